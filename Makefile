@@ -1,42 +1,82 @@
 # make run        install what is missing, build, start Ferry on a private PostgreSQL
 # make test       install what tests need, build, run all of them
 .DEFAULT_GOAL := build
-.PHONY: run build release test test-swift test-memory test-races test-outside install-deps install-test-deps \
-        format lint check-compose secrets bench-peers bench-micro bench-memory bench-webhooks bench-queue \
+.PHONY: run build release test smoke test-long build-tests test-swift smoke-swift build-memory test-memory \
+        test-races prepare-outside test-outside smoke-outside install-deps install-test-deps format lint \
+        lint-format check-compose secrets bench-peers bench-micro bench-memory bench-webhooks bench-queue \
         bench-submit bench-lists bench-report soak clean
 
 SWIFT ?= swift
 FERRY ?= .build/release/ferry
+# Of every build that is no release: builds with other flags would compile everything again.
+BUILD_FLAGS = --explicit-target-dependency-import-check error
+MEMORY_TARGETS = HTTPServerTests,PostgresTests,CurlTests,FerryEngineTests
+MEMORY_FLAGS = --sanitize=address --scratch-path .build-memory
+RACES_TARGETS = SysTests,HTTPServerTests,PostgresTests,CurlTests
+SMOKE_SWIFT = '^(TidyTests|SysTests|PostgresTests|CurlTests|HTTPServerTests|FerryCoreTests|FerryAPITests)\.|$\
+    ^FerryCLITests\.|$\
+    ^FerryStoreTests\.(SubmissionTests|QueueTests|JobTransitionTests|StatementTests|WebhookStoreTests)/|$\
+    ^FerryEngineTests\.(DownloadTests|UploadTests|SegmentTests|RedirectTests)/|$\
+    ^EndToEndTests\.(AcceptanceTests|JobTests|CrashTests|WebhookTests)/'
+SMOKE_OUTSIDE = test_docs.py test_totals.py test_first_job.py test_webhooks.py test_servers.py
 
 run: install-deps release
 	@exec $(FERRY) serve $(ARGS)
 
 build:
-	$(SWIFT) build
+	$(SWIFT) build $(BUILD_FLAGS)
 
 release:
 	$(SWIFT) build -c release --product ferry --static-swift-stdlib
 
-test: install-test-deps build test-swift test-memory test-outside
+# The stages run beside each other where they leave a processor idle: scripts/run-stages.
+test: install-test-deps
+	scripts/run-stages test
+
+# A part of each kind of test, in about three minutes when everything is built.
+smoke: install-test-deps
+	scripts/run-stages smoke
+
+# All tests in their long forms, ThreadSanitizer, and a soak of ten minutes: some hours.
+test-long: install-test-deps
+	scripts/run-stages long
+
+# The one build of all tests, which checks the imports of every target as well.
+build-tests:
+	$(SWIFT) build --build-tests $(BUILD_FLAGS)
 
 test-swift:
-	scripts/swift-tests
+	scripts/swift-tests --skip-build
+
+smoke-swift:
+	scripts/swift-tests --skip-build --filter $(SMOKE_SWIFT)
 
 # The wrappers and the engine under AddressSanitizer. Leaks are not asked for: the Swift runtime and libcurl keep
 # some memory for the life of the process.
-test-memory:
-	ASAN_OPTIONS=detect_leaks=0 scripts/swift-tests --sanitize=address --scratch-path .build-memory \
-	    --filter '^(HTTPServerTests|PostgresTests|CurlTests|FerryEngineTests)\.'
+build-memory:
+	FERRY_TEST_TARGETS=$(MEMORY_TARGETS) $(SWIFT) build --build-tests $(MEMORY_FLAGS)
 
-# The wrappers under ThreadSanitizer: not part of `test`, since it builds everything a third time.
+test-memory: build-memory
+	FERRY_TEST_TARGETS=$(MEMORY_TARGETS) ASAN_OPTIONS=detect_leaks=0 \
+	    scripts/swift-tests --skip-build $(MEMORY_FLAGS)
+
+# The wrappers under ThreadSanitizer: in `test-long`, since it is a third build.
 test-races: install-test-deps
 	rm -f .build-races/report.*
-	TSAN_OPTIONS="exitcode=0 log_path=$(CURDIR)/.build-races/report" scripts/swift-tests --sanitize=thread \
-	    --scratch-path .build-races --filter '^(SysTests|HTTPServerTests|PostgresTests|CurlTests)\.'
+	FERRY_TEST_TARGETS=$(RACES_TARGETS) \
+	    TSAN_OPTIONS="exitcode=0 log_path=$(CURDIR)/.build-races/report" scripts/swift-tests --sanitize=thread \
+	    --scratch-path .build-races
 	scripts/race-report .build-races/report
+
+# What the outside checks need besides the built binary.
+prepare-outside:
+	scripts/outside-checks --prepare
 
 test-outside:
 	scripts/outside-checks
+
+smoke-outside:
+	scripts/outside-checks $(SMOKE_OUTSIDE)
 
 install-deps:
 	@scripts/install-system-packages run
@@ -47,9 +87,11 @@ install-test-deps:
 format:
 	$(SWIFT) format --in-place --recursive Package.swift Sources Tests
 
-lint:
-	$(SWIFT) format lint --strict --recursive Package.swift Sources Tests
-	$(SWIFT) build --explicit-target-dependency-import-check error
+# Both run in `make test`.
+lint: lint-format build-tests
+
+lint-format:
+	$(SWIFT) format lint --strict --parallel --recursive Package.swift Sources Tests
 
 # The compose file, the image's recipe and the proxy's configuration, without a Docker daemon.
 check-compose: install-test-deps
@@ -95,4 +137,4 @@ bench-report:
 	@scripts/benchmark-peers --report
 
 clean:
-	rm -rf .build .build-memory
+	rm -rf .build .build-memory .build-races

@@ -128,7 +128,7 @@ let package = Package(
         .testTarget(
             name: "FerryStoreTests",
             dependencies: [
-                "FerryCore", "FerryScheduler", "FerryStore", "Postgres", "Sys", "TestSupport",
+                "FerryCore", "FerryScheduler", "FerryStore", "Postgres", "Sys", "TestSupport", "TestThreads",
                 .product(name: "Logging", package: "swift-log"),
             ], swiftSettings: strict),
         .testTarget(
@@ -173,3 +173,17 @@ let package = Package(
             swiftSettings: strict),
     ]
 )
+
+// `FERRY_TEST_TARGETS=CurlTests,SysTests`: only these test targets and what they need. A build with a sanitizer
+// compiles what its tests run, and nothing else.
+if let names = Context.environment["FERRY_TEST_TARGETS"] {
+    var needed: Set<String> = []
+    var open = names.split(separator: ",").map(String.init)
+    while let name = open.popLast() {
+        guard let target = package.targets.first(where: { $0.name == name }), needed.insert(name).inserted
+        else { continue }
+        for case .byNameItem(let dependency, _) in target.dependencies { open.append(dependency) }
+    }
+    package.targets.removeAll { !needed.contains($0.name) }
+    package.products = []
+}

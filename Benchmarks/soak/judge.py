@@ -340,9 +340,10 @@ class Judge:
                 self.complain(f"node {node.port} has something in hand: {wrong}, free slots "
                               f"{shown['ferry_worker_slots_free']} of {shown['ferry_worker_slots']}")
             for line in node.log_lines():
-                # The database was away; it was started again. And it may be too slow for one round of the watch.
+                # The database was away; it was started again. And it may be too slow for one heartbeat.
                 is_known = line["message"] == "Ferry cannot start." or (
-                    line["message"] == "watching failed" and "[57014]" in line.get("error", ""))
+                    line["message"] == "a heartbeat or the cleanup after it failed"
+                    and "[57014]" in line.get("error", ""))
                 if line["level"] in ("error", "critical") and not is_known:
                     self.complain(f"node {node.port} logged {line}")
 

@@ -40,7 +40,7 @@ static uint64_t little_endian(const unsigned char *p) {
     return word;
 }
 
-// Eight bytes a step, each through a table of its own.
+// Processes eight bytes in each step, each with its own table.
 static uint32_t by_table(const table t, uint32_t value, const void *bytes, size_t count) {
     const unsigned char *p = bytes;
     value = ~value;
@@ -110,7 +110,7 @@ uint32_t csys_adler32(uint32_t value, const void *bytes, size_t count) {
     const unsigned char *p = bytes;
     uint32_t a = value & 0xFFFF, b = value >> 16;
     while (count > 0) {
-        // The most bytes after which b still fits 32 bits (RFC 1950 section 9).
+        // Largest number of bytes after which b still fits into 32 bits (RFC 1950 section 9).
         size_t step = count < 5552 ? count : 5552;
         count -= step;
         while (step--) {

@@ -29,7 +29,7 @@ int csys_open_beneath(int directory, const char *path, int flags, mode_t mode, i
     how.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | (no_symlinks ? RESOLVE_NO_SYMLINKS : 0);
     long opened;
     int tries = 100;
-    /* EAGAIN: something was renamed while the kernel followed a "..". */
+    /* EAGAIN: a directory was renamed while the kernel followed a "..". */
     do opened = syscall(SYS_openat2, directory, path, &how, sizeof how);
     while (opened < 0 && errno == EAGAIN && --tries > 0);
     return (int)opened;
@@ -85,7 +85,8 @@ int csys_working_directory(pid_t pid, uid_t uid, gid_t gid, uint64_t *device, ui
     snprintf(path, sizeof path, "/proc/%ld/cwd", (long)pid);
     int is_own = uid == (uid_t)-1, old_gid = 0, old_uid = 0;
     if (!is_own) {
-        // Of the calling thread alone (setfsuid(2)); the kernel compares these with the process's (ptrace(2)).
+        // Affects only this thread (setfsuid(2)). The kernel compares these IDs with the process's
+        // (ptrace(2)).
         old_gid = setfsgid(gid);
         old_uid = setfsuid(uid);
     }
@@ -103,8 +104,8 @@ int csys_working_directory(pid_t pid, uid_t uid, gid_t gid, uint64_t *device, ui
     return result;
 }
 
-// Runs in the child between fork and exec: async-signal-safe calls only. Exits with 127 on any failure,
-// so that the parent's readiness check sees a dead child and not a half-configured one.
+// Sets up the child between fork and exec, so only async-signal-safe calls. Exits with 127 on any failure, so
+// that the parent's readiness check finds that the child has ended.
 static void become(uid_t uid, gid_t gid, int death_signal, pid_t parent, int log_fd, const char *directory) {
     sigset_t none;
     sigemptyset(&none);
@@ -112,7 +113,7 @@ static void become(uid_t uid, gid_t gid, int death_signal, pid_t parent, int log
     for (int s = 1; s < NSIG; s++) signal(s, SIG_DFL);
     setsid();
     if (uid != (uid_t)-1 && (setgroups(0, NULL) != 0 || setgid(gid) != 0 || setuid(uid) != 0)) _exit(127);
-    // After setuid: a change of credentials clears the death signal (prctl(2)).
+    // After setuid, because a change of credentials clears the death signal (prctl(2)).
     if (death_signal && prctl(PR_SET_PDEATHSIG, death_signal) != 0) _exit(127);
     if (getppid() != parent) _exit(127);
     int null = open("/dev/null", O_RDONLY);

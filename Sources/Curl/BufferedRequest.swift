@@ -2,50 +2,63 @@ import CCurl
 import Synchronization
 import Sys
 
-/// One small request with its answer in memory. No redirects, no retries; every bound is named.
+/// A small request whose response is kept in memory, with a limit on each part. Follows no redirects and
+/// retries nothing.
 package struct BufferedRequest: Sendable {
+    /// URL of the request.
     package var url: String
+    /// Method of the request.
     package var method = "GET"
+    /// Header fields of the request.
     package var headers: [TransferRequest.Header] = []
-    /// Sent as it is; nil sends none.
+    /// Body of the request; `nil` for none.
     package var body: [UInt8]?
-    /// Bytes of the answer's body to keep. More is not read: the answer then says `isTruncated`.
+    /// Bytes of the response's body to keep. If there are more, the transfer ends and `isTruncated` is
+    /// `true`.
     package var byteLimit = 65_536
-    /// Bytes and lines of the head of an answer, interim ones and trailers included; more ends the exchange
-    /// with `CurlError.tooLarge`.
+    /// Largest size in bytes of all response heads together, interim responses and trailers included. A
+    /// larger one ends the request with `CurlError.tooLarge`.
     package static let headByteCountMax = 65_536
+    /// Largest number of lines of all response heads together.
     package static let headLineCountMax = 200
-    /// Milliseconds for everything.
+    /// Milliseconds for the whole request.
     package var deadline = 30_000
     /// Milliseconds for name resolution, connection and TLS handshake together.
     package var connectTimeout = 5_000
-    /// Asked about every address before a byte is sent to it, on kept connections too; nil allows all. Called
-    /// on the loop's thread.
+    /// Called before each connection and each request with the address; `false` blocks it. `nil` allows all.
+    /// Called on the thread of the loop.
     package var allowsAddress: (@Sendable (SocketAddress) -> Bool)?
 
+    /// Creates a GET request with default limits.
     package init(url: String) { self.url = url }
 
-    package struct Answer: Sendable {
+    /// A response in memory.
+    package struct Response: Sendable {
+        /// Status code of the final response.
         package let status: Int
-        /// As received, interim answers left out.
+        /// Header fields as received, without those of interim responses.
         package let headers: [TransferRequest.Header]
+        /// At most `byteLimit` bytes of the body.
         package let body: [UInt8]
+        /// `true` if the body had more than `byteLimit` bytes.
         package let isTruncated: Bool
+        /// Measurements of the transfer.
         package let info: TransferInfo
 
-        /// The first header of that name, ignoring case.
+        /// Returns the first value of the field `name`, without regard to case, or `nil` if there is none.
         package func header(_ name: String) -> String? {
             let name = name.lowercased()
             return headers.first { $0.name.lowercased() == name }?.value
         }
     }
 
+    /// Why there is no response.
     package enum Failure: Error, Sendable, CustomStringConvertible {
         case failed(CurlError, TransferInfo)
-        /// `allowsAddress` refused; the request was not sent.
+        /// `allowsAddress` returned `false`; the request was not sent.
         case blocked(SocketAddress)
 
-        /// A sentence. Names the refused address, so it is for the operator and not for a tenant.
+        /// One sentence for the operator. It names the refused address, so tenants must not see it.
         package var description: String {
             switch self {
             case .failed(let error, _): error.text
@@ -54,11 +67,12 @@ package struct BufferedRequest: Sendable {
         }
     }
 
-    /// Runs the request on `loop`; `completion` is called exactly once, on the loop's thread (or at once, on
-    /// this one, when the loop has stopped), and not at all after a cancellation. Any thread, never waits.
+    /// Starts the request on `loop`. Calls `completion` once on the thread of the loop, or not at all after
+    /// `cancel()`. If the loop has stopped, calls it at once on the caller's thread. Usable on any thread;
+    /// never blocks.
     @discardableResult
     package func start(
-        on loop: CurlLoop, _ completion: @escaping @Sendable (Result<Answer, Failure>) -> Void
+        on loop: CurlLoop, _ completion: @escaping @Sendable (Result<Response, Failure>) -> Void
     ) -> RunningBufferedRequest {
         let running = RunningBufferedRequest(loop)
         let accepted = loop.perform { multi in
@@ -77,9 +91,9 @@ package struct BufferedRequest: Sendable {
         return running
     }
 
-    /// Runs the request on this thread and waits for it. For command line tools.
-    package func perform() throws(Failure) -> Answer {
-        let result = Mailbox<Result<Answer, Failure>>()
+    /// Runs the request on the calling thread and waits for it. For command-line tools.
+    package func perform() throws(Failure) -> Response {
+        let result = Mailbox<Result<Response, Failure>>()
         let delegate = BufferedRequestDelegate(self) { result.send($0) }
         do throws(CurlError) {
             try BlockingTransfer.perform(request, delegate: delegate)
@@ -99,7 +113,7 @@ package struct BufferedRequest: Sendable {
         if let body {
             request.body = .known(Int64(body.count))
         } else if method == "POST" || method == "PUT" || method == "PATCH" {
-            // "Content-Length: 0", which such methods owe (RFC 9110 section 8.6).
+            // These methods send "Content-Length: 0" if there is no body (RFC 9110 §8.6).
             request.body = .known(0)
         }
         request.totalTimeout = deadline
@@ -108,8 +122,7 @@ package struct BufferedRequest: Sendable {
     }
 }
 
-/// A request on its way, for whoever may want to end it. Unchecked: what changes is touched on the loop's
-/// thread alone.
+/// A started request, which any thread may cancel. Unchecked: only the loop's thread uses the variables.
 package final class RunningBufferedRequest: @unchecked Sendable {
     private let loop: CurlLoop
     fileprivate var transfer: Transfer?
@@ -117,19 +130,20 @@ package final class RunningBufferedRequest: @unchecked Sendable {
 
     fileprivate init(_ loop: CurlLoop) { self.loop = loop }
 
-    /// Ends it and closes its socket. After its end it does nothing. Any thread, never waits.
+    /// Ends the request without calling its completion, and closes its socket. Does nothing after its end.
+    /// Usable on any thread; never blocks.
     package func cancel() { loop.perform { _ in self.transfer?.cancel() } }
 
-    /// The same while no answer has begun; the completion then hears that its time was over. Any thread,
-    /// never waits.
-    package func expireUnlessAnswered() {
+    /// Ends the request with a timeout error if no final response has begun; the completion is called. Usable
+    /// on any thread; never blocks.
+    package func expireWithoutResponse() {
         loop.perform { _ in
-            guard let transfer = self.transfer, let delegate = self.delegate, !delegate.isAnswered else {
+            guard let transfer = self.transfer, let delegate = self.delegate, !delegate.hasResponse else {
                 return
             }
             let info = transfer.info
             transfer.cancel()
-            let error = CurlError(CURLE_OPERATION_TIMEDOUT, text: "no answer had begun in time")
+            let error = CurlError(CURLE_OPERATION_TIMEDOUT, text: "no response began in time")
             delegate.finished(TransferOutcome(error: error, info: info, blockedAddress: nil))
         }
     }
@@ -137,8 +151,8 @@ package final class RunningBufferedRequest: @unchecked Sendable {
 
 /// A transfer on the calling thread (curl_easy_perform(3)).
 package enum BlockingTransfer {
-    /// Returns after `delegate.finished`. Throws what an impossible option says; the delegate is not called
-    /// then. Pausing is not possible here: nobody could resume.
+    /// Runs a transfer and returns after `delegate.finished`. Throws if an option is invalid; the delegate is
+    /// not called then. The delegate must not pause: nothing could resume it.
     package static func perform(_ request: TransferRequest, delegate: any EasyDelegate) throws(CurlError) {
         if case .failure(let unusable) = CurlRuntime.loaded {
             throw CurlError(CURLE_FAILED_INIT, text: unusable.reason)
@@ -156,29 +170,29 @@ package enum BlockingTransfer {
 }
 
 private final class BufferedRequestDelegate: EasyDelegate {
-    private let exchange: BufferedRequest
-    private let completion: @Sendable (Result<BufferedRequest.Answer, BufferedRequest.Failure>) -> Void
+    private let request: BufferedRequest
+    private let completion: @Sendable (Result<BufferedRequest.Response, BufferedRequest.Failure>) -> Void
     private var sent = 0
     private var headers: [TransferRequest.Header] = []
     private var received: [UInt8] = []
     private var isTruncated = false
-    /// The head of a final answer has begun.
-    private(set) var isAnswered = false
-    /// Of all heads, interim ones included.
+    /// `true` once the head of the final response has begun.
+    private(set) var hasResponse = false
+    /// Sums over all heads, interim ones included.
     private var (headByteCount, headLineCount) = (0, 0)
     private var isHeadTooLarge = false
 
     init(
-        _ exchange: BufferedRequest,
-        _ completion: @escaping @Sendable (Result<BufferedRequest.Answer, BufferedRequest.Failure>) -> Void
+        _ request: BufferedRequest,
+        _ completion: @escaping @Sendable (Result<BufferedRequest.Response, BufferedRequest.Failure>) -> Void
     ) {
-        self.exchange = exchange
+        self.request = request
         self.completion = completion
     }
 
-    func willConnect(to address: SocketAddress) -> Bool { exchange.allowsAddress?(address) ?? true }
+    func willConnect(to address: SocketAddress) -> Bool { request.allowsAddress?(address) ?? true }
 
-    func willSend(to address: SocketAddress) -> Bool { exchange.allowsAddress?(address) ?? true }
+    func willSend(to address: SocketAddress) -> Bool { request.allowsAddress?(address) ?? true }
 
     func receiveHeaderLine(_ line: UnsafeRawBufferPointer) -> Bool {
         headByteCount += line.count + 2
@@ -188,9 +202,9 @@ private final class BufferedRequestDelegate: EasyDelegate {
             || headLineCount > BufferedRequest.headLineCountMax
         if line.starts(with: "HTTP/".utf8) {
             headers = []
-            // "HTTP/1.1 204": an interim answer is none (RFC 9110 section 15.2).
+            // "HTTP/1.1 1xx": an interim response is not the final one (RFC 9110 §15.2).
             let status = line.drop { $0 != 0x20 }.dropFirst()
-            isAnswered = status.first != UInt8(ascii: "1")
+            hasResponse = status.first != UInt8(ascii: "1")
         } else if let colon = line.firstIndex(of: UInt8(ascii: ":")) {
             headers.append(.init(trimmedText(line[..<colon]), trimmedText(line[(colon + 1)...])))
         }
@@ -198,14 +212,14 @@ private final class BufferedRequestDelegate: EasyDelegate {
     }
 
     func receiveBody(_ bytes: UnsafeRawBufferPointer) -> BodyVerdict {
-        let room = exchange.byteLimit - received.count
+        let room = request.byteLimit - received.count
         received.append(contentsOf: bytes.prefix(room))
         isTruncated = bytes.count > room
         return isTruncated ? .abort : .proceed
     }
 
     func provideBody(into buffer: UnsafeMutableRawBufferPointer) -> BodyProvision {
-        let rest = (exchange.body ?? [])[sent...].prefix(buffer.count)
+        let rest = (request.body ?? [])[sent...].prefix(buffer.count)
         buffer.copyBytes(from: rest)
         sent += rest.count
         return .bytes(rest.count)
@@ -225,12 +239,12 @@ private final class BufferedRequestDelegate: EasyDelegate {
         } else if let error = outcome.error, !isTruncated {
             completion(.failure(.failed(error, outcome.info)))
         } else if !outcome.info.hasWholeHead {
-            // libcurl is content with a head that the connection's end has cut.
+            // libcurl accepts a head that the end of the connection has cut short.
             completion(.failure(.failed(.withoutWholeHead, outcome.info)))
         } else {
             completion(
                 .success(
-                    BufferedRequest.Answer(
+                    BufferedRequest.Response(
                         status: outcome.info.status, headers: headers, body: received,
                         isTruncated: isTruncated,
                         info: outcome.info)))

@@ -1,17 +1,17 @@
-/// The codings that the head of an answer names. libcurl undoes whatever it can, in several layers and
-/// whether it was asked for or not: a few bytes of answer can then keep a loop busy for minutes without a
-/// word to the delegate, or take a hundred megabytes.
+/// Checks the codings that a response head names. libcurl decodes all codings it knows, several layers of
+/// them and unrequested ones too. A few bytes could then keep a loop busy for minutes without a callback, or
+/// use 100 MB of memory.
 struct ContentCodings {
-    /// Nil: content codings stay.
+    /// The requested content codings; `nil` if the body is not decoded.
     private let asked: [String]?
-    /// In the head so far.
+    /// Content codings in the current head so far.
     private var contentCodingCount = 0
 
-    /// `acceptEncoding`: what was asked for, as in `Accept-Encoding`.
+    /// `acceptEncoding`: the requested codings, as in `Accept-Encoding`.
     init(asked acceptEncoding: String?) { asked = acceptEncoding.map { members(of: $0.utf8) } }
 
-    /// Whether all that libcurl will undo after this line was asked for: one content coding at most, and no
-    /// transfer coding but `chunked` (RFC 9112 §7); `identity` is none.
+    /// Returns `true` if all codings that libcurl decodes after this line were requested: at most one content
+    /// coding, and no transfer coding except `chunked` (RFC 9112 §7). `identity` does not count.
     mutating func allow(_ line: UnsafeRawBufferPointer) -> Bool {
         if line.isEmpty { contentCodingCount = 0 }
         if let list = value(of: transferEncoding, in: line) {
@@ -27,7 +27,8 @@ struct ContentCodings {
 private let transferEncoding = Array("transfer-encoding".utf8)
 private let contentEncoding = Array("content-encoding".utf8)
 
-/// What follows the colon; nil: it is another field. libcurl takes no blank before the colon either.
+/// Returns the value of the field `name`, or `nil` if the line is another field. Like libcurl, accepts no
+/// space before the colon.
 private func value(of name: [UInt8], in line: UnsafeRawBufferPointer) -> Slice<UnsafeRawBufferPointer>? {
     guard line.count > name.count, line[name.count] == UInt8(ascii: ":"),
         zip(line, name).allSatisfy({ byte, other in byte | 0x20 == other })
@@ -35,12 +36,12 @@ private func value(of name: [UInt8], in line: UnsafeRawBufferPointer) -> Slice<U
     return line[(name.count + 1)...]
 }
 
-/// `GZIP, chunked` → `gzip`, `chunked`.
+/// Splits a list: `GZIP, chunked` becomes `gzip` and `chunked`.
 private func members(of list: some BidirectionalCollection<UInt8>) -> [String] {
     list.split(separator: UInt8(ascii: ",")).map { trimmedText($0).lowercased() }.filter { !$0.isEmpty }
 }
 
-/// Without the blanks at both ends.
+/// Returns the text without spaces and tabs at both ends.
 func trimmedText(_ bytes: some BidirectionalCollection<UInt8>) -> String {
     let isBlank: (UInt8) -> Bool = { $0 == 0x20 || $0 == 0x09 }
     guard let first = bytes.firstIndex(where: { !isBlank($0) }),

@@ -1,12 +1,12 @@
 import Synchronization
 import Sys
 
-/// A thread that drives any number of transfers with one multi handle, sleeping in epoll_wait(2).
+/// A thread that drives any number of transfers, sleeping in epoll_wait(2).
 ///
-/// Everything about transfers happens on this thread, in closures that receive its `CurlMulti`. Connections
-/// are kept and used again within one loop only: transfers under different address policies need different
-/// loops.
+/// All work on transfers happens on this thread, in closures that get its `CurlMulti`. Connections are kept
+/// and reused within one loop only: transfers under different egress policies need different loops.
 package final class CurlLoop: Sendable {
+    /// Work on the thread of the loop.
     package typealias Command = @Sendable (CurlMulti) -> Void
 
     private final class Shared: Sendable {
@@ -17,8 +17,8 @@ package final class CurlLoop: Sendable {
     private let shared = Shared()
     private let thread: Mutex<Thread?>
 
-    /// Starts the thread. `keptConnections`: the most idle connections to keep, at least as many as transfers
-    /// may live at once.
+    /// Starts the thread. `keptConnections`: how many idle connections to keep; at least the number of
+    /// concurrent transfers.
     ///
     /// Throws `UnusableCurl`, `CurlError` or `SystemError`; no thread runs then.
     package init(name: String, keptConnections: Int) throws {
@@ -42,23 +42,23 @@ package final class CurlLoop: Sendable {
 
     deinit { shared.commands.close() }
 
-    /// Runs `command` on the loop's thread, in the order of the calls. Any thread, never waits. Returns
-    /// false, and drops the command, after `stop()`.
+    /// Runs `command` on the thread of the loop, in the order of the calls. Returns `false` and drops the
+    /// command after `stop()`. Usable on any thread; never blocks.
     @discardableResult
     package func perform(_ command: @escaping Command) -> Bool { shared.commands.send(command) }
 
-    /// The same for what is not urgent: it does not wake the loop, which comes round once a second anyway.
+    /// Like `perform`, without waking the loop: the command runs in its next turn, within one second.
     @discardableResult
     package func performLater(_ command: @escaping Command) -> Bool {
         shared.commands.send(command, wakes: false)
     }
 
-    /// When the loop last came round, in monotonic nanoseconds. It does so at least once a second; an older
-    /// value means that something blocks it.
+    /// Start of the loop's last turn in monotonic nanoseconds. A value older than one second means that
+    /// something blocks the loop.
     package var lastTurnNanoseconds: Int64 { shared.lastTurn.load(ordering: .relaxed) }
 
-    /// Ends all transfers (their delegates hear `CurlError.abortedByCallback`) and waits for the thread.
-    /// Commands given before are still run. Not from the loop's thread. Twice is once.
+    /// Ends all transfers with `CurlError.abortedByCallback` and waits for the thread. Commands sent before
+    /// still run. Must not be called on the loop's thread. Calling it again does nothing.
     package func stop() {
         shared.commands.close()
         let thread = thread.withLock { thread in
@@ -69,26 +69,26 @@ package final class CurlLoop: Sendable {
     }
 
     private static func run(_ multi: CurlMulti, _ sockets: SocketSet, _ shared: Shared) {
-        let box = shared.commands
-        sockets.watch(box.descriptor, reads: true, writes: false)
+        let commands = shared.commands
+        sockets.watch(commands.descriptor, reads: true, writes: false)
         var nextSecond = multi.now + 1_000_000_000
         while true {
-            let count = sockets.wait(milliseconds: patience(until: min(multi.deadline, nextSecond)))
+            let count = sockets.wait(milliseconds: milliseconds(until: min(multi.deadline, nextSecond)))
             multi.turnBegan()
             shared.lastTurn.store(multi.now, ordering: .relaxed)
             for index in 0..<count {
                 let (socket, events) = sockets.ready(index)
-                if socket == box.descriptor {
-                    box.wasWoken()
+                if socket == commands.descriptor {
+                    commands.wasWoken()
                 } else if sockets.isWatched(socket) {
                     multi.socketReady(socket, events)
                 }
             }
             multi.runDue()
             multi.reportFinished()
-            // First the question, then the taking: nothing can be sent after `true`.
-            let isLast = box.isClosed
-            for command in box.take() { command(multi) }
+            // Read before the commands are taken: after `true` no command can be sent.
+            let isLast = commands.isClosed
+            for command in commands.take() { command(multi) }
             if isLast { break }
             if multi.now >= nextSecond {
                 multi.secondPassed()
@@ -99,31 +99,32 @@ package final class CurlLoop: Sendable {
         multi.stop()
     }
 
-    /// Rounded up: waking a little early would make libcurl ask for another millisecond, over and over.
-    private static func patience(until deadline: Int64) -> Int32 {
+    /// Rounded up: waking too early would make libcurl request another millisecond, repeatedly.
+    private static func milliseconds(until deadline: Int64) -> Int32 {
         let left = deadline - monotonicNanoseconds()
         return left <= 0 ? 0 : Int32(min((left + 999_999) / 1_000_000, 1_000))
     }
 }
 
-/// Something made on one thread and from then on used on another one only. Unchecked: that is its whole use.
+/// A value created on one thread and used only on another one from then on, which makes `@unchecked` safe.
 private final class Handover<Value>: @unchecked Sendable {
     let value: Value
     init(_ value: sending Value) { self.value = value }
 }
 
-/// State of a loop's thread that is named from anywhere. Unchecked: it is touched there only, because reading
-/// it takes the loop's `CurlMulti`, which exists nowhere else.
+/// State of a loop's thread that other threads can refer to. Unchecked: reading it needs the loop's
+/// `CurlMulti`, which exists only on that thread.
 package final class LoopBound<Value>: @unchecked Sendable {
     private var value: Value?
     private var owner: ObjectIdentifier?
 
-    /// Makes the value on `loop`'s thread, before any command that is given afterwards.
+    /// Creates the value on the thread of `loop`, before any command that is sent later.
     package convenience init(on loop: CurlLoop, make: @escaping @Sendable (CurlMulti) -> Value) {
         self.init(on: loop) { multi, _ in make(multi) }
     }
 
-    /// The same for a value that hands out this reference to itself. It is let go when the loop stops.
+    /// Like `init(on:make:)`, for a value that passes on this reference to itself. The value is released when
+    /// the loop stops.
     package init(on loop: CurlLoop, make: @escaping @Sendable (CurlMulti, LoopBound<Value>) -> Value) {
         loop.perform { [self] multi in
             owner = ObjectIdentifier(multi)
@@ -132,7 +133,7 @@ package final class LoopBound<Value>: @unchecked Sendable {
         }
     }
 
-    /// The value. Stops the process when asked with another loop's multi, which is a programming error.
+    /// Returns the value. Ends the process if `multi` belongs to another loop, which is a programming error.
     package func get(_ multi: CurlMulti) -> Value {
         precondition(owner == ObjectIdentifier(multi), "the state of another loop")
         guard let value else { preconditionFailure("the loop had stopped before its state was made") }

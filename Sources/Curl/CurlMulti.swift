@@ -3,9 +3,9 @@ import CSys
 import Glibc
 import Sys
 
-/// The transfers of one loop: its multi handles, with their sockets in the loop's epoll.
+/// Transfers of one loop: its multi handles, whose sockets are in the loop's epoll(7) set.
 ///
-/// Not `Sendable`: it exists on the loop's thread only, so holding one is the proof of being there.
+/// Not `Sendable`: an instance exists only on the thread of its loop. Code that has one runs on that thread.
 package final class CurlMulti {
     enum Command {
         case add(Transfer)
@@ -13,26 +13,26 @@ package final class CurlMulti {
         case applyPause(Transfer)
     }
 
-    /// The first one stays; others come while more transfers live than it takes.
+    /// The first handle stays. Others are added while more transfers run than it accepts.
     private var handles: [MultiHandle]
     private let keptConnections: Int
     private let sockets: SocketSet
-    /// Whose a socket is, by its number.
+    /// The handle that uses each socket, by descriptor number.
     private var owners: [MultiHandle?] = []
     private var live: [UnsafeMutableRawPointer: Transfer] = [:]
     private var idleHandles: [EasyHandle] = []
     private let idleHandleLimit: Int
     private var commands: [Command] = []
-    /// libcurl forbids most of its functions while it is calling us (CURLM_RECURSIVE_API_CALL).
+    /// libcurl rejects most calls from within its callbacks (CURLM_RECURSIVE_API_CALL).
     private var isInsideLibcurl = false
     private var isStopping = false
-    /// Latest first.
+    /// Sorted by time, latest first.
     private var timers: [(at: Int64, body: () -> Void)] = []
     private var everySecond: [(Int64) -> Void] = []
     private var afterEachTurn: [() -> Void] = []
     private var whenStopped: [() -> Void] = []
 
-    /// The loop's clock, read once per turn: monotonic nanoseconds.
+    /// Monotonic nanoseconds, read once in each turn of the loop.
     package fileprivate(set) var now = monotonicNanoseconds()
 
     init(sockets: SocketSet, keptConnections: Int) throws(CurlError) {
@@ -47,12 +47,12 @@ package final class CurlMulti {
         for transfer in live.values { curl_multi_remove_handle(transfer.handle.raw, transfer.easy.raw) }
     }
 
-    /// The number of transfers that have begun and not ended.
+    /// Number of transfers that have started and not ended.
     package var liveCount: Int { live.count }
 
-    /// Begins a transfer; the delegate is retained until `finished` or `cancel()`.
+    /// Starts a transfer. Retains the delegate until `finished` or `cancel()`.
     ///
-    /// Throws what an impossible option says; nothing has begun then and the delegate is not called.
+    /// Throws if an option is invalid; the transfer has not started then, and the delegate is not called.
     package func start(_ request: TransferRequest, delegate: any EasyDelegate) throws(CurlError) -> Transfer {
         guard !isStopping else { throw CurlError(CURLE_ABORTED_BY_CALLBACK, text: "the loop has stopped") }
         let handle = try handleWithRoom()
@@ -67,7 +67,7 @@ package final class CurlMulti {
         return transfer
     }
 
-    /// The first one with room, so that kept connections are found again.
+    /// Returns the first handle with room, so that kept connections are found again.
     private func handleWithRoom() throws(CurlError) -> MultiHandle {
         for handle in handles where handle.liveCount < MultiHandle.transferCountMax { return handle }
         let handle = try MultiHandle(of: self, keptConnections: keptConnections)
@@ -78,17 +78,17 @@ package final class CurlMulti {
     /// Calls `body` about once a second with the monotonic nanoseconds, until the loop stops.
     package func everySecond(_ body: @escaping (Int64) -> Void) { everySecond.append(body) }
 
-    /// Calls `body` whenever the loop is about to sleep, until it stops.
+    /// Calls `body` at the end of each turn, before the loop sleeps, until it stops.
     package func afterEachTurn(_ body: @escaping () -> Void) { afterEachTurn.append(body) }
 
-    /// Calls `body` once, after so many nanoseconds, unless the loop stops before.
+    /// Calls `body` once, after `nanoseconds`, unless the loop stops before.
     package func after(nanoseconds: Int64, _ body: @escaping () -> Void) {
         let at = now + nanoseconds
         let place = timers.lastIndex { $0.at > at }.map { $0 + 1 } ?? 0
         timers.insert((at, body), at: place)
     }
 
-    /// Calls `body` at the loop's end, after the last delegate has been told.
+    /// Calls `body` when the loop ends, after all delegates have been told.
     func whenStopped(_ body: @escaping () -> Void) { whenStopped.append(body) }
 
     func enqueue(_ command: Command) {
@@ -96,7 +96,8 @@ package final class CurlMulti {
         if !isInsideLibcurl { runCommands() }
     }
 
-    /// Commands that a delegate gave during libcurl's call; delegates called meanwhile may add more.
+    /// Runs commands that delegates have enqueued during libcurl's call. Delegates called by them may enqueue
+    /// more.
     private func runCommands() {
         while !commands.isEmpty {
             let batch = commands
@@ -126,9 +127,9 @@ package final class CurlMulti {
         isInsideLibcurl = outer
     }
 
-    /// `isReusable`: only after a success. A transfer that ends before it is connected, by a name that does
-    /// not resolve for instance, leaves its buffer in the handle (libcurl 7.88), and curl_easy_reset(3) does
-    /// not free it: CURLOPT_BUFFERSIZE would fail from then on, and with it every transfer on this handle.
+    /// `isReusable`: only after a success. A transfer that ends before it is connected, for example because
+    /// its name does not resolve, leaves its buffer in the handle (libcurl 7.88), and curl_easy_reset(3) does
+    /// not free it. CURLOPT_BUFFERSIZE would then fail for each later transfer on the handle.
     private func remove(_ transfer: Transfer, isReusable: Bool) {
         live[transfer.easy.raw] = nil
         transfer.handle.liveCount -= 1
@@ -158,16 +159,16 @@ package final class CurlMulti {
         act(owner, descriptor, mask)
     }
 
-    /// When something is due.
+    /// When the next timer is due, in monotonic nanoseconds.
     var deadline: Int64 {
         var deadline = timers.last?.at ?? .max
         for handle in handles { deadline = min(deadline, handle.deadline ?? .max) }
         return deadline
     }
 
-    /// Does what is due.
+    /// Runs the timers that are due.
     func runDue() {
-        // By number: what is done may open another handle.
+        // By index: a timer may add a handle.
         for index in handles.indices {
             let handle = handles[index]
             guard let due = handle.deadline, due <= now else { continue }
@@ -183,14 +184,14 @@ package final class CurlMulti {
     private func act(_ handle: MultiHandle, _ descriptor: Int32, _ mask: Int32) {
         var running: Int32 = 0
         inside { _ = curl_multi_socket_action(handle.raw, descriptor, mask, &running) }
-        handle.hasNews = true
+        handle.hasMessages = true
         runCommands()
     }
 
-    /// Tells the delegates of the transfers that have ended; they may start new ones at once.
+    /// Calls `finished` of transfers that have ended. Delegates may start new transfers within the call.
     func reportFinished() {
-        for index in handles.indices where handles[index].hasNews {
-            handles[index].hasNews = false
+        for index in handles.indices where handles[index].hasMessages {
+            handles[index].hasMessages = false
             reportFinished(handles[index])
         }
     }
@@ -201,7 +202,7 @@ package final class CurlMulti {
             guard message.pointee.msg == CURLMSG_DONE, let easy = message.pointee.easy_handle,
                 let transfer = live[easy]
             else { continue }
-            // Not after the removal: `message` points into the handle.
+            // The removal must be last: `message` points into the handle.
             finish(transfer, ccurl_message_result(message))
         }
     }
@@ -224,7 +225,7 @@ package final class CurlMulti {
         }
     }
 
-    /// Ends what still lives: each delegate hears `CurlError.abortedByCallback`, and nothing new begins.
+    /// Ends all transfers with `CurlError.abortedByCallback`. No transfer can start after that.
     func stop() {
         isStopping = true
         everySecond = []
@@ -242,8 +243,9 @@ package final class CurlMulti {
         Int(descriptor) < owners.count ? owners[Int(descriptor)] : nil
     }
 
-    /// libcurl may have closed a socket, and the kernel given its number to another handle's, before it says
-    /// that it is gone: what then comes about a socket that belongs to another one by now means nothing.
+    /// Registers what libcurl wants to know about a socket (CURLMOPT_SOCKETFUNCTION). libcurl may have closed
+    /// a socket, and another handle may have a new one with the same number, before libcurl reports the
+    /// removal: the removal of a socket that now belongs to another handle is ignored.
     func watch(
         _ easy: UnsafeMutableRawPointer?, _ descriptor: Int32, _ what: Int32, for handle: MultiHandle
     ) {
@@ -251,7 +253,7 @@ package final class CurlMulti {
         let writes = what == CURL_POLL_OUT || what == CURL_POLL_INOUT
         let number = Int(descriptor)
         if what == CURL_POLL_REMOVE {
-            if let easy, let context = live[easy]?.context, context.sendsBody { context.leaves(descriptor) }
+            if let easy, let context = live[easy]?.context, context.sendsBody { context.released(descriptor) }
             guard let owner = owner(of: descriptor), owner === handle else { return }
             owners[number] = nil
         } else {
@@ -262,7 +264,7 @@ package final class CurlMulti {
         }
         if let easy, let context = live[easy]?.context {
             if writes { context.socket = descriptor }
-            // While it connects libcurl waits to write.
+            // While a connection is being established, libcurl waits for the socket to become writable.
             if reads, context.connectedAt == 0 { context.connectedAt = now }
         }
         sockets.watch(descriptor, reads: reads, writes: writes)

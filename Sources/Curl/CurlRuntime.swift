@@ -1,43 +1,44 @@
 import CCurl
 import Glibc
 
-/// The libcurl that is loaded: initialised once for the process, and known to have what the wrapper needs.
+/// The loaded libcurl, initialised for the process and checked for what this target needs.
 package struct CurlRuntime: Sendable {
-    /// The running libcurl, or why it cannot be used. The first reader initialises libcurl
-    /// (curl_global_init(3), thread-safe since 7.84); it is never torn down.
+    /// The loaded libcurl, or why it cannot be used. The first access initialises libcurl
+    /// (curl_global_init(3), thread-safe since 7.84). It is never cleaned up.
     package static let loaded: Result<CurlRuntime, UnusableCurl> = load()
 
-    /// As libcurl writes it: `7.88.1`.
+    /// Version, such as `7.88.1`.
     package let version: String
-    /// `0xXXYYZZ`, as in CURL_VERSION_BITS.
+    /// Version as `0xXXYYZZ` (CURL_VERSION_BITS).
     package let versionNumber: UInt32
-    /// The TLS library and its version, or nil when libcurl was built without.
+    /// Name and version of the TLS library, or `nil` if libcurl was built without TLS.
     package let tlsVersion: String?
-    /// Whether libcurl was built with HTTP/2.
+    /// `true` if libcurl was built with HTTP/2.
     package let hasHTTP2: Bool
+    /// `true` if libcurl was built with HTTP/3.
     package let hasHTTP3: Bool
-    /// Whether libcurl was built with NTLM.
+    /// `true` if libcurl was built with NTLM.
     package let hasNTLM: Bool
-    /// Content codings that libcurl was built to undo, as they are named in `Content-Encoding`; those whose
-    /// decoders take no more memory than the coding needs.
+    /// Content codings that libcurl can decode, as named in `Content-Encoding`. Only codings whose decoders
+    /// use a limited amount of memory.
     package let contentCodings: [String]
-    /// The file of trusted certificates that every request uses unless it brings its own: libcurl's own
-    /// default when it is readable, otherwise the first of the usual places; nil when there is none.
+    /// File of trusted certificates for requests that set none: libcurl's default if it is readable, else the
+    /// first file that is readable in the usual places; `nil` if there is none.
     package let certificateFile: String?
 
-    /// Whether HTTP/2 may carry bulk data: before 8.0.0 an aborted body could count as complete, and until
-    /// 8.2.1 uploads could stall (curl's changelog).
+    /// `true` if HTTP/2 may be used for transfers. Before 8.0.0 an aborted body could count as complete, and
+    /// until 8.2.1 uploads could stall (curl's changelog).
     package var supportsSafeHTTP2: Bool { hasHTTP2 && versionNumber >= 0x08_0201 }
 
     private static func load() -> Result<CurlRuntime, UnusableCurl> {
-        // OpenSSL and PostgreSQL write to sockets without MSG_NOSIGNAL; CURLOPT_NOSIGNAL leaves it to us.
+        // OpenSSL and libpq write to sockets without MSG_NOSIGNAL, and with CURLOPT_NOSIGNAL so does libcurl.
         signal(SIGPIPE, SIG_IGN)
         let code = curl_global_init(Int(CURL_GLOBAL_DEFAULT))
         guard code == CURLE_OK else {
             return .failure(UnusableCurl(reason: "curl_global_init failed with code \(code.rawValue)"))
         }
         guard let info = curl_version_info(CCURL_VERSION_NOW)?.pointee else {
-            return .failure(UnusableCurl(reason: "libcurl does not tell its version"))
+            return .failure(UnusableCurl(reason: "libcurl does not report its version"))
         }
         let version = String(cString: info.version)
         // CURLOPT_PROTOCOLS_STR came with 7.85; without it the protocols cannot be limited in one place.
@@ -65,7 +66,8 @@ package struct CurlRuntime: Sendable {
 }
 
 extension CurlRuntime {
-    /// Not zstd: no libcurl keeps to the window of 8 MiB (RFC 9659), and 4 KiB of answer take 128 MiB.
+    /// Without zstd: libcurl does not limit its window to 8 MiB (RFC 9659), and a response of 4 KiB can use
+    /// 128 MiB.
     private static func codings(_ features: Int32) -> [String] {
         let known = [
             ("gzip", CURL_VERSION_LIBZ), ("deflate", CURL_VERSION_LIBZ), ("br", CURL_VERSION_BROTLI),
@@ -74,8 +76,10 @@ extension CurlRuntime {
     }
 }
 
-/// Why the libcurl that is loaded cannot be used; a sentence for the operator.
+/// Why the loaded libcurl cannot be used.
 package struct UnusableCurl: Error, CustomStringConvertible {
+    /// One sentence for the operator.
     package let reason: String
+    /// Same as `reason`.
     package var description: String { reason }
 }

@@ -2,45 +2,46 @@ import CCurl
 import Glibc
 import Sys
 
-/// What libcurl holds while it works on a handle. It outlives every use of the handle, because the handle is
-/// reset before the context goes.
+/// State that libcurl's callbacks use. The caller keeps it alive until the handle is reset or removed;
+/// libcurl has an unretained pointer. Used only on the thread that drives the transfer.
 final class EasyContext {
-    /// nil once the transfer is cancelled or over: callbacks then end whatever still runs.
+    /// `nil` after the transfer was cancelled or has ended: callbacks then return an error.
     var delegate: (any EasyDelegate)?
-    /// The address that the delegate has refused, unless another one was tried for the same request.
+    /// The address that the delegate refused, unless another address was tried for the same request.
     private(set) var blocked: SocketAddress?
     private var hasTriedAddress = false
-    /// The socket that last waited to send; -1 before.
+    /// The socket that last waited to send; −1 before.
     var socket: curl_socket_t = -1
-    /// Whether a body is sent, so that an answer may come before its end.
+    /// `true` if the request has a body, so that a response may arrive before its end.
     fileprivate(set) var sendsBody = false
     fileprivate var codings = ContentCodings(asked: nil)
-    /// Whether the transfer ends because of them.
+    /// `true` if the transfer ends because of a coding that was not requested.
     fileprivate(set) var hasUnaskedCoding = false
-    /// `TransferOutcome.unread`.
+    /// See `TransferOutcome.unread`.
     private(set) var unread: [UInt8] = []
-    /// Whether the last connection that was closed over TLS ended without the other end's farewell. Only
-    /// known after `awaitFarewell()`.
+    /// `true` if the TLS connection that was closed last ended without close_notify. Known only after
+    /// `awaitFarewell()`.
     private(set) var lacksFarewell = false
     private var awaitsFarewell = false
     var isReceivePaused = false
     var isSendPaused = false
-    /// Of the connection that carried the last request; nil without TLS.
+    /// TLS of the connection that carried the last request; `nil` without TLS.
     private(set) var tls: TLSNames?
-    /// `TransferInfo.connectedAt`.
+    /// See `TransferInfo.connectedAt`.
     var connectedAt: Int64 = 0
-    /// When the last socket was made: monotonic nanoseconds.
+    /// When the last socket was created, in monotonic nanoseconds.
     fileprivate(set) var openedAt: Int64 = 0
-    /// Why the last socket could not be made (errno(3)), which libcurl does not say; 0: it could.
+    /// errno of the last socket(2), which libcurl does not report; 0 if it succeeded.
     fileprivate(set) var socketError: Int32 = 0
-    /// Whether a request was begun: until then libcurl 8 gives times of what has not happened.
+    /// `true` after a request was begun. Before that, libcurl 8 reports times of steps that have not
+    /// happened.
     fileprivate(set) var hasBegunRequest = false
-    /// Whether the last request has got the whole head of its response; interim responses (1xx) are none.
+    /// `true` if the last request has received the complete head of its final response.
     private(set) var hasWholeHead = false
     private var isInterim = false
     private var raw: UnsafeMutableRawPointer?
 
-    /// Static texts of the TLS library.
+    /// Static strings of the TLS library.
     struct TLSNames {
         let protocolVersion: UnsafePointer<CChar>
         let cipherSuite: UnsafePointer<CChar>
@@ -50,60 +51,62 @@ final class EasyContext {
 
     var pointer: UnsafeMutableRawPointer { Unmanaged.passUnretained(self).toOpaque() }
 
-    /// libcurl goes on to the next address.
-    fileprivate func refusesToConnect(to address: SocketAddress) {
+    /// Called when the delegate refuses an address; libcurl then tries the next one.
+    fileprivate func refusedToConnect(to address: SocketAddress) {
         if !hasTriedAddress { blocked = address }
     }
 
-    fileprivate func triesAddress() { (blocked, hasTriedAddress) = (nil, true) }
+    fileprivate func willTryAddress() { (blocked, hasTriedAddress) = (nil, true) }
 
-    fileprivate func refusesToSend(to address: SocketAddress) { blocked = address }
+    fileprivate func refusedToSend(to address: SocketAddress) { blocked = address }
 
-    /// A request goes out.
-    fileprivate func requestBegins() {
+    /// Called when a request is about to be sent.
+    fileprivate func requestWillBegin() {
         hasTriedAddress = false
         hasBegunRequest = true
         hasWholeHead = false
-        // Of another socket, perhaps libcurl's own: its resolver wakes it up by a byte.
+        // These bytes came from another socket, perhaps libcurl's own: its resolver thread sends a byte to
+        // wake it.
         unread = []
     }
 
-    /// libcurl lets go of the socket, perhaps to close it. What it has not read by then it never will;
-    /// looking leaves it where it is.
-    func leaves(_ descriptor: curl_socket_t) {
-        // What was sent over TLS has been read before, or cannot be.
+    /// Called when libcurl stops using a socket, perhaps to close it. libcurl will not read the bytes that
+    /// the socket has received. MSG_PEEK leaves them there.
+    func released(_ descriptor: curl_socket_t) {
+        // Bytes sent over TLS have been decrypted by now, or cannot be.
         guard tls == nil else { return }
         unread = [UInt8](unsafeUninitializedCapacity: 16_384) { buffer, count in
             count = max(0, recv(descriptor, buffer.baseAddress, buffer.count, Int32(MSG_PEEK | MSG_DONTWAIT)))
         }
     }
 
-    /// The server has hung up while it was being sent a body over TLS: the last moment at which its answer
-    /// can be read.
-    fileprivate func cannotWrite() {
+    /// Called when the server has closed the TLS connection while a body was being sent to it. Its response
+    /// can only be read now.
+    fileprivate func writeFailed() {
         guard let raw, unread.isEmpty else { return }
         unread = [UInt8](unsafeUninitializedCapacity: 16_384) { buffer, count in
             count = ccurl_read_rest(raw, buffer.baseAddress, buffer.count)
         }
     }
 
-    /// One line of a head, without its end.
-    fileprivate func noteHead(_ line: UnsafeRawBufferPointer) {
+    /// Processes one line of a head, without its line end.
+    fileprivate func processHead(_ line: UnsafeRawBufferPointer) {
         if line.isEmpty {
             hasWholeHead = hasWholeHead || !isInterim
         } else if line.starts(with: "HTTP/".utf8) {
-            // "HTTP/1.1 103": an interim response (RFC 9110 §15.2); 101 ends HTTP.
+            // "HTTP/1.1 1xx" is an interim response (RFC 9110 §15.2), except for 101, which ends HTTP.
             let status = line.drop { $0 != 0x20 }.dropFirst()
             isInterim = status.first == UInt8(ascii: "1") && !status.starts(with: "101".utf8)
             hasWholeHead = false
         }
     }
 
-    /// Lets the context ask about the handle that it serves.
+    /// Sets the handle that this context serves. Does not own it.
     fileprivate func attach(to raw: UnsafeMutableRawPointer) { self.raw = raw }
 
-    /// Only while libcurl calls back: at the end the connection is no longer the handle's.
-    fileprivate func noteTLS() {
+    /// Reads version and cipher suite. Call only within a callback: after the transfer the handle has no
+    /// connection.
+    fileprivate func readTLS() {
         var protocolVersion: UnsafePointer<CChar>?
         var cipherSuite: UnsafePointer<CChar>?
         guard let raw, ccurl_tls_names(raw, &protocolVersion, &cipherSuite) == 1,
@@ -115,21 +118,21 @@ final class EasyContext {
         tls = TLSNames(protocolVersion: protocolVersion, cipherSuite: cipherSuite)
     }
 
-    /// From now on libcurl says what it does.
-    fileprivate func listens() {
+    /// Enables libcurl's debug messages, which `listen` receives.
+    fileprivate func enableMessages() {
         guard let raw else { return }
-        ccurl_set_listener(raw, listen, pointer)
+        ccurl_set_listener(raw, receiveMessage, pointer)
         ccurl_set_long(raw, CURLOPT_VERBOSE, 1)
     }
 
-    /// From now on `lacksFarewell` counts.
+    /// Enables `lacksFarewell`.
     func awaitFarewell() {
         awaitsFarewell = true
-        listens()
+        enableMessages()
     }
 
-    /// A connection is about to be closed; its TLS session is still there.
-    fileprivate func closesConnection() {
+    /// Called when a connection is about to be closed; its TLS session still exists.
+    fileprivate func connectionCloses() {
         guard awaitsFarewell, let raw else { return }
         lacksFarewell = ccurl_has_farewell(raw) == 0
     }
@@ -140,7 +143,7 @@ final class EasyContext {
 }
 
 extension EasyHandle {
-    /// Lets libcurl call `context`, which the caller keeps alive until `reset()`.
+    /// Sets `context` as the argument of all callbacks. The caller keeps it alive until `reset()`.
     func install(_ context: EasyContext, for request: TransferRequest) {
         context.attach(to: raw)
         context.sendsBody = request.body != .none
@@ -151,9 +154,9 @@ extension EasyHandle {
     }
 }
 
-// Nothing below may be @MainActor: these run on whichever thread drives the handle.
+// The following functions must not be @MainActor: they run on the thread that drives the handle.
 
-/// A return value that libcurl takes for a failure: any other count than the one it passed.
+/// Returns a value that libcurl treats as a failure: any other count than the one it passed.
 private func refusal(of count: Int) -> Int { count == 0 ? 1 : 0 }
 
 private let receiveHeader: curl_write_callback = { bytes, size, count, raw in
@@ -161,19 +164,20 @@ private let receiveHeader: curl_write_callback = { bytes, size, count, raw in
     guard let context = EasyContext.from(raw), let delegate = context.delegate, let bytes else {
         return refusal(of: length)
     }
-    // Without its end it is no line: the connection ended within. libcurl 8 takes a lone CR for a head's end.
+    // Without a line end the connection ended within the line. libcurl 8 takes a lone CR for the end of a
+    // head.
     guard length > 0, bytes[length - 1] == 0x0A else { return length }
     var end = length - 1
     if end > 0, bytes[end - 1] == 0x0D { end -= 1 }
     let line = UnsafeRawBufferPointer(start: bytes, count: end)
-    context.noteHead(line)
+    context.processHead(line)
     if !context.codings.allow(line) {
         context.hasUnaskedCoding = true
         guard delegate.wantsWholeHead else { return refusal(of: length) }
     }
-    let goesOn = delegate.receiveHeaderLine(line)
-    // Nothing is undone before the first byte of the body.
-    return goesOn && !(line.isEmpty && context.hasUnaskedCoding) ? length : refusal(of: length)
+    let proceeds = delegate.receiveHeaderLine(line)
+    // libcurl decodes nothing before the first byte of the body.
+    return proceeds && !(line.isEmpty && context.hasUnaskedCoding) ? length : refusal(of: length)
 }
 
 private let receiveBody: curl_write_callback = { bytes, size, count, raw in
@@ -223,10 +227,10 @@ private let openSocket: curl_opensocket_callback = { raw, _, address in
             UnsafeRawPointer(address) + offset, length: Int(address.pointee.addrlen))
     else { return refused }
     guard delegate.willConnect(to: target) else {
-        context.refusesToConnect(to: target)
+        context.refusedToConnect(to: target)
         return refused
     }
-    context.triesAddress()
+    context.willTryAddress()
     context.openedAt = monotonicNanoseconds()
     let kind = address.pointee.socktype | Int32(SOCK_CLOEXEC.rawValue)
     let opened = socket(address.pointee.family, kind, address.pointee.protocol)
@@ -239,26 +243,27 @@ private let requestIsReady: curl_prereq_callback = { raw, remoteAddress, _, remo
         let target = SocketAddress(remoteAddress, port: UInt16(truncatingIfNeeded: remotePort))
     else { return CURL_PREREQFUNC_ABORT }
     guard delegate.willSend(to: target) else {
-        context.refusesToSend(to: target)
+        context.refusedToSend(to: target)
         return CURL_PREREQFUNC_ABORT
     }
-    context.requestBegins()
-    context.noteTLS()
-    // Not before: libcurl would put all of the handshake into words.
-    if context.sendsBody, context.tls != nil { context.listens() }
+    context.requestWillBegin()
+    context.readTLS()
+    // Not earlier: libcurl would write a message for each step of the handshake.
+    if context.sendsBody, context.tls != nil { context.enableMessages() }
     return CURL_PREREQFUNC_OK
 }
 
-/// libcurl 7.88 has no other words for these, and tells them before it lets go of the TLS session.
-private let listen: curl_debug_callback = { _, kind, bytes, count, raw in
+/// Receives libcurl's debug messages. libcurl 7.88 reports these two events in no other way, and reports them
+/// before it releases the TLS session.
+private let receiveMessage: curl_debug_callback = { _, kind, bytes, count, raw in
     guard kind == CURLINFO_TEXT, let bytes, let context = EasyContext.from(raw) else { return 0 }
     let text = UnsafeRawBufferPointer(start: bytes, count: count)
-    if context.sendsBody, text.starts(with: "OpenSSL SSL_write:".utf8) { context.cannotWrite() }
-    if isClosing(text) { context.closesConnection() }
+    if context.sendsBody, text.starts(with: "OpenSSL SSL_write:".utf8) { context.writeFailed() }
+    if isClosing(text) { context.connectionCloses() }
     return 0
 }
 
-/// `Closing connection 0`; libcurl 8 says it in another way.
+/// Returns `true` for `Closing connection 0` of libcurl 7.88, and for the texts of libcurl 8.
 private func isClosing(_ text: UnsafeRawBufferPointer) -> Bool {
     text.starts(with: "Closing connection".utf8) || text.starts(with: "closing connection".utf8)
         || text.starts(with: "shutting down connection".utf8)

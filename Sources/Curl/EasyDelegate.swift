@@ -1,52 +1,61 @@
-/// What a delegate answers to bytes that arrived.
+/// Result of `EasyDelegate.receiveBody`.
 package enum BodyVerdict: Sendable {
     case proceed
-    /// Keeps these bytes: the same ones come again after `Transfer.resume()`.
+    /// Rejects the bytes for now: libcurl offers them again after `Transfer.resume()`.
     case pause
     /// Ends the transfer with `CurlError.writeError`.
     case abort
 }
 
-/// What a delegate answers when bytes to send are asked for.
+/// Result of `EasyDelegate.provideBody`.
 package enum BodyProvision: Sendable {
-    /// How many bytes were written into the buffer; 0 is the end of the body.
+    /// Number of bytes written to the buffer; 0 is the end of the body.
     case bytes(Int)
-    /// Nothing there yet: asked again after `Transfer.resume()`.
+    /// No bytes are available: libcurl asks again after `Transfer.resume()`.
     case pause
     /// Ends the transfer with `CurlError.abortedByCallback`.
     case abort
 }
 
-/// What libcurl says about one transfer. Everything is called on the thread that drives the transfer, never
-/// after `Transfer.cancel()`, and nothing after `finished`. Calls must not block. Pointers are valid during
-/// the call.
+/// Callbacks of one transfer, all on the thread that drives it. None follows `Transfer.cancel()` or
+/// `finished`. They must not block. Pointers are valid only during the call.
 package protocol EasyDelegate: AnyObject {
-    /// Asked about every address that is about to be connected, after name resolution. False refuses it;
-    /// libcurl then tries the next one (CURLOPT_OPENSOCKETFUNCTION).
+    /// Returns `false` to refuse an address. Called for each address before libcurl connects to it, after
+    /// name resolution; libcurl then tries the next address (CURLOPT_OPENSOCKETFUNCTION).
     func willConnect(to address: SocketAddress) -> Bool
-    /// Asked before the first byte of the request, on kept connections too (CURLOPT_PREREQFUNCTION).
+    /// Returns `false` to end the transfer. Called before the first byte of each request, also on kept
+    /// connections (CURLOPT_PREREQFUNCTION).
     func willSend(to address: SocketAddress) -> Bool
-    /// One line of an answer's head without its line end; empty at the head's end. Interim answers (1xx) and
-    /// trailers come this way as well. False ends the transfer with `CurlError.writeError`.
+    /// Receives one line of a response head without its line end; an empty line ends the head. Heads of
+    /// interim responses (1xx) and trailers are passed as well. Returns `false` to end the transfer with
+    /// `CurlError.writeError`.
     func receiveHeaderLine(_ line: UnsafeRawBufferPointer) -> Bool
-    /// A line that names a coding that was not asked for ends the transfer with `CurlError.unaskedCoding`
-    /// instead of being received; true: the end of its head does, which comes first.
+    /// When the transfer ends with `CurlError.unaskedCoding` because the response has a coding that was not
+    /// requested: `false` at the line that names it, `true` at the end of the head, which is received first.
     var wantsWholeHead: Bool { get }
-    /// At most 16 KiB of the body, decoded when the request asked for an encoding.
+    /// Receives up to 16 KiB of the body, decoded if the request asked for a content coding.
     func receiveBody(_ bytes: UnsafeRawBufferPointer) -> BodyVerdict
+    /// Writes the next bytes of the request body to `buffer`.
     func provideBody(into buffer: UnsafeMutableRawBufferPointer) -> BodyProvision
-    /// The body has to be sent once more from its beginning (a kept connection was dead, or authentication
-    /// asked for it). False ends the transfer with `CurlError.sendFailedRewind`.
+    /// Returns to the beginning of the request body, because it has to be sent again: a kept connection was
+    /// closed, or authentication requires it. Returns `false` to end the transfer with
+    /// `CurlError.sendFailedRewind`.
     func rewindBody() -> Bool
-    /// The transfer is over; its socket is closed or back in the pool.
+    /// The transfer has ended; its socket is closed or kept for later transfers. The last call.
     func finished(_ outcome: TransferOutcome)
 }
 
 extension EasyDelegate {
+    /// Allows all addresses.
     package func willConnect(to address: SocketAddress) -> Bool { true }
+    /// Allows all addresses.
     package func willSend(to address: SocketAddress) -> Bool { true }
+    /// Ignores the line.
     package func receiveHeaderLine(_ line: UnsafeRawBufferPointer) -> Bool { true }
+    /// Ends the transfer at the line that names the coding.
     package var wantsWholeHead: Bool { false }
+    /// Ends the body.
     package func provideBody(into buffer: UnsafeMutableRawBufferPointer) -> BodyProvision { .bytes(0) }
+    /// Refuses, as a body that cannot be sent again.
     package func rewindBody() -> Bool { false }
 }

@@ -1,6 +1,6 @@
 import CCurl
 
-/// The owner of one easy handle, its error text and its header list. Belongs to one thread at a time.
+/// Owns an easy handle, its error buffer and its header list. Used by one thread at a time.
 final class EasyHandle {
     let raw: UnsafeMutableRawPointer
     private let errorText = UnsafeMutablePointer<CChar>.allocate(capacity: Int(CURL_ERROR_SIZE))
@@ -18,8 +18,8 @@ final class EasyHandle {
         errorText.deallocate()
     }
 
-    /// Forgets every option, so that the handle can serve another transfer (curl_easy_reset(3)). Not while it
-    /// is in a multi handle.
+    /// Resets all options, so that the handle can be used for another transfer (curl_easy_reset(3)). The
+    /// handle must not be in a multi handle.
     func reset() {
         curl_easy_reset(raw)
         curl_slist_free_all(headers)
@@ -40,12 +40,12 @@ final class EasyHandle {
         try check(ccurl_set_long(raw, option, value ? 1 : 0))
     }
 
-    /// For the options whose name ends in LARGE.
+    /// Sets an option whose name ends in LARGE.
     func set(_ option: CURLoption, offset: Int64) throws(CurlError) {
         try check(ccurl_set_offset(raw, option, curl_off_t(offset)))
     }
 
-    /// libcurl copies the text. nil clears the option.
+    /// Sets a string, which libcurl copies; `nil` clears the option.
     func set(_ option: CURLoption, _ value: String?) throws(CurlError) {
         try check(ccurl_set_string(raw, option, value))
     }
@@ -54,7 +54,7 @@ final class EasyHandle {
         try check(blob.withUnsafeBytes { ccurl_set_blob(raw, option, $0.baseAddress, $0.count) })
     }
 
-    /// Replaces the header lines; each is `Name: value`, `Name;` (empty value) or `Name:` (leave it out).
+    /// Replaces the header lines: `Name: value`, `Name;` (empty value) or `Name:` (do not send this field).
     func setHeaders(_ lines: [String]) throws(CurlError) {
         var list: UnsafeMutablePointer<curl_slist>?
         for line in lines {
@@ -91,7 +91,7 @@ final class EasyHandle {
         return value.map { String(cString: $0) } ?? ""
     }
 
-    /// What happened, with libcurl's most precise words; nil for CURLE_OK. Read it before `reset()`.
+    /// Returns the error with libcurl's most precise text, or `nil` for CURLE_OK. Call it before `reset()`.
     func error(_ code: CURLcode, _ context: EasyContext) -> CurlError? {
         guard code != CURLE_OK else { return nil }
         if context.hasUnaskedCoding { return .unaskedCoding }
@@ -136,24 +136,25 @@ final class EasyHandle {
         return info
     }
 
-    /// Of a connection that stood.
+    /// Errors that occur after the TCP connection is established.
     private static let handshakeErrors: Set = [
         CurlError.sslConnectError, CurlError.sslCipher, CurlError.peerFailedVerification,
         CurlError.sslIssuerError, CurlError.pinnedKeyMismatch,
     ]
     private static let versionNames = [1: "1.0", 2: "1.1", 3: "2", 4: "2", 5: "2", 30: "3", 31: "3"]
 
-    /// The end of the transfer as one value. The guard's refusal counts only when the transfer failed by it:
-    /// libcurl may have gone on to another address.
+    /// Returns the outcome of the transfer. `blockedAddress` is set only if the transfer failed because the
+    /// delegate refused an address: libcurl may have used another one.
     func outcome(_ code: CURLcode, _ context: EasyContext) -> TransferOutcome {
-        let byGuard = code == CURLE_COULDNT_CONNECT || code == CURLE_ABORTED_BY_CALLBACK
+        let mayBeBlocked = code == CURLE_COULDNT_CONNECT || code == CURLE_ABORTED_BY_CALLBACK
         var info = info(context)
-        // Who connects and fails in one go never waits to read; it took no longer than this loop's turn.
+        // A connection that fails at once never waits to read; it was established within this turn of the
+        // loop.
         if info.connectedAt == 0, Self.handshakeErrors.contains(Int(code.rawValue)) {
             info.connectedAt = context.openedAt
         }
         return TransferOutcome(
-            error: error(code, context), info: info, blockedAddress: byGuard ? context.blocked : nil,
+            error: error(code, context), info: info, blockedAddress: mayBeBlocked ? context.blocked : nil,
             unread: code == CURLE_OK ? [] : context.unread, lacksFarewell: context.lacksFarewell)
     }
 }

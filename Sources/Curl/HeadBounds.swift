@@ -1,9 +1,9 @@
 import CCurl
 
-/// The bounds that libcurl itself sets to the head of a response, and how its versions say that one was
-/// exceeded. The only place that reads these words; all others see `CurlError.tooLarge`.
+/// The limits that libcurl has for a response head, and how its versions report a head above them. No other
+/// code compares these texts; all other code sees `CurlError.tooLarge`.
 ///
-/// | What | Bound of 7.88 | Code and words |
+/// | Part | Limit of 7.88 | Code and text |
 /// |---|---|---|
 /// | one line of a head, interim responses and redirects included | 100 KiB | 27, none |
 /// | the heads of one request together, interim ones included | 300 KiB | 56 `Too large response headers` |
@@ -11,15 +11,15 @@ import CCurl
 /// | one line of a proxy's response to CONNECT | 16 KiB | 56 `CONNECT response too large` |
 /// | all of a proxy's response to CONNECT | 300 KiB | 56 `Too large response headers` |
 ///
-/// Since 8.6.0 the first, and the number of header fields, are CURLE_TOO_LARGE. Chunk extensions have no
-/// bound; libcurl skips them, and no byte of them reaches a delegate.
+/// Since 8.6.0 the first limit, and one on the number of fields, are reported as CURLE_TOO_LARGE. Chunk
+/// extensions have no limit; libcurl skips them without passing them to a delegate.
 enum HeadBounds {
     private static let words = [
         "Too large response headers", "CONNECT response too large", "Out of memory in chunked-encoding",
     ]
 
-    /// `isHeadAwaited`: a request was sent and the head of its response is not whole. All that libcurl
-    /// allocates in that state is the line that it reads.
+    /// Returns `true` if the code means that the head is too large. `isHeadAwaited`: a request was sent and
+    /// the head of its response is incomplete. In that state libcurl allocates only the line it reads.
     static func isExceeded(_ code: CURLcode, _ text: String?, isHeadAwaited: Bool) -> Bool {
         switch Int(code.rawValue) {
         case CurlError.tooLarge: true
@@ -29,9 +29,9 @@ enum HeadBounds {
         }
     }
 
-    /// What operators are told: libcurl's words, where it has some.
+    /// Returns libcurl's text for the operator, or one of our own if libcurl has none.
     static func text(_ code: CURLcode, _ text: String?) -> String {
         if let text, Int(code.rawValue) != CurlError.outOfMemory { return text }
-        return "a line of the response's head is longer than libcurl takes"
+        return "a line of the response head is longer than libcurl accepts"
     }
 }

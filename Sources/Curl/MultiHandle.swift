@@ -1,26 +1,27 @@
 import CCurl
 import Sys
 
-/// One multi handle of a loop, with its deadline.
+/// Owns a multi handle of a loop, with its deadline.
 ///
-/// A loop has several once it is crowded. libcurl (7.88) walks all connections to a host when a transfer to
-/// that host begins, so thousands of slow transfers would slow down every other one beside them; with a
-/// bounded number in each handle the walk stays short.
+/// A loop with many transfers has several. When a transfer begins, libcurl 7.88 walks all connections to its
+/// host, so thousands of slow transfers would slow down all others. A limit on the transfers of a handle
+/// keeps that walk short.
 final class MultiHandle {
-    /// Transfers that may live in one handle before another one is opened.
+    /// Transfers of one handle before the loop opens another one.
     static let transferCountMax = 512
-    /// Nanoseconds that an additional handle stays without a transfer, for its connections to be used again.
+    /// Nanoseconds for which an additional handle is kept without transfers, so that its connections can be
+    /// reused.
     static let idleMax: Int64 = 60_000_000_000
 
     let raw: UnsafeMutableRawPointer
     unowned let loop: CurlMulti
-    /// The number of transfers that have begun and not ended.
+    /// Number of transfers that have started and not ended.
     var liveCount = 0
-    /// When the last one ended, in monotonic nanoseconds.
+    /// When the last transfer ended, in monotonic nanoseconds.
     var idleSince: Int64 = 0
-    /// Whether there may be messages to read.
-    var hasNews = false
-    /// When libcurl wants to be called, in monotonic nanoseconds; nil when it waits for sockets only.
+    /// `true` if curl_multi_info_read(3) may return messages.
+    var hasMessages = false
+    /// When libcurl wants to be called, in monotonic nanoseconds; `nil` if it waits only for sockets.
     var deadline: Int64?
 
     init(of loop: CurlMulti, keptConnections: Int) throws(CurlError) {
@@ -29,15 +30,15 @@ final class MultiHandle {
         self.loop = loop
         ccurl_multi_set_callbacks(
             raw, socketChanged, deadlineChanged, Unmanaged.passUnretained(self).toOpaque())
-        // The default grows to four times the transfers; a smaller one than the live limit closes what the
-        // next transfer needs. Limits of our own decide what may run, libcurl's would only hide a queue.
+        // libcurl's default is four times the transfers; a limit below their number closes connections that
+        // the next transfer needs. Other code limits how many transfers run, so libcurl must not queue any.
         ccurl_multi_set_long(raw, CURLMOPT_MAXCONNECTS, min(keptConnections, Self.transferCountMax))
         ccurl_multi_set_long(raw, CURLMOPT_MAX_TOTAL_CONNECTIONS, 0)
         ccurl_multi_set_long(raw, CURLMOPT_MAX_HOST_CONNECTIONS, 0)
     }
 
-    /// Every transfer has been removed before. The loop may be gone, and closed sockets leave its epoll by
-    /// themselves.
+    /// All transfers have been removed before. The loop may have been released already; closed sockets leave
+    /// its epoll set by themselves.
     deinit {
         ccurl_multi_set_callbacks(raw, nil, nil, nil)
         curl_multi_cleanup(raw)

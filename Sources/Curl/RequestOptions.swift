@@ -1,12 +1,13 @@
 import CCurl
 
 extension EasyHandle {
-    /// Sets every option of `request` on a fresh or reset handle. The only place that does.
+    /// Sets all options of `request` on a new or reset handle. No other code sets options of a request.
     ///
-    /// Throws `CurlError.badFunctionArgument` for a method or header that could break out of its line, and
-    /// whatever curl_easy_setopt(3) says otherwise.
+    /// Throws `CurlError.badFunctionArgument` for a method or field that could contain a line break, and the
+    /// errors of curl_easy_setopt(3).
     func configure(_ request: TransferRequest) throws(CurlError) {
-        // A C string would end there, and another URL than the one that was judged would be fetched.
+        // A C string ends at NUL: libcurl would fetch another URL than the one that the egress policy has
+        // checked.
         guard !request.url.utf8.contains(0) else { throw CurlError(CURLE_URL_MALFORMAT) }
         try set(CURLOPT_URL, request.url)
         try setSafety(request)
@@ -15,14 +16,15 @@ extension EasyHandle {
         try setConnection(request)
         try setTrust(request.tls)
         if let credentials = request.credentials { try setCredentials(credentials) }
-        // Unset by default: byte-exact downloads.
+        // Unset by default, so that downloads are byte-exact.
         if let codings = request.acceptEncoding { try set(CURLOPT_ACCEPT_ENCODING, codings) }
     }
 
     private func setSafety(_ request: TransferRequest) throws(CurlError) {
-        // The process ignores SIGPIPE (CurlRuntime); SIGALRM is not ours to use.
+        // The process ignores SIGPIPE (`CurlRuntime`). libcurl must not use SIGALRM in a process with
+        // threads.
         try set(CURLOPT_NOSIGNAL, true)
-        // Otherwise a cancelled transfer waits for getaddrinfo(3) and blocks the whole loop.
+        // Without it, cancelling a transfer waits for getaddrinfo(3) and blocks the loop.
         try set(CURLOPT_QUICK_EXIT, true)
         try set(CURLOPT_PROTOCOLS_STR, "http,https")
         try set(CURLOPT_REDIR_PROTOCOLS_STR, "http,https")
@@ -81,7 +83,8 @@ extension EasyHandle {
         try set(CURLOPT_SSL_VERIFYPEER, true)
         try set(CURLOPT_SSL_VERIFYHOST, 2)
         try setTLSVersions(tls)
-        // Any CAPATH switches off libcurl's cache of the parsed certificates: 23 ms for every connection.
+        // Setting CAPATH disables libcurl's cache of parsed certificates, which costs 23 ms for each
+        // connection.
         try set(CURLOPT_CAPATH, String?.none)
         if let authorities = tls?.authorities {
             try set(CURLOPT_CAINFO_BLOB, blob: Array(authorities.utf8))
@@ -118,12 +121,13 @@ extension EasyHandle {
     }
 
     private func setProxy(_ proxy: TransferRequest.Proxy?) throws(CurlError) {
-        // An empty text, not NULL: otherwise http_proxy and friends are read from the environment.
+        // An empty string and not NULL: with NULL, libcurl reads `http_proxy` and others from the
+        // environment.
         guard let proxy else { return try set(CURLOPT_PROXY, "") }
         try set(CURLOPT_PROXY, proxy.url)
-        // The same for no_proxy.
+        // Likewise for `no_proxy`.
         try set(CURLOPT_NOPROXY, "")
-        // What the proxy answers to CONNECT is not the server's answer.
+        // The proxy's response to CONNECT is not the server's response.
         try set(CURLOPT_SUPPRESS_CONNECT_HEADERS, true)
         if let credentials = proxy.credentials {
             try set(CURLOPT_PROXYAUTH, credentials.scheme.option)
@@ -149,21 +153,21 @@ extension EasyHandle {
                 header.value.utf8.allSatisfy({ $0 >= 0x20 && $0 != 0x7F || $0 == 0x09 })
             else {
                 throw CurlError(
-                    CURLE_BAD_FUNCTION_ARGUMENT, text: "a header is not a token and a line of text")
+                    CURLE_BAD_FUNCTION_ARGUMENT, text: "a header field contains an invalid character")
             }
-            // "Name:" would remove the header; libcurl spells an empty value with a semicolon.
+            // "Name:" removes the field in libcurl; "Name;" sends it with an empty value.
             let isBlank = header.value.utf8.allSatisfy { $0 == 0x20 || $0 == 0x09 }
             lines.append(isBlank ? header.name + ";" : header.name + ": " + header.value)
             namesExpect = namesExpect || header.name.lowercased() == "expect"
         }
-        // Waiting for "100 Continue" costs a round trip, and a second where the other end does not know it.
+        // Waiting for "100 Continue" costs a round trip, and one second if the server does not support it.
         var expects = request.expectsContinue
         if case .known(let size) = request.body, size < 1 << 20 { expects = false }
         if request.body != .none, !expects, !namesExpect { lines.append("Expect:") }
         return lines
     }
 
-    /// RFC 9110 section 5.6.2.
+    /// Returns `true` for `tchar` (RFC 9110 §5.6.2).
     private static func isTokenByte(_ byte: UInt8) -> Bool {
         switch byte {
         case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
@@ -187,7 +191,7 @@ extension TransferRequest.Credentials.Scheme {
 }
 
 extension Set<TransferRequest.Credentials.Scheme> {
-    /// Bits of CURLOPT_HTTPAUTH.
+    /// Creates the set from the bits of CURLOPT_HTTPAUTH.
     init(options: Int) {
         self = Set([.basic, .digest, .ntlm].filter { options & $0.option != 0 })
     }

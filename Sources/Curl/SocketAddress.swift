@@ -1,23 +1,28 @@
 import Glibc
 
-/// An IPv4 or IPv6 address with its port, as libcurl connects to it. A value; nothing is allocated for it.
+/// An IPv4 or IPv6 address with a port, as libcurl connects to it. Needs no allocation.
 package struct SocketAddress: Sendable, Hashable, CustomStringConvertible {
-    /// Whether this is an IPv6 address (an IPv4-mapped one counts as IPv6; the policy unwraps it).
+    /// `true` for IPv6. An IPv4-mapped address is IPv6 here; the egress policy unwraps it.
     package let isIPv6: Bool
-    /// The address, first byte in the highest place. IPv4 lives in the lowest 32 bits of `low`.
+    /// Upper half of the address, first byte in the highest bits; 0 for IPv4.
     package let high: UInt64
+    /// Lower half of the address. IPv4 uses the lowest 32 bits.
     package let low: UInt64
+    /// The TCP port.
     package let port: UInt16
 
+    /// Creates an IPv4 address.
     package init(ipv4: UInt32, port: UInt16) {
         (isIPv6, high, low, self.port) = (false, 0, UInt64(ipv4), port)
     }
 
+    /// Creates an IPv6 address.
     package init(ipv6High: UInt64, low: UInt64, port: UInt16) {
         (isIPv6, high, self.low, self.port) = (true, ipv6High, low, port)
     }
 
-    /// Reads a numeric address (inet_pton(3)); nil for anything else, a zone identifier included.
+    /// Parses a numeric address (inet_pton(3)). `nil` for other text and for addresses with a zone
+    /// identifier.
     package init?(_ text: UnsafePointer<CChar>, port: UInt16) {
         var four = in_addr()
         var six = in6_addr()
@@ -30,7 +35,7 @@ package struct SocketAddress: Sendable, Hashable, CustomStringConvertible {
         }
     }
 
-    /// Reads what the kernel understands; nil for other families than AF_INET and AF_INET6.
+    /// Reads a `sockaddr`. `nil` for other families than AF_INET and AF_INET6.
     init?(_ raw: UnsafeRawPointer, length: Int) {
         switch Int32(raw.loadUnaligned(as: sa_family_t.self)) {
         case AF_INET where length >= MemoryLayout<sockaddr_in>.size:
@@ -51,7 +56,7 @@ package struct SocketAddress: Sendable, Hashable, CustomStringConvertible {
         self.init(ipv6High: UInt64(bigEndian: high), low: UInt64(bigEndian: low), port: port)
     }
 
-    /// The address in network order: 4 or 16 bytes.
+    /// The address in network byte order: 4 or 16 bytes.
     package var bytes: [UInt8] {
         let all = [high, low].flatMap { word in
             (0..<8).map { UInt8(truncatingIfNeeded: word >> (56 - 8 * $0)) }
@@ -59,7 +64,7 @@ package struct SocketAddress: Sendable, Hashable, CustomStringConvertible {
         return isIPv6 ? all : Array(all[12...])
     }
 
-    /// The address alone, as inet_ntop(3) writes it.
+    /// The address without port, as inet_ntop(3) writes it.
     package var host: String {
         var text = [CChar](repeating: 0, count: Int(INET6_ADDRSTRLEN))
         let bytes = bytes
@@ -67,5 +72,6 @@ package struct SocketAddress: Sendable, Hashable, CustomStringConvertible {
         return text.withUnsafeBufferPointer { $0.baseAddress.map { String(cString: $0) } ?? "" }
     }
 
+    /// Address and port, as in a URL.
     package var description: String { isIPv6 ? "[\(host)]:\(port)" : "\(host):\(port)" }
 }

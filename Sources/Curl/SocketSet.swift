@@ -2,10 +2,11 @@ import CSys
 import Glibc
 import Sys
 
-/// The sockets that a loop waits for: an epoll(7) descriptor and what is registered in it.
+/// Sockets that a loop waits for: an epoll(7) descriptor, which this object owns, and the registered events.
+/// The sockets themselves belong to libcurl.
 final class SocketSet {
     private let descriptor: Int32
-    /// The registered events of each descriptor, by number; 0 is not registered.
+    /// Registered events by descriptor number; 0: not registered.
     private var registered: [UInt32] = []
     private var events = [epoll_event](repeating: epoll_event(), count: 256)
 
@@ -16,10 +17,10 @@ final class SocketSet {
 
     deinit { close(descriptor) }
 
-    /// Waits for these directions from now on; for none, forgets the socket.
+    /// Waits for these directions from now on. Removes the socket if there are none.
     ///
-    /// libcurl may have closed a socket, and the kernel given its number to another, before we hear of
-    /// either: so what the kernel says wins over what we remember.
+    /// libcurl may have closed a socket, and a new one may have its number, before libcurl reports either. So
+    /// the kernel's result is used and not `registered`.
     func watch(_ socket: Int32, reads: Bool, writes: Bool) {
         let number = Int(socket)
         if number >= registered.count {
@@ -30,7 +31,7 @@ final class SocketSet {
         registered[number] = wanted
         var event = epoll_event(events: wanted, data: epoll_data(fd: socket))
         if wanted == 0 {
-            // Not "modify to nothing": a hang-up would still be reported, again and again.
+            // EPOLL_CTL_MOD to no events would not do: epoll always reports a hang-up, again and again.
             epoll_ctl(descriptor, EPOLL_CTL_DEL, socket, &event)
         } else if before == 0 {
             if epoll_ctl(descriptor, EPOLL_CTL_ADD, socket, &event) != 0, errno == EEXIST {
@@ -41,17 +42,17 @@ final class SocketSet {
         }
     }
 
-    /// Whether events of this socket still interest anybody.
+    /// `true` if the socket is registered.
     func isWatched(_ socket: Int32) -> Bool {
         Int(socket) < registered.count && registered[Int(socket)] != 0
     }
 
-    /// Waits at most so long; returns how many sockets are ready, at most 256 at once.
+    /// Waits for at most `milliseconds`. Returns the number of ready sockets, at most 256.
     func wait(milliseconds: Int32) -> Int {
         max(0, Int(epoll_wait(descriptor, &events, Int32(events.count), milliseconds)))
     }
 
-    /// One of those that the last `wait` counted.
+    /// Returns one of the sockets that the last `wait` counted.
     func ready(_ index: Int) -> (socket: Int32, events: UInt32) {
         (events[index].data.fd, events[index].events)
     }

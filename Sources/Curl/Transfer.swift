@@ -1,10 +1,10 @@
 import CCurl
 import Glibc
 
-/// One transfer in the hands of a `CurlMulti`. Belongs to the loop's thread, like everything it calls.
+/// A running transfer of a `CurlMulti`. Use it only on the thread of its loop.
 ///
-/// Every command may be given from inside a delegate's call as well; it then takes effect as soon as libcurl
-/// has returned. After the end all commands do nothing.
+/// All methods may be called within a delegate's callback; they then take effect when libcurl has returned.
+/// After the end of the transfer they do nothing.
 package final class Transfer {
     let easy: EasyHandle
     let context: EasyContext
@@ -18,15 +18,15 @@ package final class Transfer {
         self.handle = handle
     }
 
-    /// Ends the transfer without another word to the delegate and closes its socket. Twice is once.
+    /// Ends the transfer without further callbacks and closes its socket. Calling it again does nothing.
     package func cancel() {
         guard context.delegate != nil else { return }
         context.delegate = nil
         multi?.enqueue(.remove(self))
     }
 
-    /// Takes back every `.pause` that the delegate answered, and `pauseReceiving()`. Bytes that were held may
-    /// reach the delegate before this returns.
+    /// Ends each pause: those that the delegate returned, and `pauseReceiving()`. Held bytes may reach the
+    /// delegate before this returns.
     package func resume() {
         guard context.isReceivePaused || context.isSendPaused else { return }
         context.isReceivePaused = false
@@ -34,38 +34,38 @@ package final class Transfer {
         multi?.enqueue(.applyPause(self))
     }
 
-    /// Stops reading from the socket, so that the other end feels it. Until `resume()`.
+    /// Stops reading from the socket until `resume()`, so that TCP flow control slows down the server.
     package func pauseReceiving() {
         guard !context.isReceivePaused else { return }
         context.isReceivePaused = true
         multi?.enqueue(.applyPause(self))
     }
 
-    /// Whether bytes are being kept from the delegate or from the wire.
+    /// `true` if receiving or sending is paused.
     package var isPaused: Bool { context.isReceivePaused || context.isSendPaused }
 
-    /// Nothing but the end of its connection ends the body that comes: over TLS, who closes it without a
-    /// farewell (close_notify) may be anybody, and `TransferOutcome.lacksFarewell` says so. libcurl 7.88 with
-    /// OpenSSL 3.0 takes any end for a good one.
+    /// Records in `TransferOutcome.lacksFarewell` if the connection ends without close_notify. For a response
+    /// whose body ends only with its connection: over TLS, without close_notify, anybody may have ended it.
+    /// libcurl 7.88 with OpenSSL 3.0 does not report that.
     package func awaitFarewell() {
         guard context.delegate != nil else { return }
         context.awaitFarewell()
     }
 
-    /// Whether something has come from the other end that libcurl has not read yet.
+    /// `true` if the socket has received bytes that libcurl has not read yet.
     package var hasUnreadBytes: Bool {
         var byte: UInt8 = 0
         return recv(context.socket, &byte, 1, Int32(MSG_PEEK | MSG_DONTWAIT)) == 1
     }
 
-    /// Bytes a second from now on; 0 is no limit.
+    /// Changes the speed limits, in bytes per second; 0: no limit.
     package func limitSpeed(receiving: Int64, sending: Int64) {
         guard context.delegate != nil else { return }
         ccurl_set_offset(easy.raw, CURLOPT_MAX_RECV_SPEED_LARGE, curl_off_t(receiving))
         ccurl_set_offset(easy.raw, CURLOPT_MAX_SEND_SPEED_LARGE, curl_off_t(sending))
     }
 
-    /// What has been measured so far.
+    /// Measurements so far.
     package var info: TransferInfo { easy.info(context) }
 
     func applyPause() {

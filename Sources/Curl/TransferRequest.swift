@@ -1,38 +1,48 @@
-/// Everything that is decided about a transfer before it begins. A plain value.
+/// All settings of a transfer. Set before it starts, except for the speed limits (`Transfer.limitSpeed`).
 package struct TransferRequest: Sendable {
-    /// A header line of the request. An empty value is sent as such.
+    /// A header field of the request. A field with an empty value is sent.
     package struct Header: Sendable, Hashable {
+        /// Name of the field, a token (RFC 9110 §5.6.2).
         package var name: String
+        /// Value of the field.
         package var value: String
+        /// Creates a field. `EasyHandle.configure` checks it.
         package init(_ name: String, _ value: String) {
             self.name = name
             self.value = value
         }
     }
 
-    /// What is sent after the head; the bytes come from `EasyDelegate.provideBody`.
+    /// Body of the request. `EasyDelegate.provideBody` supplies the bytes.
     package enum Body: Sendable, Hashable {
         case none
+        /// A body of this many bytes.
         case known(Int64)
-        /// Sent chunked (HTTP/1.1) or until the end of the stream (HTTP/2).
+        /// A body of unknown length, sent chunked (HTTP/1.1) or until the end of the stream (HTTP/2).
         case unknown
     }
 
+    /// Highest version of HTTP to use.
     package enum HTTPVersion: Sendable, Hashable {
         case http1
-        /// HTTP/2 when the other end offers it over TLS; else HTTP/1.1.
+        /// HTTP/2 if the server offers it over TLS, else HTTP/1.1.
         case http2
-        /// HTTP/3 when the other end answers to it, else as `http2`. Needs a libcurl that has it.
+        /// HTTP/3 if the server responds to it, else as `http2`. Needs a libcurl with HTTP/3.
         case http3
     }
 
+    /// User name and password.
     package struct Credentials: Sendable, Hashable {
-        /// Basic (RFC 7617) is sent at once, the others answer a challenge: Digest (RFC 7616), and NTLM
-        /// (MS-NTHT), which is about a connection and needs HTTP/1.1.
+        /// Authentication scheme. Basic (RFC 7617) is sent with the first request. Digest (RFC 7616) and NTLM
+        /// (MS-NTHT) respond to a challenge. NTLM authenticates a connection and needs HTTP/1.1.
         package enum Scheme: Sendable, Hashable { case basic, digest, ntlm }
+        /// The authentication scheme.
         package var scheme: Scheme
+        /// The user name.
         package var user: String
+        /// The password.
         package var password: String
+        /// Creates credentials.
         package init(_ scheme: Scheme = .basic, user: String, password: String) {
             self.scheme = scheme
             self.user = user
@@ -40,67 +50,82 @@ package struct TransferRequest: Sendable {
         }
     }
 
+    /// A proxy and how to authenticate with it.
     package struct Proxy: Sendable, Hashable {
-        /// `http://host:port`, `https://…` or `socks5h://…` (the proxy resolves names).
+        /// URL of the proxy: `http://host:port`, `https://…` or `socks5h://…` (the proxy resolves names).
         package var url: String
-        /// To a SOCKS5 proxy by the method of RFC 1929, whatever the scheme.
+        /// Credentials, or `nil` for none. A SOCKS5 proxy gets them as in RFC 1929, whatever the scheme.
         package var credentials: Credentials?
-        /// PEM texts that replace the system's for an `https` proxy.
+        /// Certificates in PEM that replace the system's for an `https` proxy; `nil` uses the system's.
         package var authorities: String?
+        /// Creates a proxy without credentials.
         package init(url: String) { self.url = url }
     }
 
-    /// What differs from verification against the system's certificates with TLS 1.2 or later.
+    /// TLS settings that differ from the default: the system's certificates and TLS 1.2 or later.
     package struct TLS: Sendable, Hashable {
-        /// PEM texts. Own authorities replace the system's.
+        /// Certificates of authorities in PEM, instead of the system's.
         package var authorities: String?
+        /// Certificate of the client in PEM.
         package var clientCertificate: String?
+        /// Private key of the client in PEM.
         package var clientKey: String?
-        /// `sha256//base64` of public keys; any match is enough (CURLOPT_PINNEDPUBLICKEY).
+        /// Public keys as `sha256//base64`; one match is enough (CURLOPT_PINNEDPUBLICKEY).
         package var pins: [String] = []
-        /// `1.2` or `1.3`.
+        /// `1.2` or `1.3`; `nil` means `1.2`.
         package var minimumVersion: String?
+        /// `1.2` or `1.3`; `nil` sets no maximum.
         package var maximumVersion: String?
+        /// Creates the default settings.
         package init() {}
     }
 
+    /// URL of the request, `http` or `https`.
     package var url: String
+    /// Method, a token (RFC 9110 §5.6.2).
     package var method = "GET"
+    /// Header fields in the order in which they are sent.
     package var headers: [Header] = []
+    /// Body of the request.
     package var body = Body.none
-    /// Whether a body of a megabyte or more, or of unknown length, is announced with `Expect: 100-continue`.
+    /// `true` to announce a body of 1 MiB or more, or of unknown length, with `Expect: 100-continue`.
     package var expectsContinue = true
+    /// Highest version of HTTP to use.
     package var httpVersion = HTTPVersion.http1
-    /// Those that answer a challenge: the first request goes out without the body's bytes.
+    /// Credentials for the server, or `nil`. With Digest and NTLM, the first request is sent without the
+    /// body.
     package var credentials: Credentials?
+    /// TLS settings, or `nil` for the default.
     package var tls: TLS?
-    /// nil connects directly: the environment's proxies are never used.
+    /// Proxy, or `nil` to connect directly. The environment's proxy variables are never used.
     package var proxy: Proxy?
-    /// Content codings to ask for and undo, as in Accept-Encoding; nil leaves bodies as they come. An answer
-    /// has one of them or none.
+    /// Content codings to request and decode, as in `Accept-Encoding`; `nil` leaves bodies encoded. A
+    /// response may have one of them or none.
     package var acceptEncoding: String?
     /// Milliseconds for name resolution, connection and TLS handshake together.
     package var connectTimeout = 30_000
-    /// Milliseconds for everything; 0 is no limit.
+    /// Milliseconds for the whole transfer; 0: no limit.
     package var totalTimeout = 0
-    /// Bytes; libcurl's default is 16 KiB, more pays above a megabyte of body.
+    /// Receive buffer in bytes. libcurl's default is 16 KiB; a larger one is faster for bodies above 1 MiB.
     package var receiveBufferSize = 16_384
-    /// Bytes; 16 KiB to 2 MiB.
+    /// Send buffer in bytes, from 16 KiB to 2 MiB.
     package var sendBufferSize = 65_536
-    /// Bytes a second, 0 is no limit; can be changed while the transfer runs.
+    /// Bytes received per second; 0: no limit.
     package var maxReceiveSpeed: Int64 = 0
+    /// Bytes sent per second; 0: no limit.
     package var maxSendSpeed: Int64 = 0
-    /// Seconds after which an idle kept connection is not used again.
+    /// Seconds after which an idle connection is not used again.
     package var maxIdleConnectionAge = 60
-    /// Seconds after which a connection is not used again, however busy: a name may lead somewhere else by
-    /// then.
+    /// Seconds after which a connection is not used again, even if it is never idle: its name may have
+    /// another address by then.
     package var maxConnectionAge = 300
-    /// Opens a connection of its own instead of using a kept one.
+    /// `true` to open a new connection instead of using an idle one.
     package var usesFreshConnection = false
-    /// Connects, with TLS where the URL says so, and ends there.
+    /// `true` to connect, with TLS for `https`, and end without a request.
     package var connectsOnly = false
-    /// Whether the connection may be used again afterwards.
+    /// `true` to keep the connection for later transfers.
     package var keepsConnection = true
 
+    /// Creates a GET request with default settings.
     package init(url: String) { self.url = url }
 }

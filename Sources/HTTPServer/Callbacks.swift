@@ -3,15 +3,16 @@ internal import Glibc
 internal import Synchronization
 internal import Sys
 
-// What libmicrohttpd calls: file-level functions, so that no isolation is inferred for them.
+// Callbacks of libmicrohttpd, all on the thread of the connection. File-level functions, so that the compiler
+// infers no isolation for them. `context` is the `ServerCore`; the daemon keeps it alive.
 
 private func peer(of connection: OpaquePointer) -> Peer? {
     cmhd_connection_info(connection, .CONNECTION_INFO_SOCKET_CONTEXT)?.pointee.socket_context
         .map { Unmanaged<Peer>.fromOpaque($0).takeUnretainedValue() }
 }
 
-/// The request line is in: the only moment at which the target can be seen as it was sent. What is returned
-/// becomes the request's slot, and `requestEnded` is called for it in every case.
+/// Called when the request line is complete: only now the target is available as sent. The returned object is
+/// the context of the request, owned by libmicrohttpd until it calls `requestEnded`, which it always does.
 func requestBegan(
     _ context: UnsafeMutableRawPointer?, _ target: UnsafePointer<CChar>?, _ connection: OpaquePointer?
 ) -> UnsafeMutableRawPointer? {
@@ -21,7 +22,8 @@ func requestBegan(
     return Unmanaged.passRetained(exchange).toOpaque()
 }
 
-/// First with the headers, then with each piece of the body, then with nothing, and again after each rest.
+/// Called after the header fields, then for each piece of the body, then without bytes at the end, and again
+/// after each suspension.
 func requestContinues(
     _ context: UnsafeMutableRawPointer?, _ connection: OpaquePointer?, _ url: UnsafePointer<CChar>?,
     _ method: UnsafePointer<CChar>?, _ version: UnsafePointer<CChar>?, _ bytes: UnsafePointer<CChar>?,
@@ -71,7 +73,7 @@ func connectionChanged(
     }
 }
 
-/// Leaves escapes as they are: the target is decoded after routing, segment by segment.
+/// Keeps percent-escapes: the target is decoded segment by segment after routing.
 func keepEscapes(
     _ context: UnsafeMutableRawPointer?, _ connection: OpaquePointer?, _ text: UnsafeMutablePointer<CChar>?
 ) -> Int {

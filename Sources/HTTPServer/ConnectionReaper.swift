@@ -3,9 +3,9 @@ internal import Glibc
 internal import Synchronization
 internal import Sys
 
-/// A thread that looks after what libmicrohttpd leaves alone: requests and streams that rest, bodies and
-/// headers that drip, files that shrink while they are sent, and sockets that must not be reset while their
-/// client still sends (RFC 9112 §9.6).
+/// Thread that checks what libmicrohttpd does not: suspended requests and streams, bodies and header fields
+/// that arrive too slowly, and files that shrink while they are sent. It also keeps sockets open that must
+/// not be reset while their client still sends (RFC 9112 §9.6).
 final class ConnectionReaper: Sendable {
     private let core: ServerCore
     private let isOver = Atomic(false)
@@ -19,12 +19,12 @@ final class ConnectionReaper: Sendable {
         self.core = core
     }
 
-    /// Call once.
+    /// Starts the thread. Call once.
     func start() {
         thread.withLock { $0 = Thread(name: "http-warden") { [self] in run() } }
     }
 
-    /// Ends the thread and waits for it. Later calls do nothing.
+    /// Stops the thread and waits for its end. Calling it again does nothing.
     func stop() {
         isOver.store(true, ordering: .releasing)
         core.lingering.close()
@@ -33,7 +33,7 @@ final class ConnectionReaper: Sendable {
 
     private func run() {
         var lingering: [Lingering] = []
-        var lookedAt: Int64 = 0
+        var inspectedAt: Int64 = 0
         while !isOver.load(ordering: .acquiring) {
             var descriptors = [pollfd(fd: core.lingering.descriptor, events: Int16(POLLIN), revents: 0)]
             descriptors += lingering.map { pollfd(fd: $0.descriptor, events: Int16(POLLIN), revents: 0) }
@@ -48,8 +48,8 @@ final class ConnectionReaper: Sendable {
                     close(descriptor)
                 }
             }
-            if now - lookedAt >= Int64(Self.tickMilliseconds) * 1_000_000 {
-                lookedAt = now
+            if now - inspectedAt >= Int64(Self.tickMilliseconds) * 1_000_000 {
+                inspectedAt = now
                 inspect(now)
             }
         }
@@ -60,28 +60,31 @@ final class ConnectionReaper: Sendable {
     private func inspect(_ now: Int64) {
         let exchanges = core.exchanges.withLock { $0.members }
         for exchange in exchanges { exchange.inspect(now: now) }
-        // A margin of one second leaves the ordinary case to libmicrohttpd's own timeout.
+        // One second later than libmicrohttpd's own timeout, which closes ordinary idle connections.
         let time = now - Int64(core.limits.idleTimeoutSeconds + 1) * 1_000_000_000
         let peers = core.peers.withLock { $0.members }
-        for peer in peers { peer.cut(idleSinceBefore: time) }
+        for peer in peers { peer.shutDown(idleSinceBefore: time) }
     }
 }
 
-/// A socket that libmicrohttpd has shut down, kept until its client has read the answer and closed.
+/// Duplicate of a socket that libmicrohttpd has shut down. Kept open until the client has read the response
+/// and closed its side, or `until` has passed (monotonic nanoseconds).
 private struct Lingering {
     let descriptor: Int32
     let until: Int64
 
-    /// Drops what has come in. False, and closed, when the client is done or its time is over.
+    /// Discards received bytes. Closes the descriptor and returns `false` if the client has closed its side
+    /// or the time is over.
     func isOpen(_ now: Int64) -> Bool {
-        let goesOn = now < until && drain()
-        if !goesOn { close(descriptor) }
-        return goesOn
+        let isOpen = now < until && drain()
+        if !isOpen { close(descriptor) }
+        return isOpen
     }
 
     private func drain() -> Bool {
         withUnsafeTemporaryAllocation(byteCount: 65_536, alignment: 1) { buffer in
-            // A bounded number of reads a turn, so that one flood does not starve the others.
+            // A limit on reads in one call, so that one client that sends without end does not delay the
+            // others.
             for _ in 0..<16 {
                 let count = recv(descriptor, buffer.baseAddress, buffer.count, Int32(MSG_DONTWAIT))
                 if count == 0 { return false }

@@ -2,96 +2,97 @@ internal import CMicrohttpd
 internal import Glibc
 internal import Sys
 
-/// A connection's handle. Only `MHD_resume_connection` may be called with it from other threads.
+/// Handle of a connection. Other threads than the connection's may call only `MHD_resume_connection` with it.
 struct ConnectionReference: Sendable {
     nonisolated(unsafe) let pointer: OpaquePointer
     init(_ pointer: OpaquePointer) { self.pointer = pointer }
 }
 
-/// The part of an exchange that its own thread and others share. Suspending and resuming happen under its
-/// lock: so each rest has one resume, and the handle is valid whenever it is not nil.
+/// State of an exchange that its own thread shares with others; protected by the lock of `RequestExchange`.
+/// Suspending and resuming happen under that lock: so each suspension is resumed once, and the handle is
+/// valid while `connection` is not `nil`.
 struct ExchangeState: Sendable {
-    enum Rest: Sendable {
-        /// The handler owes an answer.
-        case answer
-        /// A sink has no room.
+    enum Suspension: Sendable {
+        /// The handler has not responded yet.
+        case response
+        /// The sink takes no more bytes.
         case sink
-        /// A stream has no bytes.
+        /// The stream has no bytes.
         case stream
     }
-    /// Nil before the headers are in and after the request is over.
+    /// `nil` before the header fields are read and after the request is over.
     var connection: ConnectionReference?
-    var answer: Response?
-    /// The one answer has been given, or nobody wants it any more.
-    var isAnswered = false
-    private(set) var isResting = false
-    private(set) var reason = Rest.answer
-    /// Woken while not at rest: the next rest ends at once.
+    var response: Response?
+    /// `true` if the response has been given, or the request no longer needs one.
+    var hasResponded = false
+    private(set) var isSuspended = false
+    private(set) var reason = Suspension.response
+    /// A wake-up arrived while the connection was not suspended: the next suspension ends at once.
     var isWoken = false
-    private(set) var isCut = false
-    private var restingSince: Int64 = 0
-    /// When the body began; 0 when none is awaited.
+    private(set) var isAborted = false
+    private var suspendedSince: Int64 = 0
+    /// Start of the body in monotonic nanoseconds; 0 if no body is expected.
     var receivingSince: Int64 = 0
     var receivedBytes: Int64 = 0
-    /// What the answer sends, when that is a file.
+    /// The file that is being sent; `nil` if the response is not a file.
     var file: SentFile?
-    /// What makes the answer's body, when that is a stream.
+    /// The stream that produces the response's body; `nil` if the body is not a stream.
     var stream: (any ResponseStream)?
-    /// The stream knows that its client sends no more.
+    /// `true` if the stream has been told that its client has closed its sending side.
     private var hasStoppedSending = false
 
-    /// What an inspection leaves to its caller.
+    /// Result of an inspection that the caller has to act on, outside of the lock.
     enum Finding: Sendable {
         case nothing
-        /// An awaited answer is overdue.
+        /// The handler has not responded within the deadline.
         case isOverdue
-        /// The client of a resting stream has closed its sending side; said once.
+        /// The client of a suspended stream has closed its sending side. Reported once.
         case clientStoppedSending(any ResponseStream)
     }
 
-    /// On the connection's thread, from within a callback.
-    mutating func rest(_ reason: Rest) {
+    /// Suspends the connection. Call only on its thread, in a callback of libmicrohttpd.
+    mutating func suspend(_ reason: Suspension) {
         guard let connection else { return }
         self.reason = reason
-        isResting = true
-        restingSince = monotonicNanoseconds()
+        isSuspended = true
+        suspendedSince = monotonicNanoseconds()
         MHD_suspend_connection(connection.pointer)
     }
 
     mutating func resume() {
-        guard isResting, let connection else { return }
-        isResting = false
+        guard isSuspended, let connection else { return }
+        isSuspended = false
         isWoken = false
-        // Time spent waiting for the sink is not the client's.
-        if reason == .sink { receivingSince += monotonicNanoseconds() - restingSince }
+        // Time in which the sink took no bytes does not count as the client's.
+        if reason == .sink { receivingSince += monotonicNanoseconds() - suspendedSince }
         MHD_resume_connection(connection.pointer)
     }
 
-    /// Ends the rest; the thread that wakes closes the connection.
-    mutating func cut() {
-        isCut = true
-        isAnswered = true
+    /// Ends a suspension; the thread of the connection then closes it.
+    mutating func abort() {
+        isAborted = true
+        hasResponded = true
         resume()
     }
 
-    /// Cuts what cannot go on.
+    /// Closes connections that cannot continue, and returns what is left to the caller.
     mutating func inspect(now: Int64, limits: ServerLimits, descriptor: Int32) -> Finding {
         guard connection != nil else { return .nothing }
-        guard isResting else {
+        guard isSuspended else {
             let isHopeless = isTooSlow(now, limits) || file?.hasShrunk == true
             if isHopeless { _ = shutdown(descriptor, Int32(SHUT_RDWR)) }
             return .nothing
         }
-        let isOver = now - restingSince > Int64(limits.responseDeadlineSeconds) * 1_000_000_000
+        let isOver = now - suspendedSince > Int64(limits.responseDeadlineSeconds) * 1_000_000_000
         let client = ClientState(of: descriptor)
         switch reason {
-        case .answer:
+        case .response:
             if isOver { return .isOverdue }
-            if client == .hasLeft { cut() }
+            if client == .hasLeft { abort() }
         case .sink:
-            if isOver || client == .hasLeft { cut() }
+            if isOver || client == .hasLeft { abort() }
         case .stream:
-            if client == .hasLeft { cut() }
+            if client == .hasLeft { abort() }
             guard client == .hasStoppedSending, !hasStoppedSending, let stream else { break }
             hasStoppedSending = true
             return .clientStoppedSending(stream)
@@ -107,29 +108,29 @@ struct ExchangeState: Sendable {
     }
 }
 
-/// A part of a file on its way to the client. The descriptor is libmicrohttpd's, and open until the exchange
-/// lets go of the response.
+/// Part of a file that is being sent. libmicrohttpd owns the descriptor, which stays open until the exchange
+/// releases the response.
 struct SentFile: Sendable {
     let descriptor: Int32
-    /// Behind the last byte of the part.
+    /// Position after the last byte of the part.
     let end: Int64
 
-    /// Where the file ends too early sendfile(2) gives nothing, and libmicrohttpd asks it again at once, for
-    /// as long as the client stays.
+    /// `true` if the file is now shorter than the part. sendfile(2) then returns 0, and libmicrohttpd repeats
+    /// it in a busy loop until the client leaves.
     var hasShrunk: Bool { knownSize(of: descriptor).map { $0 < end } ?? false }
 }
 
-/// What the kernel knows about a client; while a connection rests, libmicrohttpd does not look at it.
+/// State of the client's socket in the kernel. libmicrohttpd does not poll suspended connections.
 private enum ClientState {
     case isThere
-    /// It has closed its sending side (shutdown(2)), or the whole connection (close(2)): both look the same
-    /// until something is sent to it.
+    /// The client has closed its sending side (shutdown(2)) or the whole connection (close(2)). The kernel
+    /// cannot tell these apart until bytes are sent to the client.
     case hasStoppedSending
-    /// It has reset the connection, or takes nothing any more.
+    /// The client has reset the connection or reads no more.
     case hasLeft
 
     init(of descriptor: Int32) {
-        let readHangUp: Int16 = 0x2000  // POLLRDHUP of poll(2), hidden behind _GNU_SOURCE.
+        let readHangUp: Int16 = 0x2000  // POLLRDHUP of poll(2); Glibc hides it behind _GNU_SOURCE.
         var state = pollfd(fd: descriptor, events: readHangUp, revents: 0)
         _ = poll(&state, 1, 0)
         self =

@@ -1,7 +1,8 @@
-/// Header fields in the order in which they came: names compare without regard to case (RFC 9110 §5.1).
+/// Header fields in the order in which they were received or appended. Names compare without regard to ASCII
+/// case (RFC 9110 §5.1).
 ///
-/// All names and values share one buffer, each ended by a zero byte, so that a request's fields cost two
-/// allocations and a response's are handed to C without copies.
+/// All names and values share one buffer, and a zero byte ends each of them. So the fields of a request cost
+/// two allocations, and the fields of a response are passed to C without copies.
 package struct HTTPFields: Sendable {
     struct Entry: Sendable {
         var name: UInt32
@@ -12,27 +13,28 @@ package struct HTTPFields: Sendable {
     private(set) var bytes: [UInt8] = []
     private(set) var entries: [Entry] = []
 
-    /// No fields.
+    /// Creates an empty list.
     package init() {}
 
-    /// The pairs, in order; names may come several times.
+    /// Creates a list of the pairs, in order. A name may occur several times.
     package init(_ pairs: [(name: String, value: String)]) {
         for pair in pairs { append(pair.name, pair.value) }
     }
 
-    /// The number of fields; a name that came twice counts twice.
+    /// Number of fields. Each repetition of a name counts.
     package var count: Int { entries.count }
-    /// No field at all.
+    /// `true` if there are no fields.
     package var isEmpty: Bool { entries.isEmpty }
 
-    /// Adds a field after the others. CR, LF and NUL become spaces, so that no value can start another field.
+    /// Appends a field. Replaces CR, LF and NUL by spaces, so that no value can begin another field.
     package mutating func append(_ name: String, _ value: String) {
         var name = name
         var value = value
         name.withUTF8 { name in value.withUTF8 { append(name: name, value: $0) } }
     }
 
-    /// Makes room for `fields` fields of `bytes` bytes in all, names, values and two more bytes each.
+    /// Reserves memory for `fields` fields. `bytes`: the sum of all names and values, plus two bytes for each
+    /// field.
     mutating func reserve(fields: Int, bytes count: Int) {
         entries.reserveCapacity(fields)
         bytes.reserveCapacity(count)
@@ -57,7 +59,8 @@ package struct HTTPFields: Sendable {
         bytes.append(0)
     }
 
-    /// The first value under this name; nil without one. Setting replaces all values (nil: removes them).
+    /// The first value of the field `name`, or `nil` if there is none. Setting replaces all values; setting
+    /// `nil` removes them.
     package subscript(name: String) -> String? {
         get { firstIndex(name).map { value(at: $0) } }
         set {
@@ -66,15 +69,15 @@ package struct HTTPFields: Sendable {
         }
     }
 
-    /// Every value under this name, in order.
+    /// Returns all values of the field `name`, in order.
     package func all(_ name: String) -> [String] {
         indices(name).map { value(at: $0) }
     }
 
-    /// Whether a field has this name; its value may be empty.
+    /// Returns `true` if a field has this name, even with an empty value.
     package func contains(_ name: String) -> Bool { firstIndex(name) != nil }
 
-    /// Removes every field with this name; nothing happens when there is none.
+    /// Removes all fields with this name. Does nothing if there are none.
     package mutating func removeAll(_ name: String) {
         guard firstIndex(name) != nil else { return }
         var kept = HTTPFields()
@@ -84,7 +87,7 @@ package struct HTTPFields: Sendable {
         self = kept
     }
 
-    /// The fields as pairs, in order.
+    /// The fields as pairs of name and value, in order.
     package var pairs: [(name: String, value: String)] {
         entries.indices.map { (name(at: $0), value(at: $0)) }
     }
@@ -124,7 +127,7 @@ package struct HTTPFields: Sendable {
     }
 }
 
-/// An ASCII letter in lower case; every other byte unchanged.
+/// Returns an ASCII letter in lower case, and any other byte unchanged.
 @inline(__always)
 func lowercased(_ byte: UInt8) -> UInt8 {
     byte &- 65 < 26 ? byte | 0x20 : byte

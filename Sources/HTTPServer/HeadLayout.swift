@@ -1,34 +1,35 @@
 internal import CMicrohttpd
 internal import Glibc
 
-/// The request line as libmicrohttpd hands it out: pointers into its buffer.
+/// The request line as libmicrohttpd passes it: pointers into the buffer of the connection.
 struct RequestLine {
     let method: UnsafePointer<CChar>
     let target: UnsafePointer<CChar>
     let version: UnsafePointer<CChar>
-    /// Bytes of the target before libmicrohttpd cut it into path and query.
+    /// Bytes of the target, counted before libmicrohttpd split it into path and query.
     let targetByteCount: Int
 }
 
-/// Checks that a request's head consists of nothing but its parts and their separators.
+/// Checks that a request head consists only of its parts and their separators.
 ///
-/// libmicrohttpd parses a head where it lies: it overwrites each separator with zeros and hands out pointers
-/// to what is between them. A NUL ends a part for it, a bare LF ends a line, and a line that begins with a
-/// NUL or has an empty name ends the head; it skips the bytes that follow. So the head of a well-formed
-/// request lies in the buffer without a gap (RFC 9112 §2.1, §3 and §5):
+/// libmicrohttpd parses the head in place: it overwrites separators with zeros and returns pointers to the
+/// parts between them. It treats a NUL as the end of a part and a bare LF as the end of a line. It takes a
+/// line that begins with a NUL, or that has an empty name, for the end of the head, and skips the bytes after
+/// it. So the head of a well-formed request fills the buffer without a gap (RFC 9112 §2.1, §3 and §5):
 ///
 ///     method 0 target 0 version 0 0 (name 0 spaces value 0 0)… 0 0
 ///
-/// Every other distance between two parts is a fault. Where a NUL or an empty name comes just before a bare
-/// LF, both leave the two zeros of a CRLF: such a line end cannot be told apart (docs/threat-model.md).
+/// Any other distance between two parts is an error. If a NUL or an empty name comes just before a bare LF,
+/// the two leave the same two zeros as a CRLF: this check cannot detect such a line end
+/// (docs/threat-model.md).
 struct HeadLayout {
-    /// Where the next part has to begin.
+    /// Address at which the next part must begin.
     private var next: UnsafeRawPointer
     private let start: UnsafeRawPointer
-    /// `false` if a part lies elsewhere.
+    /// `false` if a part begins at another address.
     private(set) var isWhole: Bool
 
-    /// Zeros that stand for CRLF.
+    /// Zeros that libmicrohttpd writes in the place of a CRLF.
     private static let lineEnd = 2
 
     init(_ line: RequestLine) {
@@ -40,7 +41,7 @@ struct HeadLayout {
         next = version + strlen(line.version) + Self.lineEnd
     }
 
-    /// Accounts for the next field. `name` and `value` lie in one line (`isFollowed(by:)`).
+    /// Accounts for the next field. `name` and `value` must be in one line (`isFollowed(by:)`).
     mutating func add(name: UnsafeBufferPointer<UInt8>, value: UnsafeBufferPointer<UInt8>) {
         guard let nameStart = name.baseAddress, let valueStart = value.baseAddress else {
             isWhole = false
@@ -50,7 +51,8 @@ struct HeadLayout {
         next = UnsafeRawPointer(valueStart + value.count) + Self.lineEnd
     }
 
-    /// Accounts for the empty line behind the last field. `byteCount`: of the head as libmicrohttpd read it.
+    /// Accounts for the empty line after the last field. `byteCount`: size of the head that libmicrohttpd has
+    /// read.
     mutating func end(byteCount: Int) {
         if next + Self.lineEnd != start + byteCount { isWhole = false }
     }

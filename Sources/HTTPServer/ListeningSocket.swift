@@ -1,11 +1,13 @@
 internal import Glibc
 
-/// A TCP socket that listens on an explicit address; connections wait in its backlog until they are accepted.
+/// A listening TCP socket on one address; its owner closes it. Connections wait in its backlog until they are
+/// accepted.
 struct ListeningSocket: ~Copyable {
     private(set) var descriptor: Int32
     let port: UInt16
 
-    /// `host`: an IPv4 or IPv6 address (inet_pton(3)), without brackets. `port` 0: the kernel chooses one.
+    /// Binds and listens. `host`: an IPv4 or IPv6 address (inet_pton(3)) without brackets. `port` 0: the
+    /// kernel chooses a port.
     init(host: String, port: UInt16, backlog: Int) throws(ServerError) {
         let name = host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)"
         var four = sockaddr_in()
@@ -40,7 +42,7 @@ struct ListeningSocket: ~Copyable {
         self.port = boundPort(descriptor)
     }
 
-    /// Hands the descriptor over to the caller.
+    /// Passes ownership of the descriptor to the caller.
     consuming func take() -> Int32 {
         let descriptor = descriptor
         discard self
@@ -62,7 +64,7 @@ private func boundPort(_ descriptor: Int32) -> UInt16 {
     withUnsafeMutablePointer(to: &address) { pointer in
         _ = pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { getsockname(descriptor, $0, &size) }
     }
-    // The port is at the same place in both families.
+    // The port has the same offset in sockaddr_in and sockaddr_in6.
     return UInt16(bigEndian: address.sin6_port)
 }
 

@@ -1,4 +1,4 @@
-/// Why the server itself turns a request down. The raw values are stable: clients switch on them.
+/// Why the server itself refuses a request. Clients compare the raw values: do not change them.
 package enum RefusalCode: String, Sendable, CaseIterable {
     case malformedRequest = "malformed_request"
     case invalidMethod = "invalid_method"
@@ -19,6 +19,7 @@ package enum RefusalCode: String, Sendable, CaseIterable {
     case shuttingDown = "shutting_down"
     case responseDeadline = "response_deadline"
 
+    /// Status code of the response.
     package var status: Int {
         switch self {
         case .malformedRequest, .invalidMethod, .invalidTarget, .invalidHost, .invalidHeaderName,

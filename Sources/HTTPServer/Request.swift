@@ -1,28 +1,29 @@
-/// What a client sent before the body. Checked already: see `RequestCheck` for what never gets this far.
+/// Request line and header fields of a request. `RequestCheck` has accepted them already.
 package struct RequestHead: Sendable {
-    /// As sent; methods are case-sensitive (RFC 9110 §9.1).
+    /// The method as sent. Methods are case-sensitive (RFC 9110 §9.1).
     package var method: String
-    /// As sent, never decoded: `/a%2Fb?x=1`, `*` or `http://host/a`.
+    /// The request target as sent, not decoded: `/a%2Fb?x=1`, `*` or `http://host/a`.
     package var target: String
-    /// The target's path, not decoded, without query and without the authority of an absolute-form target.
+    /// The path of the target, not decoded: without the query, and without the authority of an absolute-form
+    /// target.
     package var path: String
-    /// What follows the first `?`, not decoded; nil without one.
+    /// The part of the target after the first `?`, not decoded; `nil` if there is no `?`.
     package var query: String?
-    /// Every header field, values trimmed of leading spaces. Trailers of a chunked body are dropped.
+    /// All header fields, without leading spaces in the values. Trailer fields of a chunked body are dropped.
     package var fields: HTTPFields
-    /// The peer's address in text form (inet_ntop(3)), without port.
+    /// Address of the peer in text form (inet_ntop(3)), without the port.
     package var remoteAddress: String
-    /// `X-Request-Id` when it is 1 to 128 visible ASCII characters, else generated. Sent back in every
-    /// answer.
+    /// Identifier of the request: the field `X-Request-Id` if it has 1 to 128 visible ASCII characters, else
+    /// a generated one. Each response repeats it.
     package var requestID: String
-    /// Announced length of the body in bytes; nil without one (chunked, or no body).
+    /// Length of the body in bytes from `Content-Length`; `nil` if there is none (a chunked body or no body).
     package var contentLength: Int64?
-    /// A body follows: announced with a length above zero, or chunked.
+    /// `true` if a body follows: `Content-Length` is above zero, or the body is chunked.
     package var expectsBody: Bool
-    /// `HTTP/1.1` or `HTTP/1.0`.
+    /// Version of the request: `HTTP/1.1` or `HTTP/1.0`.
     package var httpVersion: String
 
-    /// A head as the server would make it from these parts: for handlers that run without one.
+    /// Creates the head that the server would make from these parts. For tests of handlers without a server.
     package init(
         method: String, target: String, fields: HTTPFields = HTTPFields(), remoteAddress: String = "",
         requestID: String = ""
@@ -38,8 +39,8 @@ package struct RequestHead: Sendable {
         httpVersion = "HTTP/1.1"
     }
 
-    /// The query's `name=value` pairs in order, percent-decoded. A `+` stays a `+`; an item without `=` has
-    /// an empty value; empty items are skipped.
+    /// Returns the `name=value` pairs of the query in order, percent-decoded. A `+` stays a `+`. An item
+    /// without `=` has an empty value. Empty items are skipped.
     package func queryItems() throws(PercentDecodingError) -> [(name: String, value: String)] {
         guard let query else { return [] }
         var items: [(name: String, value: String)] = []
@@ -52,8 +53,8 @@ package struct RequestHead: Sendable {
         return items
     }
 
-    /// The path between its slashes, each segment percent-decoded after the split: `/a%2Fb/c` is `["a/b",
-    /// "c"]`, `/` is `[""]`, and a slash at the end gives an empty last segment.
+    /// Returns the segments of the path, each percent-decoded after the split: `/a%2Fb/c` is `["a/b", "c"]`,
+    /// and `/` is `[""]`. A slash at the end gives an empty last segment.
     package func pathSegments() throws(PercentDecodingError) -> [String] {
         var path = path.utf8[...]
         if path.first == UInt8(ascii: "/") { path = path.dropFirst() }
@@ -65,9 +66,10 @@ package struct RequestHead: Sendable {
     }
 }
 
-/// A `%` that two hexadecimal digits do not follow, or bytes that are no UTF-8 or hold a NUL.
+/// A text with a `%` that is not followed by two hexadecimal digits, or whose decoded bytes contain NUL or
+/// are not UTF-8.
 package struct PercentDecodingError: Error, Sendable {
-    /// The text that could not be decoded.
+    /// The text that was not decoded.
     package let text: String
 }
 
@@ -106,7 +108,8 @@ private func hexDigit(in text: Substring.UTF8View, at index: inout Substring.UTF
     }
 }
 
-/// Path and query of a raw target; the authority of an absolute-form target (RFC 9112 §3.2.2) is cut off.
+/// Returns path and query of a target as sent, without the authority of an absolute-form target (RFC 9112
+/// §3.2.2).
 func splitTarget(_ target: String) -> (path: String, query: String?) {
     let rest: Substring.UTF8View
     if target.utf8.first != UInt8(ascii: "/"), let authority = authority(ofAbsolute: target) {
@@ -121,7 +124,7 @@ func splitTarget(_ target: String) -> (path: String, query: String?) {
     return (String(Substring(rest[..<mark])), String(Substring(rest[rest.index(after: mark)...])))
 }
 
-/// The `host[:port]` between `://` and the path of an absolute-form target; nil for every other form.
+/// Returns the `host[:port]` of an absolute-form target, or `nil` if the target has another form.
 func authority(ofAbsolute target: String) -> Substring? {
     for scheme in ["http://", "https://"] where target.utf8.count > scheme.utf8.count {
         let prefix = target.utf8.prefix(scheme.utf8.count)
@@ -133,17 +136,17 @@ func authority(ofAbsolute target: String) -> Substring? {
     return nil
 }
 
-/// A request with the whole of its body.
+/// A request with its complete body.
 package struct Request: Sendable {
-    /// What came before the body.
+    /// Request line and header fields.
     package var head: RequestHead
-    /// Empty when there was none; at most as long as the plan's limit.
+    /// The body, at most as long as the limit of `BodyPlan.collect`; empty if there was none.
     package var body: [UInt8]
 
-    /// Keeps the memory counted while somebody has the body.
+    /// Keeps the memory of the body reserved for as long as a copy of the request exists.
     private let room: (any BodyRoom)?
 
-    /// Puts the two together.
+    /// Creates a request.
     package init(head: RequestHead, body: [UInt8] = [], room: (any BodyRoom)? = nil) {
         self.head = head
         self.body = body

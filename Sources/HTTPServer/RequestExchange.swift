@@ -3,50 +3,53 @@ internal import Glibc
 internal import Synchronization
 internal import Sys
 
-/// What a body of unknown length gets first.
+/// Bytes that are first reserved for a body of unknown length.
 private let firstRoomBytes = 16_384
 
-/// One request and its answer: the object in libmicrohttpd's per-request slot.
+/// One request and its response. libmicrohttpd owns the object as the context of the request, from
+/// `requestBegan` to `requestEnded`.
 ///
-/// The request's own thread drives it (`open`, `receive`, `finish`, `end`); any thread may `send` and `wake`.
-/// Where both meet is `gate`. The order of locks is: a response's (libmicrohttpd), `gate`, the daemon's.
+/// `open`, `receive`, `finish` and `end` are called on the thread of the connection; `send`, `wake`, `stop`
+/// and `inspect` on any thread. `state` is what they share. Locks are taken in this order: the response's
+/// (libmicrohttpd), `state`, the daemon's.
 final class RequestExchange: ResponseTarget, WakeTarget {
     /// Where the body goes.
-    private enum Intake {
+    private enum BodyState {
         case undecided
         case collecting(limit: Int)
-        case sinking(any RequestSink)
+        case streaming(any RequestSink)
         case discarding(Response)
-        /// Handler or sink have the whole request.
+        /// The handler or the sink has the complete request.
         case handedOver
     }
     let core: ServerCore
     let peer: Peer
-    /// As sent; `nil` if it is not UTF-8.
+    /// The target as sent; `nil` if it is not UTF-8.
     private let target: String?
     private let targetByteCount: Int
-    let gate = Mutex(ExchangeState())
+    let state = Mutex(ExchangeState())
 
-    // Written once, in `open`, before any other thread can reach the exchange through the gate.
+    // Written once, in `open`, before another thread can reach the exchange.
     nonisolated(unsafe) private(set) var head: RequestHead?
-    // Touched on the connection's thread only.
-    nonisolated(unsafe) private var intake = Intake.undecided
+    // The following members are used only on the thread of the connection.
+    nonisolated(unsafe) private var bodyState = BodyState.undecided
     nonisolated(unsafe) private var body: [UInt8] = []
     nonisolated(unsafe) private var room: (any BodyRoom)?
-    /// Bytes that `room` has given, or that need none.
+    /// Bytes that `room` has granted, or that need no grant.
     nonisolated(unsafe) private var roomBytes = 0
     nonisolated(unsafe) private var discarded = 0
     nonisolated(unsafe) private var status: Int?
-    /// libmicrohttpd's response, and ours until the request is over: it keeps a file's descriptor open.
+    /// libmicrohttpd's response. This object holds a reference until the request is over, which keeps a
+    /// file's descriptor open.
     nonisolated(unsafe) private var queued: OpaquePointer?
     nonisolated(unsafe) private var slot = -1
     nonisolated(unsafe) private var openedAt: Int64 = 0
-    /// The client may still be sending when the connection closes.
+    /// `true` if the client may still be sending when the connection closes.
     nonisolated(unsafe) private var lingers = false
-    /// libmicrohttpd does not read from the connection any more, until the answer is sent.
+    /// `true` if libmicrohttpd reads no more from the connection until the response is sent.
     nonisolated(unsafe) private var hasStoppedReading = false
 
-    /// `target`: the whole target, as long as libmicrohttpd has not cut it.
+    /// `target`: the complete target; libmicrohttpd splits it after this call.
     init(core: ServerCore, peer: Peer, target: UnsafePointer<CChar>?) {
         self.core = core
         self.peer = peer
@@ -58,7 +61,8 @@ final class RequestExchange: ResponseTarget, WakeTarget {
 
     // MARK: - The connection's thread
 
-    /// The headers are in. An answer given here closes the connection, so the only ones are those that must.
+    /// Called after the header fields. A response from here closes the connection, so only requests that must
+    /// be refused get one.
     func open(
         _ connection: OpaquePointer, method: UnsafePointer<CChar>, target: UnsafePointer<CChar>,
         version: UnsafePointer<CChar>
@@ -77,9 +81,9 @@ final class RequestExchange: ResponseTarget, WakeTarget {
         self.head = head
         let reference = ConnectionReference(connection)
         let now = openedAt
-        gate.withLock { gate in
-            gate.connection = reference
-            gate.receivingSince = head.expectsBody ? now : 0
+        state.withLock { state in
+            state.connection = reference
+            state.receivingSince = head.expectsBody ? now : 0
         }
         if let fault {
             lingers = true
@@ -94,15 +98,16 @@ final class RequestExchange: ResponseTarget, WakeTarget {
             if let refusal = prepare(limit, room, head) {
                 return refuse(refusal, head, check.expectsContinue, connection)
             }
-            intake = .collecting(limit: limit)
+            bodyState = .collecting(limit: limit)
         case .stream(let sink):
             sink.attach(StreamWaker(target: self))
-            intake = .sinking(sink)
+            bodyState = .streaming(sink)
         }
         return .YES
     }
 
-    /// Makes room for a body of known length. Returns the answer when it is too large or there is none.
+    /// Reserves memory for a body of known length. Returns the response if the body is too large or there is
+    /// no memory, else `nil`.
     private func prepare(_ limit: Int, _ room: (any BodyRoom)?, _ head: RequestHead) -> Response? {
         self.room = room
         guard let length = head.contentLength else { return nil }
@@ -113,8 +118,8 @@ final class RequestExchange: ResponseTarget, WakeTarget {
         return nil
     }
 
-    /// Makes room for a body that says its length at its end only: twice as much each time, as the array
-    /// grows.
+    /// Reserves memory for a body of unknown length, twice as much each time, as the array grows. Returns the
+    /// response if there is no memory, else `nil`.
     private func grow(to count: Int, limit: Int) -> Response? {
         guard count > roomBytes, let room else { return nil }
         let wanted = min(max(count, 2 * roomBytes, firstRoomBytes), limit)
@@ -124,30 +129,30 @@ final class RequestExchange: ResponseTarget, WakeTarget {
         return nil
     }
 
-    /// Keeps the connection when what remains of the body is small or nothing, else closes it.
+    /// Refuses a request. Keeps the connection open if the body is small or there is none, else closes it.
     private func refuse(
         _ response: Response, _ head: RequestHead, _ expectsContinue: Bool, _ connection: OpaquePointer
     ) -> MHD_Result {
         let isSmall = (head.contentLength ?? 0) <= Int64(core.limits.discardedBodyBytes)
         if !head.expectsBody || (isSmall && !expectsContinue) {
-            intake = .discarding(response)
+            bodyState = .discarding(response)
             return .YES
         }
         lingers = true
-        intake = .handedOver
+        bodyState = .handedOver
         return queue(response, on: connection)
     }
 
-    /// A piece of the body. Returns how much of it was left over (the connection rests then), or nil when the
-    /// connection must close.
+    /// Takes a piece of the body. Returns the number of bytes not taken (the connection is then suspended),
+    /// or `nil` if the connection must be closed.
     func receive(_ bytes: UnsafeRawBufferPointer, _ connection: OpaquePointer) -> Int? {
         let count = bytes.count
-        let isCut = gate.withLock { gate in
-            gate.receivedBytes += Int64(count)
-            return gate.isCut
+        let isAborted = state.withLock { state in
+            state.receivedBytes += Int64(count)
+            return state.isAborted
         }
-        if isCut { return nil }
-        switch intake {
+        if isAborted { return nil }
+        switch bodyState {
         case .collecting(let limit):
             let size = body.count + count
             guard let refusal = size > limit ? tooLarge(limit) : grow(to: size, limit: limit) else {
@@ -156,30 +161,32 @@ final class RequestExchange: ResponseTarget, WakeTarget {
             }
             body = []
             room = nil
-            intake = .discarding(refusal)
+            bodyState = .discarding(refusal)
             discarded = count
             return 0
-        case .sinking(let sink):
+        case .streaming(let sink):
             let taken = min(max(sink.receive(bytes), 0), count)
             guard taken < count else { return 0 }
-            gate.withLock { $0.receivedBytes -= Int64(count - taken) }
-            return rest(.sink) ? count - taken : nil
+            state.withLock { $0.receivedBytes -= Int64(count - taken) }
+            return suspend(.sink) ? count - taken : nil
         case .discarding(let response):
             discarded += count
             if discarded <= core.limits.discardedBodyBytes { return 0 }
-            // Between pieces libmicrohttpd takes no answer, and nothing but ours is on its way.
+            // Between pieces of a body libmicrohttpd accepts no response, and nothing else is being sent:
+            // write to the socket.
             lingers = true
-            intake = .handedOver
+            bodyState = .handedOver
             writeDirectly(response)
             return nil
         case .undecided, .handedOver: return nil
         }
     }
 
-    /// The request is complete, or the rest is over: hands it over once, then answers or rests.
+    /// Called when the request is complete and after each suspension. Passes the request on once, then
+    /// responds or suspends.
     func finish(_ connection: OpaquePointer) -> MHD_Result {
         guard let head else { return .NO }
-        switch intake {
+        switch bodyState {
         case .handedOver: break
         case .undecided: return .NO
         case .collecting:
@@ -188,80 +195,81 @@ final class RequestExchange: ResponseTarget, WakeTarget {
             room = nil
             handOver()
             core.handler.handle(request, Responder(target: self))
-        case .sinking(let sink):
+        case .streaming(let sink):
             handOver()
             sink.finish(Responder(target: self))
         case .discarding(let response):
             handOver()
             return queue(response, on: connection)
         }
-        switch takeAnswerOrRest() {
-        case .answer(let response): return queue(response, on: connection)
-        case .rest, .againAtOnce: return .YES
+        switch takeResponseOrSuspend() {
+        case .respond(let response): return queue(response, on: connection)
+        case .suspended, .againAtOnce: return .YES
         case .stop: return queue(stopRefusal, on: connection)
-        case .cut: return .NO
+        case .abort: return .NO
         }
     }
 
     private func handOver() {
-        intake = .handedOver
-        if head?.expectsBody == true { gate.withLock { $0.receivingSince = 0 } }
+        bodyState = .handedOver
+        if head?.expectsBody == true { state.withLock { $0.receivingSince = 0 } }
     }
 
     private enum Outcome {
-        case answer(Response), againAtOnce, rest, stop, cut
+        case respond(Response), againAtOnce, suspended, stop, abort
     }
 
-    /// The first call without an answer does not let the connection rest. While a connection rests,
-    /// libmicrohttpd keeps what it waited for before, and when that was input it reads before it sends the
-    /// answer: the end of a half-closed client's input would end the connection. After a call without an
-    /// answer it waits for nothing and calls again at once; the rest that begins then keeps that.
-    private func takeAnswerOrRest() -> Outcome {
-        gate.withLock { gate in
-            if gate.isCut { return .cut }
-            if let answer = gate.answer.take() { return .answer(answer) }
+    /// Returns the response if it is there. If not, the first call does not suspend. A suspended connection
+    /// keeps the state that libmicrohttpd was in. If that state was waiting for input, libmicrohttpd reads
+    /// before it sends the response, and the end of a half-closed client's input would end the connection.
+    /// After a call without a response it waits for nothing and calls again at once; a suspension in that
+    /// state is safe.
+    private func takeResponseOrSuspend() -> Outcome {
+        state.withLock { state in
+            if state.isAborted { return .abort }
+            if let response = state.response.take() { return .respond(response) }
             if core.isStopping.load(ordering: .acquiring) {
-                gate.isAnswered = true
+                state.hasResponded = true
                 return .stop
             }
             guard hasStoppedReading else {
                 hasStoppedReading = true
                 return .againAtOnce
             }
-            gate.rest(.answer)
-            return .rest
+            state.suspend(.response)
+            return .suspended
         }
     }
 
-    /// Lets the connection rest until `wake`. False when it must be cut instead.
-    func rest(_ reason: ExchangeState.Rest) -> Bool {
-        gate.withLock { gate in
-            if gate.isCut || core.isStopping.load(ordering: .acquiring) { return false }
-            gate.rest(reason)
-            if gate.isWoken { gate.resume() }
+    /// Suspends the connection until `wake`. Returns `false` if the connection must be closed instead.
+    func suspend(_ reason: ExchangeState.Suspension) -> Bool {
+        state.withLock { state in
+            if state.isAborted || core.isStopping.load(ordering: .acquiring) { return false }
+            state.suspend(reason)
+            if state.isWoken { state.resume() }
             return true
         }
     }
 
-    /// The request is over, whatever became of it.
+    /// Ends the request. Called exactly once, whatever the outcome.
     func end() {
         let now = monotonicNanoseconds()
         peer.idleSince.store(now, ordering: .releasing)
-        let unsent = gate.withLock { gate in
-            gate.connection = nil
-            gate.file = nil
-            gate.stream = nil
-            gate.isAnswered = true
-            return gate.answer.take()
+        let unsent = state.withLock { state in
+            state.connection = nil
+            state.file = nil
+            state.stream = nil
+            state.hasResponded = true
+            return state.response.take()
         }
         unsent?.discard()
         if let queued = queued.take() { MHD_destroy_response(queued) }
-        switch intake {
-        case .sinking(let sink): sink.cancelled()
+        switch bodyState {
+        case .streaming(let sink): sink.cancelled()
         case .discarding(let response) where status == nil: response.discard()
         default: break
         }
-        intake = .handedOver
+        bodyState = .handedOver
         body = []
         room = nil
         if lingers {
@@ -273,10 +281,10 @@ final class RequestExchange: ResponseTarget, WakeTarget {
         core.handler.completed(head, status: status, durationNanoseconds: now - openedAt)
     }
 
-    // MARK: - Answers
+    // MARK: - Responses
 
     private func queue(_ response: Response, on connection: OpaquePointer) -> MHD_Result {
-        guard let head, let made = makeAnswer(response, head, self) else {
+        guard let head, let made = makeResponse(response, head, self) else {
             response.discard()
             return .NO
         }
@@ -308,11 +316,11 @@ final class RequestExchange: ResponseTarget, WakeTarget {
     // MARK: - Any thread
 
     func send(_ response: Response) -> Bool {
-        let counts = gate.withLock { gate in
-            guard !gate.isAnswered, gate.connection != nil else { return false }
-            gate.isAnswered = true
-            gate.answer = response
-            if gate.isResting && gate.reason == .answer { gate.resume() }
+        let counts = state.withLock { state in
+            guard !state.hasResponded, state.connection != nil else { return false }
+            state.hasResponded = true
+            state.response = response
+            if state.isSuspended && state.reason == .response { state.resume() }
             return true
         }
         if !counts { response.discard() }
@@ -320,32 +328,33 @@ final class RequestExchange: ResponseTarget, WakeTarget {
     }
 
     func wake() {
-        gate.withLock { gate in
-            if gate.isResting && gate.reason != .answer {
-                gate.resume()
-            } else if gate.connection != nil {
-                gate.isWoken = true
+        state.withLock { state in
+            if state.isSuspended && state.reason != .response {
+                state.resume()
+            } else if state.connection != nil {
+                state.isWoken = true
             }
         }
     }
 
-    /// Ends a rest because the server stops: an awaited answer becomes 503, streams and sinks are cut.
+    /// Ends a suspension because the server stops: a request without a response gets 503, streams and sinks
+    /// are closed.
     func stop() {
-        let isAwaited = gate.withLock { gate in
-            guard gate.isResting else { return false }
-            if gate.reason == .answer { return !gate.isAnswered }
-            gate.cut()
+        let isAwaited = state.withLock { state in
+            guard state.isSuspended else { return false }
+            if state.reason == .response { return !state.hasResponded }
+            state.abort()
             return false
         }
         if isAwaited { _ = send(stopRefusal) }
     }
 
-    /// The watchdog's look: deadlines of rests, clients that left meanwhile, bodies that come too slowly,
-    /// files that have shrunk.
+    /// Checks deadlines of suspensions, clients that have left, bodies that arrive too slowly and files that
+    /// have shrunk. Called by `ConnectionReaper`.
     func inspect(now: Int64) {
         let limits = core.limits
-        let finding = gate.withLock { gate in
-            gate.inspect(now: now, limits: limits, descriptor: peer.descriptor)
+        let finding = state.withLock { state in
+            state.inspect(now: now, limits: limits, descriptor: peer.descriptor)
         }
         switch finding {
         case .nothing: break
@@ -353,9 +362,9 @@ final class RequestExchange: ResponseTarget, WakeTarget {
             _ = send(
                 refusal(
                     .responseDeadline,
-                    "No answer was ready within \(limits.responseDeadlineSeconds) seconds."))
+                    "No response was ready within \(limits.responseDeadlineSeconds) seconds."))
         case .clientStoppedSending(let stream):
-            if !stream.clientStoppedSending() { gate.withLock { $0.cut() } }
+            if !stream.clientStoppedSending() { state.withLock { $0.abort() } }
         }
     }
 }

@@ -1,64 +1,70 @@
-/// What happens to a request's body. Decided when the headers are in, before a byte of the body is read.
+/// What the server does with the body of a request. Decided after the header fields and before the body is
+/// read.
 package enum BodyPlan: Sendable {
-    /// Gather it, then call `RequestHandler.handle`. Above `limit` bytes the answer is 413. `room` is asked
-    /// before memory is used for it; nil: it is too small to count.
+    /// Collects the body and calls `RequestHandler.handle`. A body above `limit` bytes gets a 413 response.
+    /// `room` is asked before memory for the body is used; `nil` if the limit is so small that no memory is
+    /// accounted for.
     case collect(limit: Int, room: (any BodyRoom)? = nil)
-    /// Hand it on piece by piece.
+    /// Passes the body to the sink as it arrives.
     case stream(any RequestSink)
-    /// Answer at once. A client that waits for `100 Continue` never gets one; a large body is not read, the
-    /// connection is closed then.
+    /// Sends the response at once. A client that waits for `100 Continue` does not get it. If the body is
+    /// larger than `ServerLimits.discardedBodyBytes`, the connection is closed instead of reading it.
     case refuse(Response)
 }
 
-/// Decides and answers. All calls come on server threads, several at a time, and must not block: work that
-/// waits goes to a thread of its own, which calls `Responder.send` later.
+/// Application of a server. All calls are made on threads of the server, several at the same time, and must
+/// not block. A handler that has to wait does so on another thread and calls `Responder.send` later.
 package protocol RequestHandler: Sendable {
-    /// Called once a request, before its body.
+    /// Chooses what happens to the body. Called once for each request, before its body.
     func plan(_ head: RequestHead) -> BodyPlan
-    /// Called once a request whose plan was `collect`. To answer at once is the fast path.
+    /// Handles a request whose plan was `collect`. Called once. A response sent within the call costs no
+    /// suspension.
     func handle(_ request: Request, _ responder: Responder)
-    /// The answer to a request that the server itself turns down. `detail` is a sentence.
+    /// Returns the response to a request that the server itself refuses. `detail` is a sentence.
     func refusal(_ code: RefusalCode, _ detail: String, _ requestID: String) -> Response
-    /// Called once when the request is over, for metrics and the access log. `status` is nil when no answer
-    /// was sent; `durationNanoseconds` runs from the headers to the last byte handed to the kernel.
+    /// Called once when the request is over, for metrics and access log. `status` is `nil` if no response was
+    /// sent. `durationNanoseconds` is the time from the header fields to the last byte passed to the kernel.
     func completed(_ head: RequestHead, status: Int?, durationNanoseconds: Int64)
 }
 
-/// Memory for one body, out of what there is for all. Given back when the object goes: the request keeps it
-/// as long as the bytes.
+/// Reserved memory for one body, taken from a shared budget. The reservation ends when the object is
+/// released; the request owns it for as long as the bytes.
 package protocol BodyRoom: AnyObject, Sendable {
-    /// Asks for so many bytes in all, once with the headers when the length is known, else as the body grows.
-    /// Returns nil, or the answer to a request that gets no more. On the request's thread; must not block.
+    /// Raises the reservation to `byteCount` bytes in all. Called once after the header fields if the length
+    /// is known, else as the body grows. Returns `nil`, or the response to the request if there is not enough
+    /// memory. Called on the thread of the request; must not block.
     func take(_ byteCount: Int) -> Response?
 }
 
-/// Takes a body piece by piece. Calls come on a server thread, never concurrently, and must not block.
+/// Receiver of a body in pieces. Calls are made on a thread of the server, one at a time, and must not block.
 package protocol RequestSink: AnyObject, Sendable {
-    /// Called once, before the first `receive`.
+    /// Called once, before the first `receive`. The sink may keep the waker.
     func attach(_ waker: StreamWaker)
-    /// Takes bytes and returns how many. Fewer than offered is back-pressure: the connection rests until
-    /// `StreamWaker.wake()`, and what was not taken is offered again. A sink that has failed takes everything
-    /// and answers in `finish`.
-    /// The body of a client that has closed its sending side is cut short by such a rest: libmicrohttpd reads
-    /// the end of the input before it offers the remainder again.
+    /// Takes bytes and returns their number. A number below `bytes.count` is back-pressure: the connection is
+    /// suspended until `StreamWaker.wake()`, and the other bytes are offered again. A sink that has failed
+    /// takes all bytes and sends an error in `finish`.
+    ///
+    /// If the client has closed its sending side, such a suspension cuts the body short: libmicrohttpd reads
+    /// the end of the input before it offers the remaining bytes again.
     func receive(_ bytes: UnsafeRawBufferPointer) -> Int
-    /// The body is complete: answer now or later. Nothing is called after it.
+    /// The body is complete. The sink must respond now or later. No call follows.
     func finish(_ responder: Responder)
-    /// The client left, was too slow or the server stops, before `finish`. Nothing is called after it.
+    /// The request ended before `finish`: the client has left or was too slow, or the server stops. No call
+    /// follows.
     func cancelled()
 }
 
-/// Sends the one answer of a request, from any thread.
+/// Sends the single response of a request. Usable on any thread.
 package struct Responder: Sendable {
     private let target: any ResponseTarget
     init(target: any ResponseTarget) { self.target = target }
 
-    /// A responder that calls a closure, for handlers that run without a server. Return whether the answer
-    /// counted.
+    /// Creates a responder that calls a closure, for handlers without a server. The closure returns `false`
+    /// if the response is dropped.
     package init(_ send: @escaping @Sendable (Response) -> Bool) { target = ClosureTarget(send) }
 
-    /// Sends the answer. Returns false, and drops the answer, when the request has been answered already, its
-    /// deadline is over (the server has answered 503) or the client has left.
+    /// Sends the response. Returns `false` and drops it if the request has a response already, its deadline
+    /// is over (the server has sent 503) or the client has left.
     @discardableResult
     package func send(_ response: Response) -> Bool { target.send(response) }
 }

@@ -1,29 +1,28 @@
 internal import Glibc
 internal import Synchronization
 
-/// An answer. `X-Request-Id`, `Date`, `Content-Length` and `Transfer-Encoding` are added by the server; do
-/// not set them. `Connection: close` may be set and is honoured. To HEAD, the body is left out and its
-/// length is kept.
+/// A response. The server adds `X-Request-Id`, `Date`, `Content-Length` and `Transfer-Encoding`: do not set
+/// them. `Connection: close` may be set and closes the connection. The response to HEAD has no body; its
+/// `Content-Length` is that of the body.
 package struct Response: Sendable {
-    /// What follows the headers, and who keeps it meanwhile: the server, until it is sent or the client has
-    /// left.
+    /// Body of a response. The server owns it until it is sent or the client has left.
     package enum Body: Sendable {
         case empty
         case bytes([UInt8])
-        /// Sent by sendfile(2).
+        /// Sent with sendfile(2).
         case file(FileBody)
-        /// `length` in bytes when it is known beforehand; without one the body is chunked (on HTTP/1.0:
-        /// ended by closing).
+        /// `length`: size in bytes, or `nil` if it is unknown. Without a length the body is chunked; on
+        /// HTTP/1.0, closing the connection ends it.
         case stream(any ResponseStream, length: Int64? = nil)
     }
-    /// 200 to 599. 204 and 304 carry no body (RFC 9110 §15).
+    /// Status code from 200 to 599. 204 and 304 have no body (RFC 9110 §15).
     package var status: Int
-    /// Sent in this order; values that are empty are left out.
+    /// Header fields in the order in which they are sent. Fields with an empty value are not sent.
     package var fields: HTTPFields
-    /// Sent unless the request was HEAD or the status allows none.
+    /// Not sent for HEAD, 204 and 304.
     package var body: Body
 
-    /// An answer is a value: nothing happens until it is sent.
+    /// Creates a response. Sending it is up to `Responder.send`.
     package init(status: Int, fields: HTTPFields = HTTPFields(), body: Body = .empty) {
         self.status = status
         self.fields = fields
@@ -31,17 +30,17 @@ package struct Response: Sendable {
     }
 }
 
-/// A part of an open file that an answer sends. Owns the descriptor: it is closed exactly once, also when the
-/// answer is never sent.
+/// Part of an open file as the body of a response. Owns the descriptor and closes it exactly once, even if
+/// the response is never sent.
 package final class FileBody: Sendable {
-    /// Where the part starts, in bytes from the start of the file.
+    /// Position of the first byte in the file.
     package let offset: Int64
-    /// How long the part is, in bytes.
+    /// Number of bytes.
     package let length: Int64
     private let descriptor: Atomic<Int32>
 
-    /// `descriptor`: a readable regular file, owned from here on. If the file shrinks while it is sent, the
-    /// connection is cut.
+    /// `descriptor`: a readable regular file, owned by this object from now on. If the file shrinks while it
+    /// is sent, the server closes the connection.
     package init(descriptor: Int32, offset: Int64, length: Int64) {
         self.offset = offset
         self.length = length
@@ -53,48 +52,50 @@ package final class FileBody: Sendable {
         if descriptor >= 0 { close(descriptor) }
     }
 
-    /// Hands the descriptor over to the caller; −1 when it has been taken before.
+    /// Passes ownership of the descriptor to the caller. Returns −1 if it was taken before.
     func take() -> Int32 { descriptor.exchange(-1, ordering: .acquiringAndReleasing) }
 }
 
-/// What one pull of a stream gave.
+/// Result of one `ResponseStream.read`.
 package enum StreamStep: Sendable, Equatable {
-    /// So many bytes, at least one, were written to the buffer.
+    /// Number of bytes written to the buffer, at least one.
     case bytes(Int)
-    /// Nothing at the moment: the connection rests until `StreamWaker.wake()`.
+    /// No bytes are available. The connection is suspended until `StreamWaker.wake()`.
     case wait
     /// The body is complete.
     case end
-    /// The body cannot be completed: the connection is cut, so that the client sees that it is not whole.
+    /// The body cannot be completed. The server closes the connection, so that the client sees that the body
+    /// is incomplete.
     case fail
 }
 
-/// A body that is made while it is sent. The server pulls as fast as the client reads, never faster.
+/// A body that is produced while it is sent. The server reads only as fast as the client does.
 package protocol ResponseStream: AnyObject, Sendable {
-    /// Called once, before the first `read`.
+    /// Called once, before the first `read`. The stream may keep the waker.
     func attach(_ waker: StreamWaker)
-    /// Fills the buffer. On a server thread: never blocks. Never called concurrently with itself.
+    /// Fills the buffer. Called on a thread of the server, one call at a time; must not block.
     func read(into buffer: UnsafeMutableRawBufferPointer) -> StreamStep
-    /// The client of a stream that waits has closed its sending side. It may still read: only the next bytes
-    /// that are sent to it show whether it has closed the whole connection. Called at most once, on a thread
-    /// of the server's; must not block. Returns `true` if the stream sends something now, `false` to cut the
-    /// connection.
+    /// Called at most once, when the client of a waiting stream has closed its sending side. Such a client
+    /// may still read: whether it has closed the whole connection shows only when bytes are sent to it.
+    /// Returns `true` if the stream sends bytes now, or `false` to close the connection. Called on a thread
+    /// of the server; must not block.
     func clientStoppedSending() -> Bool
-    /// The last call, exactly once, whether the body was sent whole, the client left or the server stops;
-    /// also when the answer was never sent at all (then without `attach`).
+    /// The last call, made exactly once: the body is complete, the client has left or the server stops. If
+    /// the response was never sent, this is the only call.
     func cancelled()
 }
 
-/// Wakes the connection of a stream that waits. May be kept, copied and used from any thread, at any time:
-/// a wake-up before the wait ends that wait, several count once, and after the end nothing happens.
+/// Resumes the connection of a stream or sink that waits. May be kept, copied and used on any thread at any
+/// time. A wake-up before the wait ends that wait at once, several wake-ups count as one, and a wake-up after
+/// the end of the request does nothing.
 package struct StreamWaker: Sendable {
     private let target: any WakeTarget
     init(target: any WakeTarget) { self.target = target }
 
-    /// A waker that calls a closure, for streams and sinks that run without a server.
+    /// Creates a waker that calls a closure, for streams and sinks without a server.
     package init(_ wake: @escaping @Sendable () -> Void) { target = ClosureTarget(wake) }
 
-    /// Ends the present or the next wait. Cheap; takes a lock and, when the connection rests, writes to a
+    /// Ends the current or the next wait. Takes a lock; if the connection is suspended, also writes to a
     /// pipe.
     package func wake() { target.wake() }
 }

@@ -2,19 +2,21 @@ internal import CMicrohttpd
 internal import Glibc
 internal import Synchronization
 
-/// Bodies up to this size are copied into libmicrohttpd's response at once; larger ones as they are sent.
+/// Bodies up to this size are copied into libmicrohttpd's response at once; larger ones piece by piece as
+/// they are sent.
 private let copiedBytes = 262_144
-/// What one pull of a stream of known length may fill; chunked ones get what the connection has left.
+/// Size of the buffer for a stream of known length. For a chunked stream, libmicrohttpd passes the free
+/// memory of the connection.
 private let blockSize = 32_768
 
-/// Builds libmicrohttpd's response, which the caller destroys. Nil without memory.
-func makeAnswer(_ response: Response, _ head: RequestHead, _ exchange: RequestExchange) -> OpaquePointer? {
+/// Creates libmicrohttpd's response, owned by the caller. Returns `nil` if there is no memory.
+func makeResponse(_ response: Response, _ head: RequestHead, _ exchange: RequestExchange) -> OpaquePointer? {
     let made: OpaquePointer? =
         switch response.body {
         case .empty: MHD_create_response_from_buffer(0, nil, .RESPMEM_PERSISTENT)
         case .bytes(let bytes) where bytes.count <= copiedBytes: copied(bytes)
         case .bytes(let bytes): streamed(ArrayStream(bytes), Int64(bytes.count), exchange)
-        case .file(let file): fileAnswer(file, exchange)
+        case .file(let file): fileResponse(file, exchange)
         case .stream(let stream, let length): streamed(stream, length, exchange)
         }
     guard let made else { return nil }
@@ -39,7 +41,7 @@ private func copied(_ bytes: [UInt8]) -> OpaquePointer? {
     }
 }
 
-private func fileAnswer(_ file: FileBody, _ exchange: RequestExchange) -> OpaquePointer? {
+private func fileResponse(_ file: FileBody, _ exchange: RequestExchange) -> OpaquePointer? {
     let descriptor = file.take()
     guard descriptor >= 0 else { return nil }
     let (offset, length) = (max(file.offset, 0), max(file.length, 0))
@@ -48,7 +50,7 @@ private func fileAnswer(_ file: FileBody, _ exchange: RequestExchange) -> Opaque
         close(descriptor)
         return nil
     }
-    exchange.gate.withLock { $0.file = SentFile(descriptor: descriptor, end: offset + length) }
+    exchange.state.withLock { $0.file = SentFile(descriptor: descriptor, end: offset + length) }
     return made
 }
 
@@ -64,12 +66,13 @@ private func streamed(_ stream: any ResponseStream, _ length: Int64?, _ exchange
         context.release()
         return nil
     }
-    exchange.gate.withLock { $0.stream = stream }
+    exchange.state.withLock { $0.stream = stream }
     stream.attach(StreamWaker(target: exchange))
     return made
 }
 
-/// Pulls a stream for libmicrohttpd; its end is the stream's `cancelled`.
+/// Adapter from `ResponseStream` to libmicrohttpd's callback. libmicrohttpd owns it and releases it after the
+/// response.
 private final class StreamReader: Sendable {
     let stream: any ResponseStream
     let length: Int64?
@@ -81,15 +84,16 @@ private final class StreamReader: Sendable {
         self.exchange = exchange
     }
 
-    /// Bytes read, 0 after the connection was suspended, or one of the two ends.
+    /// Returns the number of bytes read, 0 if the connection was suspended, or one of libmicrohttpd's two end
+    /// values.
     func read(_ position: UInt64, _ buffer: UnsafeMutableRawBufferPointer) -> Int {
-        if exchange.gate.withLock({ $0.isCut }) { return cmhd_end_with_error() }
+        if exchange.state.withLock({ $0.isAborted }) { return cmhd_end_with_error() }
         switch stream.read(into: buffer) {
         case .bytes(let count) where count > 0 && count <= buffer.count: return count
         case .bytes, .fail: return cmhd_end_with_error()
-        case .wait: return exchange.rest(.stream) ? 0 : cmhd_end_with_error()
+        case .wait: return exchange.suspend(.stream) ? 0 : cmhd_end_with_error()
         case .end:
-            // A body shorter than announced must not look whole.
+            // A body that is shorter than its announced length must not look complete.
             return length == nil ? cmhd_end_of_stream() : cmhd_end_with_error()
         }
     }
@@ -112,12 +116,12 @@ private func freeStream(_ context: UnsafeMutableRawPointer?) {
 /// A large array, copied piece by piece as the client reads.
 private final class ArrayStream: ResponseStream {
     private let bytes: [UInt8]
-    // `read` is never called concurrently.
+    // `read` is called by one thread at a time.
     nonisolated(unsafe) private var position = 0
 
     init(_ bytes: [UInt8]) { self.bytes = bytes }
     func attach(_ waker: StreamWaker) {}
-    // It never waits.
+    // An array stream never waits.
     func clientStoppedSending() -> Bool { true }
     func cancelled() {}
 
@@ -131,12 +135,13 @@ private final class ArrayStream: ResponseStream {
 }
 
 extension Response {
-    /// Tells a stream that it will never be read. A file closes itself.
+    /// Tells a stream that it will not be read. A file closes itself when it is released.
     func discard() {
         if case .stream(let stream, _) = body { stream.cancelled() }
     }
 
-    /// The whole answer as it goes over the wire, ending the connection. A body that is no array is left out.
+    /// Returns the complete response as sent on the wire, with `Connection: close`. Only a body of bytes is
+    /// included.
     func serialized(requestID: String) -> [UInt8] {
         let reason = MHD_get_reason_phrase_for(UInt32(status)).map { String(cString: $0) } ?? ""
         var content: [UInt8] = []

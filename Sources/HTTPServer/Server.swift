@@ -3,11 +3,11 @@ internal import Glibc
 internal import Synchronization
 internal import Sys
 
-/// An HTTP/1.1 server on one address: libmicrohttpd's poll(2) threads, which only parse and send, and a
+/// An HTTP/1.1 server on one address: poll(2) threads of libmicrohttpd, which only parse and send, and a
 /// handler.
 ///
-/// Life: `init` listens, `start` serves, `drain` lets go of clients, `stop` ends. Safe to use from any
-/// thread; each step counts once, and a server that was stopped cannot be started again.
+/// `init` listens, `start` serves, `drain` waits for requests in progress, `stop` ends. Usable on any thread.
+/// Repeated calls do nothing, and a stopped server cannot be started again.
 package final class Server: Sendable {
     private enum State: ~Copyable {
         case listening(ListeningSocket)
@@ -16,18 +16,18 @@ package final class Server: Sendable {
     }
     private struct Daemon: Sendable {
         nonisolated(unsafe) let pointer: OpaquePointer
-        /// The listening socket; its threads may look at it until they have ended.
+        /// The listening socket, closed after the threads of the daemon have ended.
         let descriptor: Int32
         var isQuiet = false
     }
     private let core: ServerCore
-    private let warden: ConnectionReaper
+    private let reaper: ConnectionReaper
     private let state: Mutex<State>
-    /// The port that clients connect to; the kernel's choice when 0 was asked for.
+    /// The port that clients connect to; chosen by the kernel if `init` was given 0.
     package let port: UInt16
 
-    /// Binds and listens: clients can connect from here on, and wait until `start`.
-    /// `address`: an IPv4 or IPv6 address without brackets. `log` gets libmicrohttpd's own messages.
+    /// Binds and listens. From now on clients can connect; they wait until `start`. `address`: an IPv4 or
+    /// IPv6 address without brackets. `log` receives messages of libmicrohttpd, on any of its threads.
     package init(
         address: String, port: UInt16, limits: ServerLimits = ServerLimits(), handler: any RequestHandler,
         log: @escaping @Sendable (String) -> Void = { _ in }
@@ -35,18 +35,18 @@ package final class Server: Sendable {
         let socket = try ListeningSocket(host: address, port: port, backlog: limits.listenBacklog)
         self.port = socket.port
         core = ServerCore(handler: handler, limits: limits, log: log)
-        warden = ConnectionReaper(core)
+        reaper = ConnectionReaper(core)
         state = Mutex(.listening(socket))
     }
 
     deinit { stop() }
 
-    /// Requests between their headers and the end of their answer.
+    /// Number of requests between the end of their header fields and the end of their response.
     package var inFlight: Int { core.exchanges.withLock { $0.count } }
-    /// Open connections, idle ones included.
+    /// Number of open connections, idle ones included.
     package var connections: Int { core.peers.withLock { $0.count } }
 
-    /// Starts the threads. Does nothing when it serves already or has been stopped.
+    /// Starts the threads. Does nothing if the server runs already or was stopped.
     package func start() throws(ServerError) {
         let isStarted: Bool? = state.withLock { state in
             switch consume state {
@@ -65,12 +65,12 @@ package final class Server: Sendable {
             }
         }
         if isStarted == false { throw .library }
-        if isStarted == true { warden.start() }
+        if isStarted == true { reaper.start() }
     }
 
-    /// Takes no new connections, ends the others with their next answer and waits until nothing is in
-    /// flight. Returns whether that came true within the deadline. Blocks; event streams must be ended by
-    /// their makers.
+    /// Accepts no more connections, closes the others after their next response and waits until no request is
+    /// in progress. Returns `false` if the deadline passes first. Blocks. The application has to end event
+    /// streams.
     @discardableResult
     package func drain(deadlineSeconds: Double) -> Bool {
         core.isDraining.store(true, ordering: .sequentiallyConsistent)
@@ -78,14 +78,15 @@ package final class Server: Sendable {
         return waitUntilEmpty(seconds: deadlineSeconds)
     }
 
-    /// Answers 503 to every request that waits, cuts streams, and ends the threads. Blocks for so many
-    /// `seconds` at most, for clients that do not read their answer. Does nothing the second time. Not for
-    /// handlers: a server's thread cannot wait for its own end.
+    /// Sends 503 to all waiting requests, closes streams and stops the threads. Blocks for at most `seconds`,
+    /// for clients that do not read their response. Does nothing when called again. Must not be called by a
+    /// handler: a thread of the server cannot wait for its own end.
     package func stop(seconds: Double = 1) {
         core.isDraining.store(true, ordering: .sequentiallyConsistent)
         core.isStopping.store(true, ordering: .sequentiallyConsistent)
         closeListeningSocket()
-        // Whoever rests later has seen `isStopping` under the same lock, and does not.
+        // A connection that is suspended later has seen `isStopping` under the same lock, and is closed
+        // instead.
         for exchange in core.exchanges.withLock({ $0.members }) { exchange.stop() }
         _ = waitUntilEmpty(seconds: seconds)
         let daemon: Daemon? = state.withLock { state in
@@ -101,7 +102,7 @@ package final class Server: Sendable {
         guard let daemon else { return }
         MHD_stop_daemon(daemon.pointer)
         close(daemon.descriptor)
-        warden.stop()
+        reaper.stop()
         Unmanaged.passUnretained(core).release()
     }
 
@@ -111,7 +112,8 @@ package final class Server: Sendable {
             case .serving(var daemon):
                 if !daemon.isQuiet {
                     MHD_quiesce_daemon(daemon.pointer)
-                    // Refuses clients from now on; to close it would free its number under the threads.
+                    // Refuses clients from now on. close(2) would free the descriptor's number while threads
+                    // still use it.
                     shutdown(daemon.descriptor, Int32(SHUT_RDWR))
                     daemon.isQuiet = true
                 }
@@ -134,7 +136,7 @@ package final class Server: Sendable {
     }
 }
 
-/// The daemon keeps a reference to `core` until it has been stopped.
+/// Starts libmicrohttpd. The daemon owns a reference to `core` until `stop` releases it.
 private func startDaemon(_ core: ServerCore, _ descriptor: Int32) -> OpaquePointer? {
     let context = Unmanaged.passRetained(core)
     let raw = context.toOpaque()
@@ -152,7 +154,7 @@ private func startDaemon(_ core: ServerCore, _ descriptor: Int32) -> OpaquePoint
     let keep: @convention(c) (UnsafeMutableRawPointer?, OpaquePointer?, UnsafeMutablePointer<CChar>?) -> Int =
         keepEscapes
     var options = [
-        // First, so that the others' complaints reach it.
+        // First, so that libmicrohttpd reports errors of the other options to it.
         item(.EXTERNAL_LOGGER, unsafeBitCast(logged, to: Int.self), raw),
         item(.LISTEN_SOCKET, Int(descriptor)),
         item(.NOTIFY_COMPLETED, unsafeBitCast(ended, to: Int.self), raw),

@@ -3,20 +3,22 @@ internal import Glibc
 internal import Synchronization
 internal import Sys
 
-/// What all connections of one server share. The daemon holds a reference to it while it runs.
+/// State that all connections of a server share. The running daemon owns a reference to it.
 final class ServerCore: Sendable {
     let handler: any RequestHandler
     let limits: ServerLimits
     let log: @Sendable (String) -> Void
     let exchanges = Mutex(Slab<RequestExchange>())
     let peers = Mutex(Slab<Peer>())
-    /// No connection may rest from now on: what waits is answered 503 or cut.
+    /// Set when the server stops. No connection may be suspended after that; waiting requests get 503 or are
+    /// closed.
     let isStopping = Atomic(false)
-    /// Every answer ends its connection from now on.
+    /// Set when the server drains. Each response then closes its connection.
     let isDraining = Atomic(false)
     /// Signalled when the last request ends while the server drains or stops.
     let emptied = EventDescriptor()
-    /// Duplicates of sockets whose client may still be sending; see `ConnectionReaper`.
+    /// Duplicates of sockets whose client may still be sending, owned by the mailbox's reader
+    /// (`ConnectionReaper`).
     let lingering = Mailbox<Int32>()
     private let serial = Atomic(UInt64.random(in: .min ... .max))
 
@@ -38,7 +40,7 @@ final class ServerCore: Sendable {
         if isEmpty && isDraining.load(ordering: .relaxed) { emptied.signal() }
     }
 
-    /// `r-` and 13 base32 digits: unique within this process, 15 bytes so that Swift keeps it inline.
+    /// Returns `r-` and 13 base32 digits, unique in this process: 15 bytes, which Swift stores inline.
     func makeRequestID() -> String {
         var bits = serial.wrappingAdd(0x9E37_79B9_7F4A_7C15, ordering: .relaxed).newValue
         bits = (bits ^ (bits >> 30)) &* 0xBF58_476D_1CE4_E5B9
@@ -57,7 +59,7 @@ final class ServerCore: Sendable {
     }
 }
 
-/// A set whose members know their place, so that entering and leaving cost no hashing.
+/// A set whose members know their index, so that insertion and removal need no hashing.
 struct Slab<Element: Sendable>: Sendable {
     private var entries: [Element?] = []
     private var free: [Int] = []
@@ -80,14 +82,14 @@ struct Slab<Element: Sendable>: Sendable {
     }
 }
 
-/// One accepted connection, from accept(2) to close(2).
+/// An accepted connection, from accept(2) to close(2). libmicrohttpd owns the socket.
 final class Peer: Sendable {
     let descriptor: Int32
-    /// The address in text form; IPv4 addresses that came through an IPv6 socket without their prefix.
+    /// Address in text form. An IPv4-mapped IPv6 address is given as IPv4.
     let address: String
-    /// When the last request ended (or the connection began); 0 while a request is served.
+    /// Monotonic nanoseconds since which no request is served; 0 while one is.
     let idleSince: Atomic<Int64>
-    // Written once, before the connection's first callback returns.
+    // Written once, before the first callback of the connection returns.
     nonisolated(unsafe) var slot = -1
     private let isClosed = Mutex(false)
 
@@ -97,17 +99,18 @@ final class Peer: Sendable {
         idleSince = Atomic(monotonicNanoseconds())
     }
 
-    /// Writes past libmicrohttpd, as far as the kernel takes it at once. On the connection's thread.
+    /// Writes to the socket without libmicrohttpd. Returns `false` if the kernel does not take all bytes at
+    /// once. Call only on the thread of the connection.
     func write(_ bytes: [UInt8]) -> Bool {
         send(descriptor, bytes, bytes.count, Int32(MSG_NOSIGNAL) | Int32(MSG_DONTWAIT)) == bytes.count
     }
 
-    /// The descriptor's number may belong to someone else from here on.
+    /// Marks the socket as closed: another file may get its descriptor number from now on.
     func close() { isClosed.withLock { $0 = true } }
 
-    /// Ends a connection that has sent no whole request head since `time`: libmicrohttpd's own timeout starts
-    /// anew with every byte.
-    func cut(idleSinceBefore time: Int64) {
+    /// Shuts down a connection that has not sent a complete request head since `time`. libmicrohttpd's own
+    /// timeout begins again with each byte.
+    func shutDown(idleSinceBefore time: Int64) {
         let since = idleSince.load(ordering: .acquiring)
         guard since != 0, since < time else { return }
         isClosed.withLock { isClosed in

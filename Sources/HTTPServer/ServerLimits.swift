@@ -1,49 +1,53 @@
-/// What one server gives to its clients. Every default suits two cores behind a proxy.
+/// Limits of one server. The defaults are for two cores behind a proxy.
 package struct ServerLimits: Sendable {
-    /// Connections at once, shared evenly among the threads; above 2,000 poll(2) becomes the bottleneck.
+    /// Connections at the same time, distributed evenly to the threads. Above 2,000, poll(2) is the
+    /// bottleneck.
     package var connections = 2_000
-    /// Connections at once from one address; 0: no limit (behind a proxy all share one).
+    /// Connections at the same time from one address; 0: no limit. Behind a proxy, all have the same address.
     package var connectionsPerAddress = 0
-    /// Seconds without a byte until a connection is closed, also between requests and within headers.
+    /// Seconds without a byte after which a connection is closed, also between requests and within the head.
     package var idleTimeoutSeconds = 60
-    /// Bytes a connection owns; half of it is the largest piece of a body. A head that does not fit gets
-    /// libmicrohttpd's own page, without a request id: `headBytes` leaves room for what it keeps beside.
+    /// Bytes of memory of each connection. Half of it is the largest piece of a body. A head that does not
+    /// fit gets libmicrohttpd's own page, without a request ID; `headBytes` is smaller so that this does not
+    /// happen.
     package var connectionMemory = 65_536
-    /// Bytes of a target (414 above), and of target and header fields together (431 above).
+    /// Largest target in bytes (a longer one gets 414), and largest target with all header fields (414 or
+    /// 431).
     package var headBytes = 32_768
-    /// Header fields of one request; more are refused with 431.
+    /// Header fields of one request; more get 431.
     package var fields = 100
     /// Connections that wait to be accepted (listen(2)).
     package var listenBacklog = 1_024
-    /// Threads that serve. A connection stays on its thread.
+    /// Threads that serve connections. A connection stays on one thread.
     package var threads = 2
-    /// Seconds a request may wait for its answer; then the server answers 503.
+    /// Seconds until a request without a response gets 503.
     package var responseDeadlineSeconds = 120
-    /// Bytes of an unwanted body that are read and dropped to keep the connection; above it is closed.
+    /// Bytes of an unwanted body that are read and dropped to keep the connection open. If the body is
+    /// larger, the connection is closed.
     package var discardedBodyBytes = 262_144
-    /// Bytes a second a body must average once `bodyGraceSeconds` are over; slower ones are cut off.
-    /// Waiting for a sink does not count.
+    /// Bytes per second that a body must reach on average after `bodyGraceSeconds`; slower connections are
+    /// closed. Time in which a sink takes no bytes does not count.
     package var minimumBodyRate = 256
-    /// Seconds before `minimumBodyRate` is asked for.
+    /// Seconds before `minimumBodyRate` applies.
     package var bodyGraceSeconds = 20
 
-    /// The defaults above.
+    /// Creates the default limits.
     package init() {}
 }
 
-/// Why a server could not start.
+/// Why a server did not start.
 package enum ServerError: Error, Sendable, Equatable, CustomStringConvertible {
-    /// Another process (or server) listens there.
+    /// Another socket listens on the address.
     case addressInUse(String)
-    /// No interface of this machine has the address.
+    /// No network interface of this machine has the address.
     case addressNotAvailable(String)
-    /// A port below 1,024 without the capability.
+    /// The process may not bind the port: a port below 1,024 needs a capability.
     case permissionDenied(String)
-    /// Not an IPv4 or IPv6 address.
+    /// The text is not an IPv4 or IPv6 address.
     case invalidAddress(String)
-    /// A kernel call failed: its name and its words.
+    /// A kernel call failed. `call` is its name, `reason` the text of strerror(3).
     case system(call: String, reason: String)
-    /// libmicrohttpd did not start; the log has its reason.
+    /// libmicrohttpd did not start; its reason is in the log.
     case library
 
     /// One sentence for the operator.

@@ -1,22 +1,24 @@
 internal import COpenSSL
 
-/// PEM texts (RFC 7468) as OpenSSL reads them: whether libcurl will be able to use them.
+/// Checks of PEM texts (RFC 7468) as OpenSSL reads them, to know that libcurl will accept them.
 package enum PEM {
+    /// Why a PEM text is rejected.
     package enum Failure: Error, Sendable, Equatable {
-        /// There is no block of the kind, or one that cannot be read.
+        /// There is no block of the expected kind, or it cannot be read.
         case unreadable
-        /// The key is encrypted.
+        /// The private key is encrypted.
         case encrypted
-        /// The key belongs to another certificate.
+        /// The private key does not belong to the certificate.
         case mismatch
-        /// More than `keyBitCountMax`.
+        /// The key has more than `keyBitCountMax` bits.
         case tooLarge
     }
 
-    /// Signing with 16,384 bits takes half a second, in which a thread serves nobody else.
+    /// Largest size of a key. A signature with 16,384 bits takes half a second, in which the thread serves no
+    /// other transfer.
     package static let keyBitCountMax = 8_192
 
-    /// Reads every certificate of the text; throws when there is none.
+    /// Reads all certificates of the text. Throws if there is none.
     package static func checkCertificates(_ text: String) throws(Failure) {
         let source = try Source(text)
         var count = 0
@@ -24,11 +26,12 @@ package enum PEM {
             X509_free(certificate)
             count += 1
         }
-        // The end of the text is an error to OpenSSL like any other; only it is expected.
+        // OpenSSL reports the end of the text as an error as well; only that error is expected.
         guard count > 0, source.endedWithoutStart else { throw .unreadable }
     }
 
-    /// Reads a private key, and compares it with the first certificate of `certificate`.
+    /// Reads a private key and, if `certificate` is given, compares it with the first certificate of that
+    /// text.
     package static func checkKey(_ text: String, of certificate: String?) throws(Failure) {
         let source = try Source(text)
         guard let key = PEM_read_bio_PrivateKey(source.bio, nil, refusePassword, nil) else {
@@ -36,6 +39,7 @@ package enum PEM {
         }
         defer { EVP_PKEY_free(key) }
         guard EVP_PKEY_get_bits(key) <= Int32(keyBitCountMax) else { throw .tooLarge }
+        // `checkCertificates` reports a certificate that cannot be read.
         guard let certificate, let chain = try? Source(certificate),
             let first = PEM_read_bio_X509(chain.bio, nil, refusePassword, nil)
         else { return }
@@ -43,7 +47,7 @@ package enum PEM {
         guard X509_check_private_key(first, key) == 1 else { throw .mismatch }
     }
 
-    /// A text as OpenSSL reads it. The thread's queue of errors is left as empty as it was.
+    /// Owns a memory BIO over a copy of the text. Clears the thread's OpenSSL error queue before and after.
     private struct Source: ~Copyable {
         let bio: OpaquePointer
         private let bytes: UnsafeMutableBufferPointer<UInt8>
@@ -65,12 +69,13 @@ package enum PEM {
             ERR_clear_error()
         }
 
-        /// Whether the last reading found no further block, rather than a broken one.
+        /// `true` if the last read failed because no further block begins, and not because a block is
+        /// malformed.
         var endedWithoutStart: Bool { copenssl_is_end_of_pem(ERR_peek_last_error()) == 1 }
     }
 }
 
-/// Never asks a terminal for a password.
+/// Password callback that returns an error, so that OpenSSL does not ask on the terminal.
 private func refusePassword(
     _: UnsafeMutablePointer<CChar>?, _: Int32, _: Int32, _: UnsafeMutableRawPointer?
 ) -> Int32 { -1 }

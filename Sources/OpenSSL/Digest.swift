@@ -1,15 +1,16 @@
 internal import COpenSSL
 
-/// A message digest that is computed while bytes stream by.
+/// A message digest, computed as bytes arrive.
 ///
-/// Owns an EVP_MD_CTX (EVP_DigestInit(3)). Unchecked: it cannot be copied, so one owner has it at a time, on
-/// whatever thread.
+/// Owns an EVP_MD_CTX (EVP_DigestInit(3)). Unchecked: the type is not copyable, so one owner uses it at a
+/// time, on any thread.
 package struct Digest: ~Copyable, @unchecked Sendable {
-    /// Digests that a job may name.
+    /// Digest algorithms that a job may name.
     package enum Algorithm: String, Sendable, CaseIterable {
         case md5, sha1, sha256, sha512
 
-        /// Fetched once: an implicit fetch per digest takes a lock and a search (OpenSSL 3 migration guide).
+        /// Fetched once: an implicit fetch for each digest takes a lock and a search (OpenSSL 3 migration
+        /// guide).
         fileprivate var method: OpaquePointer? {
             switch self {
             case .md5: Fetched.md5
@@ -18,9 +19,10 @@ package struct Digest: ~Copyable, @unchecked Sendable {
             case .sha512: Fetched.sha512
             }
         }
-        /// False for what this libcrypto does not have, or must not compute (a FIPS one: MD5).
+        /// `false` if this libcrypto does not have the algorithm or may not compute it (FIPS: MD5).
         package var isAvailable: Bool { method != nil }
 
+        /// Length of the digest in bytes.
         package var byteCount: Int {
             switch self {
             case .md5: 16
@@ -38,10 +40,11 @@ package struct Digest: ~Copyable, @unchecked Sendable {
         nonisolated(unsafe) static let sha512 = EVP_MD_fetch(nil, "SHA512", nil)
     }
 
+    /// The algorithm of this digest.
     package let algorithm: Algorithm
     private let context: OpaquePointer
 
-    /// The algorithm has to be available.
+    /// Begins a digest. Ends the process if the algorithm is not available.
     package init(_ algorithm: Algorithm) {
         guard let context = EVP_MD_CTX_new(), EVP_DigestInit_ex2(context, algorithm.method, nil) == 1 else {
             preconditionFailure("libcrypto cannot compute \(algorithm.rawValue): it is built without it")
@@ -52,15 +55,17 @@ package struct Digest: ~Copyable, @unchecked Sendable {
 
     deinit { EVP_MD_CTX_free(context) }
 
+    /// Adds bytes to the message.
     package mutating func update(_ bytes: UnsafeRawBufferPointer) {
         EVP_DigestUpdate(context, bytes.baseAddress, bytes.count)
     }
 
+    /// Adds bytes to the message.
     package mutating func update(_ bytes: [UInt8]) {
         bytes.withUnsafeBytes { update($0) }
     }
 
-    /// The digest of everything so far. The object can be used again from the start afterwards.
+    /// Returns the digest of all bytes so far and begins a new message.
     package mutating func finish() -> [UInt8] {
         var digest = [UInt8](repeating: 0, count: algorithm.byteCount)
         EVP_DigestFinal_ex(context, &digest, nil)
@@ -68,7 +73,7 @@ package struct Digest: ~Copyable, @unchecked Sendable {
         return digest
     }
 
-    /// The digest of a whole message.
+    /// Returns the digest of a complete message.
     package static func of(_ bytes: [UInt8], _ algorithm: Algorithm = .sha256) -> [UInt8] {
         var digest = Digest(algorithm)
         digest.update(bytes)

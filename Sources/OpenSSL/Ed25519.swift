@@ -1,15 +1,17 @@
 internal import COpenSSL
 
-/// A private key of Ed25519 (RFC 8032), ready to sign.
+/// A private key for Ed25519 signatures (RFC 8032).
 ///
-/// Owns an EVP_PKEY. Unchecked: it is not changed after it was made, and OpenSSL counts references safely
-/// from any thread.
+/// Owns an EVP_PKEY. Unchecked: the key is never changed after `init`, and OpenSSL's reference counts are
+/// atomic.
 package final class Ed25519PrivateKey: @unchecked Sendable {
+    /// Bytes of a seed.
     package static let seedByteCount = 32
+    /// Bytes of a signature.
     package static let signatureByteCount = 64
     private let key: OpaquePointer
 
-    /// Nil when the seed has another length than 32 bytes.
+    /// Creates a key, or `nil` if the seed does not have 32 bytes.
     package init?(seed: [UInt8]) {
         guard seed.count == Self.seedByteCount,
             let key = EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, nil, seed, seed.count)
@@ -19,7 +21,7 @@ package final class Ed25519PrivateKey: @unchecked Sendable {
 
     deinit { EVP_PKEY_free(key) }
 
-    /// 32 bytes.
+    /// The public key, 32 bytes.
     package var publicKey: [UInt8] {
         var bytes = [UInt8](repeating: 0, count: 32)
         var length = bytes.count
@@ -29,7 +31,7 @@ package final class Ed25519PrivateKey: @unchecked Sendable {
         return bytes
     }
 
-    /// 64 bytes; the same message has the same signature.
+    /// Returns the signature of `message`, 64 bytes. The same message always has the same signature.
     package func signature(of message: [UInt8]) -> [UInt8] {
         var signature = [UInt8](repeating: 0, count: Self.signatureByteCount)
         var length = signature.count

@@ -1,6 +1,6 @@
 internal import COpenSSL
 
-/// HMAC-SHA256 (RFC 2104).
+/// Returns the HMAC-SHA256 (RFC 2104), 32 bytes.
 package func hmacSHA256(key: [UInt8], message: [UInt8]) -> [UInt8] {
     var code = [UInt8](repeating: 0, count: 32)
     var length: UInt32 = 32
@@ -8,7 +8,8 @@ package func hmacSHA256(key: [UInt8], message: [UInt8]) -> [UInt8] {
     return code
 }
 
-/// Bytes from libcrypto's generator, fit for keys (RAND_bytes(3)).
+/// Returns random bytes from libcrypto that are fit for keys (RAND_bytes(3)). Ends the process if there is no
+/// entropy.
 package func randomBytes(_ count: Int) -> [UInt8] {
     var bytes = [UInt8](repeating: 0, count: count)
     precondition(
@@ -16,27 +17,29 @@ package func randomBytes(_ count: Int) -> [UInt8] {
     return bytes
 }
 
-/// Compares without telling by its duration where two secrets differ (CRYPTO_memcmp(3)).
+/// Returns `true` if `a` and `b` are equal. The duration does not depend on where they differ
+/// (CRYPTO_memcmp(3)).
 package func equalInConstantTime(_ a: [UInt8], _ b: [UInt8]) -> Bool {
     a.count == b.count && CRYPTO_memcmp(a, b, a.count) == 0
 }
 
-/// Encrypts what must not be readable in the database: AES-256-GCM (NIST SP 800-38D), a random nonce a
+/// Encryption of secrets in the database with AES-256-GCM (NIST SP 800-38D) and a random nonce for each
 /// message.
 ///
 /// Sealed form: one version byte (1), 12 bytes of nonce, the ciphertext, 16 bytes of tag.
 package struct SecretBox: Sendable {
+    /// The text was sealed with another key, or has been changed.
     package struct OpenFailure: Error, Sendable {}
     private let key: [UInt8]
 
-    /// `key`: any number of bytes from 16 up; what is used is its SHA-256.
+    /// Creates a box. `key` must have 16 bytes or more; its SHA-256 is the AES key.
     package init(key: [UInt8]) {
         precondition(key.count >= 16, "a key of less than 128 bits protects nothing")
         self.key = Digest.of(key)
     }
 
-    /// A hash of what must not be readable in the database: the first 32 bits of HMAC-SHA256 under this key,
-    /// in hexadecimal. It tells values apart and proves nothing about them.
+    /// Returns the first 32 bits of the HMAC-SHA256 under this key, in hexadecimal. It tells secrets apart in
+    /// the database without showing them; equal hashes do not prove equal secrets.
     package func shortHash(_ plain: [UInt8]) -> String {
         let digits = Array("0123456789abcdef")
         return String(
@@ -44,6 +47,7 @@ package struct SecretBox: Sendable {
                 .flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] })
     }
 
+    /// Returns `plain` in its sealed form.
     package func seal(_ plain: [UInt8]) -> [UInt8] {
         let nonce = randomBytes(12)
         guard let context = EVP_CIPHER_CTX_new() else { preconditionFailure("libcrypto is out of memory") }
@@ -60,7 +64,7 @@ package struct SecretBox: Sendable {
         return [1] + nonce + cipher + tag
     }
 
-    /// Throws when the text was sealed with another key or changed since.
+    /// Returns the plain text. Throws if it was sealed with another key or has been changed.
     package func open(_ sealed: [UInt8]) throws(OpenFailure) -> [UInt8] {
         guard sealed.count >= 29, sealed[0] == 1, let context = EVP_CIPHER_CTX_new() else {
             throw OpenFailure()

@@ -3,13 +3,14 @@ import Glibc
 import Sys
 
 extension Connection {
-    /// Opens a PGconn, or throws why not. Never tells the password.
+    /// Opens a PGconn, which the caller owns. Errors never contain the password.
     static func open(url: String, options: ConnectionOptions) throws(PostgresError) -> OpaquePointer {
         guard let given = parse(url) else {
-            // libpq's own words would quote the URL.
+            // libpq's own message would quote the URL.
             throw PostgresError(.invalidURL, message: "the database URL is not a valid libpq URI")
         }
-        // What stands before `dbname` yields to the URL, what stands after it wins (PQconnectdbParams).
+        // Parameters before `dbname` are defaults that the URL overrides; parameters after it override the
+        // URL (PQconnectdbParams).
         let parameters: [(String, String)] = [
             ("fallback_application_name", options.applicationName),
             ("connect_timeout", String((options.connectTimeout.milliseconds + 999) / 1000)),
@@ -17,8 +18,7 @@ extension Connection {
             ("keepalives_interval", "5"),
             ("keepalives_count", "3"),
             ("tcp_user_timeout", String(options.tcpUserTimeout.milliseconds)),
-            // A standby, or a primary that was made read-only, is as good as none: libpq tries the next host
-            // of the URL.
+            // Excludes standbys and read-only primaries: libpq then tries the next host of the URL.
             ("target_session_attrs", "read-write"),
             ("dbname", url),
             ("client_encoding", "UTF8"),
@@ -45,8 +45,8 @@ extension Connection {
         "SELECT set_config(s.name, s.value, false) FROM unnest($1::text[], $2::text[]) AS s(name, value)",
         parameters: 2)
 
-    /// Sets up the session, in one round trip. Not with the start-up parameter `options`: poolers refuse it,
-    /// or drop it without a word.
+    /// Sets the session's parameters in one round trip. The start-up parameter `options` would not do:
+    /// poolers reject it or silently ignore it.
     static func configure(_ raw: OpaquePointer, _ options: ConnectionOptions) throws(PostgresError) {
         let all = options.sessionSettings
         var parameters = Parameters()
@@ -54,19 +54,20 @@ extension Connection {
         parameters.appendArray(.text, all) { $0.append(text: $1.value) }
         var pipeline = Pipeline(raw: raw, statements: StatementCache())
         pipeline.send(settings, parameters)
-        let exchange = ResultWait(raw: raw, timeout: options.connectTimeout, options.impatience)
-        // Who cannot set it up closes it.
+        let wait = ResultWait(raw: raw, timeout: options.connectTimeout, options.impatience)
+        // After an error the caller closes the connection, so its state does not matter.
         var isInStep = false
-        _ = try pipeline.finish(exchange, isInStep: &isInStep)
+        _ = try pipeline.finish(wait, isInStep: &isInStep)
     }
 
-    // Planned anew, which is unnamed: nothing of it stays in a session that belongs to others too.
+    // Not prepared: a prepared statement would stay in a session that other clients share.
     private static let process = Statement("server_process", "SELECT pg_backend_pid()", isPlannedAnew: true)
 
-    /// Throws `sessionsShared` when a pooler gives the transactions of one connection to several sessions.
+    /// Throws `sessionsShared` if a pooler assigns the transactions of one connection to different sessions.
     ///
-    /// Two connections tell: while the second has a transaction open, the first one's own server process
-    /// must be there for it as before, and be another. Leaves no trace in sessions that others use as well.
+    /// Opens two connections. While the second has a transaction open, the first must still have the server
+    /// process it had before, and it must be another process. Leaves nothing in sessions that other clients
+    /// share.
     package static func checkSessions(
         url: String, options: ConnectionOptions = ConnectionOptions()
     ) throws(PostgresError) {
@@ -76,23 +77,25 @@ extension Connection {
         let before = try first.execute(process, timeout: wait).int32(0, 0)
         try second.execute(script: "BEGIN", timeout: wait)
         let inside = try second.execute(process, timeout: wait).int32(0, 0)
-        // Asked only where it cannot be kept waiting by the second one's transaction.
+        // Not asked if both have the same process: a pooler would make it wait for the second one's
+        // transaction.
         let meanwhile = try inside == before ? nil : first.execute(process, timeout: wait).int32(0, 0)
         try second.execute(script: "COMMIT", timeout: wait)
         let after = try second.execute(process, timeout: wait).int32(0, 0)
         guard meanwhile == before, after == inside else {
             throw PostgresError(
                 .sessionsShared,
-                message: "a pooler in front of the database gives each transaction another session, and "
-                    + "settings, prepared statements and locks need one that stays: pool_mode = session")
+                message:
+                    "a pooler in front of the database changes the session after each transaction; Ferry "
+                    + "needs one session per connection: set pool_mode = session")
         }
     }
 
-    /// What the URL sets, by keyword; nil when libpq cannot parse it.
+    /// Returns the values that the URL sets, by keyword, or `nil` if libpq cannot parse it.
     private static func parse(_ url: String) -> [String: String]? {
-        var complaint: UnsafeMutablePointer<CChar>?
-        let options = PQconninfoParse(url, &complaint)
-        PQfreemem(complaint)
+        var message: UnsafeMutablePointer<CChar>?
+        let options = PQconninfoParse(url, &message)
+        PQfreemem(message)
         guard let options else { return nil }
         defer { PQconninfoFree(options) }
         var given: [String: String] = [:]
@@ -106,9 +109,9 @@ extension Connection {
 
     private static func redacted(_ text: String, password: String?) -> String {
         guard let password, !password.isEmpty, text.contains(password) else { return text }
-        return "the connection failed; the server's words are withheld because they contain the password"
+        return "the connection failed; the server's message contains the password and is omitted"
     }
 }
 
-/// Notices (such as "relation exists, skipping") have no reader; libpq would print them on stderr.
+/// Ignores notices (such as "relation exists, skipping"), which libpq would print on stderr.
 private func ignoreNotice(_ context: UnsafeMutableRawPointer?, _ message: UnsafePointer<CChar>?) {}

@@ -2,26 +2,27 @@ import CPostgres
 import Glibc
 import Sys
 
-/// One session with a PostgreSQL server, in pipeline mode.
+/// A session with a PostgreSQL server, in pipeline mode.
 ///
-/// Owns one PGconn, which is closed with the value. A connection belongs to one thread at a time and its
-/// calls block that thread, at most until their deadline.
+/// Owns a PGconn and closes it with the value. Used by one thread at a time. Calls block that thread until
+/// their deadline at most.
 package struct Connection: ~Copyable {
-    /// nil once closed.
+    /// `nil` after `close()`.
     private var raw: OpaquePointer?
     private let statements = StatementCache()
     private let answerTimeout: Duration
-    private let impatience: ShutdownTimeout?
-    /// As PQserverVersion counts: 150020 is 15.20.
+    private let shutdownTimeout: ShutdownTimeout?
+    /// Version of the server as in PQserverVersion: 150020 is 15.20.
     package let serverVersion: Int
-    /// Where the server, or the pooler in front of it, was reached.
+    /// Address of the server, or of the pooler in front of it.
     package let server: ServerPlace
 
-    /// 14 brought the pipelines and functions that we use.
+    /// PostgreSQL 14, the first version with all pipeline and SQL functions that are used.
     package static let oldestServerVersion = 140_000
 
-    /// Connects and waits until the session is ready. `url` is a libpq URI or a keyword string, with
-    /// several hosts if need be; what it names wins over `options`, its `options` excepted.
+    /// Connects and waits until the session is ready. `url` is a libpq URI or keyword string and may name
+    /// several hosts. Its values override those of `options`, except for run-time parameters that it sets
+    /// with the keyword `options`.
     package init(url: String, options: ConnectionOptions = ConnectionOptions()) throws(PostgresError) {
         let raw = try Self.openPipeline(url: url, options: options)
         do throws(PostgresError) {
@@ -32,17 +33,17 @@ package struct Connection: ~Copyable {
         }
         self.raw = raw
         answerTimeout = options.answerTimeout
-        impatience = options.impatience
+        shutdownTimeout = options.impatience
         serverVersion = Int(PQserverVersion(raw))
         server = ServerPlace(raw)
     }
 
-    /// A session as the server gives it, without the settings of `options`.
+    /// Opens a session without the run-time parameters of `options`.
     init(bare url: String, _ options: ConnectionOptions) throws(PostgresError) {
         let raw = try Self.openPipeline(url: url, options: options)
         self.raw = raw
         answerTimeout = options.answerTimeout
-        impatience = options.impatience
+        shutdownTimeout = options.impatience
         serverVersion = Int(PQserverVersion(raw))
         server = ServerPlace(raw)
     }
@@ -69,16 +70,17 @@ package struct Connection: ~Copyable {
         if let raw { PQfinish(raw) }
     }
 
-    /// Whether the session can still be used, as far as was noticed.
+    /// `true` if the session is open. The server may have closed it since the last call.
     package var isOpen: Bool { raw != nil }
 
-    /// Ends the session. Calls after this one throw `connectionLost`; closing again does nothing.
+    /// Ends the session. Later calls throw `connectionLost`; closing again does nothing.
     package mutating func close() {
         if let raw { PQfinish(raw) }
         raw = nil
     }
 
-    /// Whether the idle session is still alive: reads what the server said meanwhile, without waiting.
+    /// Returns `false` and closes the session if it is no longer alive. Reads what the server has sent,
+    /// without waiting.
     package mutating func checkAlive() -> Bool {
         guard let raw else { return false }
         var descriptor = pollfd(fd: PQsocket(raw), events: Int16(POLLIN), revents: 0)
@@ -94,31 +96,30 @@ package struct Connection: ~Copyable {
 
     // MARK: Pipelines
 
-    /// Sends everything that `build` adds as one implicit transaction, waits for all results and returns
-    /// them.
+    /// Sends the statements that `build` adds as one implicit transaction, and returns all results.
     ///
-    /// The error of any statement, or of the commit, undoes the whole and is thrown once the server is in
-    /// step again, so that the connection stays usable. When `timeout` (nil: `answerTimeout` of the options)
-    /// passes first the connection is closed, and the error thrown that a statement had by then, or else
-    /// `timedOut`: whether the commit happened is then unknown. Large volumes in both directions cannot block
-    /// each other: while we write, we read.
+    /// If a statement or the commit fails, the server undoes the transaction. The error is thrown after all
+    /// results have been read, so the connection can still be used. If `timeout` passes first (`nil`:
+    /// `answerTimeout` of the options), the connection is closed, and the transaction may have been
+    /// committed. The error is then that of a statement if one had failed, else `timedOut`. Large amounts of
+    /// data in both directions cannot block each other, because the client reads while it writes.
     package mutating func pipeline(
         timeout: Duration? = nil, _ build: (inout Pipeline) -> Void
     ) throws(PostgresError) -> PipelineResults {
         guard let raw else { throw Self.closed }
         var pipeline = Pipeline(raw: raw, statements: statements)
         build(&pipeline)
-        let exchange = ResultWait(raw: raw, timeout: timeout ?? answerTimeout, impatience)
+        let wait = ResultWait(raw: raw, timeout: timeout ?? answerTimeout, shutdownTimeout)
         var isInStep = false
         do {
-            return try pipeline.finish(exchange, isInStep: &isInStep)
+            return try pipeline.finish(wait, isInStep: &isInStep)
         } catch {
             if !isInStep || error.isConnectionLost || PQstatus(raw) != CONNECTION_OK { close() }
             throw error
         }
     }
 
-    /// Runs one statement as a transaction of its own.
+    /// Runs one statement in a transaction of its own.
     package mutating func execute(
         _ statement: Statement, _ parameters: Parameters = Parameters(), timeout: Duration? = nil
     ) throws(PostgresError) -> ResultSet {
@@ -126,7 +127,7 @@ package struct Connection: ~Copyable {
         return results.take(0)
     }
 
-    /// The time of one round trip to the server, without a statement.
+    /// Returns the time of a round trip to the server without a statement.
     package mutating func ping(timeout: Duration = .seconds(5)) throws(PostgresError) -> Duration {
         let start = Sys.monotonicNanoseconds()
         _ = try pipeline(timeout: timeout) { _ in }
@@ -135,18 +136,18 @@ package struct Connection: ~Copyable {
 
     // MARK: Scripts
 
-    /// Runs a text of several commands through the simple protocol, as one transaction unless it says
-    /// otherwise itself. For migrations and administration. Throws the first error.
+    /// Runs several commands through the simple protocol, in one transaction unless the script controls
+    /// transactions itself. For migrations and administration. Throws the first error.
     package mutating func execute(script: String, timeout: Duration? = nil) throws(PostgresError) {
         guard let raw else { throw Self.closed }
         precondition(!script.utf8.contains(0), "a script is a C string and holds no U+0000")
-        let exchange = ResultWait(raw: raw, timeout: timeout ?? answerTimeout, impatience)
+        let wait = ResultWait(raw: raw, timeout: timeout ?? answerTimeout, shutdownTimeout)
         guard PQexitPipelineMode(raw) == 1, PQsendQuery(raw, script) == 1 else {
             throw abandon(PostgresError(.connectionLost, message: Self.message(of: raw)))
         }
         var failure: PostgresError?
         do throws(PostgresError) {
-            while let result = try exchange.nextResult() {
+            while let result = try wait.nextResult() {
                 defer { PQclear(result) }
                 switch PQresultStatus(result) {
                 case PGRES_COPY_IN, PGRES_COPY_OUT, PGRES_COPY_BOTH:
@@ -165,7 +166,7 @@ package struct Connection: ~Copyable {
         if let failure { throw failure.isConnectionLost ? abandon(failure) : failure }
     }
 
-    /// Runs `body` between BEGIN and COMMIT; an error rolls back and is thrown on.
+    /// Runs `body` between BEGIN and COMMIT. After an error, rolls back and rethrows it.
     package mutating func transaction<Value>(
         _ body: (inout Connection) throws(PostgresError) -> Value
     ) throws(PostgresError) -> Value {
@@ -188,14 +189,14 @@ package struct Connection: ~Copyable {
 
     // MARK: Notifications
 
-    /// Subscribes to a channel; once is enough, more does no harm.
+    /// Subscribes to a channel (LISTEN). Idempotent.
     package mutating func listen(_ channel: String) throws(PostgresError) {
         precondition(!channel.contains("\""), "a channel's name holds no quotation mark")
         try execute(script: "LISTEN \"\(channel)\"")
     }
 
-    /// Waits until notifications have arrived, `wakeDescriptor` is readable or the time is over, and takes
-    /// what has arrived. Throws `connectionLost` when the session ends.
+    /// Waits until notifications arrive, `wakeDescriptor` is readable or `timeout` has passed, and returns
+    /// the notifications. Throws `connectionLost` if the session has ended.
     package mutating func notifications(
         timeout: Duration, wakeDescriptor: Int32 = -1
     ) throws(PostgresError) -> [Notification] {
@@ -238,25 +239,28 @@ package struct Connection: ~Copyable {
     }
 }
 
-/// The other end of a connection.
+/// Address of the other end of a connection.
 package struct ServerPlace: Sendable, Equatable {
-    /// An IPv4 or IPv6 address without brackets; nil through a Unix socket.
+    /// IPv4 or IPv6 address without brackets; `nil` for a Unix socket.
     package let address: String?
-    /// Of a Unix socket: the number in its name, at which such a server listens on TCP too, if it does.
+    /// TCP port. For a Unix socket, the number in its name: a server that listens on TCP as well uses that
+    /// port.
     package let port: UInt16
 
     init(_ raw: OpaquePointer) {
         let text = PQhostaddr(raw).map { String(cString: $0) } ?? ""
-        // libpq gives the directory of a Unix socket here.
+        // For a Unix socket, libpq returns its directory.
         address = text.isEmpty || text.hasPrefix("/") || text.hasPrefix("@") ? nil : text
         port = PQport(raw).flatMap { UInt16(String(cString: $0)) } ?? 5432
     }
 }
 
-/// What another session, or this one, said with NOTIFY.
+/// A notification that a session has sent with NOTIFY.
 package struct Notification: Sendable, Equatable {
+    /// Name of the channel.
     package let channel: String
+    /// Payload; empty if there is none.
     package let payload: String
-    /// The server process of the session that sent it.
+    /// Server process ID of the session that sent it.
     package let processID: Int32
 }

@@ -1,44 +1,49 @@
-/// How a session is set up. The defaults suit a lane: short statements, nothing left open.
+/// Settings of a session. The defaults are for short statements and short transactions.
 package struct ConnectionOptions: Sendable {
-    /// Shown in `pg_stat_activity`; a URL that names one wins.
+    /// Name in `pg_stat_activity`; a name in the URL overrides it.
     package var applicationName = "ferry"
-    /// The time to reach one host; libpq counts whole seconds and at least two.
+    /// Time to connect to one host. libpq rounds it up to whole seconds, and to two at least.
     package var connectTimeout: Duration = .seconds(5)
-    /// How long a call waits for its answer that does not say so itself.
+    /// Time to wait for the results of a call that sets no timeout of its own.
     package var answerTimeout: Duration = .seconds(60)
-    /// Shortens these waits once it has begun.
+    /// Shortens all waits after its `begin()`.
     package var impatience: ShutdownTimeout?
-    /// The server ends a statement that takes longer (57014). nil: never.
+    /// Time after which the server cancels a statement (57014); `nil` for no limit.
     package var statementTimeout: Duration? = .seconds(30)
-    /// The server ends a session that leaves a transaction open for longer. nil: never.
+    /// Time after which the server ends a session with an idle open transaction; `nil` for no limit.
     package var idleInTransactionTimeout: Duration? = .seconds(30)
-    /// How long sent bytes may stay unacknowledged before a dead peer is noticed (tcp(7)).
+    /// Time for which sent bytes may be unacknowledged before the connection is considered lost (tcp(7)).
     package var tcpUserTimeout: Duration = .seconds(10)
-    /// Holds the planner to index scans and nested loops. Plans of statements that were prepared on a young
-    /// or skewed table are otherwise up to 400 times slower.
+    /// `true` to restrict the planner to index scans and nested loops. Otherwise plans of statements that
+    /// were prepared on a small or skewed table are up to 400 times slower.
     package var pinsPlans = false
-    /// Further settings of the session, such as `ferry.shard`.
+    /// Further run-time parameters of the session, such as `ferry.shard`.
     package var settings: [Setting] = []
 
-    /// One run-time parameter.
+    /// A run-time parameter.
     package struct Setting: Sendable {
+        /// Name of the parameter.
         package let name: String
+        /// Value of the parameter.
         package let value: String
+        /// Creates a setting.
         package init(_ name: String, _ value: String) {
             self.name = name
             self.value = value
         }
     }
 
+    /// Creates the default options.
     package init() {}
 
-    /// What is set once the session is there.
+    /// Parameters that are set at the beginning of the session.
     var sessionSettings: [Setting] {
         var all: [Setting] = [
-            // A pinned plan that has no index to use costs 10^10, and would be compiled first.
+            // With `pinsPlans`, a plan without a usable index has an estimated cost of 10^10, and JIT would
+            // compile it.
             Setting("jit", "off"),
-            // A host that vanished leaves its sessions to the server, with what they hold. As the client's
-            // own (`Connecting`); nothing on a local socket.
+            // The server detects a lost client with the same values as the client (`Connecting.swift`), and
+            // releases what its session holds. No effect on a local socket.
             Setting("tcp_keepalives_idle", "10"), Setting("tcp_keepalives_interval", "5"),
             Setting("tcp_keepalives_count", "3"),
             Setting("tcp_user_timeout", String(tcpUserTimeout.milliseconds)),
@@ -54,7 +59,7 @@ package struct ConnectionOptions: Sendable {
             for kind in ["seqscan", "sort", "bitmapscan", "hashjoin", "mergejoin"] {
                 all.append(Setting("enable_\(kind)", "off"))
             }
-            // Planning a statement anew costs more than running it.
+            // Planning these statements for each execution costs more than running them.
             all.append(Setting("plan_cache_mode", "force_generic_plan"))
         }
         return all + settings
@@ -62,7 +67,7 @@ package struct ConnectionOptions: Sendable {
 }
 
 extension Duration {
-    /// Whole milliseconds, rounded up; at most what fits into an Int32.
+    /// Whole milliseconds, rounded up and limited to the range of Int32.
     var milliseconds: Int32 {
         let (seconds, attoseconds) = components
         guard seconds < Int64(Int32.max) / 1000 else { return Int32.max }

@@ -1,16 +1,17 @@
-/// The parameters of one execution, encoded for the wire as they are added.
+/// Parameters of one execution, encoded as they are added.
 ///
-/// Append-only and reusable: no value allocates by itself. Between `beginArray` and `endArray` the same
-/// functions add elements instead of parameters. Values are encoded in PostgreSQL's binary formats
-/// (src/backend/utils/adt/*recv functions), which a cast in the SQL text (`$1::uuid[]`) must match.
+/// Values are appended to one buffer, which can be reused, so no value allocates memory of its own. Between
+/// `beginArray` and `endArray` the same functions add elements instead of parameters. Values are encoded in
+/// PostgreSQL's binary formats (src/backend/utils/adt/*recv functions), which a cast in the SQL text
+/// (`$1::uuid[]`) must match.
 package struct Parameters: Sendable {
-    /// One parameter inside `bytes`; `byteCount` is −1 for null.
+    /// Position of a parameter in `bytes`; `byteCount` is −1 for null.
     struct Entry {
         let offset: Int
         let byteCount: Int32
     }
 
-    /// The types that can be elements of an array. The raw value is the type's OID (pg_type.dat).
+    /// Types of array elements. The raw value is the type's OID (pg_type.dat).
     package enum ElementType: UInt32, Sendable {
         case bool = 16
         case bytea = 17
@@ -27,28 +28,27 @@ package struct Parameters: Sendable {
 
     private(set) var bytes: [UInt8] = []
     private(set) var entries: [Entry] = []
-    /// Where the array that is being written begins; −1 outside of one.
+    /// Offset of the array that is being written; −1 if there is none.
     private var arrayOffset = -1
     private var elementCount: Int32 = 0
     private var hasNullElement = false
 
-    /// No parameters yet. `capacity`: the expected total of bytes.
+    /// Creates an empty list. `capacity`: expected number of bytes.
     package init(capacity: Int = 0) {
         if capacity > 0 { bytes.reserveCapacity(capacity) }
     }
 
-    /// The number of complete parameters.
+    /// Number of complete parameters.
     package var count: Int { entries.count }
 
-    /// Forgets all parameters and keeps the memory.
+    /// Removes all parameters and keeps the memory.
     package mutating func removeAll() {
         bytes.removeAll(keepingCapacity: true)
         entries.removeAll(keepingCapacity: true)
         arrayOffset = -1
     }
 
-    /// The values in their order as they are encoded; nil for null. `append(bytea:)` takes them again, for
-    /// the same statement.
+    /// The encoded values in order; `nil` for null. `append(bytea:)` adds them again, for the same statement.
     package var values: [ArraySlice<UInt8>?] {
         entries.map { entry in
             entry.byteCount < 0 ? nil : bytes[entry.offset..<(entry.offset + Int(entry.byteCount))]
@@ -57,18 +57,18 @@ package struct Parameters: Sendable {
 
     // MARK: Arrays
 
-    /// Starts a one-dimensional array parameter; what is added until `endArray()` are its elements.
+    /// Begins a one-dimensional array. Values added until `endArray()` are its elements.
     package mutating func beginArray(_ type: ElementType) {
         precondition(arrayOffset < 0, "an array of arrays cannot be a parameter")
         arrayOffset = bytes.count
         elementCount = 0
         hasNullElement = false
-        // Dimensions, null flag, element type, length, lower bound (array_recv); patched at the end.
+        // Dimensions, null flag, element type, length, lower bound (array_recv); completed by `endArray()`.
         bytes.append(contentsOf: repeatElement(0, count: 20))
         store(type.rawValue, at: arrayOffset + 8)
     }
 
-    /// Completes the array parameter.
+    /// Completes the array.
     package mutating func endArray() {
         precondition(arrayOffset >= 0, "endArray() without beginArray(_:)")
         if elementCount == 0 {
@@ -83,7 +83,7 @@ package struct Parameters: Sendable {
         arrayOffset = -1
     }
 
-    /// An array parameter with one element for each of `values`, which `add` appends: exactly one each.
+    /// Adds an array with one element for each of `values`. `add` must append exactly one element.
     @inlinable
     package mutating func appendArray<Values: Sequence>(
         _ type: ElementType, _ values: Values, add: (inout Parameters, Values.Element) -> Void
@@ -95,6 +95,7 @@ package struct Parameters: Sendable {
 
     // MARK: Values
 
+    /// Adds a null.
     package mutating func appendNull() {
         if arrayOffset < 0 {
             entries.append(Entry(offset: bytes.count, byteCount: -1))
@@ -105,43 +106,49 @@ package struct Parameters: Sendable {
         }
     }
 
+    /// Adds a `boolean`, or null for `nil`.
     package mutating func append(bool value: Bool?) {
         guard let value else { return appendNull() }
         begin(byteCount: 1)
         bytes.append(value ? 1 : 0)
     }
 
+    /// Adds a `smallint`, or null for `nil`.
     package mutating func append(int16 value: Int16?) {
         guard let value else { return appendNull() }
         begin(byteCount: 2)
         write(UInt16(bitPattern: value))
     }
 
+    /// Adds an `integer`, or null for `nil`.
     package mutating func append(int32 value: Int32?) {
         guard let value else { return appendNull() }
         begin(byteCount: 4)
         write(UInt32(bitPattern: value))
     }
 
+    /// Adds a `bigint`, or null for `nil`.
     package mutating func append(int64 value: Int64?) {
         guard let value else { return appendNull() }
         begin(byteCount: 8)
         write(UInt64(bitPattern: value))
     }
 
+    /// Adds a `real`, or null for `nil`.
     package mutating func append(float32 value: Float?) {
         guard let value else { return appendNull() }
         begin(byteCount: 4)
         write(value.bitPattern)
     }
 
+    /// Adds a `double precision`, or null for `nil`.
     package mutating func append(float64 value: Double?) {
         guard let value else { return appendNull() }
         begin(byteCount: 8)
         write(value.bitPattern)
     }
 
-    /// `text`, `varchar` or `json`. The server refuses U+0000 (22021).
+    /// Adds a `text`, `varchar` or `json`. The server rejects U+0000 (22021).
     package mutating func append(text value: String?) {
         guard var value else { return appendNull() }
         value.withUTF8 { utf8 in
@@ -150,19 +157,19 @@ package struct Parameters: Sendable {
         }
     }
 
-    /// `text` from UTF-8 bytes. The server refuses what is not UTF-8 (22021).
+    /// Adds a `text` from UTF-8 bytes. The server rejects bytes that are not UTF-8 (22021).
     package mutating func append(text value: [UInt8]?) {
         guard let value else { return appendNull() }
         begin(byteCount: value.count)
         bytes.append(contentsOf: value)
     }
 
-    /// `bytea`: any bytes.
+    /// Adds a `bytea`: any bytes.
     package mutating func append(bytea value: [UInt8]?) {
         append(text: value)
     }
 
-    /// `jsonb` from JSON text in UTF-8.
+    /// Adds a `jsonb` from JSON text in UTF-8.
     package mutating func append(jsonb value: [UInt8]?) {
         guard let value else { return appendNull() }
         begin(byteCount: value.count + 1)
@@ -170,14 +177,14 @@ package struct Parameters: Sendable {
         bytes.append(contentsOf: value)
     }
 
-    /// `uuid` from its two halves, the first one more significant.
+    /// Adds a `uuid` from its two halves, the more significant one first.
     package mutating func append(uuid high: UInt64, _ low: UInt64) {
         begin(byteCount: 16)
         write(high)
         write(low)
     }
 
-    /// `timestamptz` from microseconds since 1970; Int64.min and .max are −infinity and infinity.
+    /// Adds a `timestamptz` from microseconds since 1970; Int64.min and .max are −infinity and infinity.
     package mutating func append(timestamp microseconds: Int64?) {
         guard let microseconds else { return appendNull() }
         begin(byteCount: 8)
@@ -207,7 +214,7 @@ package struct Parameters: Sendable {
     }
 }
 
-/// PostgreSQL counts microseconds since 2000, we since 1970.
+/// Conversion of timestamps: PostgreSQL counts microseconds since 2000, Ferry since 1970.
 enum Timestamp {
     private static let epoch: Int64 = 946_684_800_000_000
 

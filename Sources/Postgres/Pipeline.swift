@@ -1,18 +1,18 @@
 import CPostgres
 
-/// The statements of one implicit transaction, while they are being added.
+/// The statements of one implicit transaction while they are added.
 ///
-/// Lives inside the closure of `Connection.pipeline`. Nothing is executed before the closure has ended,
-/// except that full buffers may already be on their way.
+/// Valid only within the closure of `Connection.pipeline`. Does not own the PGconn. The server executes
+/// nothing before the closure ends, but full buffers may be sent earlier.
 package struct Pipeline: ~Copyable {
     private enum Slot {
         case preparation(String)
         case execution(String)
-        /// Says how the next one is planned; its result is dropped.
+        /// Sets how the next statement is planned; its result is dropped.
         case setting(String)
     }
 
-    /// Of the transaction that the pipeline is: a connection may have generic plans for all others.
+    /// Applies to this transaction only, because other transactions of the session may use generic plans.
     private static let planning = "SELECT set_config('plan_cache_mode', 'force_custom_plan', true)"
 
     private let raw: OpaquePointer
@@ -25,7 +25,8 @@ package struct Pipeline: ~Copyable {
         self.statements = statements
     }
 
-    /// Adds one execution; its result has the number of the call, from 0. `parameters` can be reused at once.
+    /// Adds an execution. Its result has the index of the call, starting at 0. `parameters` can be reused at
+    /// once.
     package mutating func send(_ statement: Statement, _ parameters: Parameters = Parameters()) {
         precondition(
             parameters.count == statement.parameterCount,
@@ -50,7 +51,7 @@ package struct Pipeline: ~Copyable {
             withUnsafeTemporaryAllocation(of: Int32.self, capacity: 2 * count + 1) { numbers in
                 parameters.bytes.withUnsafeBytes { bytes in
                     for (index, entry) in parameters.entries.enumerated() {
-                        // libpq takes a null pointer for NULL, so that an empty value needs some address.
+                        // libpq treats a null pointer as NULL, so an empty value needs a non-null address.
                         let start = bytes.baseAddress ?? UnsafeRawPointer(values.baseAddress)
                         let value = start.map { ($0 + entry.offset).assumingMemoryBound(to: CChar.self) }
                         values.initializeElement(at: index, to: entry.byteCount < 0 ? nil : value)
@@ -77,11 +78,11 @@ package struct Pipeline: ~Copyable {
         if code != 1 { hasFailed = true }
     }
 
-    /// Ends the transaction and collects every result up to the synchronisation point. `isInStep` becomes
-    /// true when it was reached; what comes next belongs to this pipeline otherwise, and the connection is of
-    /// no use any more, whatever the error is.
+    /// Ends the transaction and collects all results up to the synchronisation point. Sets `isInStep` to
+    /// `true` if that point was reached. Otherwise later results belong to this pipeline, and the caller must
+    /// close the connection, whatever the error.
     consuming func finish(
-        _ exchange: ResultWait, isInStep: inout Bool
+        _ wait: ResultWait, isInStep: inout Bool
     ) throws(PostgresError) -> PipelineResults {
         guard !hasFailed, PQpipelineSync(raw) == 1 else {
             throw PostgresError(.connectionLost, message: Connection.message(of: raw))
@@ -90,7 +91,7 @@ package struct Pipeline: ~Copyable {
         var failure: PostgresError?
         var index = 0
         do {
-            while let result = try exchange.nextResultOfPipeline() {
+            while let result = try wait.nextResultOfPipeline() {
                 let slot = index < slots.count ? slots[index] : nil
                 index += 1
                 let error = accept(result, slot, &results)
@@ -104,7 +105,7 @@ package struct Pipeline: ~Copyable {
         return results
     }
 
-    /// Files one result; what is not kept is freed. Returns the error it stands for.
+    /// Keeps or frees one result. Returns its error, or `nil`.
     private func accept(
         _ result: OpaquePointer, _ slot: Slot?, _ results: inout PipelineResults
     ) -> PostgresError? {
@@ -126,7 +127,7 @@ package struct Pipeline: ~Copyable {
     }
 }
 
-/// The results of a committed pipeline, in the order of the `send` calls.
+/// Results of a committed pipeline in the order of the `send` calls. Owns the PGresults that were not taken.
 package struct PipelineResults: ~Copyable {
     private var raws: [OpaquePointer?] = []
 
@@ -136,10 +137,11 @@ package struct PipelineResults: ~Copyable {
         for raw in raws { PQclear(raw) }
     }
 
-    /// The number of statements that were sent.
+    /// Number of statements that were sent.
     package var count: Int { raws.count }
 
-    /// Hands over the result of the `index`th `send`. Once each.
+    /// Returns the result of the `send` call with this index, which the caller then owns. Call once for each
+    /// index.
     package mutating func take(_ index: Int) -> ResultSet {
         guard let raw = raws[index] else { preconditionFailure("result \(index) was taken before") }
         raws[index] = nil
@@ -150,7 +152,7 @@ package struct PipelineResults: ~Copyable {
 }
 
 extension PostgresError {
-    /// What the server said in an error result.
+    /// Creates the error from an error result.
     init(result: OpaquePointer, statement: String?) {
         func field(_ code: Character) -> String? {
             PQresultErrorField(result, Int32(code.asciiValue ?? 0)).map { String(cString: $0) }
@@ -158,8 +160,8 @@ extension PostgresError {
         var message = field("M") ?? PQresultErrorMessage(result).map { String(cString: $0) } ?? ""
         if let detail = field("D") { message += ": \(detail)" }
         let state = field("C")
-        // Without a state it is libpq that speaks: the connection broke. With one of these the server has
-        // ended the session, whatever the reason: a shutdown, an operator, a transaction idle for too long.
+        // An error without SQLSTATE comes from libpq: the connection is lost. With these severities the
+        // server has ended the session: a shutdown, an operator, or a transaction that was idle for too long.
         let isOver = state == nil || ["FATAL", "PANIC"].contains(field("V"))
         self.init(
             isOver ? .connectionLost : .statementFailed, sqlState: state, constraint: field("n"),

@@ -1,30 +1,35 @@
-/// Why the database did not do what it was asked to do.
+/// Why the database did not execute a request.
 package struct PostgresError: Error, Sendable, Equatable, CustomStringConvertible {
+    /// Classes of errors.
     package enum Kind: Sendable {
-        /// The server refused a statement; `sqlState` says why.
+        /// The server rejected a statement; `sqlState` is the reason.
         case statementFailed
-        /// There is no connection (any more). Whether a commit happened just before is unknown.
+        /// There is no connection, or it was lost. The last transaction may have been committed.
         case connectionLost
-        /// Our own deadline passed. The connection is closed; whether the commit happened is unknown.
+        /// The client's own deadline passed. The connection is closed; the transaction may have been
+        /// committed.
         case timedOut
-        /// The server is older than this program needs.
+        /// The server is older than `Connection.oldestServerVersion`.
         case serverTooOld
-        /// The connection URL cannot be parsed.
+        /// libpq cannot parse the connection URL.
         case invalidURL
-        /// A pooler gives one connection's transactions to several sessions.
+        /// A pooler assigns the transactions of one connection to different sessions.
         case sessionsShared
     }
 
+    /// Class of the error.
     package let kind: Kind
-    /// Five characters (PostgreSQL manual, appendix A), where the server sent them.
+    /// SQLSTATE, five characters (PostgreSQL manual, appendix A); `nil` if the server sent none.
     package let sqlState: String?
-    /// The violated constraint's name, where there is one.
+    /// Name of the violated constraint, or `nil`.
     package let constraint: String?
-    /// The name of the statement that failed, where one is known.
+    /// Name of the statement that failed, or `nil` if it is not known.
     package let statement: String?
-    /// The words of the server or of libpq. For operators; never part of a response. Holds no password.
+    /// Text of the server or of libpq. For operators only: it is never part of a response. Contains no
+    /// password.
     package let message: String
 
+    /// Creates an error.
     package init(
         _ kind: Kind, sqlState: String? = nil, constraint: String? = nil, statement: String? = nil,
         message: String
@@ -36,8 +41,8 @@ package struct PostgresError: Error, Sendable, Equatable, CustomStringConvertibl
         self.message = message
     }
 
-    /// Whether this connection is of no more use and another one may do better: class 08, a server that
-    /// shuts down, starts or is full, or a standby where the primary was expected (25006).
+    /// `true` if this connection cannot be used again but a new one may work: class 08, a server that shuts
+    /// down, starts or has no connections left, or a standby in the place of the primary (25006).
     package var isConnectionLost: Bool {
         switch kind {
         case .connectionLost, .timedOut: true
@@ -47,31 +52,33 @@ package struct PostgresError: Error, Sendable, Equatable, CustomStringConvertibl
         }
     }
 
-    /// Whether the transaction may be committed although there is an error.
+    /// `true` if the transaction may have been committed despite the error.
     package var isOutcomeUnknown: Bool { kind == .connectionLost || kind == .timedOut }
 
-    /// Whether the same transaction may succeed when it is simply sent again (serialization, deadlock).
+    /// `true` if the same transaction may succeed when it is repeated (serialization failure, deadlock).
     package var isRetryable: Bool { sqlState == "40001" || sqlState == "40P01" }
 
-    /// Whether the server has stopped the statement (57014: `statement_timeout`, or an operator). The
-    /// connection goes on.
+    /// `true` if the server cancelled the statement (57014: `statement_timeout`, or an operator). The
+    /// connection can still be used.
     package var isCancellation: Bool { sqlState == "57014" }
 
-    /// Whether the server cannot do it just now, whatever is asked: it is out of disk, memory or connections
-    /// (class 53), has stopped the statement, or somebody holds a lock for too long (55P03). Sent again at
-    /// once, the same thing is likely to happen.
+    /// `true` if the server cannot execute any such request at the moment: it has no disk space, memory or
+    /// connections left (class 53), has cancelled the statement, or a lock was not available (55P03). An
+    /// immediate repetition is likely to fail as well.
     package var isShortage: Bool {
         isCancellation || sqlState.map { $0.hasPrefix("53") || $0 == "55P03" } ?? false
     }
 
-    /// Whether the values are to blame, so that sending the same ones again fails again: classes 21, 22, 23,
-    /// 54 and what a function raises.
+    /// `true` if the values cause the error, so that the same values will fail again: classes 21, 22, 23 and
+    /// 54, and errors raised by functions.
     package var isOfData: Bool {
         sqlState.map { state in ["21", "22", "23", "54", "P0"].contains { state.hasPrefix($0) } } ?? false
     }
 
+    /// `true` if a unique constraint was violated (23505).
     package var isUniqueViolation: Bool { sqlState == "23505" }
 
+    /// Message, SQLSTATE and statement for logs.
     package var description: String {
         var text = message
         if let sqlState { text += " [\(sqlState)]" }
@@ -79,8 +86,9 @@ package struct PostgresError: Error, Sendable, Equatable, CustomStringConvertibl
         return text
     }
 
-    /// Shutdown, crash shutdown, starting up, database dropped, read-only, too many connections; a
-    /// prepared statement that is gone, or whose result type a migration has changed.
+    /// SQLSTATEs of a session that cannot be used again: shutdown, crash, starting up, database dropped,
+    /// read-only, too many connections; a prepared statement that does not exist, or whose result type a
+    /// migration has changed.
     private static let connectionStates: Set<String> = [
         "57P01", "57P02", "57P03", "57P04", "25006", "53300", "26000", "0A000",
     ]

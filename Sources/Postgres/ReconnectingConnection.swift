@@ -1,24 +1,25 @@
 import Sys
 
-/// A lane's connection that heals itself: it connects when it is needed, and again after it was lost.
+/// A connection that connects when it is needed and reconnects after it was lost.
 ///
-/// Owned by one thread. Statements prepare themselves on the new connection; anything else a session needs
-/// (LISTEN) belongs into `setUp`, and what does not stay the same for long into `renew`.
+/// Used by one thread. Statements are prepared again on each new connection. Other state that a session needs
+/// (LISTEN) belongs in `setUp`; state that changes over time belongs in `renew`.
 package final class ReconnectingConnection {
-    /// What the lane's owner may want to show.
+    /// State of the connection, for logs and health.
     package enum State: Sendable, Equatable {
-        /// `serverVersion` as PQserverVersion counts.
+        /// A session is open. `serverVersion` is that of PQserverVersion.
         case connected(serverVersion: Int, ServerPlace)
-        /// The next attempt is due after `retryIn`.
+        /// There is no session. The next attempt is possible after `retryIn`.
         case disconnected(PostgresError, retryIn: Duration)
     }
 
-    /// The first pause after a failed attempt; it doubles up to `retryDelayMax`.
+    /// The first delay after a failed attempt. Each further one doubles it, up to `retryDelayMax`.
     package static let retryDelayMin: Duration = .milliseconds(50)
+    /// The longest delay after a failed attempt.
     package static let retryDelayMax: Duration = .seconds(2)
 
-    /// How often it has connected: what was learned of rows over an earlier connection another server may not
-    /// have.
+    /// Number of connections made so far. Rows read over an earlier connection may not exist on the server of
+    /// a later one.
     package private(set) var connectionCount = 0
 
     private let url: String
@@ -33,8 +34,8 @@ package final class ReconnectingConnection {
     private var nextAttempt: Int64 = 0
     private var lastError = Connection.closed
 
-    /// Does not connect yet. The closures are called on the owning thread; `renew` before a use, once it was
-    /// not for longer than `renewalInterval`.
+    /// Creates an object that is not connected yet. The closures are called on the owner's thread. `renew` is
+    /// called before a use if the last call was more than `renewalInterval` ago.
     package init(
         url: String, options: ConnectionOptions = ConnectionOptions(),
         setUp: @escaping (inout Connection) throws(PostgresError) -> Void = { _ throws(PostgresError) in },
@@ -50,19 +51,19 @@ package final class ReconnectingConnection {
         self.onStateChange = onStateChange
     }
 
-    /// Whether a session is open, as far as was noticed.
+    /// `true` if a session is open. The server may have closed it since the last use.
     package var isConnected: Bool { connection != nil }
 
-    /// How long to wait before `withConnection` will try to connect again; zero when it may be called now.
+    /// Time until `withConnection` tries to connect again; zero if it can be called now.
     package var retryIn: Duration {
         connection != nil ? .zero : .nanoseconds(max(0, nextAttempt - Sys.monotonicNanoseconds()))
     }
 
-    /// Runs `body` with an open connection, connecting first where needed.
+    /// Runs `body` with an open connection, and connects first if there is none.
     ///
-    /// Throws at once while the pause after a failed attempt lasts. An error of `body` is thrown on; if it
-    /// means that the connection is of no more use, the next call gets a new one. A connection that died
-    /// while idle is replaced before `body` runs, so that a restarted server costs no error.
+    /// Throws the last error at once during the delay after a failed attempt. Rethrows errors of `body`; if
+    /// the error means that the connection is lost, the next call opens a new one. A connection that died
+    /// while idle is replaced before `body` runs, so that a restart of the server causes no error.
     package func withConnection<Value: ~Copyable>(
         _ body: (inout Connection) throws(PostgresError) -> Value
     ) throws(PostgresError) -> Value {
@@ -83,13 +84,13 @@ package final class ReconnectingConnection {
         }
     }
 
-    /// Closes the connection; the next use opens a new one.
+    /// Closes the connection. The next use opens a new one.
     package func close() {
         connection = nil
     }
 
-    /// The same, but what the server has undone in favor of somebody else is sent again, up to `countMax`
-    /// times in all: then both are likely to get through. `body` must not have answered anybody by then.
+    /// Like `withConnection(_:)`, but runs `body` again after a serialization failure or deadlock, up to
+    /// `countMax` times in all. `body` must have no effects outside of the transaction.
     package func withConnection<Value: ~Copyable>(
         sendingUpTo countMax: Int, _ body: (inout Connection) throws(PostgresError) -> Value
     ) throws(PostgresError) -> Value {

@@ -1,9 +1,9 @@
 import CPostgres
 
-/// The rows that one statement returned, in binary form.
+/// The rows of one statement, in binary format.
 ///
-/// Owns the PGresult and frees it with the value. Reading a null, or a type that the column does not have,
-/// is a mistake in our own SQL and stops the program; the `…OrNil` forms are for columns that may be null.
+/// Owns the PGresult and frees it with the value. Reading a null, or a type that the column does not have, is
+/// an error in Ferry's own SQL and ends the process. The `…OrNil` functions are for columns that may be null.
 package struct ResultSet: ~Copyable {
     let raw: OpaquePointer
 
@@ -11,32 +11,36 @@ package struct ResultSet: ~Copyable {
 
     deinit { PQclear(raw) }
 
-    /// The number of rows returned.
+    /// Number of returned rows.
     package var rowCount: Int { Int(PQntuples(raw)) }
 
+    /// Number of columns.
     package var columnCount: Int { Int(PQnfields(raw)) }
 
-    /// Rows inserted, changed, deleted or returned, as the command tag says; 0 for other commands.
+    /// Number of rows that were inserted, changed, deleted or returned, from the command tag; 0 for other
+    /// commands.
     package var affectedRowCount: Int {
         PQcmdTuples(raw).flatMap { Int(String(cString: $0)) } ?? 0
     }
 
-    /// The position of the first column with this name, compared exactly.
+    /// Returns the index of the first column with exactly this name, or `nil` if there is none.
     package func columnIndex(_ name: String) -> Int? {
         (0..<PQnfields(raw)).first { column in
             PQfname(raw, column).map { String(cString: $0) == name } ?? false
         }.map(Int.init)
     }
 
+    /// Returns the name of a column, or `nil` if there is no such column.
     package func columnName(_ column: Int) -> String? {
         PQfname(raw, Int32(column)).map { String(cString: $0) }
     }
 
+    /// Returns `true` if the value is null.
     package func isNull(_ row: Int, _ column: Int) -> Bool {
         PQgetisnull(raw, Int32(row), Int32(column)) != 0
     }
 
-    /// Lends the cell's bytes; a null lends an empty buffer.
+    /// Passes the bytes of a value to `body`, valid only within the call; null has no bytes.
     package func withBytes<Value>(
         _ row: Int, _ column: Int, _ body: (UnsafeRawBufferPointer) -> Value
     ) -> Value {
@@ -45,102 +49,120 @@ package struct ResultSet: ~Copyable {
 
     // MARK: Values
 
+    /// Returns a `boolean`.
     package func bool(_ row: Int, _ column: Int) -> Bool {
         (present(row, column, byteCount: 1).first ?? 0) != 0
     }
 
+    /// Returns a `smallint`.
     package func int16(_ row: Int, _ column: Int) -> Int16 {
         Binary.integer(present(row, column, byteCount: 2))
     }
 
+    /// Returns an `integer`.
     package func int32(_ row: Int, _ column: Int) -> Int32 {
         Binary.integer(present(row, column, byteCount: 4))
     }
 
+    /// Returns a `bigint`.
     package func int64(_ row: Int, _ column: Int) -> Int64 {
         Binary.integer(present(row, column, byteCount: 8))
     }
 
+    /// Returns a `real`.
     package func float32(_ row: Int, _ column: Int) -> Float {
         Float(bitPattern: Binary.integer(present(row, column, byteCount: 4)))
     }
 
+    /// Returns a `double precision`.
     package func float64(_ row: Int, _ column: Int) -> Double {
         Double(bitPattern: Binary.integer(present(row, column, byteCount: 8)))
     }
 
-    /// `text`, `varchar`, `name` or `json`.
+    /// Returns a `text`, `varchar`, `name` or `json`.
     package func text(_ row: Int, _ column: Int) -> String {
         String(decoding: present(row, column), as: UTF8.self)
     }
 
-    /// `bytea`, or the UTF-8 of a text.
+    /// Returns a `bytea`, or the UTF-8 bytes of a text.
     package func bytes(_ row: Int, _ column: Int) -> [UInt8] {
         [UInt8](present(row, column))
     }
 
-    /// The JSON text of a `jsonb`.
+    /// Returns the JSON text of a `jsonb`.
     package func jsonb(_ row: Int, _ column: Int) -> [UInt8] {
         [UInt8](present(row, column).dropFirst())
     }
 
-    /// The two halves of a `uuid`, the more significant first.
+    /// Returns the two halves of a `uuid`, the more significant one first.
     package func uuid(_ row: Int, _ column: Int) -> (high: UInt64, low: UInt64) {
         Binary.uuid(present(row, column, byteCount: 16))
     }
 
-    /// Microseconds since 1970; Int64.min and .max are −infinity and infinity.
+    /// Returns a `timestamptz` in microseconds since 1970; Int64.min and .max are −infinity and infinity.
     package func timestamp(_ row: Int, _ column: Int) -> Int64 {
         Timestamp.fromPostgres(int64(row, column))
     }
 
+    /// Returns a `boolean`, or `nil` for null.
     package func boolOrNil(_ row: Int, _ column: Int) -> Bool? {
         isNull(row, column) ? nil : bool(row, column)
     }
 
+    /// Returns a `smallint`, or `nil` for null.
     package func int16OrNil(_ row: Int, _ column: Int) -> Int16? {
         isNull(row, column) ? nil : int16(row, column)
     }
 
+    /// Returns an `integer`, or `nil` for null.
     package func int32OrNil(_ row: Int, _ column: Int) -> Int32? {
         isNull(row, column) ? nil : int32(row, column)
     }
 
+    /// Returns a `bigint`, or `nil` for null.
     package func int64OrNil(_ row: Int, _ column: Int) -> Int64? {
         isNull(row, column) ? nil : int64(row, column)
     }
 
+    /// Returns a `real`, or `nil` for null.
     package func float32OrNil(_ row: Int, _ column: Int) -> Float? {
         isNull(row, column) ? nil : float32(row, column)
     }
 
+    /// Returns a `double precision`, or `nil` for null.
     package func float64OrNil(_ row: Int, _ column: Int) -> Double? {
         isNull(row, column) ? nil : float64(row, column)
     }
 
+    /// Like `text`, with `nil` for null.
     package func textOrNil(_ row: Int, _ column: Int) -> String? {
         isNull(row, column) ? nil : text(row, column)
     }
 
+    /// Like `bytes`, with `nil` for null.
     package func bytesOrNil(_ row: Int, _ column: Int) -> [UInt8]? {
         isNull(row, column) ? nil : bytes(row, column)
     }
 
+    /// Like `jsonb`, with `nil` for null.
     package func jsonbOrNil(_ row: Int, _ column: Int) -> [UInt8]? {
         isNull(row, column) ? nil : jsonb(row, column)
     }
 
+    /// Like `uuid`, with `nil` for null.
     package func uuidOrNil(_ row: Int, _ column: Int) -> (high: UInt64, low: UInt64)? {
         isNull(row, column) ? nil : uuid(row, column)
     }
 
+    /// Like `timestamp`, with `nil` for null.
     package func timestampOrNil(_ row: Int, _ column: Int) -> Int64? {
         isNull(row, column) ? nil : timestamp(row, column)
     }
 
     // MARK: Arrays
 
-    /// Calls `body` with the bytes of each element of a one-dimensional array; nil is a null element.
+    /// Calls `body` with the bytes of each element of a one-dimensional array, and with `nil` for a null
+    /// element.
     package func forEachElement(
         _ row: Int, _ column: Int, _ body: (UnsafeRawBufferPointer?) -> Void
     ) {
@@ -164,52 +186,52 @@ package struct ResultSet: ~Copyable {
         }
     }
 
-    /// A `bigint[]`.
+    /// Returns a `bigint[]`.
     package func int64Array(_ row: Int, _ column: Int) -> [Int64?] {
         array(row, column) { Binary.integer($0) }
     }
 
-    /// An `integer[]`.
+    /// Returns an `integer[]`.
     package func int32Array(_ row: Int, _ column: Int) -> [Int32?] {
         array(row, column) { Binary.integer($0) }
     }
 
-    /// A `smallint[]`.
+    /// Returns a `smallint[]`.
     package func int16Array(_ row: Int, _ column: Int) -> [Int16?] {
         array(row, column) { Binary.integer($0) }
     }
 
-    /// A `boolean[]`.
+    /// Returns a `boolean[]`.
     package func boolArray(_ row: Int, _ column: Int) -> [Bool?] {
         array(row, column) { $0.first == 1 }
     }
 
-    /// A `real[]`.
+    /// Returns a `real[]`.
     package func float32Array(_ row: Int, _ column: Int) -> [Float?] {
         array(row, column) { Float(bitPattern: Binary.integer($0)) }
     }
 
-    /// A `double precision[]`.
+    /// Returns a `double precision[]`.
     package func float64Array(_ row: Int, _ column: Int) -> [Double?] {
         array(row, column) { Double(bitPattern: Binary.integer($0)) }
     }
 
-    /// A `text[]`.
+    /// Returns a `text[]`.
     package func textArray(_ row: Int, _ column: Int) -> [String?] {
         array(row, column) { String(decoding: $0, as: UTF8.self) }
     }
 
-    /// A `bytea[]`.
+    /// Returns a `bytea[]`.
     package func bytesArray(_ row: Int, _ column: Int) -> [[UInt8]?] {
         array(row, column) { [UInt8]($0) }
     }
 
-    /// A `uuid[]`.
+    /// Returns a `uuid[]`.
     package func uuidArray(_ row: Int, _ column: Int) -> [(high: UInt64, low: UInt64)?] {
         array(row, column) { Binary.uuid($0) }
     }
 
-    /// A `timestamptz[]`, as microseconds since 1970.
+    /// Returns a `timestamptz[]` in microseconds since 1970.
     package func timestampArray(_ row: Int, _ column: Int) -> [Int64?] {
         array(row, column) { Timestamp.fromPostgres(Binary.integer($0)) }
     }

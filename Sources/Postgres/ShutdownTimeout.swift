@@ -1,20 +1,22 @@
 import Synchronization
 import Sys
 
-/// Shared by connections whose owners may come to end: from then on none of them waits long for its server.
+/// Limit on waits for the server once the process shuts down. Shared by many connections; usable on any
+/// thread.
 package final class ShutdownTimeout: Sendable {
-    /// What an answer may take from then on; longer than any that comes at all should need.
+    /// Longest wait after `begin()`, in nanoseconds. Results take less than this if the server responds at
+    /// all.
     private static let nanoseconds: Int64 = 5_000_000_000
 
     private let since = Atomic<Int64>(.max)
 
+    /// Creates a limit that is not in effect yet.
     package init() {}
 
-    /// From now on no answer is waited for longer than five seconds. What is being waited for already has as
-    /// long from here.
+    /// Limits all waits to five seconds from now on. A wait in progress gets five seconds from this call.
     package func begin() { since.min(Sys.monotonicNanoseconds(), ordering: .relaxed) }
 
-    /// When the wait that began at `start`, and would last until `deadline`, is over.
+    /// Returns the end of a wait that began at `start` and would otherwise last until `deadline`.
     func end(ofWaitFrom start: Int64, until deadline: Int64) -> Int64 {
         let since = since.load(ordering: .relaxed)
         return since == .max ? deadline : min(deadline, max(start, since) + Self.nanoseconds)

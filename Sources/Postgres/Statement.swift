@@ -1,18 +1,21 @@
-/// An SQL statement that each connection prepares when it first needs it.
+/// An SQL statement that each connection prepares at its first use.
 ///
-/// Parameters and results travel in binary form. Two statements with one name must have one text.
+/// Parameters and results are sent in binary format. Two statements with the same name must have the same
+/// text.
 package struct Statement: Sendable {
-    /// The name under which it is prepared, and which errors carry.
+    /// Name of the prepared statement; errors contain it.
     package let name: String
-    /// One command; several are refused by the extended protocol.
+    /// One SQL command. The extended protocol rejects several.
     package let sql: String
-    /// The number of `$n` in the text.
+    /// Number of parameters (`$n`) in the text.
     package let parameterCount: Int
 
-    /// Not prepared: planned for each execution's own values, so that filters that are not given vanish. What
-    /// follows in the same transaction is planned in the same way.
+    /// `true` if the statement is not prepared but planned for the values of each execution, which removes
+    /// filters without a value from the plan. Statements after it in the same transaction get such custom
+    /// plans as well.
     package let isPlannedAnew: Bool
 
+    /// Creates a statement. `name` must be unique to the text.
     package init(_ name: String, _ sql: String, parameters: Int = 0, isPlannedAnew: Bool = false) {
         self.name = name
         self.sql = sql
@@ -21,9 +24,9 @@ package struct Statement: Sendable {
     }
 }
 
-/// What one connection has prepared; shared by the connection and the pipeline it runs.
+/// Names of the statements that a connection has prepared. Shared by the connection and its pipelines.
 final class StatementCache {
-    /// By their names.
+    /// Text by name.
     private var texts: [String: String] = [:]
 
     func contains(_ statement: Statement) -> Bool {

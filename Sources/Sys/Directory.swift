@@ -1,14 +1,15 @@
 import CSys
 import Glibc
 
-/// The names in a directory, hidden ones too, without the two dots and in no order; none when it cannot be
-/// read.
+/// Returns the names in a directory in no order, hidden ones included, without `.` and `..`. Returns no names
+/// if the directory cannot be read.
 package func directoryNames(_ path: String) -> [String] {
     guard let stream = opendir(path) else { return [] }
     return takeNames(stream)
 }
 
-/// The same for an open directory, whose own position stays where it is.
+/// Like `directoryNames(_:)`, for an open directory. Does not move the position of `descriptor`, and does not
+/// close it.
 package func directoryNames(below descriptor: Int32) -> [String] {
     let copy = openat(descriptor, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
     guard copy >= 0 else { return [] }
@@ -23,15 +24,17 @@ private func takeNames(_ stream: OpaquePointer) -> [String] {
     defer { closedir(stream) }
     var names: [String] = []
     while let entry = readdir(stream) {
-        // Through C: an entry is as long as its name, and Swift would copy the whole array that is declared.
+        // Read in C: an entry is only as long as its name, and Swift would copy the whole array that the
+        // header declares.
         let name = String(cString: csys_entry_name(entry))
         if name != ".", name != ".." { names.append(name) }
     }
     return names
 }
 
-/// Calls `body` with each name of an open directory, without the two dots and in no order, and whether it may
-/// be a directory; until that returns false. Holds no more than one name.
+/// Calls `body` with each name in an open directory, in no order and without `.` and `..`, and with `true` if
+/// it may be a directory. Stops if `body` returns `false`. Keeps one name in memory. Does not close
+/// `descriptor`.
 package func visitDirectory(_ descriptor: Int32, _ body: (String, _ mayBeDirectory: Bool) -> Bool) {
     let copy = openat(descriptor, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
     guard copy >= 0 else { return }
@@ -44,7 +47,7 @@ package func visitDirectory(_ descriptor: Int32, _ body: (String, _ mayBeDirecto
         let name = String(cString: csys_entry_name(entry))
         if name == "." || name == ".." { continue }
         let type = Int32(entry.pointee.d_type)
-        // Some file systems do not say.
+        // Some file systems return DT_UNKNOWN.
         guard body(name, type == Int32(DT_DIR) || type == Int32(DT_UNKNOWN)) else { return }
     }
 }

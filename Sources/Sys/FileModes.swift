@@ -1,22 +1,24 @@
 import Glibc
 
-/// Permissions of the files and directories that a process makes.
+/// Permissions of the files and directories that the process creates.
 package struct FileModes: Sendable, Equatable {
+    /// Permissions of a file, as in open(2).
     package let file: UInt32
+    /// Permissions of a directory, as in mkdir(2).
     package let directory: UInt32
 
-    /// `umask`: the bits that are taken away, as in umask(2).
+    /// Creates the permissions that remain after removing the bits of `umask` (umask(2)).
     package init(umask: UInt32) {
         file = 0o666 & ~umask
         directory = 0o777 & ~umask
     }
 
-    /// For the owner alone.
+    /// Access for the owner only.
     package static let own = FileModes(umask: 0o077)
 }
 
-/// Returns the process's umask. umask(2) can only set it: for a moment files of other threads are made for
-/// their owner alone.
+/// Returns the umask of the process. umask(2) can only set it: for a moment, files that other threads create
+/// are accessible to their owner only.
 package func processUmask() -> UInt32 {
     let mask = umask(0o077)
     umask(mask)

@@ -1,6 +1,6 @@
 import Glibc
 
-/// Reads a whole file of at most `byteCountMax` bytes.
+/// Returns the content of a file. Throws EFBIG if it has more than `byteCountMax` bytes.
 package func readFile(_ path: String, byteCountMax: Int) throws(SystemError) -> [UInt8] {
     let descriptor = open(path, O_RDONLY | O_CLOEXEC)
     guard descriptor >= 0 else { throw SystemError("open \(path)") }
@@ -16,20 +16,20 @@ package func readFile(_ path: String, byteCountMax: Int) throws(SystemError) -> 
     }
 }
 
-/// Creates a file that only its owner can read, all of it or nothing, on stable storage. False when it
-/// exists.
+/// Creates a file that only its owner can read, complete or not at all, and syncs it. Returns `false` if the
+/// file exists; that file stays.
 package func createPrivateFile(_ path: String, _ bytes: [UInt8]) throws(SystemError) -> Bool {
     let partial = path + ".new"
     defer { unlink(partial) }
     try writePrivateFile(partial, bytes)
     let isNew = link(partial, path) == 0
     guard isNew || errno == EEXIST else { throw SystemError("link \(path)") }
-    // Also its name; whoever gave it that name may have come no further.
+    // Also syncs the name of an existing file: the process that created it may have stopped before it did.
     try syncDirectory(parentDirectory(of: path))
     return isNew
 }
 
-/// The same in the place of one that may exist: after an error that one is as it was.
+/// Like `createPrivateFile`, but replaces an existing file. After an error the existing file is unchanged.
 package func replacePrivateFile(_ path: String, _ bytes: [UInt8]) throws(SystemError) {
     let partial = path + ".new"
     defer { unlink(partial) }
@@ -44,7 +44,7 @@ private func writePrivateFile(_ path: String, _ bytes: [UInt8]) throws(SystemErr
     defer { close(descriptor) }
     var offset = 0
     while offset < bytes.count {
-        // As many as there is room for (write(2)).
+        // write(2) writes only as many bytes as there is room for.
         let count = bytes.withUnsafeBytes { bytes in
             write(descriptor, bytes.baseAddress?.advanced(by: offset), bytes.count - offset)
         }
@@ -54,7 +54,8 @@ private func writePrivateFile(_ path: String, _ bytes: [UInt8]) throws(SystemErr
     guard fsync(descriptor) == 0 else { throw SystemError("fsync \(path)") }
 }
 
-/// Makes what was named in a directory durable, where its file system can do that at all (fsync(2), EINVAL).
+/// Makes the names in a directory durable. Does nothing on file systems that cannot sync directories
+/// (fsync(2), EINVAL).
 package func syncDirectory(_ path: String) throws(SystemError) {
     let descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
     guard descriptor >= 0 else { throw SystemError("open \(path)") }
@@ -62,7 +63,7 @@ package func syncDirectory(_ path: String) throws(SystemError) {
     guard fsync(descriptor) == 0 || errno == EINVAL else { throw SystemError("fsync \(path)") }
 }
 
-/// The path without its last name; of a name alone the working directory.
+/// Returns the path without its last name, or `.` if the path is only a name.
 package func parentDirectory(of path: String) -> String {
     guard let slash = path.lastIndex(of: "/") else { return "." }
     return slash == path.startIndex ? "/" : String(path[..<slash])

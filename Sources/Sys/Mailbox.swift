@@ -2,28 +2,30 @@ import CSys
 import Glibc
 import Synchronization
 
-/// Many senders, one owner: the owner takes everything that has gathered, so batches form by themselves.
+/// Queue with many senders and one receiving thread, the owner. The owner takes all messages at once, so
+/// batches form without a timer.
 ///
-/// Bounded by whoever sends: each sender holds a permit (a slot, a suspended request) for what it sends. An
-/// owner that is awake costs its senders no system call.
+/// The mailbox has no limit of its own: each sender holds a permit (a slot, a suspended request) for the
+/// messages it sends. Sending to an owner that is awake makes no system call.
 package final class Mailbox<Message: Sendable>: Sendable {
     private struct State {
         var messages: [Message] = []
         var isClosed = false
-        /// The owner sleeps, until so many messages are there; 0: it is awake.
+        /// Number of messages that the sleeping owner waits for; 0 while it is awake.
         var awaitedCount = 0
-        /// Made when an owner wants to sleep elsewhere.
+        /// Created by the first use of `descriptor`.
         var event: EventDescriptor?
-        /// It is readable, or about to be, until `wasWoken`.
+        /// `true` from the decision to signal `event` until `wasWoken`.
         var isEventSignalled = false
     }
     private let state = Mutex(State())
     private let futex = FutexWord()
 
+    /// Creates an open, empty mailbox.
     package init() {}
 
-    /// Readable whenever something waits; for an owner that sleeps in epoll. Valid for the life of the
-    /// mailbox.
+    /// Descriptor that is readable while messages wait or the mailbox is closed, for an owner that sleeps in
+    /// epoll(7). Owned by the mailbox and valid for its life.
     package var descriptor: Int32 {
         state.withLock { state in
             if let event = state.event { return event.descriptor }
@@ -37,11 +39,11 @@ package final class Mailbox<Message: Sendable>: Sendable {
         }
     }
 
-    /// The number of messages nobody has taken yet.
+    /// Number of messages that have not been taken.
     package var count: Int { state.withLock { $0.messages.count } }
 
-    /// Adds a message and wakes the owner, unless it is not urgent and can wait for the next one that is.
-    /// Returns false, and drops the message, when the box is closed.
+    /// Adds a message and wakes the owner. With `wakes: false` the message waits for the next one that wakes.
+    /// Returns `false` and drops the message if the mailbox is closed.
     @discardableResult
     package func send(_ message: consuming sending Message, wakes: Bool = true) -> Bool {
         let (accepted, wake) = state.withLock { [message] state in
@@ -53,14 +55,14 @@ package final class Mailbox<Message: Sendable>: Sendable {
         return accepted
     }
 
-    /// To be called before `take` by an owner whom the descriptor has woken.
+    /// Resets `descriptor`. The owner calls it before `take` after the descriptor became readable.
     package func wasWoken() {
-        // In this order: who sends in between is not signalled, but taken.
+        // In this order: a message sent in between is not signalled, but the following `take` returns it.
         state.withLock { $0.event }?.clear()
         state.withLock { $0.isEventSignalled = false }
     }
 
-    /// Takes what is there, without waiting. Owner only.
+    /// Returns all messages without waiting. Owner only.
     package func take() -> [Message] {
         state.withLock { state in
             let taken = state.messages
@@ -69,22 +71,23 @@ package final class Mailbox<Message: Sendable>: Sendable {
         }
     }
 
-    /// Waits until something is there, the box is closed or `milliseconds` are over (−1: for ever), and
-    /// takes it. Owner only; the owner's thread sleeps in futex(2).
+    /// Returns all messages, after waiting until there is one, the mailbox is closed or `milliseconds` are
+    /// over (−1: no limit). Owner only; its thread sleeps in futex(2).
     package func wait(milliseconds: Int32) -> [Message] {
         sleep(until: 1, microseconds: milliseconds < 0 ? -1 : Int64(milliseconds) * 1_000)
         return take()
     }
 
-    /// `wait`, and then a moment more while others are likely to send: until `expected` messages are there,
-    /// at most so many microseconds. Owner only.
+    /// Like `wait`, and after the first message waits for at most `microseconds` more until there are
+    /// `expected` messages. Owner only.
     package func gather(milliseconds: Int32, expected: Int, microseconds: Int) -> [Message] {
         sleep(until: 1, microseconds: milliseconds < 0 ? -1 : Int64(milliseconds) * 1_000)
         if expected > 1, count > 0 { sleep(until: expected, microseconds: Int64(microseconds)) }
         return take()
     }
 
-    /// Returns when so many messages are there, the box is closed or the time is over; sometimes earlier.
+    /// Returns when there are `count` messages, the mailbox is closed or the time is over. May return
+    /// earlier.
     private func sleep(until count: Int, microseconds: Int64) {
         guard microseconds != 0 else { return }
         let expected = futex.value
@@ -98,7 +101,8 @@ package final class Mailbox<Message: Sendable>: Sendable {
         state.withLock { $0.awaitedCount = 0 }
     }
 
-    /// Refuses further messages and wakes the owner. What was sent before can still be taken.
+    /// Refuses further messages and wakes the owner. Messages sent before can still be taken. Calling it
+    /// again does nothing.
     package func close() {
         let event = state.withLock { state in
             state.isClosed = true
@@ -108,6 +112,7 @@ package final class Mailbox<Message: Sendable>: Sendable {
         futex.wake()
     }
 
+    /// `true` after `close`.
     package var isClosed: Bool { state.withLock { $0.isClosed } }
 
     private enum Wake { case nobody, sleeper, descriptor(EventDescriptor) }
@@ -132,7 +137,7 @@ package final class Mailbox<Message: Sendable>: Sendable {
     }
 }
 
-/// A word that a thread sleeps on. Unchecked: it is touched by the atomic operations of CSys alone.
+/// A futex(2) word. Unchecked: only the atomic operations of CSys access it.
 private final class FutexWord: @unchecked Sendable {
     private let word: UnsafeMutablePointer<UInt32>
 
@@ -144,15 +149,17 @@ private final class FutexWord: @unchecked Sendable {
     deinit { word.deallocate() }
 
     var value: UInt32 { csys_futex_load(word) }
-    /// Negative: without a limit.
+    /// Sleeps without a limit if `microseconds` is negative.
     func wait(while expected: UInt32, microseconds: Int64) { csys_futex_wait(word, expected, microseconds) }
     func wake() { csys_futex_wake(word) }
 }
 
-/// An eventfd(2): non-blocking, closed on exec.
+/// An eventfd(2), non-blocking and closed on exec. Owns the descriptor. Usable on any thread.
 package final class EventDescriptor: Sendable {
+    /// Readable after `signal` until `clear`.
     package let descriptor: Int32
 
+    /// Creates an unsignalled event. Ends the process if it has no more descriptors.
     package init() {
         descriptor = makeEventDescriptor()
         precondition(descriptor >= 0, "eventfd failed: the process is out of file descriptors")
@@ -160,11 +167,13 @@ package final class EventDescriptor: Sendable {
 
     deinit { close(descriptor) }
 
+    /// Makes the descriptor readable. Repeated calls count as one.
     package func signal() {
         var one: UInt64 = 1
         _ = write(descriptor, &one, 8)
     }
 
+    /// Makes the descriptor unreadable. Does not block.
     package func clear() {
         var count: UInt64 = 0
         _ = read(descriptor, &count, 8)

@@ -1,9 +1,9 @@
 import CSys
 import Glibc
 
-/// A kernel thread of our own. Lanes and loops run on these; the cooperative pool never blocks.
+/// A kernel thread. Everything that blocks runs on these, never on Swift's cooperative thread pool.
 ///
-/// Unchecked: `pthread_t` is an integer on Linux; any thread may join it, once.
+/// Unchecked: `pthread_t` is an integer on Linux, and any thread may call `join`, once.
 package struct Thread: @unchecked Sendable {
     private let handle: pthread_t
 
@@ -17,9 +17,9 @@ package struct Thread: @unchecked Sendable {
     }
 
     /// Starts a thread. `name` is cut to 15 bytes (pthread_setname_np(3)). SIGTERM, SIGINT and SIGHUP stay
-    /// blocked as in the caller, so that only the thread that waits for them takes them.
+    /// blocked as in the caller, so that only the thread that waits for them receives them.
     ///
-    /// Ends the process when it may have no more threads: whatever serves makes its own at the start.
+    /// Ends the process if no thread can be created. Servers create all their threads at the start.
     package init(name: String, stackSize: Int = 1 << 20, _ run: @escaping @Sendable () -> Void) {
         var attributes = pthread_attr_t()
         pthread_attr_init(&attributes)

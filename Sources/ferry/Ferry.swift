@@ -3,20 +3,20 @@ import FerryCLI
 import FerryServer
 import Glibc
 
-/// The one binary: the service, its maintenance, and its client.
+/// The `ferry` program: the service, its maintenance commands and its client.
 @main
 struct Ferry: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "ferry",
         abstract:
-            "Background transfers: handed over, kept, retried, and told by webhook.",
+            "Background transfers over HTTP, with retries and webhooks.",
         discussion: """
-            Every command has --json: JSON on standard output.
+            All commands have --json, which prints JSON on standard output.
 
-            Exit status: 0 it is done; 1 the job failed, or it cannot be done: the service refuses it (such \
-            as 401, 403, 404, 409), a local file cannot be read or written, a check fails; 2 wrong usage, \
-            also when the service finds the request invalid (400, 413, 415, 422); 3 the service cannot be \
-            reached (also 502, 503, 504); 4 waiting took too long.
+            Exit status: 0 success; 1 the job or a check failed, the service refused the request (such as \
+            401, 403, 404, 409), or a local file cannot be read or written; 2 invalid arguments, or an \
+            invalid request (400, 413, 415, 422); 3 the service cannot be reached (also 502, 503, 504); \
+            4 the timeout of a wait has passed.
             """,
         version: ferryVersion,
         groupedSubcommands: [
@@ -24,7 +24,7 @@ struct Ferry: ParsableCommand {
             CommandGroup(name: "Client", subcommands: clientCommands),
         ])
 
-    /// Argument errors end with status 2, as the contract has it; everything else says its own.
+    /// Exits with status 2 for invalid arguments, and with the command's own status for other errors.
     static func main() {
         do {
             var command = try parseAsRoot()
@@ -33,7 +33,7 @@ struct Ferry: ParsableCommand {
             let status = exitStatus(for: error)
             let message = fullMessage(for: error)
             if !message.isEmpty {
-                // Help and version are what was asked for: they are data.
+                // Help and version are requested output: they go to standard output.
                 let line = Array((message + "\n").utf8)
                 _ = write(status == 0 ? STDOUT_FILENO : STDERR_FILENO, line, line.count)
             }
@@ -42,12 +42,12 @@ struct Ferry: ParsableCommand {
     }
 }
 
-/// Flags of everything that reads the service's settings. They win over the environment.
+/// Options of all commands that read the service's settings. They override the environment.
 struct ServiceOptions: ParsableArguments {
     @Option(name: .long, help: "Address and port of the API (FERRY_LISTEN).") var listen: String?
-    @Option(name: .long, help: "Where everything is kept (FERRY_DATA_DIR).") var dataDir: String?
-    @Option(name: .long, help: "A file of NAME=value lines (FERRY_CONFIG).") var config: String?
-    @Option(name: .long, help: "trace, debug, info, notice, warning, error or critical (FERRY_LOG_LEVEL).")
+    @Option(name: .long, help: "Data directory (FERRY_DATA_DIR).") var dataDir: String?
+    @Option(name: .long, help: "File with settings, as NAME=value lines (FERRY_CONFIG).") var config: String?
+    @Option(name: .long, help: "Lowest level to log, from trace to critical (FERRY_LOG_LEVEL).")
     var logLevel: String?
 
     func load() throws -> Configuration {
@@ -67,7 +67,7 @@ struct ServiceOptions: ParsableArguments {
 struct Serve: ParsableCommand {
     static let configuration = CommandConfiguration(abstract: "Runs the service until SIGTERM.")
     @OptionGroup var options: ServiceOptions
-    @Flag(name: .long, help: "Says that it is ready with one JSON object on standard output.")
+    @Flag(name: .long, help: "Report readiness as a JSON object on standard output.")
     var json = false
 
     func run() throws {
@@ -77,9 +77,9 @@ struct Serve: ParsableCommand {
 }
 
 struct Migrate: ParsableCommand {
-    static let configuration = CommandConfiguration(abstract: "Brings the database's schema up to date.")
+    static let configuration = CommandConfiguration(abstract: "Brings the schema of the database up to date.")
     @OptionGroup var options: ServiceOptions
-    @Flag(name: .long, help: "One JSON object on standard output.") var json = false
+    @Flag(name: .long, help: "Print a JSON object on standard output.") var json = false
 
     func run() throws {
         let status = migrate(try options.load(), json: json)
@@ -89,9 +89,9 @@ struct Migrate: ParsableCommand {
 
 struct Check: ParsableCommand {
     static let configuration = CommandConfiguration(
-        abstract: "Looks at configuration, database, libraries and disk, and says what is wrong.")
+        abstract: "Checks configuration, database, libraries and disk, and prints the results.")
     @OptionGroup var options: ServiceOptions
-    @Flag(name: .long, help: "One JSON object on standard output.") var json = false
+    @Flag(name: .long, help: "Print a JSON object on standard output.") var json = false
 
     func run() throws {
         let status = check(try options.load(), json: json)

@@ -2,13 +2,13 @@ import Curl
 import TestSupport
 import Testing
 
-@Suite struct ExchangeTests {
+@Suite struct BufferedRequestTests {
     private static func run(_ exchange: BufferedRequest) throws -> Result<
-        BufferedRequest.Answer, BufferedRequest.Failure
+        BufferedRequest.Response, BufferedRequest.Failure
     > {
         let loop = try CurlLoop(name: "test-exchange", keptConnections: 8)
         defer { loop.stop() }
-        let answer = Signal<Result<BufferedRequest.Answer, BufferedRequest.Failure>>()
+        let answer = Signal<Result<BufferedRequest.Response, BufferedRequest.Failure>>()
         exchange.start(on: loop) { answer.fire($0) }
         return try #require(answer.wait().first)
     }
@@ -21,7 +21,7 @@ import Testing
         }
     }
 
-    @Test("an exchange brings back status, headers and body, blocking or not")
+    @Test("a buffered request returns status, fields and body, blocking or not")
     func answer() throws {
         let origin = try Self.echo()
         defer { origin.stop() }
@@ -37,7 +37,7 @@ import Testing
         }
     }
 
-    @Test("more than the byte limit is not read, and the answer says so")
+    @Test("a body above the byte limit is truncated, and the response says so")
     func byteLimit() throws {
         let origin = try Self.echo()
         defer { origin.stop() }
@@ -51,7 +51,7 @@ import Testing
         #expect(answer.isTruncated)
     }
 
-    @Test("an answer that does not come ends at the deadline")
+    @Test("a request without a response ends at its deadline")
     func deadline() throws {
         let origin = try ScriptedOrigin { _ = $0.waitUntilClosed() }
         defer { origin.stop() }

@@ -33,7 +33,7 @@ import Testing
     }
 
     @Test(
-        "a transfer coding that nobody asked for ends the transfer, wherever and however it is named",
+        "an unrequested transfer coding ends the transfer",
         arguments: [
             "Transfer-Encoding: gzip, chunked", "transfer-encoding:\tGZIP,chunked",
             "Transfer-Encoding: chunked\r\nTransfer-Encoding: gzip", "Transfer-Encoding: x-gzip,,chunked",
@@ -46,7 +46,7 @@ import Testing
         }
     }
 
-    @Test("one that an interim answer names likewise")
+    @Test("an unrequested coding in an interim response ends the transfer")
     func interim() throws {
         let origin = try ScriptedOrigin { connection in
             guard connection.readRequest() != nil else { return }
@@ -63,7 +63,7 @@ import Testing
         #expect(outcome.error == .unaskedCoding)
     }
 
-    @Test("chunks and none at all need no asking")
+    @Test("chunked and unencoded bodies need no request")
     func framing() throws {
         let chunked = try Self.run("Transfer-Encoding:  Chunked ", Self.chunked(Self.plain), asking: "gzip")
         #expect(chunked.error == nil && chunked.received == Self.plain)
@@ -72,7 +72,7 @@ import Testing
     }
 
     @Test(
-        "several content codings, or another one than was asked for, end the transfer",
+        "several content codings or an unrequested one end the transfer",
         arguments: [
             "Content-Encoding: gzip, gzip", "content-encoding: gzip\r\nCONTENT-ENCODING:\tgzip",
             "Content-Encoding: br", "Content-Encoding: identity, gzip, zstd", "Content-Encoding: none",
@@ -87,7 +87,7 @@ import Testing
     }
 
     @Test(
-        "one that was asked for is undone",
+        "a requested content coding is decoded",
         arguments: [
             "Content-Encoding: gzip", "content-encoding:X-GZIP", "Content-Encoding: identity, gzip",
             "X: 1\r\nContent-Encoding: identity\r\nContent-Encoding:\t gzip ,",
@@ -97,7 +97,7 @@ import Testing
         #expect(ended.error == nil && ended.received == Self.plain)
     }
 
-    @Test("an exchange ends with the same error")
+    @Test("a buffered request ends with the same error")
     func exchange() throws {
         let origin = try ScriptedOrigin.answering { _, _ in
             Array("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n".utf8)

@@ -44,7 +44,7 @@ import Testing
         }
     }
 
-    @Test("HTTP/2 is spoken when it is asked for and offered, many requests over one connection")
+    @Test("HTTP/2 is used if requested and offered, with many requests on one connection")
     func http2() throws {
         let runtime = try CurlRuntime.loaded.get()
         try #require(runtime.hasHTTP2)
@@ -73,7 +73,7 @@ import Testing
         }
     }
 
-    @Test("kept connections are told apart by authorities, pins, client certificates and versions")
+    @Test("connections are not shared between different TLS settings")
     func reuse() throws {
         try Self.with { authority, nginx, loop in
             var plain = TransferRequest.TLS()

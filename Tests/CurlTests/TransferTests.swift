@@ -18,14 +18,14 @@ import Testing
         try withLoop { try body(nginx, $0) }
     }
 
-    @Test("the runtime is new enough, and HTTP/2 counts as safe from 8.2.1 on")
+    @Test("the loaded libcurl is new enough, and HTTP/2 is safe from 8.2.1 on")
     func runtime() throws {
         let runtime = try CurlRuntime.loaded.get()
         #expect(runtime.versionNumber >= 0x07_5500)
         #expect(!runtime.supportsSafeHTTP2 || runtime.versionNumber >= 0x08_0201)
     }
 
-    @Test("a download delivers every byte once and tells what was measured")
+    @Test("a download delivers each byte once with its measurements")
     func download() throws {
         try Self.withNginx { nginx, loop in
             let bytes = patternBytes(3_000_000)
@@ -46,7 +46,7 @@ import Testing
         }
     }
 
-    @Test("a kept connection is used again, and counted as no new one")
+    @Test("a kept connection is reused and not counted as new")
     func reuse() throws {
         try Self.withNginx { nginx, loop in
             try nginx.serve("file", [1, 2, 3])
@@ -58,7 +58,7 @@ import Testing
         }
     }
 
-    @Test("a kept connection is not used for ever, however busy it is")
+    @Test("a busy connection is not reused after its maximum age")
     func lifetime() throws {
         try Self.withNginx { nginx, loop in
             try nginx.serve("file", [1, 2, 3])
@@ -74,7 +74,7 @@ import Testing
         }
     }
 
-    @Test("a transfer that failed before it was connected costs the next ones nothing")
+    @Test("a transfer that fails before connecting does not affect later transfers")
     func failureBeforeConnection() throws {
         try Self.withNginx { nginx, loop in
             try nginx.serve("file", [1, 2, 3])
@@ -88,7 +88,7 @@ import Testing
         }
     }
 
-    @Test("an upload arrives whole, with its length and without waiting for 100-continue")
+    @Test("an upload arrives complete, with its length and without waiting for 100 Continue")
     func upload() throws {
         try Self.withNginx { nginx, loop in
             let bytes = patternBytes(700_000)
@@ -152,7 +152,7 @@ import Testing
         }
     }
 
-    @Test("a cancelled transfer closes its socket at once and says nothing more")
+    @Test("a cancelled transfer closes its socket at once and makes no further callbacks")
     func cancel() throws {
         let closed = Signal<Void>()
         let origin = try ScriptedOrigin { connection in
@@ -172,7 +172,7 @@ import Testing
         }
     }
 
-    @Test("a paused transfer reads nothing until it is resumed, and loses nothing")
+    @Test("a paused transfer reads nothing until resumed and loses no bytes")
     func pause() throws {
         try Self.withNginx { nginx, loop in
             let bytes = patternBytes(5_000_000)
@@ -186,7 +186,7 @@ import Testing
         }
     }
 
-    @Test("a refused address is reported as such, on a new connection and on a kept one")
+    @Test("a refused address is reported on new and kept connections")
     func blocked() throws {
         try Self.withNginx { nginx, loop in
             try nginx.serve("file", [1])
@@ -203,7 +203,7 @@ import Testing
     }
 
     @Test(
-        "what could break out of its line is refused before anything is sent",
+        "methods and fields with line breaks are rejected before sending",
         arguments: ["X-A\r\nX-B", "", "X A"])
     func injection(name: String) throws {
         try Self.withLoop { loop in
@@ -215,7 +215,7 @@ import Testing
         }
     }
 
-    @Test("two thousand slow transfers at once cost a small part of a core")
+    @Test("2,000 slow transfers at once use a small part of a core")
     func manySlow() throws {
         try Self.withNginx { nginx, loop in
             try nginx.serve("file", patternBytes(1_000_000))
@@ -243,7 +243,7 @@ import Testing
         }
     }
 
-    @Test("transfers beyond what one handle takes arrive whole, and find the connections of those before")
+    @Test("transfers beyond one multi handle complete and reuse earlier connections")
     func severalHandles() throws {
         try Self.withNginx { nginx, loop in
             try nginx.serve("file", patternBytes(1_000_000))
@@ -267,7 +267,7 @@ import Testing
         }
     }
 
-    @Test("stopping the loop ends every transfer with one word, and refuses new ones")
+    @Test("stopping the loop ends all transfers once and refuses new ones")
     func stopping() throws {
         let origin = try ScriptedOrigin { _ = $0.waitUntilClosed() }
         defer { origin.stop() }

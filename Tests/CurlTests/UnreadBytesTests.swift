@@ -43,7 +43,7 @@ private final class Lookout: EasyDelegate {
 }
 
 @Suite struct UnreadBytesTests {
-    @Test("an answer that has come is seen while a body is sent, and libcurl then stops sending")
+    @Test("an early response is noticed while a body is sent, and libcurl stops sending")
     func early() throws {
         let wantsAnswer = Signal<Void>()
         let origin = try ScriptedOrigin { connection in
@@ -73,7 +73,7 @@ private final class Lookout: EasyDelegate {
         #expect(outcome.info.bodyBytesSent < 1 << 30)
     }
 
-    @Test("an answer that libcurl does not come to read, because the other end has hung up, is handed out")
+    @Test("an early response is passed on if the server then closes the connection")
     func lost() throws {
         let wantsAnswer = Signal<Void>()
         let answer = "HTTP/1.1 413 No\r\nContent-Length: 0\r\n\r\n"

@@ -55,7 +55,7 @@ private func answering(_ response: @escaping @Sendable () -> Response) -> Script
 private func isOpen(_ descriptor: Int32) -> Bool { fcntl(descriptor, F_GETFD) >= 0 }
 
 @Suite struct AnswerTests {
-    @Test("small and large arrays arrive whole", arguments: [0, 1, 262_144, 262_145, 3_000_000])
+    @Test("small and large arrays arrive complete", arguments: [0, 1, 262_144, 262_145, 3_000_000])
     func arrays(size: Int) throws {
         try serving(answering { Response(status: 200, body: .bytes(CountingStream.bytes(size))) }) { server in
             let client = try Client(server)
@@ -125,7 +125,7 @@ private func isOpen(_ descriptor: Int32) -> Bool { fcntl(descriptor, F_GETFD) >=
         }
     }
 
-    @Test("a file that is never sent is closed, too")
+    @Test("a file that is never sent is closed")
     func unsentFile() {
         var pair: [Int32] = [0, 0]
         pipe(&pair)
@@ -138,7 +138,7 @@ private func isOpen(_ descriptor: Int32) -> Bool { fcntl(descriptor, F_GETFD) >=
         #expect(read(pair[0], &byte, 1) == 0)
     }
 
-    @Test("a stream of unknown length is chunked and waits for its maker")
+    @Test("a stream of unknown length is chunked and waits for bytes")
     func chunked() throws {
         let stream = CountingStream(total: 30, ready: 10)
         try serving(answering { Response(status: 200, body: .stream(stream)) }) { server in
@@ -156,7 +156,7 @@ private func isOpen(_ descriptor: Int32) -> Bool { fcntl(descriptor, F_GETFD) >=
         }
     }
 
-    @Test("a stream is pulled no faster than its client reads")
+    @Test("a stream is read no faster than its client reads")
     func backPressure() throws {
         let total = 64 << 20
         let stream = CountingStream(total: total, ready: total)
@@ -212,7 +212,7 @@ private func isOpen(_ descriptor: Int32) -> Bool { fcntl(descriptor, F_GETFD) >=
         }
     }
 
-    @Test("a stream that answers HEAD is not read")
+    @Test("the stream of a HEAD response is not read")
     func headStream() throws {
         let stream = CountingStream(total: 100, ready: 100)
         try serving(answering { Response(status: 200, body: .stream(stream)) }) { server in
@@ -223,7 +223,7 @@ private func isOpen(_ descriptor: Int32) -> Bool { fcntl(descriptor, F_GETFD) >=
         }
     }
 
-    @Test("204 and 304 carry no body and keep the connection", arguments: [204, 304])
+    @Test("204 and 304 responses have no body and keep the connection", arguments: [204, 304])
     func bodiless(status: Int) throws {
         try serving(answering { Response(status: status, fields: HTTPFields([("ETag", "\"1\"")])) }) {
             server in
@@ -235,7 +235,7 @@ private func isOpen(_ descriptor: Int32) -> Bool { fcntl(descriptor, F_GETFD) >=
         }
     }
 
-    @Test("only the first answer counts")
+    @Test("only the first response is sent")
     func onlyOnce() throws {
         let results = Mutex<[Bool]>([])
         let stream = CountingStream(total: 1, ready: 1)

@@ -46,7 +46,7 @@ private final class SlowSink: RequestSink {
         try client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: \(length)\r\n\(more)\r\n")
     }
 
-    @Test("a body arrives whole, whatever its framing", arguments: [1, 1_000, 300_000])
+    @Test("a body arrives complete with either framing", arguments: [1, 1_000, 300_000])
     func whole(size: Int) throws {
         try serving(ScriptedHandler(plan: { _ in .collect(limit: 1_000_000) })) { server in
             let client = try Client(server)
@@ -64,7 +64,7 @@ private final class SlowSink: RequestSink {
         }
     }
 
-    @Test("a body a little over the limit is answered 413 and the connection goes on")
+    @Test("a body slightly above the limit gets 413 and keeps the connection")
     func tooLarge() throws {
         try serving(ScriptedHandler(plan: { _ in .collect(limit: 10) })) { server in
             let client = try Client(server)
@@ -83,7 +83,7 @@ private final class SlowSink: RequestSink {
         }
     }
 
-    @Test("a body far over the limit is answered 413 without being read, and the client gets to see it")
+    @Test("a body far above the limit gets 413 without being read, and the client receives it")
     func farTooLarge() throws {
         try serving(ScriptedHandler(plan: { _ in .collect(limit: 10) })) { server in
             let announced = try Client(server)
@@ -116,7 +116,7 @@ private final class SlowSink: RequestSink {
         }
     }
 
-    @Test("a refused request gets its answer instead of 100 Continue")
+    @Test("a refused request gets its response instead of 100 Continue")
     func refused() throws {
         let handler = ScriptedHandler(plan: { _ in .refuse(Response(status: 401)) })
         try serving(handler) { server in
@@ -132,7 +132,7 @@ private final class SlowSink: RequestSink {
         }
     }
 
-    @Test("a sink that takes less than offered holds the client back until it wakes the connection")
+    @Test("a sink that takes fewer bytes suspends the client until it wakes the connection")
     func sink() throws {
         let sink = SlowSink()
         try serving(ScriptedHandler(plan: { _ in .stream(sink) })) { server in
@@ -151,7 +151,7 @@ private final class SlowSink: RequestSink {
         }
     }
 
-    @Test("a sink gets a chunked body with back-pressure, too")
+    @Test("a sink receives a chunked body with back-pressure")
     func chunkedSink() throws {
         let sink = SlowSink()
         try serving(ScriptedHandler(plan: { _ in .stream(sink) })) { server in
@@ -167,7 +167,7 @@ private final class SlowSink: RequestSink {
         }
     }
 
-    @Test("a sink whose client leaves is cancelled once, resting or not", arguments: [0, 5])
+    @Test("a sink whose client leaves is cancelled once, suspended or not", arguments: [0, 5])
     func sinkCancelled(room: Int) throws {
         let sink = SlowSink()
         sink.give(room)
@@ -184,7 +184,7 @@ private final class SlowSink: RequestSink {
         #expect(sink.state.withLock { $0.isCancelled == 1 && $0.isFinished == 0 })
     }
 
-    @Test("a body that drips is cut off")
+    @Test("a body below the minimum rate is cut off")
     func drip() throws {
         var limits = ServerLimits()
         limits.bodyGraceSeconds = 0
@@ -197,7 +197,7 @@ private final class SlowSink: RequestSink {
         }
     }
 
-    @Test("a head that drips is cut off although every byte restarts the idle timeout")
+    @Test("a head that arrives byte by byte is cut off after the idle timeout")
     func headDrip() throws {
         var limits = ServerLimits()
         limits.idleTimeoutSeconds = 3

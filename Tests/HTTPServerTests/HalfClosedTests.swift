@@ -60,7 +60,7 @@ private final class TickingStream: ResponseStream {
     }
 
     @Test(
-        "a half-closed client gets an answer that comes later, whenever it has closed",
+        "a half-closed client gets a later response, whenever it has closed",
         arguments: requests, [true, false])
     func later(request: String, closesAtOnce: Bool) throws {
         let kept = Mailbox<Responder>()
@@ -79,7 +79,7 @@ private final class TickingStream: ResponseStream {
         }
     }
 
-    @Test("a half-closed client gets every answer to its pipelined requests")
+    @Test("a half-closed client gets all responses to its pipelined requests")
     func pipelined() throws {
         let kept = Mailbox<(Request, Responder)>()
         let answers = Thread(name: "answers") {
@@ -102,7 +102,7 @@ private final class TickingStream: ResponseStream {
         }
     }
 
-    @Test("a half-closed client gets a large body and a file whole, at once and later")
+    @Test("a half-closed client gets large bodies and files completely")
     func large() throws {
         let bytes = [UInt8](repeating: 7, count: 3_000_000)
         let kept = Mailbox<Responder>()
@@ -122,7 +122,7 @@ private final class TickingStream: ResponseStream {
         }
     }
 
-    @Test("a half-closed client of a stream gets all of it; the stream is told once, and says something")
+    @Test("a half-closed client gets a whole stream, which is notified once")
     func stream() throws {
         let stream = TickingStream("first")
         let handler = ScriptedHandler { _, responder in
@@ -143,7 +143,7 @@ private final class TickingStream: ResponseStream {
         #expect(stream.cancelledTimes == 1)
     }
 
-    @Test("a client of a stream that has closed its connection is noticed by the next bytes")
+    @Test("the next bytes of a stream reveal a closed connection")
     func closedStream() throws {
         let stream = TickingStream("first")
         let handler = ScriptedHandler { _, responder in
@@ -159,7 +159,7 @@ private final class TickingStream: ResponseStream {
         }
     }
 
-    @Test("a client that resets its connection after it has half-closed it is noticed while it waits")
+    @Test("a reset of a half-closed connection is noticed while it is suspended")
     func reset() throws {
         let kept = Mailbox<Responder>()
         try serving(ScriptedHandler { _, responder in kept.send(responder) }) { server in

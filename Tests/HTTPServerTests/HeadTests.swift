@@ -9,7 +9,7 @@ import Testing
     /// What must not be taken for a request behind a malformed one.
     private static let smuggled = Array("GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n".utf8)
 
-    @Test("sent directly, a malformed head is refused and its connection closed; a valid one is accepted")
+    @Test("a malformed head is refused and its connection closed; a valid one is accepted")
     func direct() throws {
         let requests = Mutex<[Request]>([])
         let handler = ScriptedHandler { request, responder in

@@ -27,7 +27,7 @@ private final class SilentStream: ResponseStream {
         try client.send("GET \(path) HTTP/1.1\r\nHost: a\r\n\r\n")
     }
 
-    @Test("a request whose answer is overdue is answered 503, and the late answer is dropped")
+    @Test("an overdue request gets 503, and the late response is dropped")
     func deadline() throws {
         var limits = ServerLimits()
         limits.responseDeadlineSeconds = 0
@@ -43,7 +43,7 @@ private final class SilentStream: ResponseStream {
         }
     }
 
-    @Test("a client that leaves while its request waits frees its connection")
+    @Test("a client that leaves a waiting request frees its connection")
     func leaving() throws {
         let keeper = Keeper()
         let handler = keeper.handler
@@ -59,7 +59,7 @@ private final class SilentStream: ResponseStream {
         }
     }
 
-    @Test("draining takes no new clients and waits for the requests that are in flight")
+    @Test("draining accepts no new clients and waits for requests in flight")
     func drain() throws {
         let keeper = Keeper()
         let server = try Server(address: "127.0.0.1", port: FreePort.find(), handler: keeper.handler)
@@ -80,7 +80,7 @@ private final class SilentStream: ResponseStream {
         server.stop()
     }
 
-    @Test("stopping answers what waits with 503 and cuts what streams")
+    @Test("stopping sends 503 to waiting requests and closes streams")
     func stop() throws {
         let keeper = Keeper()
         let stream = SilentStream()
@@ -140,7 +140,7 @@ private final class SilentStream: ResponseStream {
         }
     }
 
-    @Test("a port that is taken, a foreign address and no address are told apart")
+    @Test("a used port, a foreign address and an invalid address are distinct errors")
     func addresses() throws {
         let handler = ScriptedHandler()
         try serving(handler) { server in
@@ -171,7 +171,7 @@ private final class SilentStream: ResponseStream {
         second.stop()
     }
 
-    @Test("a server that never started lets go of its port")
+    @Test("a server that never started releases its port")
     func neverStarted() throws {
         let handler = ScriptedHandler()
         let first = try Server(address: "127.0.0.1", port: FreePort.find(), handler: handler)

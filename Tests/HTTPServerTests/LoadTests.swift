@@ -78,7 +78,7 @@ private struct ClosedLoop {
         }
     }
 
-    @Test("10,000 answers from other threads, before and after the request rests, all arrive")
+    @Test("10,000 responses from other threads all arrive, before and after suspension")
     func bothOrders() throws {
         let answerers = Answerers()
         defer { answerers.stop() }
@@ -106,7 +106,7 @@ private struct ClosedLoop {
     }
 
     @Test(
-        "exactly 128 and 256 clients in a closed loop never hang, answered at once or later",
+        "128 and 256 clients in a closed loop never hang, with immediate or later responses",
         arguments: [128, 256], [true, false])
     func multiples(clients: Int, isDirect: Bool) throws {
         let answerers = Answerers()

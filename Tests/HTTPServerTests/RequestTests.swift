@@ -30,7 +30,7 @@ import Testing
         }
     }
 
-    @Test("pipelined requests are answered in order")
+    @Test("responses to pipelined requests are in order")
     func pipelining() throws {
         try serving(ScriptedHandler()) { server in
             let client = try Client(server)
@@ -40,7 +40,7 @@ import Testing
         }
     }
 
-    @Test("the answer to HEAD has the length of the body and no body")
+    @Test("the response to HEAD has the body's length and no body")
     func head() throws {
         try serving(
             ScriptedHandler { _, responder in
@@ -68,7 +68,7 @@ import Testing
         }
     }
 
-    @Test("an absolute target counts when its host is the Host header's")
+    @Test("an absolute target is accepted if its host equals the Host header")
     func absoluteForm() throws {
         try serving(Self.mirror) { server in
             let client = try Client(server)
@@ -81,7 +81,7 @@ import Testing
         }
     }
 
-    @Test("a request id comes back; one that is not fit to be repeated is replaced")
+    @Test("a valid request ID is repeated, and an invalid one is replaced")
     func requestID() throws {
         try serving(ScriptedHandler()) { server in
             let client = try Client(server)
@@ -116,7 +116,7 @@ import Testing
     }
 
     @Test(
-        "a head above its limit is refused as everything else, with a request id",
+        "a head above its limit is refused with a request ID",
         arguments: [
             (40_000, 0, 414, "uri_too_long"), (45_000, 10, 414, "uri_too_long"),
             (1, 400, 431, "headers_too_large"), (20_000, 150, 431, "headers_too_large"),
@@ -136,7 +136,7 @@ import Testing
         }
     }
 
-    @Test("HTTP/1.0 needs no Host and closes")
+    @Test("an HTTP/1.0 request needs no Host and closes its connection")
     func old() throws {
         try serving(Self.mirror) { server in
             let client = try Client(server)

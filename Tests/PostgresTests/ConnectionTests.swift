@@ -11,7 +11,7 @@ struct ConnectionTests {
 
     init() throws { database = try TestDatabase() }
 
-    @Test("settings reach the session, with spaces and backslashes, beside those of the URL")
+    @Test("settings with spaces and backslashes apply in addition to those of the URL")
     func settings() throws {
         var options = ConnectionOptions()
         options.applicationName = "ferry test"
@@ -35,7 +35,7 @@ struct ConnectionTests {
         #expect(connection.serverVersion >= Connection.oldestServerVersion)
     }
 
-    @Test("a server that takes no writes is none, unless the URL says that any will do")
+    @Test("a read-only server is not used unless the URL allows any")
     func readOnly() throws {
         let name = try #require(database.url.dropFirst("postgresql:///".count).split(separator: "?").first)
         var before = try Connection(url: database.url)
@@ -52,7 +52,7 @@ struct ConnectionTests {
         _ = try Connection(url: database.url)
     }
 
-    @Test("the server looks soon whether a silent host is still there")
+    @Test("the server detects a lost client by TCP keepalive settings")
     func keepalives() throws {
         let port = try FreePort.find()
         let server = try TestServer(tcpPort: port)
@@ -69,7 +69,7 @@ struct ConnectionTests {
     }
 
     @Test(
-        "no error repeats the password",
+        "errors never contain the password",
         arguments: [
             "postgresql://user:hunter22@127.0.0.1:1/db", "postgresql://user:hunter22%zz@[/db",
             "postgresql://user:hunter22@127.0.0.1:port/db",
@@ -84,7 +84,7 @@ struct ConnectionTests {
         }
     }
 
-    @Test("a script runs as one transaction; its error leaves nothing and the connection usable")
+    @Test("a failed script is rolled back and leaves the connection usable")
     func script() throws {
         var connection = try Connection(url: database.url)
         do {
@@ -120,7 +120,7 @@ struct ConnectionTests {
 
     private static let process = Statement("process", "SELECT pg_backend_pid()")
 
-    @Test("neither BEGIN nor COMMIT waits longer than any other answer for a server that hangs")
+    @Test("BEGIN and COMMIT time out like other statements if the server hangs")
     func hangingTransaction() throws {
         var options = ConnectionOptions()
         options.answerTimeout = .milliseconds(500)
@@ -142,9 +142,9 @@ struct ConnectionTests {
         }
     }
 
-    @Test("what is being waited for is not waited for any longer once somebody is impatient")
-    func impatience() throws {
-        let impatience = ShutdownTimeout()
+    @Test("the shutdown timeout shortens a wait in progress")
+    func shutdownTimeout() throws {
+        let shutdown = ShutdownTimeout()
         let pids = Signal<pid_t>()
         let ended = Signal<PostgresError.Kind?>()
         let gate = Gate()
@@ -152,7 +152,7 @@ struct ConnectionTests {
             do throws(PostgresError) {
                 var options = ConnectionOptions()
                 options.answerTimeout = .seconds(3_600)
-                options.impatience = impatience
+                options.impatience = shutdown
                 var connection = try Connection(url: url, options: options)
                 pids.fire(try connection.execute(Self.process).int32(0, 0))
                 _ = gate.pass()
@@ -165,7 +165,7 @@ struct ConnectionTests {
         let pid = try #require(pids.wait().first)
         kill(pid, SIGSTOP)
         gate.open()
-        impatience.begin()
+        shutdown.begin()
         #expect(ended.wait() == [.timedOut])
         kill(pid, SIGCONT)
         thread.join()
@@ -177,7 +177,7 @@ struct ConnectionTests {
         #expect(try connection.ping(timeout: .seconds(60)) > .zero)
     }
 
-    @Test("a notification wakes the listener; so does its wake descriptor; so does the clock")
+    @Test("a notification, the wake descriptor and the timeout end a wait")
     func listening() throws {
         var listener = try Connection(url: database.url)
         try listener.listen("ferry_jobs")
@@ -199,17 +199,17 @@ struct ConnectionTests {
         _ = try listener.ping(timeout: .seconds(60))
     }
 
-    @Test("a lane survives a restart and a crash of the server: statements and set-up come back")
+    @Test("a connection is set up again after a restart and a crash of the server")
     func restart() throws {
         let server = try TestServer()
         defer { server.remove() }
         var states: [ReconnectingConnection.State] = []
-        let lane = ReconnectingConnection(
+        let reconnecting = ReconnectingConnection(
             url: server.url(),
             setUp: { connection throws(PostgresError) in try connection.listen("ferry") },
             onStateChange: { states.append($0) })
         func one() throws(PostgresError) -> Int32 {
-            try lane.withConnection { connection throws(PostgresError) in
+            try reconnecting.withConnection { connection throws(PostgresError) in
                 let result = try connection.execute(Self.one)
                 return result.int32(0, 0)
             }
@@ -217,11 +217,13 @@ struct ConnectionTests {
         #expect(try one() == 1)
         server.stop()
         #expect(throws: PostgresError.self) { try one() }
-        #expect(states.last.flatMap(Self.pause) == ReconnectingConnection.retryDelayMin && !lane.isConnected)
+        #expect(
+            states.last.flatMap(Self.pause) == ReconnectingConnection.retryDelayMin
+                && !reconnecting.isConnected)
         try server.start()
-        Self.wait(lane.retryIn)
+        Self.wait(reconnecting.retryIn)
         #expect(try one() == 1)
-        // The lane finds the dead connection by itself while the new server is there already.
+        // It finds the dead connection by itself while the new server is there already.
         server.stop(3)
         try server.start()
         #expect(try one() == 1)
@@ -229,7 +231,7 @@ struct ConnectionTests {
         #expect(states.first.map(Self.isConnected) == true && states.last.map(Self.isConnected) == true)
     }
 
-    @Test("a server that ends during a statement is a lost connection with the server's reason")
+    @Test("a server shutdown during a statement is connectionLost with the server's reason")
     func terminated() throws {
         var connection = try Connection(url: database.url)
         do {
@@ -242,7 +244,7 @@ struct ConnectionTests {
     }
 
     @Test(
-        "a session that the server ends for its idle transaction is a lost connection, no refused statement")
+        "a session ended for its idle transaction is connectionLost")
     func idleTransaction() throws {
         var connection = try Connection(url: database.url)
         var other = try Connection(url: database.url)
@@ -265,16 +267,18 @@ struct ConnectionTests {
         #expect(connection.isOpen == false)
     }
 
-    @Test("pauses grow from 50 ms to 2 s while no server is there")
+    @Test("retry delays grow from 50 ms to 2 s while the server is down")
     func backoff() {
         var pauses: [Duration] = []
-        let lane = ReconnectingConnection(
+        let reconnecting = ReconnectingConnection(
             url: "postgresql://user@127.0.0.1:1/db",
             onStateChange: { state in Self.pause(state).map { pauses.append($0) } })
         for _ in 0..<3 {
-            Self.wait(lane.retryIn)
+            Self.wait(reconnecting.retryIn)
             #expect(throws: PostgresError.self) {
-                try lane.withConnection { connection throws(PostgresError) in _ = try connection.ping() }
+                try reconnecting.withConnection { connection throws(PostgresError) in
+                    _ = try connection.ping()
+                }
             }
         }
         #expect(pauses == [50, 100, 200].map { .milliseconds($0) })

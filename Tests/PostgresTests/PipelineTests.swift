@@ -63,7 +63,7 @@ struct PipelineTests {
         #expect(again.int64(0, 0) == 1)
     }
 
-    @Test("an error that only the commit finds is thrown too")
+    @Test("an error of the commit is thrown")
     func failingCommit() throws {
         var connection = try Connection(url: database.url)
         do {
@@ -114,7 +114,7 @@ struct PipelineTests {
         #expect(last.withBytes(0, 0) { $0.count } == megabytes.count)
     }
 
-    @Test("a deadline that passes closes the connection and says so at once")
+    @Test("a timeout closes the connection and is thrown at once")
     func deadline() throws {
         var connection = try Connection(url: database.url)
         let start = Sys.monotonicNanoseconds()
@@ -134,7 +134,7 @@ struct PipelineTests {
         }
     }
 
-    @Test("a deadline that passes between an error and the end of its pipeline closes the connection as well")
+    @Test("a timeout after a statement's error closes the connection")
     func deadlineAfterError() throws {
         var connection = try Connection(url: database.url)
         let echo = Statement("echo_bytes", "SELECT length($1::bytea)", parameters: 1)
@@ -159,7 +159,7 @@ struct PipelineTests {
         }
     }
 
-    @Test("the server's statement timeout is an error of the statement, not of the connection")
+    @Test("statement_timeout fails the statement and keeps the connection")
     func statementTimeout() throws {
         var options = ConnectionOptions()
         // Longer than a stall of what the connection and the ping ask for.
@@ -174,7 +174,7 @@ struct PipelineTests {
         _ = try connection.ping(timeout: .seconds(60))
     }
 
-    @Test("U+0000 in a text is refused by the server, and the connection goes on")
+    @Test("U+0000 in a text fails the statement and keeps the connection")
     func zeroByte() throws {
         var connection = try Connection(url: database.url)
         var parameters = Parameters()
@@ -188,24 +188,26 @@ struct PipelineTests {
         _ = try connection.ping(timeout: .seconds(60))
     }
 
-    @Test("a result type that a migration changed costs a reconnection, not a lane")
+    @Test("a result type changed by a migration leads to a reconnection")
     func staleStatement() throws {
-        let lane = ReconnectingConnection(url: database.url)
+        let reconnecting = ReconnectingConnection(url: database.url)
         let all = Statement("all_of_t", "SELECT * FROM t")
-        try lane.withConnection { connection throws(PostgresError) in
+        try reconnecting.withConnection { connection throws(PostgresError) in
             _ = try connection.execute(all)
             try connection.execute(script: "ALTER TABLE t ADD COLUMN m integer")
         }
         #expect(throws: PostgresError.self) {
-            try lane.withConnection { connection throws(PostgresError) in _ = try connection.execute(all) }
+            try reconnecting.withConnection { connection throws(PostgresError) in
+                _ = try connection.execute(all)
+            }
         }
-        try lane.withConnection { connection throws(PostgresError) in
+        try reconnecting.withConnection { connection throws(PostgresError) in
             let result = try connection.execute(all)
             #expect(result.columnCount == 2)
         }
     }
 
-    @Test("a statement that is planned anew has a plan for its own values, whatever the connection's setting")
+    @Test("an unprepared statement gets a custom plan whatever the session's setting")
     func plannedAnew() throws {
         var options = ConnectionOptions()
         options.pinsPlans = true

@@ -8,7 +8,7 @@ struct ValueTests {
 
     init() throws { database = try TestDatabase() }
 
-    @Test("every scalar type comes back as it was sent, extremes included")
+    @Test("values of all scalar types are read back unchanged, extremes included")
     func scalars() throws {
         let echo = Statement(
             "echo",
@@ -47,7 +47,7 @@ struct ValueTests {
         #expect(result.jsonb(0, 11) == Array(#"{"a": [1]}"#.utf8))
     }
 
-    @Test("the server reads times and ids as we mean them")
+    @Test("the server decodes timestamps and UUIDs to the same values")
     func meaning() throws {
         let statement = Statement(
             "meaning",
@@ -68,7 +68,7 @@ struct ValueTests {
         #expect(result.text(0, 3) == "-infinity")
     }
 
-    @Test("null and empty are different things, for every type")
+    @Test("null and empty values differ for all types")
     func nulls() throws {
         let statement = Statement(
             "nulls", "SELECT $1::int8, $2::text, $3::bytea, $4::uuid, $5::text, $6::bytea", parameters: 6)
@@ -90,7 +90,7 @@ struct ValueTests {
         #expect(result.columnIndex("uuid") == 3 && result.columnIndex("nothing") == nil)
     }
 
-    @Test("an empty value is not null even when nothing else is sent")
+    @Test("a single empty value is not null")
     func onlyEmpty() throws {
         var parameters = Parameters()
         parameters.append(text: "")
@@ -99,7 +99,7 @@ struct ValueTests {
         #expect(result.textOrNil(0, 0) == "")
     }
 
-    @Test("arrays of every type come back with their nulls; an empty one is an array of nothing")
+    @Test("arrays of all types are read back with their nulls, empty ones included")
     func arrays() throws {
         let statement = Statement(
             "arrays",
@@ -170,7 +170,7 @@ struct ValueTests {
         #expect(arrays.textArray(0, 1) == numbers.map { "row \($0)" })
     }
 
-    @Test("the same parameters can be filled again")
+    @Test("parameters can be reused after removeAll")
     func reuse() throws {
         let statement = Statement("plus", "SELECT $1::int8 + 1", parameters: 1)
         var connection = try Connection(url: database.url)

@@ -36,7 +36,7 @@ import Testing
         Self.expectAll(taken, senders: 4, each: 5_000)
     }
 
-    @Test("what is expected is taken as soon as it is there")
+    @Test("gather returns as soon as the expected messages are there")
     func takesAtOnce() {
         let box = Mailbox<Int>()
         for message in 1...3 { box.send(message) }
@@ -45,7 +45,7 @@ import Testing
         #expect(monotonicNanoseconds() - start < 60_000_000_000)
     }
 
-    @Test("an owner in poll(2) is woken by what is urgent and finds the rest as well")
+    @Test("an urgent message wakes an owner in poll(2), which takes all messages")
     func descriptor() {
         let box = Mailbox<Int>()
         let descriptor = box.descriptor
@@ -63,7 +63,7 @@ import Testing
         Self.expectAll(taken, senders: 4, each: 5_000)
     }
 
-    @Test("what is not urgent wakes nobody")
+    @Test("a message that is not urgent does not wake the owner")
     func quiet() {
         let box = Mailbox<Int>()
         var ready = pollfd(fd: box.descriptor, events: Int16(POLLIN), revents: 0)
@@ -76,7 +76,7 @@ import Testing
         #expect(box.take() == [1, 2])
     }
 
-    @Test("a closed box takes nothing more and wakes its owner")
+    @Test("a closed mailbox refuses messages and wakes its owner")
     func closes() {
         let box = Mailbox<Int>()
         box.send(1)

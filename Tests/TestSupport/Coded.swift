@@ -1,24 +1,24 @@
 import CSys
 
-/// Bodies under content codings, made without compressing: every decoder has to take such streams.
+/// Bodies with content codings, made without compression. All decoders accept such streams.
 package enum Coded {
-    /// RFC 1952 around stored blocks.
+    /// Returns a gzip stream of stored blocks (RFC 1952).
     package static func gzip(_ bytes: [UInt8]) -> [UInt8] {
         [0x1F, 0x8B, 8, 0, 0, 0, 0, 0, 0, 0xFF] + stored(bytes)
             + littleEndian(csys_crc32(0, bytes, bytes.count))
             + littleEndian(UInt32(bytes.count))
     }
 
-    /// RFC 1950 around stored blocks, which is what HTTP calls deflate.
+    /// Returns a zlib stream of stored blocks (RFC 1950), which HTTP calls deflate.
     package static func deflate(_ bytes: [UInt8]) -> [UInt8] {
         [0x78, 0x01] + stored(bytes) + littleEndian(csys_adler32(1, bytes, bytes.count).byteSwapped)
     }
 
-    /// RFC 7932: meta-blocks that are not compressed.
+    /// Returns a Brotli stream of uncompressed meta-blocks (RFC 7932).
     package static func brotli(_ bytes: [UInt8]) -> [UInt8] {
         var stream: [UInt8] = []
         var rest = bytes[...]
-        // The first one begins with the bit that says a window of 64 KiB.
+        // The first block begins with the bit for a window of 64 KiB.
         var shift: UInt32 = 1
         while !rest.isEmpty {
             let block = rest.prefix(60_000)
@@ -30,7 +30,7 @@ package enum Coded {
         return stream + [shift == 0 ? 0x03 : 0x06]
     }
 
-    /// RFC 1951 §3.2.4.
+    /// Stored blocks (RFC 1951 §3.2.4).
     private static func stored(_ bytes: [UInt8]) -> [UInt8] {
         var stream: [UInt8] = []
         var rest = bytes[...]

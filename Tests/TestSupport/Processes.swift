@@ -131,16 +131,25 @@ package enum FreePort {
 
 /// Directories of one test's own; their names say whose process made them.
 package enum TemporaryDirectory {
+    private static let memory = "/dev/shm"
     /// Once, before the first is made.
-    private static let sweeping: Void = sweep("/tmp")
+    private static let sweeping: Void = ["/tmp", memory].forEach(sweep)
 
-    /// `name`: a word without a hyphen, by which the sweep knows its parts.
-    package static func make(_ name: String) throws -> String {
+    /// `name`: a word without a hyphen, by which the sweep knows its parts. `inMemory`: a memory file system
+    /// is used if there is one with 2 GB of free space.
+    package static func make(_ name: String, inMemory: Bool = false) throws -> String {
         precondition(!name.contains("-"))
         _ = sweeping
-        var template = Array("/tmp/ferry-\(name)-\(getpid())-XXXXXX".utf8CString)
+        let place = inMemory && hasRoom(memory) ? memory : "/tmp"
+        var template = Array("\(place)/ferry-\(name)-\(getpid())-XXXXXX".utf8CString)
         guard let made = mkdtemp(&template) else { throw SystemError("mkdtemp") }
         return String(cString: made)
+    }
+
+    private static func hasRoom(_ place: String) -> Bool {
+        var status = statvfs()
+        return access(place, W_OK) == 0 && statvfs(place, &status) == 0
+            && UInt64(status.f_bavail) * UInt64(status.f_frsize) >= 2 << 30
     }
 
     /// Removes it with everything inside.

@@ -1,31 +1,31 @@
 import Glibc
 import Synchronization
 
-/// One file over HTTP with entity tag and ranges (RFC 9110 §14), and whatever a test makes of its answers.
+/// One file over HTTP with entity tag and ranges (RFC 9110 §14). Tests can change its responses.
 package final class RangeOrigin: Sendable {
     package struct Answer: Sendable {
         package var status = 200
         package var headers: [String: String] = [:]
         package var body: ArraySlice<UInt8> = []
-        /// Bytes of the body after which the connection ends.
+        /// Bytes of the body after which the connection is closed.
         package var cutAfter: Int?
-        /// Microseconds before each 16 KiB of the body.
+        /// Microseconds of delay before each 16 KiB of the body.
         package var pause: UInt32 = 0
-        /// Runs when so many bytes of the body have been sent.
+        /// Called when this number of body bytes has been sent.
         package var halfway: (after: Int, body: @Sendable () -> Void)?
-        /// Runs before the head is sent.
+        /// Called before the head is sent.
         package var beforeHead: (@Sendable () -> Void)?
-        /// Runs when the client has closed the connection, before the end of the body or after it.
+        /// Called when the client has closed the connection, before or after the end of the body.
         package var whenClosed: (@Sendable () -> Void)?
     }
 
-    /// What a request asked for.
+    /// The requested range and conditions.
     package struct Asked: Sendable {
-        /// nil: everything. An open end is the file's.
+        /// `nil` for the whole file. An open end is that of the file.
         package let range: Range<Int>?
         package let ifRange: String?
         package let authorization: String?
-        /// The same for a server that does not know `If-Range`.
+        /// The range for a server without support for `If-Range`.
         package var unconditional: Asked { Asked(range: range, ifRange: nil, authorization: authorization) }
     }
 
@@ -41,10 +41,10 @@ package final class RangeOrigin: Sendable {
     package var port: UInt16 { origin.port }
     package var requests: [Asked] { record.asked.withLock { $0 } }
     package var connectionCount: Int { origin.connectionCount }
-    /// Bytes of bodies that were handed to the kernel.
+    /// Bytes of bodies passed to the kernel.
     package var sentByteCount: Int { record.sent.load(ordering: .relaxed) }
 
-    /// `change` gets the proper answer, the request, and how many requests came before.
+    /// `change` gets the correct response, the request, and the number of earlier requests.
     package init(
         _ bytes: [UInt8], tag: String? = "\"one\"",
         _ change: @escaping @Sendable (inout Answer, Asked, Int) -> Void = { _, _, _ in }
@@ -69,7 +69,7 @@ package final class RangeOrigin: Sendable {
 
     package func stop() { origin.stop() }
 
-    /// `bytes=5-9` or `bytes=5-`; nil for anything else.
+    /// Parses `bytes=5-9` or `bytes=5-`; `nil` for other text.
     private static func range(_ text: String?, _ count: Int) -> Range<Int>? {
         guard let text, text.hasPrefix("bytes=") else { return nil }
         let ends = text.dropFirst(6).split(separator: "-", omittingEmptySubsequences: false)
@@ -78,7 +78,7 @@ package final class RangeOrigin: Sendable {
         return first <= last ? first..<(last + 1) : nil
     }
 
-    /// What a server should say.
+    /// Returns the correct response.
     package static func proper(_ bytes: [UInt8], _ tag: String?, _ asked: Asked) -> Answer {
         var answer = Answer()
         answer.headers = ["Accept-Ranges": "bytes", "Content-Type": "application/octet-stream"]
@@ -96,7 +96,7 @@ package final class RangeOrigin: Sendable {
         return answer
     }
 
-    /// The whole of what a server should say to that request.
+    /// Returns the correct response for the whole request.
     package static func answer(to request: ScriptedOrigin.Request, _ bytes: [UInt8]) -> [UInt8] {
         let asked = Asked(
             range: range(request.header("range"), bytes.count), ifRange: request.header("if-range"),
@@ -114,7 +114,7 @@ package final class RangeOrigin: Sendable {
         return head + "\r\n"
     }
 
-    /// Whether the connection may be used again.
+    /// `true` if the connection may be reused.
     private static func send(_ answer: Answer, _ connection: OriginConnection, _ record: Record) -> Bool {
         answer.beforeHead?()
         guard connection.send(head(answer)) else { return false }

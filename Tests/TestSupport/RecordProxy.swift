@@ -2,21 +2,21 @@ import Glibc
 import Synchronization
 import Sys
 
-/// What happens to one TLS record on its way (RFC 8446 §5.1).
+/// A fault of one TLS record in transit (RFC 8446 §5.1).
 package struct RecordFault: Sendable, Hashable {
     package enum Kind: Sendable, Hashable {
-        /// One bit of this byte is another one; beyond the record's end, of its last byte.
+        /// Flips one bit of this byte, or of the last byte if the record is shorter.
         case flip(byte: Int, bit: Int)
         case drop
         case duplicate
-        /// It comes after the next one.
+        /// Swaps the record with the next one.
         case swap
-        /// Both ends are left after so many bytes of it.
+        /// Closes both connections after this number of bytes of the record.
         case cut(after: Int)
     }
 
     package let isFromServer: Bool
-    /// Which record of its direction, counted from 0.
+    /// Index of the record in its direction, starting at 0.
     package let index: Int
     package let kind: Kind
 
@@ -27,8 +27,7 @@ package struct RecordFault: Sendable, Hashable {
     }
 }
 
-/// Passes TLS on to a server of this machine, record by record: each connection takes one fault, as long as
-/// there are some.
+/// Forwards TLS to a local server record by record. Each connection has one of the remaining faults.
 package final class RecordProxy: Sendable {
     private struct State {
         var faults: [RecordFault] = []
@@ -61,11 +60,11 @@ package final class RecordProxy: Sendable {
         }
     }
 
-    /// How many faults nobody has met yet, and those that a record was there for.
+    /// Number of faults that were not used yet, and the faults whose record occurred.
     package var waitingCount: Int { state.withLock { $0.faults.count } }
     package var met: Set<RecordFault> { state.withLock { $0.met } }
 
-    /// The lengths of the records of the last connection without a fault that its server has ended.
+    /// Lengths of the records of the last connection without a fault that the server has ended.
     package var lengths: (client: [Int], server: [Int]) { state.withLock { $0.lengths } }
 
     package func stop() {
@@ -88,7 +87,7 @@ package final class RecordProxy: Sendable {
             guard client >= 0 else {
                 let code = errno
                 if code == ECONNABORTED || code == EINTR { continue }
-                // Out of descriptors: others give some back, and who connects waits meanwhile.
+                // Out of descriptors: wait until others are closed; clients wait meanwhile.
                 guard code == EMFILE || code == ENFILE, !state.withLock({ $0.isStopped }) else { return }
                 poll(nil, 0, 10)
                 continue
@@ -168,7 +167,8 @@ private final class RecordStream {
         self.sink = sink
     }
 
-    /// Takes what has come; the records that are whole now, and at the end what there is of the last one.
+    /// Adds received bytes. Returns the records that are complete now, and at the end the rest of the last
+    /// one.
     func take() -> [[UInt8]] {
         var bytes = [UInt8](repeating: 0, count: 65_536)
         let count = recv(source, &bytes, bytes.count, 0)
@@ -203,7 +203,7 @@ private final class RecordStream {
     func end() { shutdown(sink, Int32(SHUT_WR)) }
 }
 
-/// Both directions, on one thread.
+/// Both directions of a connection, on one thread.
 private final class RecordConnection {
     let fault: RecordFault?
     let upward: RecordStream
@@ -219,7 +219,7 @@ private final class RecordConnection {
         downward = RecordStream(server, client)
     }
 
-    /// `note` is called when the server has left, which the client need not do, and at the end.
+    /// `note` is called when the server has closed its connection, and at the end.
     func run(_ note: (RecordConnection) -> Void) {
         defer { note(self) }
         while !isCut {

@@ -2,9 +2,10 @@ import Glibc
 import Synchronization
 import Sys
 
-/// A server whose every byte the test decides: each connection runs the script on a thread of its own.
+/// A server whose bytes the test decides: each connection runs the script on its own thread.
 package final class ScriptedOrigin: Sendable {
-    /// One request as it came: its head's lines (the request line first) and what was read of its body.
+    /// A request as received: the lines of its head (request line first) and the part of its body that was
+    /// read.
     package struct Request: Sendable {
         package let lines: [String]
 
@@ -16,7 +17,7 @@ package final class ScriptedOrigin: Sendable {
             return words.count > 1 ? String(words[1]) : ""
         }
 
-        /// The first header of that name, ignoring case.
+        /// Returns the first value of the field `name`, without regard to case.
         package func header(_ name: String) -> String? {
             let prefix = name.lowercased() + ":"
             guard let line = lines.first(where: { $0.lowercased().hasPrefix(prefix) }) else { return nil }
@@ -40,12 +41,12 @@ package final class ScriptedOrigin: Sendable {
     private let server: SecureServer?
 
     package var url: String { "\(server == nil ? "http" : "https")://127.0.0.1:\(port)" }
-    /// Every request whose head has been read, in order.
+    /// All requests whose head has been read, in order.
     package var requests: [Request] { state.withLock { $0.requests } }
     package var connectionCount: Int { state.withLock { $0.connectionCount } }
 
-    /// Starts listening, on a free port unless one is named. The connection is closed when the script
-    /// returns. With `identity` it speaks TLS.
+    /// Starts listening, on a free port unless one is given. Closes a connection when the script returns.
+    /// Speaks TLS if there is an `identity`.
     package init(
         port wanted: UInt16 = 0, as identity: TestAuthority.Identity? = nil,
         _ script: @escaping @Sendable (OriginConnection) -> Void
@@ -58,7 +59,7 @@ package final class ScriptedOrigin: Sendable {
         acceptor.withLock { $0 = thread }
     }
 
-    /// Answers every request on every connection with `answer`, which returns the whole answer.
+    /// Answers all requests on all connections with the complete response that `answer` returns.
     package static func answering(
         _ answer: @escaping @Sendable (Request, _ body: [UInt8]) -> [UInt8]
     ) throws -> ScriptedOrigin {
@@ -71,9 +72,9 @@ package final class ScriptedOrigin: Sendable {
         }
     }
 
-    /// Closes everything and waits for the threads; once, also when it is called again.
+    /// Closes all sockets and waits for the threads. Calling it again does nothing.
     package func stop() {
-        // Under the lock, as the closing: a number that was closed may be somebody else's socket by now.
+        // Closed under the lock: after closing, the descriptor number may belong to another socket.
         let isFirst = state.withLock { state in
             guard !state.isStopped else { return false }
             state.isStopped = true
@@ -95,13 +96,13 @@ package final class ScriptedOrigin: Sendable {
             guard descriptor >= 0 else {
                 let code = errno
                 if code == ECONNABORTED || code == EINTR { continue }
-                // Out of descriptors: others give some back, and who connects waits meanwhile.
+                // Out of descriptors: wait until others are closed; clients wait meanwhile.
                 guard code == EMFILE || code == ENFILE, !state.withLock({ $0.isStopped }) else { return }
                 poll(nil, 0, 10)
                 continue
             }
             _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
-            // TCP_NODELAY: what the kernel still held back would be lost with a reset.
+            // TCP_NODELAY: bytes that the kernel holds back would be lost in a reset.
             var yes: Int32 = 1
             setsockopt(descriptor, Int32(IPPROTO_TCP), 1, &yes, socklen_t(MemoryLayout<Int32>.size))
             let isStopped = state.withLock { state in
@@ -111,7 +112,7 @@ package final class ScriptedOrigin: Sendable {
                     let session = server.map { SecureSession($0, descriptor) }
                     let connection = OriginConnection(
                         descriptor: descriptor, origin: self, session: session ?? nil)
-                    // Who does not shake hands has no script.
+                    // Clients that fail the handshake run no script.
                     if session == nil || session ?? nil != nil { script(connection) }
                     leave(descriptor, isReset: connection.isReset)
                 }
@@ -124,7 +125,7 @@ package final class ScriptedOrigin: Sendable {
     private func leave(_ descriptor: Int32, isReset: Bool) {
         state.withLock { state in
             if let thread = state.open.removeValue(forKey: descriptor) { state.finished.append(thread) }
-            // Also where a child that has not come to its exec holds the socket as well.
+            // Works even if a forked child still holds the socket before its exec.
             if !isReset { shutdown(descriptor, Int32(SHUT_WR)) }
             close(descriptor)
         }
@@ -133,7 +134,7 @@ package final class ScriptedOrigin: Sendable {
     fileprivate func note(_ request: Request) { state.withLock { $0.requests.append(request) } }
 }
 
-/// One connection of a `ScriptedOrigin`. Used by its script's thread only.
+/// A connection of a `ScriptedOrigin`. Used only by the thread of its script.
 package final class OriginConnection {
     private let descriptor: Int32
     private let origin: ScriptedOrigin
@@ -147,7 +148,7 @@ package final class OriginConnection {
         self.session = session
     }
 
-    /// Reads one request's head; nil when the other end has gone.
+    /// Reads the head of a request. `nil` if the client has closed the connection.
     package func readRequest() -> ScriptedOrigin.Request? {
         while true {
             if let end = headEnd() {
@@ -167,14 +168,13 @@ package final class OriginConnection {
         return (0...(buffer.count - 4)).first { buffer[$0..<($0 + 4)].elementsEqual([13, 10, 13, 10]) }
     }
 
-    /// Reads the body that `Content-Length` or chunked coding announce, or what came before the other end
-    /// left.
+    /// Reads a body with `Content-Length` or chunked coding, or the part received before the client left.
     package func readBody(of request: ScriptedOrigin.Request) -> [UInt8] {
         if request.header("transfer-encoding")?.lowercased() == "chunked" { return readChunks() }
         return read(request.header("content-length").flatMap { Int($0) } ?? 0)
     }
 
-    /// Reads so many bytes, or fewer when the other end leaves.
+    /// Reads this number of bytes, or fewer if the client leaves.
     package func read(_ count: Int) -> [UInt8] {
         while buffer.count < count, readMore() {}
         defer { buffer.removeFirst(min(count, buffer.count)) }
@@ -207,7 +207,7 @@ package final class OriginConnection {
         return true
     }
 
-    /// Sends everything; false when the other end has gone.
+    /// Sends all bytes. Returns `false` if the client has left.
     @discardableResult
     package func send(_ text: String) -> Bool { send(Array(text.utf8)) }
 
@@ -224,7 +224,7 @@ package final class OriginConnection {
         return true
     }
 
-    /// Waits until the other end has closed or reset the connection; false after so many milliseconds.
+    /// Waits until the client has closed or reset the connection. Returns `false` after the timeout.
     package func waitUntilClosed(milliseconds: Int32 = 600_000) -> Bool {
         let end = monotonicNanoseconds() + Int64(milliseconds) * 1_000_000
         while monotonicNanoseconds() < end {
@@ -235,14 +235,14 @@ package final class OriginConnection {
         return false
     }
 
-    /// Whether the other end has closed or reset the connection already, and nothing of it is left to read.
+    /// `true` if the client has closed or reset the connection and all its bytes were read.
     package var isClosed: Bool {
         var byte: UInt8 = 0
         let count = recv(descriptor, &byte, 1, Int32(MSG_PEEK) | Int32(MSG_DONTWAIT))
         return count == 0 || count < 0 && errno != EAGAIN
     }
 
-    /// Over TLS: says that the connection ends on purpose.
+    /// Sends close_notify on a TLS connection.
     package func sayGoodbye() { session?.sayGoodbye() }
 
     /// Ends the connection with a reset instead of an orderly close.

@@ -1,13 +1,13 @@
 import COpenSSL
 import Glibc
 
-/// What a server needs to speak TLS: a certificate and its key. Any thread.
+/// Certificate and key of a TLS server. Usable on any thread.
 package final class SecureServer: Sendable {
-    // OpenSSL counts who uses it, and locks it (SSL_CTX_new(3)).
+    // OpenSSL counts references atomically and locks the context (SSL_CTX_new(3)).
     fileprivate nonisolated(unsafe) let context: OpaquePointer
 
     package init(_ identity: TestAuthority.Identity) throws {
-        // OpenSSL writes without MSG_NOSIGNAL.
+        // OpenSSL writes to sockets without MSG_NOSIGNAL.
         signal(SIGPIPE, SIG_IGN)
         guard let context = SSL_CTX_new(TLS_server_method()) else { throw TestSupportError("SSL_CTX_new") }
         self.context = context
@@ -24,7 +24,7 @@ package final class SecureServer: Sendable {
 
     deinit { SSL_CTX_free(context) }
 
-    /// A text that OpenSSL reads.
+    /// Passes a text to OpenSSL as a memory BIO.
     private final class BIO {
         let raw: OpaquePointer?
         init(_ text: String) {
@@ -35,11 +35,11 @@ package final class SecureServer: Sendable {
     }
 }
 
-/// TLS on one connection, the server's side. One thread at a time.
+/// Server side of one TLS connection. Used by one thread at a time.
 final class SecureSession {
     private let raw: OpaquePointer
 
-    /// Shakes hands; nil when the other end does not want to.
+    /// Performs the handshake. `nil` if the client refuses it.
     init?(_ server: SecureServer, _ descriptor: Int32) {
         guard let raw = SSL_new(server.context) else { return nil }
         self.raw = raw
@@ -56,6 +56,6 @@ final class SecureSession {
         bytes.isEmpty ? 0 : Int(SSL_write(raw, bytes.baseAddress, Int32(bytes.count)))
     }
 
-    /// Says that nothing more comes; without it, the end of the connection may be an attack (RFC 8446 §6.1).
+    /// Sends close_notify. Without it, the end of the connection may be an attack (RFC 8446 §6.1).
     func sayGoodbye() { SSL_shutdown(raw) }
 }

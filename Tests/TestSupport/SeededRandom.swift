@@ -1,4 +1,4 @@
-/// SplitMix64: the same seed gives the same numbers, so that a failure can be repeated.
+/// SplitMix64: the same seed gives the same numbers, so that failures can be reproduced.
 package struct SeededRandom: RandomNumberGenerator {
     private var state: UInt64
 

@@ -2,13 +2,13 @@ import Glibc
 import Synchronization
 import Sys
 
-/// Values that arrive from other threads, awaited with a deadline.
+/// Values sent by other threads, awaited with a deadline.
 package final class Signal<Value: Sendable>: Sendable {
     private let mailbox = Mailbox<Value>()
     package init() {}
     package func fire(_ value: Value) { mailbox.send(value) }
 
-    /// The values that arrived, at least `count` of them unless `seconds` are over first.
+    /// Returns the values sent so far: at least `count`, unless `seconds` pass first.
     package func wait(for count: Int = 1, seconds: Double = 120) -> [Value] {
         let end = monotonicNanoseconds() + Int64(seconds * 1e9)
         var values: [Value] = []
@@ -21,22 +21,22 @@ package final class Signal<Value: Sendable>: Sendable {
     }
 }
 
-/// A door that opens once and then stays open, for any number of threads.
+/// A gate that opens once and stays open. Usable on any thread.
 package final class Gate: Sendable {
-    // Never cleared, so it stays readable for whoever comes.
+    // Never cleared, so it stays readable for later waits.
     private let event = EventDescriptor()
 
     package init() {}
     package func open() { event.signal() }
 
-    /// Waits until it is open; false after so many seconds.
+    /// Waits until the gate is open. Returns `false` after the timeout.
     package func pass(seconds: Double = 600) -> Bool {
         var descriptors = pollfd(fd: event.descriptor, events: Int16(POLLIN), revents: 0)
         return poll(&descriptors, 1, Int32(seconds * 1000)) > 0
     }
 }
 
-/// Lets one go on when so many others have arrived.
+/// Lets one thread continue after a number of others have arrived.
 package final class Countdown: Sendable {
     private let gate = Gate()
     private let left: Atomic<Int>
@@ -50,7 +50,7 @@ package final class Countdown: Sendable {
     package func wait() { _ = gate.pass() }
 }
 
-/// Whether the condition becomes true within the time; asked every millisecond.
+/// Returns `true` if the condition becomes true within the time. Checks it every millisecond.
 package func eventually(seconds: Double = 120, _ condition: () -> Bool) -> Bool {
     let end = monotonicNanoseconds() + Int64(seconds * 1e9)
     while monotonicNanoseconds() < end {

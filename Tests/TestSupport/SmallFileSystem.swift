@@ -1,7 +1,7 @@
 import Glibc
 import Sys
 
-/// A tmpfs of a fixed size; needs root, as the tests have it in CI.
+/// A tmpfs of a fixed size. Needs root.
 package struct SmallFileSystem {
     package let path: String
     private let data: String
@@ -13,7 +13,7 @@ package struct SmallFileSystem {
         try mount(flags: 0)
     }
 
-    /// As a kernel does that finds errors on a disk. Waits for a file that is still open for writing.
+    /// Remounts read-only, like a kernel that finds errors on a disk. Waits while a file is open for writing.
     package func remount(isReadOnly: Bool) throws {
         let flags = UInt(MS_REMOUNT) | (isReadOnly ? UInt(MS_RDONLY) : 0)
         _ = eventually {
@@ -27,7 +27,7 @@ package struct SmallFileSystem {
     }
 
     package func remove() {
-        // Lazily: a descriptor of the service's may still be open in there.
+        // Unmounts lazily: the service may still have open descriptors in it.
         umount2(path, Int32(MNT_DETACH))
         rmdir(path)
     }

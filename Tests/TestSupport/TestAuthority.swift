@@ -1,30 +1,30 @@
 import Glibc
 
-/// Certificates of a private authority, made by openssl(1): what TLS tests trust and distrust.
+/// Certificates of a private authority, created with openssl(1) for TLS tests.
 package struct TestAuthority: Sendable {
-    /// A certificate and its key, as PEM texts.
+    /// A certificate and its key in PEM.
     package struct Identity: Sendable {
         package let certificate: String
         package let key: String
-        /// `sha256//base64` of its public key.
+        /// Public key as `sha256//base64`.
         package let pin: String
     }
 
-    /// Made once for a test process.
+    /// Created once in a test process.
     package static let shared = Result { try TestAuthority() }
 
     package let certificate: String
-    /// For 127.0.0.1 and localhost.
+    /// Valid for 127.0.0.1 and localhost.
     package let server: Identity
-    /// The same, over since yesterday.
+    /// Like `server`, expired yesterday.
     package let expired: Identity
-    /// For other.example only.
+    /// Valid only for other.example.
     package let elsewhere: Identity
     package let alice: Identity
     package let bob: Identity
-    /// The certificate of an authority that signed none of these.
+    /// Certificate of an authority that has signed none of these.
     package let stranger: String
-    /// The key of `alice`, encrypted with a password.
+    /// Key of `alice`, encrypted with a password.
     package let encryptedKey: String
 
     private init() throws {

@@ -4,13 +4,13 @@ import Postgres
 import Synchronization
 import Sys
 
-/// A fresh database for one suite, dropped with the object.
+/// A new database for one suite, dropped when the object is released.
 package final class TestDatabase: Sendable {
-    /// What a fresh database is a copy of; filled once per test process.
+    /// Template of new databases, filled once in a test process.
     package struct Template: Sendable {
         let name: String
         let fill: @Sendable (_ url: String) throws -> Void
-        /// `fill` receives the URL of an empty database, such as to apply migrations.
+        /// `fill` gets the URL of an empty database, for example to apply migrations.
         package init(name: String, fill: @escaping @Sendable (_ url: String) throws -> Void) {
             self.name = name
             self.fill = fill
@@ -23,7 +23,7 @@ package final class TestDatabase: Sendable {
     private let server: TestServer
     private let name: String
 
-    /// Creates the database on the server that the whole test process shares.
+    /// Creates the database on the shared server of the test process.
     package convenience init(template: Template? = nil) throws {
         try self.init(server: TestServer.shared.get(), template: template)
     }
@@ -37,7 +37,7 @@ package final class TestDatabase: Sendable {
             // Under the lock: a database in use cannot be copied, and must not be filled twice.
             try Self.templates.withLock { templates in
                 guard !templates.contains(source) else { return }
-                // What an earlier try could not fill is still there.
+                // A failed earlier attempt has left the database.
                 try server.administer("DROP DATABASE IF EXISTS \"\(source)\" WITH (FORCE)")
                 try server.administer("CREATE DATABASE \"\(source)\"")
                 try template.fill(Self.patient(server.url(database: source)))
@@ -57,15 +57,15 @@ package final class TestDatabase: Sendable {
         }
     }
 
-    /// A libpq URI; the user is a superuser and needs no password.
+    /// A libpq URI; the user is a superuser without password.
     package var url: String { Self.patient(server.url(database: name)) }
 
-    /// A lane gives a server two seconds to let it in, which is little on a machine that does much else. What
-    /// the URL names wins.
+    /// A connection normally gets two seconds, which is too little on a busy machine. Values in the URL
+    /// override this.
     private static func patient(_ url: String) -> String { url + "&connect_timeout=60" }
 
-    /// For who then holds a table as a dump does, for as long as it takes: the migration `attempts` of Ferry
-    /// is still to come, and waits for it.
+    /// For sessions that then lock a table as a dump does: the migration `attempts` has not run yet and waits
+    /// for them.
     package static let dumpBeforeAttempts = """
         ALTER TABLE jobs DROP COLUMN attempts;
         ALTER TABLE finished_jobs DROP COLUMN attempts, DROP COLUMN last_attempt;
@@ -74,27 +74,28 @@ package final class TestDatabase: Sendable {
         """
 }
 
-/// A private PostgreSQL in a directory of its own below the temporary directory, on a Unix socket, and on a
-/// port of 127.0.0.1 if one is named.
+/// A private PostgreSQL server in a temporary directory, on a Unix socket, and on a port of 127.0.0.1 if one
+/// is given.
 ///
-/// Dies with the test process, however that ends. Run by the user `postgres` when we are root.
+/// It ends with the test process in all cases. Runs as the user `postgres` if the tests run as root.
 package final class TestServer: Sendable {
-    /// The server of this test process; started by the first suite that needs one.
+    /// Shared server of this test process, started by the first suite that needs it.
     package static let shared = Result { try TestServer() }
 
     private static let running = Mutex<[TestServer]>([])
 
-    /// The directory of the socket and, below it, `data` and `log`.
+    /// Directory of the socket, with `data` and `log` below it.
     package let directory: String
     private let binaries: String
     private let user: (uid: uid_t, gid: gid_t)
     private let pid = Mutex<pid_t>(0)
     private let tcpPort: UInt16?
 
-    /// Creates a cluster and starts it. Takes about half a second.
+    /// Creates a cluster and starts the server. Takes about half a second.
     package init(tcpPort: UInt16? = nil) throws {
         self.tcpPort = tcpPort
-        directory = try TemporaryDirectory.make("test")
+        // Each new database has about 300 files. A file system on a disk creates them ten times as slowly.
+        directory = try TemporaryDirectory.make("test", inMemory: true)
         binaries = try Self.findBinaries()
         user = try Self.findUser()
         if user.uid != uid_t.max, chown(directory, user.uid, user.gid) != 0 { throw SystemError("chown") }
@@ -114,9 +115,9 @@ package final class TestServer: Sendable {
         if isFirst { atexit { TestServer.running.withLock { $0 }.forEach { $0.remove(SIGQUIT) } } }
     }
 
-    /// A libpq URI for one of its databases.
+    /// Returns a libpq URI of one of its databases.
     package func url(database: String = "postgres") -> String {
-        // The socket's name has the port.
+        // The name of the socket contains the port.
         "postgresql:///\(database)?host=\(directory)&port=\(tcpPort ?? 5432)&user=postgres"
     }
 
@@ -128,6 +129,7 @@ package final class TestServer: Sendable {
                 "-D", "\(directory)/data", "-k", directory, "-p", "\(tcpPort ?? 5432)",
                 "-c", "listen_addresses=\(tcpPort == nil ? "" : "127.0.0.1")", "-c", "fsync=off",
                 "-c", "shared_buffers=64MB", "-c", "max_connections=500", "-c", "log_min_messages=warning",
+                "-c", "max_wal_size=256MB",
             ])
         pid.withLock { $0 = process }
         let deadline = Sys.monotonicNanoseconds() + 120_000_000_000
@@ -142,7 +144,7 @@ package final class TestServer: Sendable {
         throw TestServerError("the server did not become ready:\n\(log)")
     }
 
-    /// Ends the server: SIGINT is a fast shutdown, SIGQUIT a crash. Its data stay for the next start.
+    /// Stops the server: SIGINT is a fast shutdown, SIGQUIT a crash. The data stay for the next start.
     package func stop(_ signal: Int32 = SIGINT) {
         let process = pid.withLock { pid in
             defer { pid = 0 }
@@ -153,7 +155,7 @@ package final class TestServer: Sendable {
         _ = Self.wait(for: process)
     }
 
-    /// Stops the server and removes its directory; for a server that is not the shared one.
+    /// Stops the server and removes its directory. Not for the shared server.
     package func remove(_ signal: Int32 = SIGINT) {
         stop(signal)
         TemporaryDirectory.remove(directory)
@@ -162,7 +164,7 @@ package final class TestServer: Sendable {
 
     /// Runs an administrative command in the database `postgres`.
     package func administer(_ command: String) throws {
-        // Copying a database takes its time on a slow machine.
+        // Copying a database takes long on a slow machine.
         var options = ConnectionOptions()
         options.connectTimeout = .seconds(120)
         options.answerTimeout = .seconds(120)
@@ -171,7 +173,7 @@ package final class TestServer: Sendable {
         try connection.execute(script: command)
     }
 
-    /// What initdb and the server have written.
+    /// Output of initdb and the server.
     package var log: String {
         guard let file = fopen("\(directory)/log", "r") else { return "" }
         defer { fclose(file) }
@@ -224,14 +226,14 @@ package final class TestServer: Sendable {
     }
 }
 
-/// Why there is no server to test with.
+/// Why there is no test server.
 package struct TestServerError: Error, CustomStringConvertible {
     package let description: String
     init(_ description: String) { self.description = description }
 }
 
-/// The thread that starts every child: it never ends, and a child's death signal is sent when the thread
-/// that started it ends (prctl(2), PR_SET_PDEATHSIG).
+/// Thread that starts all children. It never ends: a child gets its death signal when the thread that started
+/// it ends (prctl(2), PR_SET_PDEATHSIG).
 final class Spawner: Sendable {
     static let shared = Spawner()
     private let tasks = Mailbox<@Sendable () -> Void>()

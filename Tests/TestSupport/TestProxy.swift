@@ -1,7 +1,7 @@
 import Glibc
 
-/// A real proxy on a free port of the loopback interface: tinyproxy(8) for HTTP, microsocks(1) for SOCKS5.
-/// Its user is `user`, the password `secret`. Stopped by `stop()`.
+/// A proxy on a free loopback port: tinyproxy(8) for HTTP, microsocks(1) for SOCKS5. Credentials are `user`
+/// and `secret`. End it with `stop()`.
 package final class TestProxy: Sendable {
     package enum Kind: String, Sendable { case http, socks5 }
 
@@ -37,7 +37,7 @@ package final class TestProxy: Sendable {
         }
     }
 
-    /// What tinyproxy was asked for, a line each: `CONNECT host:port HTTP/1.1` and the like.
+    /// Requests that tinyproxy has received, one per line, such as `CONNECT host:port HTTP/1.1`.
     package var requests: [String] {
         let log = String(decoding: readFile(directory + "/log") ?? [], as: UTF8.self)
         return log.split(separator: "\n").compactMap { line in

@@ -3,9 +3,9 @@ import Synchronization
 import Sys
 package import Testing
 
-/// Runs each test on a thread of its own: these tests wait for other threads and processes, and on the two
-/// threads of Swift's pool only two of them could wait at a time. So many at once that the machine is kept
-/// busy, and not so many that each of them waits for the others instead of what it is about.
+/// Runs each test on a thread of its own. The tests wait for other threads and processes, and only two of
+/// them could wait on the two threads of Swift's pool. The number of threads keeps the machine busy without
+/// making tests wait for each other.
 package struct OwnThread: SuiteTrait, TestTrait, TestScoping {
     package var isRecursive: Bool { true }
 
@@ -14,7 +14,11 @@ package struct OwnThread: SuiteTrait, TestTrait, TestScoping {
     ) async throws {
         try await withTaskExecutorPreference(ThreadExecutor.shared) {
             await Places.shared.take()
-            defer { Places.shared.leave() }
+            let began = monotonicNanoseconds()
+            defer {
+                TestTimes.add(test, seconds: Double(monotonicNanoseconds() - began) / 1e9)
+                Places.shared.leave()
+            }
             try await function()
         }
     }
@@ -24,7 +28,23 @@ extension Trait where Self == OwnThread {
     package static var onOwnThread: Self { Self() }
 }
 
-/// A thread for each piece of work between two suspensions.
+/// What each test took from its first statement to its last, without its wait for a place: a line of seconds
+/// and name for each case, at the end of the file that `FERRY_TEST_TIMES` names.
+private enum TestTimes {
+    private static let descriptor: Int32? = getenv("FERRY_TEST_TIMES").map {
+        open($0, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0o644)
+    }
+
+    static func add(_ test: Test, seconds: Double) {
+        guard let descriptor else { return }
+        let module = test.sourceLocation.moduleName
+        let line = "\(seconds)\t\(module): \(test.displayName ?? test.name)\n"
+        // In one call: the lines of several threads and processes stay whole.
+        _ = Array(line.utf8).withUnsafeBytes { write(descriptor, $0.baseAddress, $0.count) }
+    }
+}
+
+/// Executor with a thread for each job between two suspensions.
 private final class ThreadExecutor: TaskExecutor {
     static let shared = ThreadExecutor()
 
@@ -34,9 +54,8 @@ private final class ThreadExecutor: TaskExecutor {
     }
 }
 
-/// Who comes when all places are taken waits for one; who came last goes first. What comes late is the next
-/// test of a suite that runs one after the other, and all others are there from the start: behind them it
-/// would end the run alone.
+/// When all slots are used, a job waits for one; the latest job goes first. A late job is the next test of a
+/// serialized suite. All other tests are queued from the start, and behind them it would end the run alone.
 private final class Places: Sendable {
     static let shared = Places(max(4, 3 * sysconf(Int32(_SC_NPROCESSORS_ONLN))))
 

@@ -20,21 +20,6 @@ struct SourceFile: Sendable, CustomTestStringConvertible {
             return String(words[index + 1].split(separator: ".")[0])
         }
     }
-    /// Functions and initializers by indentation: from the line that declares to the brace that closes at its
-    /// column.
-    var functions: [(line: Int, lineCount: Int)] {
-        var found: [(Int, Int)] = []
-        let lines = self.lines
-        let words = /^ *((package|private|fileprivate|static|mutating|convenience) )*(func |init[?(<])/
-        for (index, line) in lines.enumerated() where line.prefixMatch(of: words) != nil {
-            let indent = line.prefix { $0 == " " }
-            guard !line.contains("}") else { continue }
-            if let end = lines[(index + 1)...].firstIndex(where: { $0 == indent + "}" }) {
-                found.append((index + 1, end - index + 1))
-            }
-        }
-        return found
-    }
 }
 
 /// The repository that these tests stand in.

@@ -60,6 +60,18 @@ def missing(what: str):
     pytest.skip(f"{what} is missing")
 
 
+_seconds: dict[str, float] = {}
+
+
+def pytest_runtest_logreport(report):
+    """Adds the time of each check to the file that FERRY_TEST_TIMES names, as the tests in Swift do (OwnThread.swift)."""
+    _seconds[report.nodeid] = _seconds.get(report.nodeid, 0) + report.duration
+    path = os.environ.get("FERRY_TEST_TIMES")
+    if path and report.when == "teardown":
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(f"{_seconds[report.nodeid]}\t{report.nodeid}\n")
+
+
 @dataclasses.dataclass
 class Ferry:
     """A running `ferry serve`."""

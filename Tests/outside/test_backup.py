@@ -1,4 +1,4 @@
-"""What docs/operations.md says about backups, word for word."""
+"""The commands of docs/database.md for backups, run as they stand there."""
 from __future__ import annotations
 
 import glob
@@ -15,8 +15,8 @@ def test_a_private_database_comes_back_from_its_dump(folder, receiver):
     programs = sorted(glob.glob("/usr/lib/postgresql/*/bin"))
     if not programs:
         missing("PostgreSQL")
-    page = (REPOSITORY / "docs/operations.md").read_text()
-    dump, restore = re.findall(r"(?s)```sh\n(.*?)```", page.partition("### Backup\n")[2].partition("\n## ")[0])
+    page = (REPOSITORY / "docs/database.md").read_text()
+    dump, restore = re.findall(r"(?s)```sh\n(.*?)```", page.partition("## Backup\n")[2].partition("\n## ")[0])
 
     def run(script: str, data: pathlib.Path):
         if os.geteuid() != 0:

@@ -99,22 +99,24 @@ def test_make_secrets_makes_what_compose_hands_over(compose, tmp_path):
 
 def said(path: str, pattern: str) -> list[float]:
     """The numbers that a source names in this place, which it has once."""
-    found = re.findall(pattern, (REPOSITORY / "Sources" / path).read_text())
+    target, _, name = path.partition("/")
+    source, = (REPOSITORY / "Sources" / target).rglob(name)
+    found = re.findall(pattern, source.read_text())
     assert len(found) == 1, f"{path}: {pattern}"
     return [float(number) for number in ([found[0]] if isinstance(found[0], str) else found[0])]
 
 
 def test_there_is_time_to_stop(compose):
     """After its drain the parts end, one after the other (`Application.end`), each with a limit of its own; what hangs
-    is given up when they should all be through (`LastResort`). The private PostgreSQL ends last, and then the log."""
+    is given up when they should all be through (`ShutdownWatchdog`). The private PostgreSQL ends last, and then the log."""
     drain, = said("FerryServer/Configuration.swift", r'"FERRY_DRAIN_SECONDS", "[^"]*", "(\d+)"')
     serve = "FerryServer/Serve.swift"
     parts, = said(serve, r"stopSeconds = ([\d.]+)")
     assert parts > sum(
         said("FerryEngine/Engine.swift", r"releaseSeconds = ([\d.]+)")
         + said("FerryWebhooks/WebhookSender.swift", r"graceSeconds: Double = (\d+)")
-        + said("FerryServer/Application.swift", r"surface\.drain\(seconds: (\d+)\)")
-        + said("FerryEngine/FileLane.swift", r"func stop\(seconds: Double = (\d+)\)")
+        + said("FerryServer/Application.swift", r"server\.drain\(seconds: (\d+)\)")
+        + said("FerryEngine/FileThreadPool.swift", r"func stop\(seconds: Double = (\d+)\)")
         + said("HTTPServer/Server.swift", r"func stop\(seconds: Double = (\d+)\)"))
     postgres, = said("FerryServer/PrivatePostgres.swift", r"stopSeconds: Int64 = (\d+)")
     assert postgres >= sum(said("FerryServer/PrivatePostgresOwner.swift",
@@ -247,7 +249,7 @@ def test_the_proxy_lets_fewer_requests_through_than_ferry_has_connections():
     requests, idle = number("limit_conn service"), number("keepalive")
     settings = (REPOSITORY / "Sources/FerryServer/Configuration/Configuration.swift").read_text()
     connections = int(re.search(r'"FERRY_HTTP_CONNECTIONS", "[^"]*", "(\d+)"', settings)[1])
-    limits = (REPOSITORY / "Sources/FerryCore/Limits/Limits.swift").read_text()
+    limits = next(REPOSITORY.glob("Sources/FerryCore/**/Limits.swift")).read_text()
     streams = int(re.search(r"eventListenerCountMax = ([\d_]+)", limits)[1])
     assert streams < requests < connections - number("worker_processes") * idle
     # Two of each request, and what is kept; one worker may have them all.

@@ -4,6 +4,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import subprocess
 
 import pytest
 
@@ -33,105 +34,29 @@ def test_every_event_is_explained():
     assert events and [event for event in events if f"`{event}`" not in text("docs/events.md")] == []
 
 
-# The constants of Limits.swift by the row of docs/limits.md that has to say them: the words that its first cell begins
-# with. A new constant gets its row here.
-LIMITS = {
-    "body of one submission": ["submissionByteCountMax"],
-    "body of a batch": ["batchByteCountMax", "batchJobCountMax"],
-    "URL of a job": ["urlByteCountMax"],
-    "header fields of a job": ["headerCountMax", "headerByteCountMax"],
-    "`http_additional_headers_origins` of a session": ["additionalHeaderOriginCountMax"],
-    "`request.auth`": ["userByteCountMax", "passwordByteCountMax", "tokenByteCountMax"],
-    "each PEM text": ["pemByteCountMax"],
-    "`request.tls.pins`": ["pinCountMax", "proxyBypassCountMax"],
-    "`tracestate`": ["traceStateByteCountMax", "traceStateMemberCountMax"],
-    "`metadata`": ["metadataCountMax", "metadataNameByteCountMax", "metadataValueByteCountMax"],
-    "`description`": ["descriptionByteCountMax"],
-    "`session` and other names": ["nameByteCountMax"],
-    "members of a `PATCH` of a job": ["patchMemberCountMax"],
-    "configured sessions": ["sessionCountMax"],
-    "unfinished jobs that `GET`": ["sessionJobCountMax"],
-    "`retry.max_attempts`": ["jobAttemptCountMax"],
-    "`mirrors`": ["mirrorCountMax"],
-    "`schedule.depends_on`": ["dependencyCountMax"],
-    "`questions.timeout`": ["questionSecondsMax"],
-    "`acknowledgement.timeout`": ["acknowledgementSecondsMax"],
-    "`acknowledgement.reminders`": ["reminderCountMax", "reminderDelayMax"],
-    "an answer to a question": ["answerByteCountMax"],
-    "`destination.path`": ["pathByteCountMax"],
-    "a multipart body": ["partCountMax", "partNameByteCountMax"],
-    "`Idempotency-Key`": ["idempotencyKeyByteCountMax"],
-    "a list": ["listLimitDefault", "listLimitMax"],
-    "bytes of a page": ["listByteCountMax"],
-    "rows of a list": ["listScanRowCount", "listTurnRowCount"],
-    "reads of one tenant": ["waitingReadCountMax", "readConnectionCount"],
-    "seconds of one read": ["readSecondsMax"],
-    "`Prefer: wait`": ["waitSecondsMax"],
-    "`cron`": ["cronByteCountMax", "timeZoneByteCountMax"],
-    "`jitter`": ["scheduleJitterSecondsMax"],
-    "streams of events": ["eventListenerCountMax", "eventQueueByteCountMax"],
-    "progress on streams": ["eventProgressSeconds", "eventProgressByteCountMax", "eventProgressTotalByteCountMax"],
-    "unfinished jobs of one tenant": ["unfinishedJobCountMax"],
-    "jobs that wait on a node": ["waitingJobCountMax", "waitingSecondsMax"],
-    "bodies of requests on a node": ["bodyBytesMax", "smallBodyBytes"],
-    "head of a response": ["responseHeaderByteCountMax", "responseHeaderLineCountMax"],
-    "redirects": ["redirectCountMax"],
-    "parts of a download": ["segmentCountMax"],
-    "body of a `data` job": ["inlineBodyByteCountMax"],
-    "bytes of failed and cancelled jobs": ["resumeDataSeconds"],
-    "`resume_data`": ["resumeDataByteCountMax"],
-    "text of an answer": ["responseExcerptByteCountMax"],
-    "the origin's `Content-Type`": ["contentTypeByteCountMax"],
-    "attempts of a job": ["attemptCountMax"],
-    "transactions of an attempt": ["transactionCountMax"],
-    "endpoints of a tenant": ["webhookCountMax"],
-    "body that makes or changes one": ["webhookByteCountMax"],
-    "`events`, `retry.delays`": ["webhookEventCountMax", "webhookDelayCountMax"],
-    "a pause of `retry.delays`": ["webhookDelayMax"],
-    "`disable_after`": ["webhookDisableAfterMin", "webhookDisableAfterMax"],
-    "`overlap_seconds`": ["webhookOverlapMax"],
-    "keys of an endpoint": ["webhookKeyCountMax"],
-    "deliveries in memory, claimed": ["deliveryWeightByteCount"],
-    "pending deliveries": ["deliverySeconds"],
-    "rows of one insert": ["intakeBatchMax", "claimBatchMax", "resultBatchMax"],
-    "bodies of 16 to 256 KiB": ["gatheredBytesMax"],
-    "a lane that commits": ["shardSeconds"],
-    "lots that a look finds": ["lookLotCountMax"],
-    "the audit": ["auditSeconds", "auditCountMax"],
-    "schedules that one transaction": ["scheduleBatchMax"],
-    "off-peak windows": ["windowCountMax"],
-    "an occurrence counts as missed": ["scheduleGraceSeconds"],
-    "missed (`run_all`)": ["scheduleCatchUpSeconds"],
-    "runs of a schedule": ["scheduleOverlapMax"],
-    "heartbeat and lease": ["heartbeatSeconds", "leaseSeconds"],
-    "events are kept": ["eventRetentionSeconds"],
-}
-# What a row says in words of its own.
-SPELLED = {
-    "eventProgressSeconds": "twice a second", "transactionCountMax": "the first 31 and the last",
-    "eventRetentionSeconds": "7 days",
-}
-# How something works, which other pages tell: no bound that anybody meets.
-UNLISTED = {"eventHeartbeatSeconds", "deliveryLeaseSeconds", "priorityHeadStartSeconds", "deadlineHeadStartSeconds"}
+def limits(*arguments: str) -> subprocess.CompletedProcess:
+    return subprocess.run([REPOSITORY / "scripts/generate-limits", *arguments], capture_output=True, text=True)
 
 
-def test_every_limit_of_a_request_has_its_row():
-    declared = re.findall(r"static let (\w+)(?:: \w+)? = ([\d_.<*\s]+?)$", text("Sources/FerryCore/Limits/Limits.swift"),
-                          re.MULTILINE)
-    values = {name: eval(value.replace("_", "")) for name, value in declared}  # numbers and shifts of our own source
-    rows = re.findall(r"^\| .*$", re.sub(r"(?<=\d),(?=\d{3})", "", text("docs/limits.md")), re.MULTILINE)
-    placed = [name for names in LIMITS.values() for name in names]
-    assert len(placed) == len(set(placed)), "one is named twice"
-    assert set(values) - UNLISTED == set(placed), "LIMITS says in which row a constant is"
-    for words, names in LIMITS.items():
-        found = [row for row in rows if re.match(rf"\| {re.escape(words)}(?!\w)", row)]
-        assert len(found) == 1, f"docs/limits.md has {len(found)} rows that begin with {words}"
-        for name in names:
-            number = int(values[name])
-            forms = [str(number)] + [f"{number >> bits} {unit}" for bits, unit in ((10, "KiB"), (20, "MiB"))
-                                     if number >> bits << bits == number > 0]
-            expected = [rf"(?<![\d.]){form}(?!\d)" for form in ([SPELLED[name]] if name in SPELLED else forms)]
-            assert any(re.search(one, found[0]) for one in expected), f"the row of {words} does not say {name}: {number}"
+def test_the_tables_of_limits_are_generated():
+    said = limits("--check")
+    assert said.returncode == 0, said.stderr
+
+
+def test_a_changed_limit_makes_the_page_out_of_date(tmp_path):
+    source, = REPOSITORY.glob("Sources/FerryCore/**/Limits.swift")
+    changed = tmp_path / "Limits.swift"
+    changed.write_text(source.read_text().replace("urlByteCountMax = 8_192", "urlByteCountMax = 8_193"))
+    assert limits("--check", "--source", str(changed)).returncode == 1
+
+
+def test_every_limit_has_its_row():
+    source, = REPOSITORY.glob("Sources/FerryCore/**/Limits.swift")
+    declared = re.findall(r"static let \w+", source.read_text())
+    tables = re.findall(r"(?s)<!-- begin generated: .*?<!-- end generated -->", text("docs/limits.md"))
+    rows = [row for table in tables for row in re.findall(r"(?m)^\| .*$", table)[1:]]
+    assert len(declared) == len(rows) > 90
+    assert len(set(rows)) == len(rows), "two limits have the same row"
 
 
 def test_the_retry_schedule_of_webhooks_is_the_documented_one():
@@ -139,18 +64,64 @@ def test_the_retry_schedule_of_webhooks_is_the_documented_one():
     numbers = re.search(r"standardRetryDelays: \[Double\] = \[(.*?)\]", source, re.DOTALL)[1]
     seconds = [int(s.replace("_", "")) for s in numbers.split(",") if s.strip()]
     spelled = [f"{s // 3600} h" if s >= 3600 else f"{s // 60} min" if s >= 60 else f"{s} s" for s in seconds]
-    assert ", ".join(spelled[:-1]) + f" and {spelled[-1]}" in text("docs/events.md").replace("\n", " ")
+    assert ", ".join(spelled[:-1]) + f" and {spelled[-1]}" in text("docs/webhooks.md").replace("\n", " ")
 
 
 PAGES = sorted(str(p.relative_to(REPOSITORY)) for p in [
     *REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md"), *REPOSITORY.glob("Benchmarks/**/*.md")])
 
 
+def prose(page: str) -> str:
+    """A page without its code: neither headings nor links are made there."""
+    return re.sub(r"(?ms)^[ ]*```.*?^[ ]*```$", "", text(page))
+
+
+def anchors(page: str) -> set[str]:
+    """The anchors that GitHub makes of a page's headings."""
+    found: list[str] = []
+    for heading in re.findall(r"(?m)^#+ (.*?)\s*$", prose(page)):
+        words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+        anchor = re.sub(r"[^\w\- ]", "", words.lower()).replace(" ", "-")
+        found.append(anchor if anchor not in found else f"{anchor}-{found.count(anchor)}")
+    return set(found)
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text(page)):
-        if not target.startswith("http"):
-            assert ((REPOSITORY / page).parent / target).exists(), target
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)", prose(page)):
+        if target.startswith(("http:", "https:")):
+            continue
+        path = ((REPOSITORY / page).parent / target).resolve() if target else REPOSITORY / page
+        assert path.exists(), target
+        if anchor:
+            assert anchor in anchors(str(path.relative_to(REPOSITORY))), f"{target}#{anchor}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_no_line_is_wider_than_110_columns(page):
+    for number, line in enumerate(text(page).splitlines(), 1):
+        # The rows of a table cannot be wrapped.
+        assert len(line) <= 110 or line.lstrip().startswith("|") or "https://" in line, f"{page}:{number}"
+
+
+def test_the_indexes_name_every_page():
+    index, decisions = text("docs/README.md"), text("docs/decisions/README.md")
+    for page in (REPOSITORY / "docs").glob("*.md"):
+        assert page.name == "README.md" or f"({page.name}" in index, page.name
+    for page in (REPOSITORY / "docs/decisions").glob("0*.md"):
+        assert f"({page.name})" in decisions, page.name
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if "docs/decisions/0" in page])
+def test_a_decision_has_a_number_a_status_a_date_and_its_parts(page):
+    lines = text(page).splitlines()
+    number = int(page.split("/")[-1][:4])
+    assert lines[0].startswith(f"# {number}. ")
+    assert re.match(r"Status: (accepted|superseded by \[\d+\])", lines[2]), lines[2]
+    assert re.fullmatch(r"Date: 20\d\d-\d\d-\d\d", lines[3]), lines[3]
+    headings = [line for line in lines if line in ("## Context", "## Decision", "## Alternatives", "## Consequences")]
+    assert headings == ["## Context", "## Decision", "## Alternatives", "## Consequences"]
+    assert lines[0].removeprefix("# ") in text("docs/decisions/README.md")
 
 
 def curls(script: str) -> list[list[str]]:

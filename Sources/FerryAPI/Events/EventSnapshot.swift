@@ -1,27 +1,28 @@
 internal import FerryCore
 
-/// The unfinished jobs of a tenant, or of one of its sessions, as many as a listener may have in memory: what
-/// it gets in place of events that are not kept any more.
+/// Unfinished jobs of a tenant or a session, as many as fit into a stream's queue. A stream sends them in
+/// place of events that are not kept any more.
 struct EventSnapshot: Sendable {
     private static let jobCountMax = 500
-    /// Jobs that are read at once: each may have metadata of some size.
+    /// Jobs in one read. It is small because metadata can be large.
     private static let pageLimit = 50
     private static let stopCountMax = 4
 
     private let query: EventQuery
-    /// Those that are not read yet; of the first one only jobs before `before`.
+    /// States whose jobs are not read yet. Of the first state, only jobs before `before` are left.
     private var states = JobState.allCases.filter { !$0.isTerminal }
     private var before: JobID?
     private var jobs: [[UInt8]] = []
     private var byteCount = 0
     private var isFull = false
-    /// Scans that ended before their page was full: a long backlog is not read whole for each new stream.
+    /// Number of scans that stopped before their page was full. It is limited, so that a new stream does not
+    /// read the whole of a long queue.
     private var stopCount = 0
 
-    /// `query`: whose they are.
+    /// `query` names the tenant and the session.
     init(_ query: EventQuery) { self.query = query }
 
-    /// What is to be read next: newest first in each state. Nil: nothing.
+    /// The next read: the jobs of one state, newest first; `nil` if the snapshot is finished.
     var next: JobQuery? {
         guard !isFull, let state = states.first else { return nil }
         return JobQuery(
@@ -29,14 +30,14 @@ struct EventSnapshot: Sendable {
             limit: Self.pageLimit)
     }
 
-    /// What `next` has found.
+    /// Adds the result of `next`.
     mutating func add(
         _ found: ListPage<JobRecord, JobKindTag>, progress: (JobID) -> TransferProgress?
     ) {
         for job in found.records {
             var writer = JSONWriter(reservingCapacity: 2_560)
             job.write(into: &writer, progress: progress(job.id))
-            // One at least, however long it is.
+            // The first job is added however large it is.
             guard
                 jobs.isEmpty
                     || (jobs.count < Self.jobCountMax
@@ -59,7 +60,7 @@ struct EventSnapshot: Sendable {
         }
     }
 
-    /// `id`: nothing before it is missing.
+    /// Returns the snapshot as an event. `id`: identifier of the last event that the snapshot includes.
     func event(id: EventID) -> [UInt8] {
         var writer = JSONWriter(reservingCapacity: byteCount + jobs.count + 64)
         writer.beginObject()

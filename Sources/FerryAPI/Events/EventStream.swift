@@ -3,14 +3,15 @@ internal import HTTPServer
 internal import Synchronization
 internal import Sys
 
-/// One listener: a response body that never ends by itself. What waits for it is bounded; whoever reads too
-/// slowly is let go, and comes back with the last event that it has seen.
+/// Response body with the events that one client listens to. It ends with its job, at `end`, or when the
+/// client reads too slowly: its queue is bounded. The client then reconnects with the last event that it has
+/// seen.
 final class EventStream: ResponseStream {
-    /// What it is about.
+    /// The events that a stream shows.
     struct Subject: Sendable {
-        /// Tenant, session and types.
+        /// Tenant, session and types of the events.
         let query: EventQuery
-        /// Nil: all jobs.
+        /// The only job; `nil` for all jobs.
         let job: JobID?
         let showsProgress: Bool
 
@@ -20,7 +21,7 @@ final class EventStream: ResponseStream {
     }
 
     private enum Phase {
-        /// What is older comes from the log; what comes meanwhile is held back.
+        /// Older events come from the log in pages. New events are held back meanwhile.
         case catchingUp
         case live
         case ended
@@ -28,44 +29,48 @@ final class EventStream: ResponseStream {
 
     private struct State {
         var phase = Phase.catchingUp
-        /// Nil: the answer has not begun.
+        /// `nil` until the response begins.
         var waker: StreamWaker?
         var queue: [[UInt8]] = []
-        /// Of `queue`, and of the bytes of the one that is there. What is before it is read, and empty.
+        /// Index in `queue` of the text that is read next, and offset in its bytes. Texts before it are
+        /// empty.
         var position = 0
         var offset = 0
         var byteCount = 0
-        /// Texts at the front of `queue` that answer the reader itself, a page or a snapshot. Who reads too
-        /// slowly gets them all the same: without them he would never get on.
-        var answerCount = 0
-        /// Held back while a page is on its way: in their order.
+        /// Number of texts at the front of `queue` that belong to a page or a snapshot. A client that reads
+        /// too slowly still gets them: without them it would request the same page again and again.
+        var pageTextCount = 0
+        /// New events that are held back until the page arrives, in their order.
         var held: [(id: EventID, text: [UInt8], isLast: Bool)] = []
         var heldByteCount = 0
-        /// There was more to hold back than may wait: it comes with another page.
+        /// `true` if more events were to be held back than fit: they come with another page.
         var hasMissed = false
+        /// The last event in `queue` or before.
         var last = EventID(high: 0, low: 0)
+        /// Monotonic nanoseconds.
         var writtenAt: Int64 = 0
-        /// The next page of the log is not asked for yet.
+        /// `true` if another page of the log is needed and not requested yet.
         var needsPage = false
-        /// The last progress that was told of the job that this is about.
+        /// The last progress that was sent of the stream's job.
         var progress: TransferProgress?
     }
 
     let subject: Subject
     let number: UInt64
-    private let whenOver: @Sendable (EventStream) -> Void
+    private let onEnd: @Sendable (EventStream) -> Void
     private let readPage: @Sendable (EventStream, EventID) -> Void
     private let state = Mutex(State())
 
-    /// `readPage` gets what follows an event from the log and calls `add`; `whenOver` comes once.
+    /// `readPage` reads the events after a given one and calls `add`. `onEnd` is called when the connection
+    /// has ended.
     init(
         _ subject: Subject, number: UInt64, readPage: @escaping @Sendable (EventStream, EventID) -> Void,
-        whenOver: @escaping @Sendable (EventStream) -> Void
+        onEnd: @escaping @Sendable (EventStream) -> Void
     ) {
         self.subject = subject
         self.number = number
         self.readPage = readPage
-        self.whenOver = whenOver
+        self.onEnd = onEnd
         state.withLock { $0.writtenAt = monotonicNanoseconds() }
     }
 
@@ -76,7 +81,7 @@ final class EventStream: ResponseStream {
     func read(into buffer: UnsafeMutableRawBufferPointer) -> StreamStep {
         let (step, page) = state.withLock { state in
             let step = unsafe Self.take(&state, into: buffer)
-            // The next page only when this one is on its way: a slow reader holds nothing but a page.
+            // The next page is read when this one was sent, so that a slow client holds one page in memory.
             guard state.needsPage, state.queue.isEmpty else { return (step, nil as EventID?) }
             state.needsPage = false
             return (step, state.last)
@@ -105,11 +110,11 @@ final class EventStream: ResponseStream {
         if state.position == state.queue.count {
             state.queue.removeAll(keepingCapacity: state.queue.count < 64)
             state.position = 0
-            state.answerCount = 0
+            state.pageTextCount = 0
         } else if state.position * 2 >= state.queue.count {
-            // A reader that never catches up leaves no more behind than what is ahead of it.
+            // Drops the empty texts if they are the larger part: a slow client may never empty the queue.
             state.queue.removeFirst(state.position)
-            state.answerCount = max(0, state.answerCount - state.position)
+            state.pageTextCount = max(0, state.pageTextCount - state.position)
             state.position = 0
         }
         guard count == 0 else { return .bytes(count) }
@@ -129,23 +134,23 @@ final class EventStream: ResponseStream {
             state.queue = []
             Self.releaseHeld(&state)
         }
-        whenOver(self)
+        onEnd(self)
     }
 
     // MARK: Any thread
 
-    /// What it has in memory for its reader: texts, with the places of those that are read, and bytes.
-    var kept: (textCount: Int, byteCount: Int) {
+    /// Size of the queue: number of texts, sent ones included, and number of bytes.
+    var queued: (textCount: Int, byteCount: Int) {
         state.withLock { state in (state.queue.count, state.queue.reduce(0) { $0 + $1.count }) }
     }
 
-    /// An event that has just got its number. `isLast`: nothing comes after it.
+    /// Adds a new event. `isLast`: the stream ends after it.
     func push(_ id: EventID, _ text: [UInt8], isLast: Bool) {
         change { state in
             switch state.phase {
             case .ended: return false
             case .catchingUp:
-                // The next page will have it.
+                // The next page will include the event.
                 if state.needsPage || state.hasMissed { return false }
                 guard state.heldByteCount + text.count <= Limits.eventQueueByteCountMax else {
                     Self.releaseHeld(&state)
@@ -160,15 +165,15 @@ final class EventStream: ResponseStream {
         }
     }
 
-    /// A page of the log, in its order. `isWhole`: what follows it comes by `push`.
+    /// Adds a page of the log, oldest event first. `isWhole`: later events come by `push`.
     func add(_ page: [(id: EventID, text: [UInt8], isLast: Bool)], isWhole: Bool) {
         change { state in
             guard case .catchingUp = state.phase else { return false }
-            // It is what was asked for: no more than the reader wants.
+            // Not bounded: the client reads a page before the next one is requested.
             for entry in page {
                 _ = Self.append(&state, entry.id, entry.text, entry.isLast, isBounded: false)
             }
-            state.answerCount = state.queue.count
+            state.pageTextCount = state.queue.count
             guard case .catchingUp = state.phase else { return true }
             let held = state.held
             let fits = state.byteCount + state.heldByteCount <= Limits.eventQueueByteCountMax
@@ -190,11 +195,11 @@ final class EventStream: ResponseStream {
         state.heldByteCount = 0
     }
 
-    /// What the client has seen already.
+    /// Sets the last event that the client has seen.
     func start(after id: EventID) { state.withLock { $0.last = id } }
 
-    /// What stands for everything up to `id`, whatever the client has said that it has seen. To be followed
-    /// by `add`.
+    /// Adds a text that replaces all events up to `id`, those included that the client has not seen. `add`
+    /// must follow.
     func addSnapshot(_ text: [UInt8], upTo id: EventID) {
         change { state in
             state.last = id
@@ -202,11 +207,11 @@ final class EventStream: ResponseStream {
         }
     }
 
-    /// What clients skip: it only shows that the connection is alive.
+    /// A comment, which clients skip. It shows that the connection is alive.
     private static let comment = Array(":\n\n".utf8)
 
-    /// A comment, when nothing was written for a while.
-    func beat(now: Int64) {
+    /// Sends a comment if nothing was written for `Limits.eventHeartbeatSeconds`.
+    func sendHeartbeat(now: Int64) {
         change { state in
             guard Double(now - state.writtenAt) / 1e9 >= Limits.eventHeartbeatSeconds, state.queue.isEmpty
             else { return false }
@@ -214,8 +219,8 @@ final class EventStream: ResponseStream {
         }
     }
 
-    /// News of the job that this is about, unless they are old or the reader is slow.
-    func tell(_ progress: TransferProgress, of job: JobID) {
+    /// Sends the progress of the stream's job, unless it is unchanged or the client reads slowly.
+    func sendProgress(_ progress: TransferProgress, of job: JobID) {
         let isNew = state.withLock { state in
             guard case .live = state.phase, state.queue.isEmpty, state.progress != progress else {
                 return false
@@ -223,18 +228,18 @@ final class EventStream: ResponseStream {
             state.progress = progress
             return true
         }
-        if isNew { tell(progressEvent(progress, of: job)) }
+        if isNew { sendProgress(progressEvent(progress, of: job)) }
     }
 
-    /// News that have no place in the log, unless the reader is slow.
-    func tell(_ text: [UInt8]) {
+    /// Sends events of progress, which are not in the log, unless the client reads slowly.
+    func sendProgress(_ text: [UInt8]) {
         change { state in
             guard case .live = state.phase, state.queue.isEmpty else { return false }
             return Self.enqueue(&state, text)
         }
     }
 
-    /// Ends it after what waits.
+    /// Ends the stream after the texts in its queue.
     func end() {
         change { state in
             state.phase = .ended
@@ -242,7 +247,7 @@ final class EventStream: ResponseStream {
         }
     }
 
-    /// `body` says whether there is something for the connection.
+    /// Changes the state. `body` returns `true` if the connection has something to send.
     private func change(_ body: (inout State) -> Bool) {
         let waker = state.withLock { state in body(&state) ? state.waker : nil }
         waker?.wake()
@@ -267,21 +272,21 @@ final class EventStream: ResponseStream {
         return true
     }
 
-    /// The reader is too slow: what it has begun to get, and what answers it, is finished, the rest it asks
-    /// for again.
+    /// Ends the stream of a client that reads too slowly, after the text that it is reading and the texts of
+    /// a page. The client requests the rest when it reconnects.
     private static func drop(_ state: inout State) -> Bool {
         let begun = state.position + (state.offset > 0 ? 1 : 0)
-        let left = state.queue[state.position..<max(begun, state.answerCount)]
+        let left = state.queue[state.position..<max(begun, state.pageTextCount)]
         state.queue = Array(left) + [Array(": too slow, come again\n\n".utf8)]
         state.position = 0
-        state.answerCount = 0
+        state.pageTextCount = 0
         state.byteCount = state.queue.reduce(0) { $0 + $1.count } - state.offset
         state.phase = .ended
         return true
     }
 }
 
-/// How far a running job is.
+/// Returns the event that shows the progress of a running job.
 func progressEvent(_ progress: TransferProgress, of job: JobID) -> [UInt8] {
     var writer = JSONWriter(reservingCapacity: 320)
     writer.beginObject()
@@ -292,7 +297,7 @@ func progressEvent(_ progress: TransferProgress, of job: JobID) -> [UInt8] {
     return serverSentEvent("progress", id: nil, writer.bytes)
 }
 
-/// One event of a stream (HTML Standard §9.2.6): JSON holds no line feed.
+/// Returns one server-sent event (HTML Standard §9.2.6). `data` is JSON without line feeds.
 func serverSentEvent(_ type: String, id: EventID?, _ data: [UInt8]) -> [UInt8] {
     var text: [UInt8] = []
     text.reserveCapacity(data.count + 96)

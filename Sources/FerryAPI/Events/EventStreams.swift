@@ -3,7 +3,8 @@ internal import HTTPServer
 internal import Synchronization
 internal import Sys
 
-/// The listeners of this node. Events come once from the store and are written once, whoever gets them.
+/// Event streams of this node. The store passes each event once, and each is written as JSON once, however
+/// many streams send it. Any thread.
 final class EventStreams: EventSink {
     private struct State {
         var streams: [UInt64: EventStream] = [:]
@@ -12,9 +13,11 @@ final class EventStreams: EventSink {
         var audiences: [String: Audience] = [:]
     }
 
-    /// A tenant's listeners, counted by what they listen to.
+    /// Counts of a tenant's streams.
     private struct Audience {
+        /// Streams of all jobs.
         var logs = 0
+        /// Streams of one job.
         var jobs: [JobID: Int] = [:]
         var isEmpty: Bool { logs == 0 && jobs.isEmpty }
 
@@ -35,7 +38,7 @@ final class EventStreams: EventSink {
     private let progress: @Sendable (JobID) -> TransferProgress?
     private let running: @Sendable () -> [RunningTransfer]
     private let state = Mutex(State())
-    /// A word when somebody listens again; closed at the end.
+    /// Gets a message when the first stream opens; closed by `stop`.
     private let arrivals = Mailbox<Void>()
 
     init(_ ports: APIPorts) {
@@ -43,27 +46,28 @@ final class EventStreams: EventSink {
         jobs = ports.reader
         progress = ports.progress
         running = ports.running
-        begin()
+        startThread()
     }
 
     var count: Int { state.withLock { $0.streams.count } }
 
     // MARK: Opening
 
-    /// Answers with a stream, or says why not. `after`: the last event that the client has seen.
-    func open(_ subject: EventStream.Subject, after: EventID?, _ call: RequestContext) {
+    /// Responds with a stream, or with an error. `after`: the last event that the client has seen.
+    func open(_ subject: EventStream.Subject, after: EventID?, _ request: RequestContext) {
         guard let stream = enter(subject) else {
-            return call.fail(
+            return request.fail(
                 Problem(
                     .tooManyStreams,
-                    "This node ends, or serves \(Limits.eventListenerCountMax) streams of events already."))
+                    "This node is stopping or has \(Limits.eventListenerCountMax) event streams; reconnect."
+                ))
         }
         if let after { stream.start(after: after) }
         events.follow(self) { [self] in
             if let job = subject.job {
-                openJob(job, after: after, stream, call)
+                openJob(job, after: after, stream, request)
             } else {
-                openLog(after: after, stream, call)
+                openLog(after: after, stream, request)
             }
         }
     }
@@ -76,7 +80,7 @@ final class EventStreams: EventSink {
             let stream = EventStream(
                 subject, number: state.numberLast,
                 readPage: { [weak self] in self?.readPage($0, after: $1) },
-                whenOver: { [weak self] in self?.leave($0) })
+                onEnd: { [weak self] in self?.leave($0) })
             state.streams[stream.number] = stream
             state.audiences[subject.query.tenant, default: Audience()].add(1, subject.job)
             return stream
@@ -94,51 +98,61 @@ final class EventStreams: EventSink {
         if isLast { events.stopFollowing { [self] in count > 0 } }
     }
 
-    /// The last answer of a stream that could not be opened.
-    private func refuse(_ stream: EventStream, _ error: StoreError, _ call: RequestContext) {
+    /// Responds with an error in place of a stream.
+    private func refuse(_ stream: EventStream, _ error: StoreError, _ request: RequestContext) {
         leave(stream)
-        call.fail(error)
+        request.fail(error)
     }
 
-    private func answer(_ stream: EventStream, _ call: RequestContext) {
+    /// Passes the last event of the log to `then`. If it cannot be read, responds with 503.
+    private func readLastEvent(
+        _ stream: EventStream, _ request: RequestContext, then: @escaping @Sendable (EventID) -> Void
+    ) {
+        events.lastEvent { [self] result in
+            guard case .success(let last) = result else { return refuse(stream, .unavailable, request) }
+            then(last)
+        }
+    }
+
+    private func respond(_ stream: EventStream, _ request: RequestContext) {
         let fields = HTTPFields([
             ("Content-Type", "text/event-stream"), ("Cache-Control", "no-store"), ("X-Accel-Buffering", "no"),
         ])
-        call.send(Response(status: 200, fields: fields, body: .stream(stream)))
+        request.send(Response(status: 200, fields: fields, body: .stream(stream)))
     }
 
-    // MARK: A job's
+    // MARK: Streams of one job
 
-    /// The job as it is, or what the client has missed; then what happens to it, until it has ended.
-    private func openJob(_ id: JobID, after: EventID?, _ stream: EventStream, _ call: RequestContext) {
-        guard let after else { return beginJob(id, stream, call) }
+    /// Opens a stream with the events that the client has missed, or with a snapshot of the job. New events
+    /// follow, until the job has ended.
+    private func openJob(_ id: JobID, after: EventID?, _ stream: EventStream, _ request: RequestContext) {
+        guard let after else { return beginJob(id, stream, request) }
         follow(id, after: after, stream) { [self] result in
             switch result {
-            case .failure(let error): refuse(stream, error, call)
-            // Some are missing: how it stands instead.
-            case .success(let replay) where !replay.isKnown: beginJob(id, stream, call)
+            case .failure(let error): refuse(stream, error, request)
+            // Events are missing from the log: a snapshot replaces them.
+            case .success(let replay) where !replay.isKnown: beginJob(id, stream, request)
             case .success(let replay) where replay.isOver:
-                // There is nothing to come; 204 tells an EventSource not to try again.
+                // No event will follow. 204 tells an EventSource not to reconnect.
                 leave(stream)
-                call.send(Response(status: 204))
+                request.send(Response(status: 204))
             case .success(let replay):
                 addOfJob(replay, to: stream)
-                answer(stream, call)
+                respond(stream, request)
             }
         }
     }
 
-    private func beginJob(_ id: JobID, _ stream: EventStream, _ call: RequestContext) {
-        events.lastEvent { [self] last in
-            guard let last = try? last.get() else { return refuse(stream, .unavailable, call) }
+    private func beginJob(_ id: JobID, _ stream: EventStream, _ request: RequestContext) {
+        readLastEvent(stream, request) { [self] last in
             jobs.job(id, tenant: stream.subject.query.tenant) { [self] found in
                 switch found {
-                case .failure(let error): refuse(stream, error, call)
+                case .failure(let error): refuse(stream, error, request)
                 case .success(let job):
                     stream.addSnapshot(snapshot(of: job, id: last), upTo: last)
                     stream.add([], isWhole: true)
                     if job.state.isTerminal { stream.end() }
-                    answer(stream, call)
+                    respond(stream, request)
                 }
             }
         }
@@ -155,7 +169,8 @@ final class EventStreams: EventSink {
         let entries = replay.entries
         var page = texts(of: entries[...], for: stream)
         let isWhole = !replay.hasMore && page.count == entries.count
-        // Of a job that has ended there may be reminders (`job.unacknowledged`).
+        // The last event of an ended job may be one after its terminal event (`job.unacknowledged`). The
+        // stream ends after it.
         if isWhole, let last = page.indices.last, entries[last].job?.state.isTerminal == true {
             page[last].isLast = true
         }
@@ -173,36 +188,33 @@ final class EventStreams: EventSink {
         return serverSentEvent("snapshot", id: id, writer.bytes)
     }
 
-    // MARK: The log's
+    // MARK: Streams of all jobs
 
-    private func openLog(after: EventID?, _ stream: EventStream, _ call: RequestContext) {
+    private func openLog(after: EventID?, _ stream: EventStream, _ request: RequestContext) {
         let query = stream.subject.query
         guard let after else {
-            return events.lastEvent { [self] last in
-                guard let last = try? last.get() else { return refuse(stream, .unavailable, call) }
+            return readLastEvent(stream, request) { [self] last in
                 stream.addSnapshot(Array("id: \(last)\n\n".utf8), upTo: last)
                 stream.add([], isWhole: true)
-                answer(stream, call)
+                respond(stream, request)
             }
         }
         events.replay(tenant: query.tenant, session: query.session, after: after, limit: Self.pageLimit) {
             [self] result in
             switch result {
-            case .failure(let error): refuse(stream, error, call)
+            case .failure(let error): refuse(stream, error, request)
             case .success(let replay) where replay.isKnown:
                 addOfLog(replay, to: stream)
-                answer(stream, call)
+                respond(stream, request)
             case .success:
-                // Some are missing: how things stand instead.
-                events.lastEvent { [self] last in
-                    guard let last = try? last.get() else { return refuse(stream, .unavailable, call) }
+                // Events are missing from the log: a snapshot replaces them.
+                readLastEvent(stream, request) { [self] last in
                     gather(EventSnapshot(query)) { [self] snapshot in
-                        // Without what was to be read the client would believe what is not so: it comes
-                        // again.
-                        guard let snapshot else { return refuse(stream, .unavailable, call) }
+                        // An incomplete snapshot would be wrong. The client reconnects.
+                        guard let snapshot else { return refuse(stream, .unavailable, request) }
                         stream.addSnapshot(snapshot.event(id: last), upTo: last)
                         stream.add([], isWhole: true)
-                        answer(stream, call)
+                        respond(stream, request)
                     }
                 }
             }
@@ -210,7 +222,7 @@ final class EventStreams: EventSink {
     }
 
     private func readPage(_ stream: EventStream, after: EventID) {
-        // Without an answer, or when some have been removed meanwhile, the client comes again.
+        // If the read fails or events are missing from the log, the stream ends and the client reconnects.
         if let job = stream.subject.job {
             return follow(job, after: after, stream) { [self] result in
                 guard case .success(let replay) = result, replay.isKnown else { return stream.end() }
@@ -229,14 +241,15 @@ final class EventStreams: EventSink {
         let admitted = replay.entries.filter { stream.subject.admits($0.event) }
         var page = texts(of: admitted[...], for: stream)
         guard page.count == admitted.count else { return stream.add(page, isWhole: false) }
-        // The next page begins behind what was looked at, shown or not.
+        // A comment carries the identifier of the last event that was read, so that the next page starts
+        // after it even if the stream does not show it.
         if let last = replay.entries.last?.event.id, page.last?.id != last, replay.hasMore {
             page.append((last, Array(":\n".utf8), false))
         }
         stream.add(page, isWhole: !replay.hasMore)
     }
 
-    /// Of as many as may wait in memory, and of one at least.
+    /// Returns the texts of the first entries, as many as fit into a stream's queue, and at least one.
     private func texts(
         of entries: ArraySlice<EventEntry>, for stream: EventStream
     ) -> [(id: EventID, text: [UInt8], isLast: Bool)] {
@@ -251,7 +264,7 @@ final class EventStreams: EventSink {
         return texts
     }
 
-    /// Reads what belongs into a snapshot; nil: that was not possible.
+    /// Reads the jobs of a snapshot. Passes `nil` if a read failed.
     private func gather(
         _ snapshot: EventSnapshot, done: @escaping @Sendable (EventSnapshot?) -> Void
     ) {
@@ -264,7 +277,7 @@ final class EventStreams: EventSink {
         }
     }
 
-    // MARK: What happens
+    // MARK: New events
 
     func wants(_ event: Event) -> Bool {
         state.withLock { state in
@@ -291,7 +304,7 @@ final class EventStreams: EventSink {
         (entry.event.id, write(entry), stream.subject.job != nil && entry.event.record.type.isTerminal)
     }
 
-    /// A job's stream ends with the job. Who came when it had ended gets what was still to be told.
+    /// Whether an event ends a stream: a terminal event, or one that follows it, on a job's stream.
     private func isLast(_ entry: EventEntry, for stream: EventStream) -> Bool {
         let type = entry.event.record.type
         return stream.subject.job != nil && (type.isTerminal || type.followsEnd)
@@ -303,35 +316,38 @@ final class EventStreams: EventSink {
         return serverSentEvent(entry.event.record.type.rawValue, id: entry.event.id, writer.bytes)
     }
 
-    // MARK: Signs of life
+    // MARK: Progress and heartbeats
 
-    /// From the start, as later the process may have no more threads. It sleeps while nobody listens.
-    private func begin() {
+    /// Starts the thread that sends progress and heartbeats. It starts with the node, because later the
+    /// process may have too many threads, and sleeps while no stream is open.
+    private func startThread() {
         _ = Thread(name: "ferry-events") { [self] in
-            var round = ProgressRound()
+            var broadcast = ProgressBroadcast()
             while !arrivals.isClosed {
                 _ = arrivals.wait(milliseconds: -1)
                 while count > 0, !arrivals.isClosed {
                     _ = arrivals.wait(milliseconds: Int32(Limits.eventProgressSeconds * 1_000))
-                    tick(&round)
+                    sendPeriodic(&broadcast)
                 }
             }
         }
     }
 
-    private func tick(_ round: inout ProgressRound) {
+    private func sendPeriodic(_ broadcast: inout ProgressBroadcast) {
         let now = monotonicNanoseconds()
         let streams = state.withLock { Array($0.streams.values) }
-        let listeners = streams.filter(\.subject.showsProgress)
-        let logs = listeners.filter { $0.subject.job == nil }
-        round.tell(logs, logs.isEmpty ? [] : running())
-        for stream in listeners {
-            if let job = stream.subject.job, let progress = progress(job) { stream.tell(progress, of: job) }
+        let interested = streams.filter(\.subject.showsProgress)
+        let logs = interested.filter { $0.subject.job == nil }
+        broadcast.send(logs, logs.isEmpty ? [] : running())
+        for stream in interested {
+            if let job = stream.subject.job, let progress = progress(job) {
+                stream.sendProgress(progress, of: job)
+            }
         }
-        for stream in streams { stream.beat(now: now) }
+        for stream in streams { stream.sendHeartbeat(now: now) }
     }
 
-    /// Ends all streams; none is opened any more.
+    /// Ends all streams and refuses new ones.
     func stop() {
         let streams = state.withLock { state in
             state.isStopped = true

@@ -1,6 +1,6 @@
 internal import Sys
 
-/// A thread for what takes milliseconds to parse, so that the server's threads keep answering.
+/// A thread for requests that take milliseconds to parse, so that they do not block the server's threads.
 final class BatchThread: Sendable {
     private let mailbox = Mailbox<@Sendable () -> Void>()
 
@@ -15,12 +15,13 @@ final class BatchThread: Sendable {
         }
     }
 
-    /// Runs it soon; bounded by the connections that wait for its answer. Runs it at once after `stop`.
+    /// Queues `work`; after `stop`, runs it at once. The queue is bounded by the connections that wait for
+    /// the responses.
     func run(_ work: @escaping @Sendable () -> Void) {
         if !mailbox.send(work) { work() }
     }
 
-    /// Ends the thread once it has done what was sent. Harmless when called twice.
+    /// Ends the thread after the queued work. Idempotent.
     func stop() { mailbox.close() }
 
     deinit { stop() }

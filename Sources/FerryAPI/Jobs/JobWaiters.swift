@@ -4,15 +4,16 @@ internal import Sys
 
 /// Requests that wait for jobs to become terminal (`Prefer: wait`).
 ///
-/// A job that ends on this node wakes its waiters at once; for those that run on another node each waiter
-/// looks by itself every half second. Safe from any thread.
+/// A job that ends on this node ends its waits at once. For jobs on other nodes, each waiter reads the job
+/// every 0.5 s. Any thread.
 package final class JobWaiters: Sendable {
-    /// Names one waiting request.
+    /// Identifies one waiting request.
     package struct Token: Hashable, Sendable {
         let job: JobID
         let number: UInt64
     }
     private struct Waiter {
+        /// Times in monotonic nanoseconds.
         let deadline: Int64
         var lookAt: Int64
         let look: @Sendable (Token) -> Void
@@ -29,17 +30,17 @@ package final class JobWaiters: Sendable {
 
     package init() {}
 
-    /// Starts the thread that watches deadlines; it ends with `stop`. Call once.
+    /// Starts the thread that ends waits at their deadlines. To be called once; `stop` ends the thread.
     package func start() {
-        _ = Thread(name: "ferry-waiters") { while self.turn() {} }
+        _ = Thread(name: "ferry-waiters") { while self.runDue() {} }
     }
 
-    /// How many requests wait.
+    /// Number of waiting requests.
     package var count: Int { state.withLock { $0.waiters.values.reduce(0) { $0 + $1.count } } }
 
-    /// Registers a request. `done` is called exactly once unless `remove` comes first: when the job has
-    /// ended, when the time is over or when the service stops. `look` is called now and then meanwhile: it
-    /// reads the job and calls `finish` when that has ended.
+    /// Registers a request. `done` is called exactly once, unless `remove` comes first: when the job has
+    /// ended, after `seconds`, or at `stop`. Until then `look` is called every 0.5 s; it reads the job and
+    /// calls `finish` if the job has ended.
     package func wait(
         for job: JobID, seconds: Double, look: @escaping @Sendable (Token) -> Void,
         done: @escaping @Sendable () -> Void
@@ -63,7 +64,7 @@ package final class JobWaiters: Sendable {
         return token
     }
 
-    /// These jobs are terminal and committed.
+    /// Ends the waits for these jobs, which are terminal and committed.
     package func finished(_ jobs: [JobID]) {
         let woken = state.withLock { state -> [Waiter] in
             guard !state.waiters.isEmpty else { return [] }
@@ -72,7 +73,7 @@ package final class JobWaiters: Sendable {
         for waiter in woken { waiter.done() }
     }
 
-    /// These jobs have changed: whoever waits for one looks at it now.
+    /// Calls `look` of all waiters for these jobs, which have changed.
     package func changed(_ jobs: [JobID]) {
         let looking = state.withLock { state -> [(Token, Waiter)] in
             guard !state.waiters.isEmpty else { return [] }
@@ -83,14 +84,15 @@ package final class JobWaiters: Sendable {
         for (token, waiter) in looking { waiter.look(token) }
     }
 
-    /// This waiter's job has ended; nothing happens when it does not wait any more.
+    /// Ends one wait. Does nothing if it is over already.
     package func finish(_ token: Token) { take(token)?.done() }
 
-    /// Forgets a waiter without calling it. Returns false when it was called already, or is being called.
+    /// Removes a waiter without calling `done`. Returns `false` if `done` was called already, or is being
+    /// called.
     @discardableResult
     package func remove(_ token: Token) -> Bool { take(token) != nil }
 
-    /// Ends the thread and every wait.
+    /// Ends the thread and all waits. Later waits end at once.
     package func stop() {
         let woken = state.withLock { state -> [Waiter] in
             state.isStopped = true
@@ -110,19 +112,19 @@ package final class JobWaiters: Sendable {
         }
     }
 
-    /// Sleeps until something is due and does it. False once stopped.
-    private func turn() -> Bool {
+    /// Sleeps until a deadline or a look is due, and calls it. Returns `false` after `stop`.
+    private func runDue() -> Bool {
         let next = state.withLock { state in
             state.waiters.values.lazy.flatMap(\.values).map { min($0.deadline, $0.lookAt) }.min()
         }
-        let pause = next.map { Int32(clamping: max(0, ($0 - monotonicNanoseconds()) / 1_000_000 + 1)) } ?? -1
-        // Only the first waiter wakes the thread; those that come later are seen within this time.
-        _ = wakeups.wait(milliseconds: next == nil ? -1 : min(pause, 100))
+        let delay = next.map { Int32(clamping: max(0, ($0 - monotonicNanoseconds()) / 1_000_000 + 1)) } ?? -1
+        // Only the first waiter wakes the thread. Later ones are seen within 100 ms.
+        _ = wakeups.wait(milliseconds: next == nil ? -1 : min(delay, 100))
         guard !wakeups.isClosed else { return false }
         let now = monotonicNanoseconds()
-        let (over, looking) = state.withLock { state in Self.due(&state, now) }
+        let (over, looks) = state.withLock { state in Self.due(&state, now) }
         for waiter in over { waiter.done() }
-        for (token, waiter) in looking { waiter.look(token) }
+        for (token, waiter) in looks { waiter.look(token) }
         return true
     }
 

@@ -2,7 +2,8 @@ package import FerryCore
 internal import OpenSSL
 
 extension NodeAbilities {
-    /// Certificates, keys and digests as the OpenSSL of this process reads and computes them.
+    /// Returns the abilities of this node. OpenSSL checks certificates and keys, and tells which digests it
+    /// can compute.
     package static func reading(hasHTTP3: Bool, hasNTLM: Bool) -> NodeAbilities {
         var abilities = NodeAbilities(
             hasHTTP3: hasHTTP3, complaintAboutCertificates: complaint(aboutCertificates:),
@@ -18,7 +19,7 @@ extension NodeAbilities {
             try PEM.checkCertificates(pem)
             return nil
         } catch {
-            return "This is not a PEM text of certificates that can be read."
+            return "The text is not PEM with readable certificates."
         }
     }
 
@@ -28,8 +29,8 @@ extension NodeAbilities {
             return nil
         } catch {
             return switch error {
-            case .unreadable: "This is not a PEM text of a private key that can be read."
-            case .encrypted: "The key is encrypted; give it without a password, it is kept sealed."
+            case .unreadable: "The text is not PEM with a readable private key."
+            case .encrypted: "The key is encrypted; send it without a password. Ferry stores it encrypted."
             case .tooLarge: "A key may have at most \(PEM.keyBitCountMax) bits."
             case .mismatch: "The key does not belong to the client certificate."
             }

@@ -1,4 +1,4 @@
-/// What holds a finished job, as JSON Schema 2020-12.
+/// Acknowledgement of finished jobs, as JSON Schema 2020-12.
 let acknowledgementSchemas = #"""
     "AcknowledgementRules": \#(acknowledgementRules(isPatch: false)),
     "AcknowledgementPatch": \#(acknowledgementRules(isPatch: true)),
@@ -13,7 +13,7 @@ private let shownEndpoint = #"""
             }
     """#
 
-/// In a merge patch null stands for the standard value.
+/// In a merge patch, null sets the default.
 private func acknowledgementRules(isPatch: Bool, others: String = "") -> String {
     func type(_ name: String) -> String { isPatch ? "[\"\(name)\", \"null\"]" : "\"\(name)\"" }
     return #"""

@@ -1,6 +1,6 @@
 internal import FerryCore
 
-/// What the service answers, as JSON Schema 2020-12.
+/// Bodies of responses, as JSON Schema 2020-12.
 let answerSchemas = #"""
     "Job": {
       "type": "object",

@@ -1,4 +1,4 @@
-/// What `/attempts` answers, as JSON Schema 2020-12.
+/// Response of `/attempts`, as JSON Schema 2020-12.
 let attemptSchemas = #"""
     "AttemptList": {
       "type": "object", "required": ["data", "omitted_attempts"],

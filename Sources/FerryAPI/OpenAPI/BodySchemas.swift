@@ -1,9 +1,9 @@
 internal import FerryCore
 
-/// For a regular expression in a JSON text.
+/// Escaped for a regular expression in JSON.
 private let forbiddenInNames = NameCharacters.forbiddenRanges.replacing("\\", with: "\\\\")
 
-/// What a client may send about the bytes of a job: bodies, sources, destinations.
+/// Bodies, sources and destinations of jobs, as JSON Schema 2020-12.
 let bodySchemas = #"""
     "Body": {
       "description": "The bytes that are sent; shown afterwards as {\"json\": {\"size\": 5}}.",

@@ -1,6 +1,6 @@
 internal import FerryCore
 
-/// A regular expression as it stands in a JSON text.
+/// A regular expression, escaped for JSON.
 private func pattern(_ text: String) -> String { text.replacing("\\", with: "\\\\") }
 
 /// Parameters and header fields that several operations share.

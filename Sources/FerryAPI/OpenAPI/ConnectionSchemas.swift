@@ -1,4 +1,4 @@
-/// How a request reaches its server, as JSON Schema 2020-12.
+/// Proxies and TLS of requests, as JSON Schema 2020-12.
 let connectionSchemas = #"""
     "PasswordAuthentication": {
       "description": "basic (RFC 7617) is sent at once; digest (RFC 7616, MD5 and SHA-256) answers the \#

@@ -1,7 +1,7 @@
 internal import FerryCore
 internal import OpenSSL
 
-/// The document as a page: no script, font or style from anywhere else.
+/// The document as an HTML page. It loads no script, font or style.
 let docsPage: [UInt8] = Array(
     """
     <!doctype html>
@@ -14,7 +14,7 @@ let docsPage: [UInt8] = Array(
     <script>\(script)</script></body></html>
     """.utf8)
 
-/// For the page's Content-Security-Policy.
+/// Digest of the page's script, for its Content-Security-Policy.
 let docsScriptDigest = Base64.encode(Digest.of(Array(script.utf8)))
 
 private let codes = allProblems.map {

@@ -1,6 +1,6 @@
 internal import FerryCore
 
-/// The OpenAPI 3.1 document: made of the route table, so that it cannot name what does not exist.
+/// The OpenAPI 3.1 document. It is made from the route table and so has all routes and no others.
 let openAPIDocument: [UInt8] = {
     var writer = JSONWriter(reservingCapacity: 65_536)
     writer.beginObject()
@@ -153,7 +153,7 @@ private func writeReference(_ kind: String, _ name: String, into writer: inout J
     writer.endObject()
 }
 
-/// What any request may get: from the HTTP server itself, too.
+/// Statuses of problems that any request can get, those of `HTTPServer` included.
 private let everyProblem = [400, 405, 408, 413, 414, 421, 431, 500, 501, 503]
 private let keyProblems = [401, 403, 429]
 

@@ -1,7 +1,7 @@
 internal import FerryCore
 
-/// Why a job or an attempt did not succeed, as JSON Schema 2020-12: made of the enumerations, so that it
-/// names each code and no other. `x-codes` is the table of docs/errors.md.
+/// Errors of jobs and attempts, as JSON Schema 2020-12. They are made from the enumerations and so have all
+/// codes and no others. `x-codes` is the table of docs/errors.md.
 let errorSchemas = #"""
     "TransferError": {
       "type": "object",
@@ -21,7 +21,7 @@ let errorSchemas = #"""
     }
     """#
 
-/// The raw values as a JSON array.
+/// Returns the raw values as a JSON array.
 func names<Value: CaseIterable & RawRepresentable<String>>(_ type: Value.Type) -> String {
     json { writer in
         writer.beginArray()

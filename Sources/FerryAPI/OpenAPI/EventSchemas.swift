@@ -1,6 +1,6 @@
 internal import FerryCore
 
-/// What happens to jobs and sessions, as JSON Schema 2020-12.
+/// Events of jobs and sessions, as JSON Schema 2020-12.
 let eventSchemas = #"""
     "EventType": {
       "enum": [

@@ -34,7 +34,7 @@ extension Operation {
     }
 }
 
-/// Hosts as operators see them, as JSON Schema 2020-12.
+/// Hosts and their settings, as JSON Schema 2020-12.
 let hostSchemas = #"""
     "Host": {
       "type": "object",

@@ -1,4 +1,4 @@
-/// What a client may send, as JSON Schema 2020-12. `const` marks what this version does not implement yet.
+/// Submitted jobs, as JSON Schema 2020-12. `const` marks features that this version does not implement.
 let jobRequestSchemas = #"""
     "JobRequest": {
       "description": "A job to be done. Only kind and request.url are required, and source for uploads.",

@@ -1,5 +1,5 @@
 extension Operation {
-    /// What the document says about API keys.
+    /// Descriptions of the operations on API keys.
     var keyDescription: OperationDescription {
         switch self {
         case .createKey:

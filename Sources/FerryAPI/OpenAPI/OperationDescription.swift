@@ -1,25 +1,25 @@
-/// What the document says about an operation beyond its route.
+/// Description of an operation in the document, without its route.
 struct OperationDescription: Sendable {
     struct Answer: Sendable {
         let status: Int
         let text: String
-        /// Media type and schema, as JSON; nil: no body.
+        /// Media type and schema, as JSON; `nil` without a body.
         var content: String?
         /// Names of `components/headers`.
         var headers: [String] = []
 
-        /// To `If-None-Match`.
+        /// Response to `If-None-Match`.
         static let unchanged = Answer(status: 304, text: "It is unchanged.", headers: ["ETag"])
     }
     let tag: String
     let summary: String
     /// Names of `components/parameters`.
     var parameters: [String] = []
-    /// The `content` of the request's body, as JSON; nil: none.
+    /// The `content` of the request's body, as JSON; `nil` without a body.
     var body: String?
     var isBodyRequired = false
     let answers: [Answer]
-    /// Statuses of problems that this operation has beside those of every operation.
+    /// Statuses of problems of this operation, without those of every operation.
     var problems: [Int] = []
 }
 

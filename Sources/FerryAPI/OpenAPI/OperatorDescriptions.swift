@@ -1,5 +1,5 @@
 extension Operation {
-    /// What operators tell the service to do, and what is kept of it.
+    /// Descriptions of the commands of operators and of the audit log.
     var operatorDescription: OperationDescription {
         switch self {
         case .pauseService, .resumeService:

@@ -1,4 +1,4 @@
-/// What a client may change about a job, as JSON Schema 2020-12.
+/// Merge patches of jobs, as JSON Schema 2020-12.
 let patchSchemas = #"""
     "JobPatch": {
       "type": "object", "additionalProperties": false,

@@ -1,4 +1,4 @@
-/// What is asked about jobs and what may be answered, as JSON Schema 2020-12.
+/// Questions of jobs and their answers, as JSON Schema 2020-12.
 let questionSchemas = #"""
     "QuestionRules": {
       "type": "object", "additionalProperties": false,

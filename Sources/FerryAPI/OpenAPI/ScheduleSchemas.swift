@@ -1,4 +1,4 @@
-/// Schedules, as they are sent and shown.
+/// Schedules, as JSON Schema 2020-12.
 let scheduleSchemas = #"""
     "ScheduleID": {"type": "string", "pattern": "^sch_[0-7][0-9a-hjkmnp-tv-z]{25}$"},
     "ScheduleTimes": {

@@ -1,5 +1,5 @@
 extension Operation {
-    /// What the document says about webhook endpoints.
+    /// Descriptions of the operations on webhook endpoints.
     var webhookDescription: OperationDescription {
         switch self {
         case .createWebhook:

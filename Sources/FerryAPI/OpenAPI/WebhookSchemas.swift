@@ -1,6 +1,6 @@
 internal import FerryCore
 
-/// Webhook endpoints and deliveries: what clients send and what they are answered.
+/// Webhook endpoints and deliveries, as JSON Schema 2020-12.
 let webhookSchemas = #"""
     "Delivery": {
       "type": "object",
@@ -110,12 +110,12 @@ let webhookSchemas = #"""
 private let webhookEvents = (["*"] + EventType.allCases.map(\.rawValue)).map { "\"\($0)\"" }
     .joined(separator: ", ")
 
-/// The type of a member; in a merge patch it may be null.
+/// Returns the type of a member; in a merge patch it may be null.
 private func type(_ isPatch: Bool, _ name: String) -> String {
     isPatch ? "[\"\(name)\", \"null\"]" : "\"\(name)\""
 }
 
-/// What a client may say beside the URL. In a merge patch null stands for the standard value.
+/// Members of an endpoint other than its URL. In a merge patch, null sets the default.
 private func webhookFields(isPatch: Bool) -> String {
     let names = #""propertyNames": {"minLength": 1, "maxLength": 128, "pattern": "^[^\\u0000]*$"},"#
     return #"""

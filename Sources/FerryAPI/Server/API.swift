@@ -2,19 +2,21 @@ package import FerryCore
 package import HTTPServer
 package import Logging
 
-/// What the API is told at its start.
+/// Settings of the API.
 package struct APIConfiguration: Sendable {
-    /// Of Ferry, for `/v1/admin/status` and the document.
+    /// Ferry's version, for `/v1/admin/status`.
     package var version: String
+    /// Limit of the requests of each key.
     package var rateLimit = RateLimit()
-    /// Of all request bodies that are in memory, beyond small ones.
+    /// Memory for request bodies, in bytes. Bodies up to `Limits.smallBodyBytes` do not count.
     package var bodyBytesMax = Limits.bodyBytesMax
-    /// The admin key of the configuration; nil when the first one is in the store.
+    /// Admin key of the configuration; `nil` if the first key is in the store.
     package var adminKey: String?
     /// Whether jobs may ask for HTTP/3.
     package var hasHTTP3 = false
+    /// Whether jobs may ask for NTLM.
     package var hasNTLM = false
-    /// Seconds for which finished jobs stay.
+    /// Time for which finished jobs are kept, in seconds.
     package var retentionSeconds = 604_800.0
     package init(version: String, adminKey: String?) {
         self.version = version
@@ -22,11 +24,13 @@ package struct APIConfiguration: Sendable {
     }
 }
 
-/// One thing that must hold for `/readyz`.
+/// Result of one check of `/readyz`.
 package struct ReadinessCheck: Sendable, Equatable {
+    /// Name of the check in the response of `/readyz`.
     package let name: String
+    /// `true` if the check passed.
     package let isOK: Bool
-    /// False: the node is ready without it.
+    /// `false` if the node is ready even when this check fails.
     package let isRequired: Bool
     package init(_ name: String, isOK: Bool, isRequired: Bool = true) {
         self.name = name
@@ -35,53 +39,74 @@ package struct ReadinessCheck: Sendable, Equatable {
     }
 }
 
-/// Everything that the API asks; the wiring gives the real ones, tests their doubles.
+/// The ports and functions that the API calls. `FerryServer` passes the real ones, tests pass doubles.
 package struct APIPorts: Sendable {
-    package var intake: any SubmissionSink
+    /// Stores new jobs.
+    package var submissions: any SubmissionSink
+    /// Reads jobs and attempts.
     package var reader: any JobReader
+    /// Cancels, suspends, resumes, acknowledges, deletes and retries jobs.
     package var control: any JobControl
+    /// Opens the files of succeeded jobs.
     package var content: any ContentStore
+    /// Reads and redelivers webhook deliveries.
     package var deliveries: any DeliveryReader
+    /// Reads and follows the log of events.
     package var events: any EventReader
+    /// Stores webhook endpoints.
     package var webhooks: any WebhookStore
+    /// Stores API keys.
     package var keys: any KeyStore
+    /// Stores the transfer limits.
     package var limits: any LimitStore
+    /// Stores the settings of hosts.
     package var hosts: any HostStore
+    /// Edits unfinished jobs.
     package var editor: any JobEditor
+    /// Reads the jobs that new jobs name.
     package var dependencies: any DependencyReader
+    /// Stores sessions.
     package var sessions: any SessionStore
+    /// Accepts answers to the questions of jobs.
     package var questions: any AnswerSink
+    /// Stores schedules.
     package var schedules: any ScheduleStore
+    /// Stores the off-peak windows.
     package var windows: any WindowStore
-    /// The places that schedules know.
+    /// Time zones for schedules and off-peak windows.
     package var zones: any TimeZoneSource = KnownTimeZones()
+    /// Reads the state of the service and its nodes.
     package var status: any StatusSource
+    /// Carries out the commands of operators.
     package var operations: any ServiceControl
+    /// Stores the requests of operators.
     package var audit: any AuditLog
+    /// Current time for identifiers and timestamps.
     package var clock: any WallClock
+    /// Policy that decides which addresses jobs and webhooks may use.
     package var egress: EgressPolicy
+    /// Requests that wait for jobs (`Prefer: wait`).
     package var waiters: JobWaiters
-    /// Of a job that runs on this node; nil for all others.
+    /// Returns the progress of a job that runs on this node, `nil` for any other job. Must not block.
     package var progress: @Sendable (JobID) -> TransferProgress?
-    /// Of all jobs that run on this node.
+    /// Returns the jobs that run on this node, with their progress.
     package var running: @Sendable () -> [RunningTransfer]
-    /// What is known of the service around a queued job; cheap.
+    /// Returns the state of the service that explains why a job is queued. Must not block.
     package var queue: @Sendable () -> QueueConditions
-    /// Encrypts what must not be readable in the database.
+    /// Encrypts bytes that must not be readable in the database.
     package var seal: @Sendable ([UInt8]) -> [UInt8]
-    /// Decrypts that; nil when it cannot be read.
+    /// Decrypts what `seal` returned; `nil` if that fails.
     package var open: @Sendable ([UInt8]) -> [UInt8]?
-    /// Both.
     var secrets: SecretSeal { SecretSeal(seal: seal, open: open) }
-    /// Decrypts the keys of a webhook endpoint; nil when they cannot be read.
+    /// Decrypts the keys of a webhook endpoint; `nil` if that fails.
     package var openWebhookKeys: @Sendable ([UInt8]) -> WebhookKeys?
-    /// Reads resume data; nil when this service has not made it.
+    /// Decrypts resume data; `nil` if this service has not issued it.
     package var openResumeData: @Sendable (String) -> ResumePoint?
-    /// Cached: must not block.
+    /// Returns the results of the checks of `/readyz`. Must not block.
     package var readiness: @Sendable () -> [ReadinessCheck]
-    /// The Prometheus text; must not block.
+    /// Returns the metrics in the Prometheus text format. Must not block.
     package var metrics: @Sendable () -> [UInt8]
-    /// Seconds since the process began.
+    /// Returns the seconds since the process started.
     package var uptime: @Sendable () -> Double
 
     package init(
@@ -90,7 +115,7 @@ package struct APIPorts: Sendable {
             & ServiceControl & AuditLog & WebhookStore & ScheduleStore & WindowStore,
         content: any ContentStore, clock: any WallClock, egress: EgressPolicy, waiters: JobWaiters
     ) {
-        intake = store
+        submissions = store
         reader = store
         control = store
         deliveries = store
@@ -125,47 +150,48 @@ package struct APIPorts: Sendable {
     }
 }
 
-/// The HTTP surface: finds the route, checks who asks, and answers. Nothing here blocks.
+/// Serves the HTTP API: finds the route of a request, authenticates it, applies the rate limit, and calls the
+/// handler. Its methods do not block.
 package final class API: RequestHandler {
-    let configuration: APIConfiguration
-    let ports: APIPorts
-    let logger: Logger
-    let identifiers: IdentifierGenerator
-    let keyTable: KeyTable
-    let batches = BatchThread()
-    let streams: EventStreams
-    let node: NodeAbilities
-    let bodies: BodyBudget
-    private let limiter: RateLimiter
     private let router = Router(routes)
-    /// What `/metrics` shows about requests.
+    private let handlers: Handlers
+    private let keys: KeyTable
+    private let limiter: RateLimiter
+    private let audit: AuditTrail
+    private let secrets: SecretSeal
+    private let logger: Logger
+    private let batches = BatchThread()
+    private let streams: EventStreams
+    private let waiters: JobWaiters
+    let bodies: BodyBudget
+    /// Counts of requests for `/metrics`.
     package let requestMetrics = APIMetrics()
 
     package init(_ configuration: APIConfiguration, _ ports: APIPorts, logger: Logger) {
-        self.configuration = configuration
-        self.ports = ports
-        self.logger = logger
-        streams = EventStreams(ports)
         let clock = ports.clock
-        identifiers = IdentifierGenerator { clock.now() }
-        keyTable = KeyTable(adminKey: configuration.adminKey)
+        let identifiers = IdentifierGenerator { clock.now() }
+        self.logger = logger
+        secrets = ports.secrets
+        waiters = ports.waiters
+        streams = EventStreams(ports)
+        keys = KeyTable(ports.keys, adminKey: configuration.adminKey)
         limiter = RateLimiter(configuration.rateLimit)
         bodies = BodyBudget(capacity: configuration.bodyBytesMax)
-        var node = NodeAbilities.reading(
-            hasHTTP3: configuration.hasHTTP3, hasNTLM: configuration.hasNTLM)
-        node.retentionSeconds = configuration.retentionSeconds
-        self.node = node
+        audit = AuditTrail(ports, identifiers, logger)
+        handlers = Handlers(
+            configuration, ports, identifiers, keys: keys, audit: audit, streams: streams, batches: batches)
     }
 
-    /// Streams of events that are open.
+    /// Number of open event streams.
     package var listenerCount: Int { streams.count }
 
-    /// Ends the streams of events, whose clients come again, to another node.
+    /// Ends the event streams; their clients reconnect to another node.
     package func endStreams() { streams.stop() }
 
-    /// Answers the requests that wait for jobs (`Prefer: wait`) as if their time were over, and from now on
-    /// does not let one wait. While the store still answers: that is what they are answered from.
-    package func endWaits() { ports.waiters.stop() }
+    /// Responds to the requests that wait for jobs (`Prefer: wait`) as if their time were over; later
+    /// requests do not wait. To be called while the store still answers, because the responses are read from
+    /// it.
+    package func endWaits() { waiters.stop() }
 
     /// Ends the API's own threads.
     package func stop() {
@@ -174,22 +200,21 @@ package final class API: RequestHandler {
         endWaits()
     }
 
-    /// Reads the keys anew, so that those made or revoked on other nodes count; to be called every few
-    /// seconds, and with success once before the first request.
-    package func refreshKeys(done: @escaping Reply<Void> = { _ in }) {
-        ports.keys.keys { [keyTable] result in done(result.map { keyTable.replace($0) }) }
-    }
+    /// Reloads the API keys from the store, so that keys made or revoked on other nodes count. To be called
+    /// every few seconds, and once with success before the first request.
+    package func refreshKeys(done: @escaping Reply<Void> = { _ in }) { keys.refresh(done: done) }
 
+    /// Returns how to read the body of a request, or the response that refuses the request before its body.
     package func plan(_ head: RequestHead) -> BodyPlan {
         switch router.match(method: head.method, path: head.path) {
         case .route(let index):
             let route = routes[index]
-            // Whoever may not send a large body is told before it; small ones are checked once, in `handle`.
+            // A large body is refused before it is read. Small ones are checked once, in `handle`.
             guard head.expectsBody, (head.contentLength ?? .max) > Limits.smallBodyBytes else {
                 return .collect(limit: route.body.limit)
             }
             do throws(Problem) {
-                let tenant = try principal(head, route).get().tenant
+                let tenant = try principal(head, route).tenant
                 if route.body != .none { try needPlainBody(head.fields) }
                 return .collect(
                     limit: min(route.body.limit, bodies.largest),
@@ -200,57 +225,62 @@ package final class API: RequestHandler {
         case .otherMethod(let allow) where head.method == "OPTIONS":
             return .refuse(Response(status: 204, fields: HTTPFields([("Allow", allow)])))
         case .otherMethod(let allow):
-            var problem = Problem(.methodNotAllowed, "\(head.method) is not possible here; \(allow) are.")
+            var problem = Problem(
+                .methodNotAllowed, "The endpoint does not support \(head.method). Use one of: \(allow).")
             problem.fields.append(("Allow", allow))
             return .refuse(problem.response(requestID: head.requestID))
         case .nothing:
-            return .refuse(
-                Problem(.notFound, "There is nothing under this path.").response(requestID: head.requestID))
+            return .refuse(Problem.noSuchPath.response(requestID: head.requestID))
         }
     }
 
+    /// Responds to a request. The response may come later, from another thread.
     package func handle(_ request: Request, _ responder: Responder) {
         let head = request.head
-        guard case .route(let index) = router.match(method: head.method, path: head.path) else {
-            responder.send(
-                Problem(.notFound, "There is nothing under this path.").response(requestID: head.requestID))
-            return
-        }
-        let route = routes[index]
         do throws(Problem) {
-            let principal = try principal(head, route).get()
+            guard case .route(let index) = router.match(method: head.method, path: head.path) else {
+                throw Problem.noSuchPath
+            }
+            let route = routes[index]
+            let principal = try principal(head, route)
             if route.role != nil, let wait = limiter.take(principal.key) { throw limiter.problem(wait: wait) }
             let query = try queryRules[index].items(head)
             if route.body != .none { try needPlainBody(head.fields) }
-            let call = RequestContext(
-                request: request, parameters: try parameters(head, route), query: query,
-                principal: principal,
-                disclosure: principal.role < .client ? .redacted : .full(ports.secrets), responder: responder)
-            if route.isAudited { audit(call, route) } else { route.handle(self)(call) }
+            let context = RequestContext(
+                message: request, parameters: try parameters(head, route), query: query,
+                principal: principal, disclosure: principal.role < .client ? .redacted : .full(secrets),
+                responder: responder)
+            let handler = route.handler(handlers)
+            guard route.isAudited else { return try handler(context) }
+            audit.record(context, route) { context in
+                context.run { () throws(Problem) in try handler(context) }
+            }
         } catch {
             responder.send(error.response(requestID: head.requestID))
         }
     }
 
+    /// Returns the problem document for a request that `HTTPServer` refuses.
     package func refusal(_ code: RefusalCode, _ detail: String, _ requestID: String) -> Response {
         Problem(refusal: code, detail).response(requestID: requestID)
     }
 
-    /// The answer of a node that does not serve the API.
+    /// Returns the response of a node that does not serve the API.
     package func unserved(_ head: RequestHead) -> Response {
-        Problem(.notFound, "This node does not serve the API (FERRY_ROLES).")
+        Problem(.notFound, "This node does not serve the API: FERRY_ROLES does not include api.")
             .response(requestID: head.requestID)
     }
 
+    /// Counts and logs a request after its response. `status`: `nil` if the client disconnected before it.
     package func completed(_ head: RequestHead, status: Int?, durationNanoseconds: Int64) {
         var route: Int?
         if case .route(let index) = router.match(method: head.method, path: head.path) { route = index }
         requestMetrics.count(route: route, status: status, nanoseconds: durationNanoseconds)
-        // What the client was told to look for in the log; the cause is in the lines before.
+        // A 500 tells the client to look for the request id in the log; earlier lines have the cause.
         let level: Logger.Level = status == 500 ? .error : .debug
         guard logger.logLevel <= level else { return }
         logger.log(
-            level: level, status == 500 ? "A request failed." : "A request was answered.",
+            level: level, status == 500 ? "A request failed." : "A request was completed.",
             metadata: [
                 "request.id": "\(head.requestID)", "method": "\(head.method)",
                 "route": "\(route.map { routes[$0].pattern } ?? "none")", "status": "\(status ?? 0)",
@@ -264,22 +294,27 @@ package final class API: RequestHandler {
             let names = route.pattern.split(separator: "/", omittingEmptySubsequences: false).dropFirst()
             return zip(names, try head.pathSegments()).filter { $0.0.hasPrefix("{") }.map(\.1)
         } catch {
-            throw Problem(.notFound, "There is nothing under this path.")
+            throw Problem.noSuchPath
         }
     }
 
-    private func principal(_ head: RequestHead, _ route: Route) -> Result<Principal, Problem> {
-        guard let role = route.role else { return .success(nobody) }
-        guard let key = bearerKey(head.fields) else { return .failure(.unauthorized(hasKey: false)) }
-        guard let principal = keyTable.principal(key) else { return .failure(.unauthorized(hasKey: true)) }
+    private func principal(_ head: RequestHead, _ route: Route) throws(Problem) -> Principal {
+        guard let role = route.role else { return anonymous }
+        guard let key = bearerKey(head.fields) else { throw .unauthorized(hasKey: false) }
+        guard let principal = keys.principal(key) else { throw .unauthorized(hasKey: true) }
         guard principal.role >= role else {
-            return .failure(
-                Problem(
-                    .forbidden,
-                    "This needs the role \(role.rawValue); the key's is \(principal.role.rawValue)."))
+            throw Problem(
+                .forbidden,
+                "The request needs the role \(role.rawValue); the key has \(principal.role.rawValue)."
+            )
         }
-        return .success(principal)
+        return principal
     }
 }
 
-private let nobody = Principal(key: KeyID(high: 0, low: 0), tenant: "", role: .viewer)
+/// Principal of requests to the routes that need no key.
+private let anonymous = Principal(key: KeyID(high: 0, low: 0), tenant: "", role: .viewer)
+
+extension Problem {
+    fileprivate static var noSuchPath: Problem { Problem(.notFound, "No endpoint has this path.") }
+}

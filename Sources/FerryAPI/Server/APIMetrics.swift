@@ -1,20 +1,22 @@
 internal import Synchronization
 
-/// Counts requests by route, method and status, and how long they took.
+/// Counts requests by route and status, and measures their durations. Any thread.
 package final class APIMetrics: Sendable {
-    /// Upper bounds of the histogram's buckets, in seconds.
+    /// Upper bounds of the buckets of the duration histogram, in seconds.
     package static let bounds = [
         0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
     ]
-    /// One route's figures.
+    /// Counts of one route.
     package struct Snapshot: Sendable {
-        /// The pattern; `none` for requests that found no route.
+        /// Pattern of the route; `none` for requests without a route.
         package let route: String
+        /// Method of the route; `any` for requests without a route.
         package let method: String
-        /// Requests by status; 0: the client left before an answer.
+        /// Number of requests by status; 0 if the client disconnected before the response.
         package let byStatus: [Int: UInt64]
-        /// By bucket, not cumulative; the last one is above every bound.
+        /// Number of requests by bucket, not cumulative. The last bucket is above all bounds.
         package let buckets: [UInt64]
+        /// Sum of the durations, in seconds.
         package let sumSeconds: Double
     }
     private struct Counts {
@@ -22,7 +24,8 @@ package final class APIMetrics: Sendable {
         var buckets = [UInt64](repeating: 0, count: APIMetrics.bounds.count + 1)
         var sumNanoseconds: Int64 = 0
     }
-    /// Each with a lock of its own: they are never waited for.
+    /// Counts of one route under their own lock, so that requests of different routes do not wait for each
+    /// other.
     private final class Counter: Sendable {
         let counts = Mutex(Counts())
     }
@@ -40,6 +43,7 @@ package final class APIMetrics: Sendable {
         }
     }
 
+    /// Returns the counts of all routes. Requests without a route come last.
     package func snapshot() -> [Snapshot] {
         counters.enumerated().map { index, counter in
             let counts = counter.counts.withLock { $0 }

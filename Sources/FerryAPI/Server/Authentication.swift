@@ -3,30 +3,38 @@ internal import HTTPServer
 internal import OpenSSL
 internal import Synchronization
 
-/// Who asks.
+/// Owner of the key that a request carries.
 struct Principal: Sendable, Equatable {
     let key: KeyID
     let tenant: String
     let role: Role
 }
 
-/// The keys that are valid now, by their digests.
+/// The valid API keys of all tenants, cached from the store. Any thread.
 ///
-/// A key is looked up by the SHA-256 of what the client sent: whoever times the look-up learns about digests,
-/// and a digest is no key.
+/// A key is looked up by the SHA-256 of what the client sent. The duration of a look-up can reveal something
+/// about digests only, and a digest cannot be used as a key.
 final class KeyTable: Sendable {
+    private let store: any KeyStore
     private let principals = Mutex<[[UInt8]: Principal]>([:])
     private let configured: [UInt8]?
 
-    /// `adminKey`: the one of the configuration. It is in the store like every other, so that it has an
-    /// identifier and can be revoked.
-    init(adminKey: String?) { configured = adminKey.map { digest(ofKey: $0) } }
+    /// `adminKey`: the key of the configuration. It is in the store as well, so that it has an identifier and
+    /// can be revoked.
+    init(_ store: any KeyStore, adminKey: String?) {
+        self.store = store
+        configured = adminKey.map { digest(ofKey: $0) }
+    }
 
-    /// Takes over what the store knows; revoked keys are left out.
-    func replace(_ keys: [APIKey]) {
+    /// Reloads the keys from the store.
+    func refresh(done: @escaping Reply<Void>) {
+        store.keys { [self] result in done(result.map { replace($0) }) }
+    }
+
+    private func replace(_ keys: [APIKey]) {
         var table: [[UInt8]: Principal] = [:]
         for key in keys where key.revokedAt == nil {
-            // Whatever is stored under its digest, the key of the configuration is the operator's.
+            // The key of the configuration is always an admin's, whatever role is stored with its digest.
             table[key.hash] =
                 key.hash == configured
                 ? Principal(key: key.id, tenant: APIKey.defaultTenant, role: .admin)
@@ -35,16 +43,17 @@ final class KeyTable: Sendable {
         principals.withLock { [table] in $0 = table }
     }
 
+    /// Returns the owner of a key, or `nil` if the key is unknown or revoked.
     func principal(_ key: String) -> Principal? {
         let digest = digest(ofKey: key)
         return principals.withLock { $0[digest] }
     }
 }
 
-/// SHA-256: what is kept of a key.
+/// Returns the SHA-256 of a key: the store has only this digest.
 package func digest(ofKey key: String) -> [UInt8] { Digest.of(Array(key.utf8)) }
 
-/// A new key: `fk_` and 160 random bits in base32 (RFC 4648 §6, lower case).
+/// Returns a new key: `fk_` and 160 random bits in base32 (RFC 4648 §6, lower case).
 package func makeKey() -> String {
     let digits = Array("abcdefghijklmnopqrstuvwxyz234567".utf8)
     var text = Array("fk_".utf8)
@@ -61,7 +70,8 @@ package func makeKey() -> String {
     return String(decoding: text, as: UTF8.self)
 }
 
-/// The token of `Authorization: Bearer …` (RFC 6750 §2.1); nil for anything else, several fields included.
+/// Returns the token of `Authorization: Bearer …` (RFC 6750 §2.1), or `nil` for any other value and for
+/// several fields.
 func bearerKey(_ fields: HTTPFields) -> String? {
     guard let value = fields["Authorization"], value.utf8.count <= 512 else { return nil }
     let parts = value.utf8.split(separator: UInt8(ascii: " "))
@@ -75,7 +85,7 @@ extension Problem {
     static func unauthorized(hasKey: Bool) -> Problem {
         var problem = Problem(
             .unauthorized,
-            hasKey ? "This key is not known here, or was revoked." : "Send Authorization: Bearer KEY.")
+            hasKey ? "The key is unknown or revoked." : "Send the field Authorization: Bearer KEY.")
         problem.fields.append(
             (
                 "WWW-Authenticate",

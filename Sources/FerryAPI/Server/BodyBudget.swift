@@ -2,58 +2,58 @@ internal import FerryCore
 internal import HTTPServer
 internal import Synchronization
 
-/// The memory of a node for request bodies, from their headers until they are answered. A tenant gets no more
-/// than it leaves for others: half of it when it is alone, less when others have taken theirs.
+/// Memory of a node for request bodies. A body counts from its header fields until its response. A tenant may
+/// use as much as it leaves free: half of the memory if no other tenant uses any, else less. Any thread.
 final class BodyBudget: Sendable {
     private struct State {
         var taken = 0
-        /// Only those that have something.
-        var ofTenants: [String: Int] = [:]
+        /// Bytes by tenant, without zeros.
+        var takenByTenant: [String: Int] = [:]
     }
     private let capacity: Int
     private let state = Mutex(State())
 
-    /// Bytes.
+    /// `capacity` in bytes.
     init(capacity: Int) { self.capacity = capacity }
 
-    /// Bytes of the largest body that there is ever room for.
+    /// Size of the largest body that can fit, in bytes.
     var largest: Int { capacity / 2 }
 
-    /// Bytes that are taken now.
+    /// Bytes in use.
     var taken: Int { state.withLock { $0.taken } }
 
-    /// Room for one body of a tenant.
+    /// Returns the account of one body of a tenant.
     func room(for tenant: String, requestID: String) -> any BodyRoom {
         BodyShare(self, tenant: tenant, requestID: requestID)
     }
 
     fileprivate func take(_ count: Int, for tenant: String) -> Bool {
         state.withLock { state in
-            let own = state.ofTenants[tenant, default: 0] + count
+            let own = state.takenByTenant[tenant, default: 0] + count
             guard own <= capacity - state.taken - count else { return false }
             state.taken += count
-            state.ofTenants[tenant] = own
+            state.takenByTenant[tenant] = own
             return true
         }
     }
 
-    fileprivate func giveBack(_ count: Int, of tenant: String) {
+    fileprivate func release(_ count: Int, of tenant: String) {
         state.withLock { state in
             state.taken -= count
-            let own = state.ofTenants[tenant, default: 0] - count
-            state.ofTenants[tenant] = own > 0 ? own : nil
+            let own = state.takenByTenant[tenant, default: 0] - count
+            state.takenByTenant[tenant] = own > 0 ? own : nil
         }
     }
 
     fileprivate var problem: Problem {
         var problem = Problem(
-            .overloaded, "Bodies of requests fill the memory that this node has for them; ask again.")
+            .overloaded, "This node's memory for request bodies is full; try again later.")
         problem.fields = quotaFields("body-bytes", quota: Int64(largest), seconds: 1)
         return problem
     }
 }
 
-/// What one body has of it.
+/// The memory that one body uses. Releases it when deinitialized.
 private final class BodyShare: BodyRoom {
     private let budget: BodyBudget
     private let tenant: String
@@ -68,7 +68,7 @@ private final class BodyShare: BodyRoom {
 
     deinit {
         let count = taken.load(ordering: .relaxed)
-        if count > 0 { budget.giveBack(count, of: tenant) }
+        if count > 0 { budget.release(count, of: tenant) }
     }
 
     func take(_ byteCount: Int) -> Response? {

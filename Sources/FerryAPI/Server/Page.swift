@@ -1,13 +1,13 @@
 internal import FerryCore
 internal import HTTPServer
 
-/// A page of a list, newest first. The store is asked for one record more than is shown, which tells whether
-/// there is a next page.
+/// A page of a list. The store is asked for one record more than the page shows: that record
+/// tells whether there is a next page.
 struct Page<Record> {
     let shown: ArraySlice<Record>
-    /// Nil: this is the last page.
+    /// `nil` on the last page.
     let nextCursor: String?
-    /// Nil: only the whole page has one.
+    /// Returns the cursor after a record; `nil` if only the whole page has a cursor.
     private let cursorAfter: ((Record) -> String)?
 
     init<Kind: IdentifierKind>(
@@ -18,7 +18,8 @@ struct Page<Record> {
         cursorAfter = { cursor(after: id($0)) }
     }
 
-    /// A page that a bounded scan may have ended before it was full. `next_cursor` is then where it stopped.
+    /// Makes a page of a scan that may have stopped before the page was full. `next_cursor` is then the place
+    /// where the scan stopped.
     init<Kind: IdentifierKind>(
         _ page: ListPage<Record, Kind>, limit: Int, id: @escaping (Record) -> Identifier<Kind>
     ) where Record: Sendable {
@@ -29,16 +30,17 @@ struct Page<Record> {
         cursorAfter = { cursor(after: id($0)) }
     }
 
-    /// A page whose cursor is no identifier's.
-    init(_ shown: ArraySlice<Record>, nextCursor: String?) {
-        self.shown = shown
-        self.nextCursor = nextCursor
+    /// Makes a page of a list whose cursors are not identifiers. `cursor` returns the one after a record.
+    init(_ records: [Record], limit: Int, cursor: (Record) -> String) {
+        shown = records.prefix(limit)
+        nextCursor = records.count > limit ? shown.last.map(cursor) : nil
         cursorAfter = nil
     }
 
-    /// Ends early when that is long enough.
-    func send(_ call: RequestContext, reservingCapacity: Int, _ write: (Record, inout JSONWriter) -> Void) {
-        sendPage(call, reservingCapacity: reservingCapacity) { writer in
+    /// Sends the page. If each record has a cursor, a page above `Limits.listByteCountMax` ends early.
+    func send(_ request: RequestContext, reservingCapacity: Int, _ write: (Record, inout JSONWriter) -> Void)
+    {
+        sendPage(request, reservingCapacity: reservingCapacity) { writer in
             for (index, record) in zip(shown.indices, shown) {
                 write(record, &writer)
                 guard writer.bytes.count > Limits.listByteCountMax, index < shown.endIndex - 1 else {
@@ -51,19 +53,11 @@ struct Page<Record> {
     }
 }
 
-/// `Link` repeats the query with the next cursor (RFC 8288).
-func sendPage(
-    _ call: RequestContext, nextCursor: String?, reservingCapacity: Int, _ write: (inout JSONWriter) -> Void
+/// Sends a page. `write` returns the cursor of the next one. The field `Link` (RFC 8288) repeats the query
+/// with that cursor.
+private func sendPage(
+    _ request: RequestContext, reservingCapacity: Int, _ write: (inout JSONWriter) -> String?
 ) {
-    sendPage(call, reservingCapacity: reservingCapacity) { writer in
-        write(&writer)
-        return nextCursor
-    }
-}
-
-/// `write` says where the next page begins.
-private func sendPage(_ call: RequestContext, reservingCapacity: Int, _ write: (inout JSONWriter) -> String?)
-{
     var writer = JSONWriter(reservingCapacity: reservingCapacity + 64)
     writer.beginObject()
     writer.name("data")
@@ -73,15 +67,15 @@ private func sendPage(_ call: RequestContext, reservingCapacity: Int, _ write: (
     writer.memberOrNull("next_cursor", nextCursor)
     writer.endObject()
     let link = nextCursor.map { cursor in
-        let query = (call.query.filter { $0.name != "cursor" } + [("cursor", cursor)])
+        let query = (request.query.filter { $0.name != "cursor" } + [("cursor", cursor)])
             .map { "\(percentEncoded($0.name))=\(percentEncoded($0.value))" }.joined(separator: "&")
-        return "<\(call.request.head.path)?\(query)>; rel=\"next\""
+        return "<\(request.head.path)?\(query)>; rel=\"next\""
     }
-    call.send(200, json: writer.bytes, link.map { [("Link", $0)] } ?? [])
+    request.send(200, json: writer.bytes, link.map { [("Link", $0)] } ?? [])
 }
 
 extension RequestContext {
-    /// `limit` and `cursor` of a list that is asked for nothing else.
+    /// Reads `limit` and `cursor` of a list whose operation has no other parameters.
     func page<Position>(
         _ read: (String) throws(Problem) -> Position
     ) throws(Problem) -> (limit: Int, cursor: Position?) {
@@ -91,27 +85,34 @@ extension RequestContext {
         }
         return page
     }
+
+    /// Like `page(_:)`, for a list whose cursors are identifiers.
+    func page<Kind>(
+        of kind: Identifier<Kind>.Type
+    ) throws(Problem) -> (limit: Int, cursor: Identifier<Kind>?) {
+        try page { cursor throws(Problem) -> Identifier<Kind> in try position(cursor) }
+    }
 }
 
-/// The last identifier of a page, without its prefix; opaque to clients.
+/// Returns an identifier without its prefix. Clients must treat it as opaque.
 private func cursor<Kind>(after id: Identifier<Kind>) -> String {
     String(id.description.dropFirst(Kind.prefix.count))
 }
 
-/// The identifier that a cursor stands for.
+/// Returns the identifier of a cursor.
 func position<Kind>(_ cursor: String) throws(Problem) -> Identifier<Kind> {
     guard let id = Identifier<Kind>(Kind.prefix + cursor) else { throw Problem.unknownCursor }
     return id
 }
 
-/// Cursors of lists that are ordered by name: they say of which list.
+/// Cursors of the lists that are ordered by name. A cursor names its list.
 enum NameCursor: String {
     case session, tenant
 
-    /// Behind this name.
+    /// Returns the cursor after a name.
     func text(_ name: String) -> String { "\(rawValue).\(name)" }
 
-    /// The name behind which a page begins.
+    /// Returns the name of a cursor.
     func name(_ cursor: String, where isValid: (String) -> Bool) throws(Problem) -> String {
         let name = String(cursor.dropFirst(rawValue.count + 1))
         guard cursor.hasPrefix("\(rawValue)."), isValid(name) else { throw Problem.unknownCursor }
@@ -121,13 +122,13 @@ enum NameCursor: String {
 
 extension Problem {
     static var unknownCursor: Problem {
-        Problem(.invalidCursor, "No list gave this cursor; begin again without it.")
+        Problem(.invalidCursor, "The cursor is not from this list; start again without a cursor.")
     }
 }
 
 func pageLimit(_ value: String) throws(Problem) -> Int {
     guard let limit = Int(value), (1...Limits.listLimitMax).contains(limit) else {
-        throw Problem(.invalidParameter, "limit must be from 1 to \(Limits.listLimitMax).")
+        throw Problem(.invalidParameter, "limit must be a number from 1 to \(Limits.listLimitMax).")
     }
     return limit
 }

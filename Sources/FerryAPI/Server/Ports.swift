@@ -1,39 +1,44 @@
-// What the API asks of the rest of Ferry. Every reply is called exactly once, on a thread that must not
+// Ports of the API that several handlers use. Every reply is called exactly once, on a thread that must not
 // block.
 package import FerryCore
 
-/// Reads jobs. A job of another tenant is `notFound`.
+/// Reads jobs and their attempts. A job of another tenant is `notFound`.
 package protocol JobReader: JobLookup {
-    /// Records without bodies.
+    /// Replies with the jobs that match, without their bodies.
     func jobs(_ query: JobQuery, reply: @escaping Reply<ListPage<JobRecord, JobKindTag>>)
+    /// Replies with the attempts of a job, the running one included.
     func attempts(of id: JobID, tenant: String, reply: @escaping Reply<JobAttempts>)
 }
 
-/// Changes jobs. `revision`: what `If-Match` names; another one of the job is `stale`, nil is no condition.
+/// Changes jobs. `revision`: the one that `If-Match` names; a job with another revision is `stale`. `nil`
+/// means no condition.
 package protocol JobControl: Sendable {
-    /// Cancels a job, or asks the node that runs it to: the record may still say `running`. A terminal job is
-    /// `invalidState`. `keepsBytes`: leaves what a download has got to another job (`resume_data`).
+    /// Cancels a job, or asks the node that runs it to cancel it: the record may still say `running`. A
+    /// terminal job is `invalidState`. `keepsBytes`: keeps the bytes of a download for another job
+    /// (`resume_data`).
     func cancel(
         _ id: JobID, tenant: String, revision: Int32?, keepsBytes: Bool, reply: @escaping Reply<JobRecord>)
-    /// Suspends a job, or asks the node that runs it to: the record may still say `running`. A suspended or
-    /// terminal job is `invalidState`.
+    /// Suspends a job, or asks the node that runs it to suspend it: the record may still say `running`. A
+    /// suspended or terminal job is `invalidState`.
     func suspend(_ id: JobID, tenant: String, revision: Int32?, reply: @escaping Reply<JobRecord>)
-    /// Lets a suspended job go on; any other is `invalidState`.
+    /// Resumes a suspended job; any other is `invalidState`.
     func resume(_ id: JobID, tenant: String, revision: Int32?, reply: @escaping Reply<JobRecord>)
-    /// Notes that the result of a terminal job has arrived; once more it changes nothing. Any other is
-    /// `invalidState`, one that does not ask for it `notAwaited`.
+    /// Acknowledges the result of a terminal job. Idempotent. Any other job is `invalidState`; a job that
+    /// does not ask for an acknowledgement is `notAwaited`.
     func acknowledge(_ id: JobID, tenant: String, reply: @escaping Reply<JobRecord>)
-    /// Deletes a terminal job with the file that the service keeps for it; any other is `invalidState`.
+    /// Deletes a terminal job and the managed file of its content; any other job is `invalidState`.
     func delete(_ id: JobID, tenant: String, revision: Int32?, reply: @escaping Reply<Void>)
-    /// Reads a terminal job as something to submit again; any other is `invalidState`.
+    /// Replies with what is needed to submit a terminal job again; any other job is `invalidState`.
     func retrySource(_ id: JobID, tenant: String, reply: @escaping Reply<RetrySource>)
 }
 
-/// What a finished job leaves for a repetition.
+/// A finished job with what is needed to submit it again.
 package struct RetrySource: Sendable {
+    /// The finished job.
     package let record: JobRecord
+    /// Credentials of the job, decrypted.
     package let secrets: JobSecrets
-    /// The bytes of an inline source or body; nil when there were none or they are not kept.
+    /// Bytes of an inline source or body; `nil` if the job had none or they are not kept.
     package let payload: [UInt8]?
 
     package init(record: JobRecord, secrets: JobSecrets, payload: [UInt8]?) {
@@ -43,51 +48,11 @@ package struct RetrySource: Sendable {
     }
 }
 
-/// Reads deliveries with their tries, and makes one due again.
-package protocol DeliveryReader: Sendable {
-    /// Of one job, newest first, only those before `before`; a job that is not the tenant's is `notFound`.
-    func deliveries(
-        of job: JobID, tenant: String, before: DeliveryID?, limit: Int,
-        reply: @escaping Reply<ListPage<DeliveryRecord, DeliveryKindTag>>)
-    func delivery(_ id: DeliveryID, tenant: String, reply: @escaping Reply<DeliveryRecord>)
-    /// Due at once, whatever became of it before.
-    func redeliver(_ id: DeliveryID, tenant: String, reply: @escaping Reply<DeliveryRecord>)
-}
-
-/// Where API keys are kept, revoked ones included.
-package protocol KeyStore: Sendable {
-    func keys(reply: @escaping Reply<[APIKey]>)
-    /// Newest first, only those before `before`.
-    func keys(before: KeyID?, limit: Int, reply: @escaping Reply<[APIKey]>)
-    func key(_ id: KeyID, reply: @escaping Reply<APIKey>)
-    func create(_ new: NewKey, reply: @escaping Reply<KeyCreation>)
-    /// For good; `notFound` when there is no such key, or none that is valid.
-    func revoke(_ id: KeyID, reply: @escaping Reply<Void>)
-}
-
-/// `GET /v1/admin/status`.
-package struct ServiceStatus: Sendable {
-    package var store: StoreStatus
-    package var bytesReceivedPerSecond: Double = 0
-    package var bytesSentPerSecond: Double = 0
-    package var jobsFinishedPerSecond: Double = 0
-    package var isDatabaseOK = true
-    package var storageFreeBytes: Int64?
-    /// Whether the node that answers starts no downloads, because there is too little room.
-    package var holdsDownloads = false
-
-    package init(_ store: StoreStatus) { self.store = store }
-}
-
-/// Exact about unfinished work, and cheap.
-package protocol StatusSource: Sendable {
-    func status(reply: @escaping Reply<ServiceStatus>)
-    func nodes(reply: @escaping Reply<[NodeStatus]>)
-}
-
-/// Bytes that can be sent: an open regular file. Whoever receives it closes the descriptor.
+/// An open regular file to send. The receiver owns the descriptor and closes it.
 package struct OpenContent: Sendable {
+    /// Open file descriptor.
     package let descriptor: Int32
+    /// Length of the file in bytes.
     package let byteCount: Int64
     package init(descriptor: Int32, byteCount: Int64) {
         self.descriptor = descriptor
@@ -95,32 +60,89 @@ package struct OpenContent: Sendable {
     }
 }
 
-/// Requests of a tenant that may wait until files have been compared with their digests.
+/// Maximum of a tenant's requests that wait while files are compared with their digests.
 package let contentWaiterCountMax = 64
 
-/// Opens the file of a succeeded job. `notFound`: it is not there any more; `overloaded`: too many requests
-/// wait for that to be known.
+/// Opens the file of a succeeded job. `notFound` if the file does not exist any more or has other content;
+/// `overloaded` if too many requests wait for the comparison with its digest.
 package protocol ContentStore: Sendable {
+    /// Opens the file of a job for reading.
     func open(_ job: JobRecord, reply: @escaping Reply<OpenContent>)
 }
 
-/// The log of events. A job of another tenant is `notFound`.
+/// Reads deliveries with their tries, and redelivers them.
+package protocol DeliveryReader: Sendable {
+    /// Replies with deliveries of one job, newest first, only those before `before`. A job of another tenant
+    /// is `notFound`.
+    func deliveries(
+        of job: JobID, tenant: String, before: DeliveryID?, limit: Int,
+        reply: @escaping Reply<ListPage<DeliveryRecord, DeliveryKindTag>>)
+    /// Replies with one delivery.
+    func delivery(_ id: DeliveryID, tenant: String, reply: @escaping Reply<DeliveryRecord>)
+    /// Makes a delivery due now, whatever its state.
+    func redeliver(_ id: DeliveryID, tenant: String, reply: @escaping Reply<DeliveryRecord>)
+}
+
+/// Stores API keys, revoked ones included.
+package protocol KeyStore: Sendable {
+    /// Replies with all keys.
+    func keys(reply: @escaping Reply<[APIKey]>)
+    /// Replies with keys, newest first, only those before `before`.
+    func keys(before: KeyID?, limit: Int, reply: @escaping Reply<[APIKey]>)
+    /// Replies with one key.
+    func key(_ id: KeyID, reply: @escaping Reply<APIKey>)
+    /// Stores a new key. A repeated idempotency key replies with the first one.
+    func create(_ new: NewKey, reply: @escaping Reply<KeyCreation>)
+    /// Revokes a key for ever; `notFound` if it does not exist or is revoked already.
+    func revoke(_ id: KeyID, reply: @escaping Reply<Void>)
+}
+
+/// State of the service, as `GET /v1/admin/status` shows it.
+package struct ServiceStatus: Sendable {
+    /// State that the store reports.
+    package var store: StoreStatus
+    /// Bytes that this node receives per second.
+    package var bytesReceivedPerSecond: Double = 0
+    /// Bytes that this node sends per second.
+    package var bytesSentPerSecond: Double = 0
+    /// Jobs that this node finishes per second.
+    package var jobsFinishedPerSecond: Double = 0
+    /// `true` if the database can be reached.
+    package var isDatabaseOK = true
+    /// Free bytes of the storage; `nil` if unknown.
+    package var storageFreeBytes: Int64?
+    /// `true` if this node starts no downloads because its storage is nearly full.
+    package var holdsDownloads = false
+
+    package init(_ store: StoreStatus) { self.store = store }
+}
+
+/// Reads the state of the service and its nodes. The counts of unfinished jobs are exact.
+package protocol StatusSource: Sendable {
+    /// Replies with the state of the service.
+    func status(reply: @escaping Reply<ServiceStatus>)
+    /// Replies with all nodes.
+    func nodes(reply: @escaping Reply<[NodeStatus]>)
+}
+
+/// Reads the log of events. A job of another tenant is `notFound`.
 package protocol EventReader: Sendable {
-    /// What was committed before the call is among them.
+    /// Replies with the events that match, newest first, those included that were committed before the call.
     func events(_ query: EventQuery, reply: @escaping Reply<ListPage<EventEntry, EventKindTag>>)
-    /// Newest first.
+    /// Replies with events of one job, newest first.
     func events(
         of job: JobID, tenant: String, before: EventID?, limit: Int, reply: @escaping Reply<[EventEntry]>)
-    /// What follows an event, in its order.
+    /// Replies with events of one job after an event, oldest first.
     func events(
         of job: JobID, tenant: String, after: EventID, limit: Int, reply: @escaping Reply<EventReplay>)
-    /// What follows an event, in its order.
+    /// Replies with events of a tenant or a session after an event, oldest first.
     func replay(
         tenant: String, session: String?, after: EventID, limit: Int, reply: @escaping Reply<EventReplay>)
-    /// Not before any event that was committed until now; zero: there was none.
+    /// Replies with the identifier of the last event that was committed before the call, or a later one; zero
+    /// if there is none.
     func lastEvent(reply: @escaping Reply<EventID>)
-    /// Gives the sink what gets its number from now on. `ready`: from here on nothing is missed.
+    /// Passes new events to the sink. Calls `ready` when no later event will be missed.
     func follow(_ sink: any EventSink, ready: @escaping @Sendable () -> Void)
-    /// Ends that, unless `isNeeded` when its turn has come.
+    /// Ends `follow`, unless `isNeeded` returns `true` when this is carried out.
     func stopFollowing(unless isNeeded: @escaping @Sendable () -> Bool)
 }

@@ -2,13 +2,13 @@ internal import FerryCore
 internal import HTTPServer
 internal import OpenSSL
 
-/// Entity tags of a header field: `*`, or a list (RFC 9110 §13.1).
+/// Entity tags of `If-Match` or `If-None-Match`: `*`, or a list (RFC 9110 §13.1).
 enum EntityTags: Equatable {
     case any
-    /// With their quotes; a weak one keeps its `W/`.
+    /// Tags with their quotes; weak ones with `W/`.
     case list([String])
 
-    /// Nil without the field. What is no entity tag matches nothing.
+    /// `nil` if the field is absent. A malformed tag matches nothing.
     init?(_ fields: HTTPFields, _ name: String) {
         let values = fields.all(name)
         guard !values.isEmpty else { return nil }
@@ -19,7 +19,7 @@ enum EntityTags: Equatable {
         self = .list(values.flatMap(Self.split))
     }
 
-    /// Commas may be inside the quotes.
+    /// Splits a value at the commas outside quotes.
     private static func split(_ value: String) -> [String] {
         var tags: [String] = []
         var current: [UInt8] = []
@@ -37,7 +37,7 @@ enum EntityTags: Equatable {
         return tags.filter { !$0.isEmpty }
     }
 
-    /// Weak comparison, for `If-None-Match`. `tag`: a strong one.
+    /// Whether a strong tag matches by weak comparison, as `If-None-Match` compares.
     func matchesWeakly(_ tag: String) -> Bool {
         switch self {
         case .any: true
@@ -45,7 +45,7 @@ enum EntityTags: Equatable {
         }
     }
 
-    /// Strong comparison, for `If-Match`.
+    /// Whether a tag matches by strong comparison, as `If-Match` compares.
     func matches(_ tag: String) -> Bool {
         switch self {
         case .any: true
@@ -53,8 +53,9 @@ enum EntityTags: Equatable {
         }
     }
 
-    /// Whether `If-Match` allows to change what is like this by now (`entityTag(changeable:shown:)`): what is
-    /// shown beside it changes by itself, and is no reason to refuse.
+    /// Whether `If-Match` allows to change an object with this JSON of its changeable members. The tag has a
+    /// digest of them (`entityTag(changeable:shown:)`); its other digest covers members that change by
+    /// themselves, and is not compared.
     func allowsChange(of changeable: [UInt8]) -> Bool {
         switch self {
         case .any: true
@@ -63,7 +64,7 @@ enum EntityTags: Equatable {
         }
     }
 
-    /// The revisions that `If-Match` allows, as it lists them; nil for any.
+    /// Revisions that `If-Match` lists, in its order; `nil` for `*`.
     var revisions: [Int32]? {
         switch self {
         case .any: nil
@@ -72,10 +73,11 @@ enum EntityTags: Equatable {
     }
 }
 
-/// The entity tag of a revision: `"r3"`.
+/// Returns the entity tag of a revision: `"r3"`.
 func entityTag(revision: Int32) -> String { "\"r\(revision)\"" }
 
-/// The entity tag of what has no revisions: of what clients can change about it, and of all that is shown.
+/// Returns the entity tag of an object without revisions: a digest of the members that clients can change,
+/// and one of the whole representation.
 func entityTag(changeable: [UInt8], shown: [UInt8]) -> String {
     "\"\(shortDigest(changeable))-\(shortDigest(shown))\""
 }
@@ -91,9 +93,9 @@ private func revisionNumber(_ tag: String) -> Int32? {
     return number
 }
 
-/// What a `Range` field asks for (RFC 9110 §14.2).
+/// Bytes that a `Range` field asks for (RFC 9110 §14.2).
 enum ByteRange: Equatable {
-    /// Everything: no field, another unit, several ranges, or not to be read.
+    /// The whole content: the field is absent or malformed, has another unit, or lists several ranges.
     case whole
     case part(offset: Int64, length: Int64)
     case unsatisfiable

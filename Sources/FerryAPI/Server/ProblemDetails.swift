@@ -1,7 +1,7 @@
 internal import FerryCore
 internal import HTTPServer
 
-/// Every error that the API itself answers with. Clients switch on the raw value; `/docs#code` explains it.
+/// Codes of the errors that the API responds with. Clients switch on the raw value; `/docs#code` explains it.
 enum ProblemCode: String, Sendable, CaseIterable {
     case badJSON = "bad_json"
     case invalidParameter = "invalid_parameter"
@@ -55,7 +55,7 @@ enum ProblemCode: String, Sendable, CaseIterable {
         }
     }
 
-    /// Constant for a code (RFC 9457 §3.1.3).
+    /// Title of the problem; constant for each code (RFC 9457 §3.1.3).
     var title: String {
         switch self {
         case .badJSON: "The body is not JSON"
@@ -64,17 +64,17 @@ enum ProblemCode: String, Sendable, CaseIterable {
         case .invalidCursor: "The cursor does not belong to this list"
         case .unauthorized: "A valid key is needed"
         case .forbidden: "The key may not do this"
-        case .notFound: "There is nothing here"
+        case .notFound: "No such endpoint or object"
         case .noContent: "The job has no content"
         case .methodNotAllowed: "The method is not allowed here"
         case .idempotencyKeyInProgress: "The first request with this key is not finished"
         case .invalidState: "The job's state does not allow this"
         case .notRepeatable: "The job cannot be repeated"
-        case .notAwaited: "Nobody waits for an acknowledgement"
+        case .notAwaited: "The job asks for no acknowledgement"
         case .sessionInvalidated: "The session takes no more jobs"
         case .sessionInUse: "The session is not invalidated, has unfinished jobs, or is the default one"
         case .tooManySessions: "There are too many sessions"
-        case .limitReached: "There are as many as there may be"
+        case .limitReached: "The limit of objects is reached"
         case .stale: "The object has changed"
         case .preconditionRequired: "A change needs If-Match"
         case .bodyTooLarge: "The body is too large"
@@ -84,16 +84,16 @@ enum ProblemCode: String, Sendable, CaseIterable {
         case .idempotencyKeyReused: "The key was used for another request"
         case .rateLimited: "Too many requests"
         case .tooManyJobs: "Too many unfinished jobs"
-        case .internalError: "Something went wrong here"
+        case .internalError: "Internal error"
         case .storeUnavailable: "The database is not available"
-        case .overloaded: "Too much is waiting"
-        case .tooManyStreams: "This node serves no more streams"
+        case .overloaded: "Too many requests are waiting"
+        case .tooManyStreams: "This node accepts no more streams"
         }
     }
 }
 
 extension RefusalCode {
-    /// As that of `ProblemCode`.
+    /// Like `ProblemCode.title`.
     var title: String {
         switch self {
         case .malformedRequest: "The head of the request is malformed"
@@ -104,21 +104,21 @@ extension RefusalCode {
         case .invalidHeaderValue: "A header field holds a control character"
         case .foldedHeader: "A header field runs over several lines"
         case .invalidContentLength: "Content-Length is not one number"
-        case .ambiguousLength: "The body's length is said in two ways"
+        case .ambiguousLength: "The body has two lengths"
         case .invalidTransferEncoding: "Transfer-Encoding needs HTTP/1.1"
         case .bodyTooLarge: ProblemCode.bodyTooLarge.title
         case .uriTooLong: "The request target is too long"
         case .hostMismatch: "The request target names another host than Host"
         case .tooManyHeaders: "There are too many header fields"
         case .headersTooLarge: "The header fields are too large"
-        case .unknownTransferEncoding: "Only chunked is understood as Transfer-Encoding"
-        case .shuttingDown: "This node is ending"
-        case .responseDeadline: "No answer was ready in time"
+        case .unknownTransferEncoding: "Transfer-Encoding must be chunked"
+        case .shuttingDown: "This node is stopping"
+        case .responseDeadline: "The response took too long"
         }
     }
 }
 
-/// Every problem that a client can get, once: those of the API, and those of the HTTP server below it.
+/// All problems that a client can receive: those of the API and those of `HTTPServer`, each code once.
 let allProblems: [(code: String, status: Int, title: String)] = {
     var problems = ProblemCode.allCases.map { (code: $0.rawValue, status: $0.status, title: $0.title) }
     for code in RefusalCode.allCases where ProblemCode(rawValue: code.rawValue) == nil {
@@ -127,18 +127,18 @@ let allProblems: [(code: String, status: Int, title: String)] = {
     return problems
 }()
 
-/// An error as the client gets it (RFC 9457).
+/// An error as a problem document (RFC 9457).
 struct Problem: Error, Sendable {
     var status: Int
     var code: String
     var title: String
     var detail: String
     var errors: [FieldError] = []
-    /// The state of the job, for `invalid_state`.
+    /// State of the job, for `invalid_state`.
     var state: JobState?
-    /// What a job waits for that is in a state which does not allow what was asked.
+    /// Reason why the job waits, for `invalid_state`.
     var waitingFor: WaitingFor?
-    /// The revision that the object has, for `stale`.
+    /// Current revision of the object, for `stale`.
     var revision: Int32?
     var fields: [(name: String, value: String)] = []
 
@@ -154,7 +154,7 @@ struct Problem: Error, Sendable {
         }
     }
 
-    /// One that the HTTP server found.
+    /// A refusal by `HTTPServer`.
     init(refusal code: RefusalCode, _ detail: String) {
         status = code.status
         self.code = code.rawValue
@@ -167,7 +167,8 @@ struct Problem: Error, Sendable {
         let count = fields.errors.count
         self.init(
             .invalidFields,
-            count == 1 ? "\(fields.errors[0].pointer): \(fields.errors[0].detail)" : "\(count) complaints.")
+            count == 1
+                ? "\(fields.errors[0].pointer): \(fields.errors[0].detail)" : "\(count) errors; see errors.")
         errors = fields.errors
     }
 
@@ -175,25 +176,24 @@ struct Problem: Error, Sendable {
         switch error {
         case .unavailable:
             self.init(
-                .storeUnavailable, "The database cannot be reached. Nothing is known to be stored; ask again."
-            )
+                .storeUnavailable,
+                "The database cannot be reached. The request may or may not be stored; send it again.")
         case .overloaded:
-            self.init(.overloaded, "Too many submissions wait for the database; ask again.")
+            self.init(.overloaded, "Too many submissions wait for the database; try again later.")
             fields += quotaFields("submissions", quota: Limits.waitingJobCountMax, seconds: 1)
         case .tooManyReads:
             self.init(
                 .overloaded,
-                "\(Limits.waitingReadCountMax) reads of this tenant wait on this node; ask again later.")
+                "\(Limits.waitingReadCountMax) reads of this tenant wait on this node; try again later.")
             fields += quotaFields("reads", quota: Int64(Limits.waitingReadCountMax), seconds: 1)
         case .readStopped:
             self.init(
                 .storeUnavailable,
-                "The database has stopped this read, which may take \(Int(Limits.readSecondsMax)) s; "
-                    + "ask again.")
+                "The database stopped this read, which may take \(Int(Limits.readSecondsMax)) s; try again.")
         case .tooManyJobs(let countMax, let seconds):
             self.init(
                 .tooManyJobs,
-                "With these the tenant would have more than \(countMax) unfinished jobs; ask again later.")
+                "The tenant would have more than \(countMax) unfinished jobs; try again later.")
             fields += quotaFields("jobs", quota: countMax, seconds: seconds)
         case .notFound: self.init(.notFound, "There is no such object, or it belongs to another tenant.")
         case .idempotencyKeyReused:
@@ -208,23 +208,24 @@ struct Problem: Error, Sendable {
             self.state = state
             self.waitingFor = waitingFor
         case .notAwaited:
-            self.init(.notAwaited, "The job has no acknowledgement: it goes when its retention is over.")
+            self.init(.notAwaited, "The job asks for no acknowledgement; it is deleted after its retention.")
         case .stale(let revision):
             self.init(
                 .stale,
-                revision.map { "Its revision is \($0), not the one that If-Match names." }
-                    ?? "It has changed since it was as If-Match says.")
+                revision.map { "The object has the revision \($0), not the one of If-Match." }
+                    ?? "The object has changed since the version of If-Match.")
             self.revision = revision
         case .sessionInvalidated: self.init(.sessionInvalidated, "The session was invalidated.")
         case .sessionsChanged:
-            self.init(.storeUnavailable, "The session was changed at the same moment; ask again.")
+            self.init(.storeUnavailable, "The session was changed at the same time; try again.")
         case .sessionInUse:
-            self.init(.sessionInUse, "Only a session that was invalidated and has no unfinished jobs goes.")
+            self.init(.sessionInUse, "Only an invalidated session without unfinished jobs can be deleted.")
         case .tooManySessions:
             self.init(
-                .tooManySessions, "A tenant may have \(Limits.sessionCountMax) configured sessions.")
+                .tooManySessions,
+                "A tenant may have \(Limits.sessionCountMax) configured sessions.")
         case .failed:
-            self.init(.internalError, "The request failed here; the log names it by its request id.")
+            self.init(.internalError, "The request failed; the log has its cause under its request_id.")
         }
     }
 

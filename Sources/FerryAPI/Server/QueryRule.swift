@@ -1,10 +1,10 @@
 internal import FerryCore
 internal import HTTPServer
 
-/// The query parameters of an operation: those that its description names, and no others.
+/// Query parameters that an operation accepts: those of its description in the OpenAPI document.
 struct QueryRule: Sendable {
     private var names: Set<String> = []
-    /// Of names that go on as the client wants.
+    /// Prefixes of names whose rest the client chooses, such as `metadata.`.
     private var prefixes: [String] = []
 
     init(_ operation: Operation) {
@@ -18,10 +18,10 @@ struct QueryRule: Sendable {
         }
     }
 
-    /// What stands in the document for the part of a name that a client chooses.
+    /// Placeholder in the document for the part of a name that the client chooses.
     private static let freePart = "KEY"
 
-    /// The items of a query, each name once, all of them known.
+    /// Returns the parameters of a query. An unknown name, or a name that occurs twice, is a 400.
     func items(_ head: RequestHead) throws(Problem) -> [(name: String, value: String)] {
         guard head.query != nil else { return [] }
         let items: [(name: String, value: String)]
@@ -33,10 +33,10 @@ struct QueryRule: Sendable {
         var seen: Set<String> = []
         for item in items {
             guard isKnown(item.name) else {
-                throw Problem(.invalidParameter, "There is no parameter \"\(item.name)\" here.")
+                throw Problem(.invalidParameter, "Unknown query parameter \"\(item.name)\".")
             }
             guard seen.insert(item.name).inserted else {
-                throw Problem(.invalidParameter, "The parameter \"\(item.name)\" is given twice.")
+                throw Problem(.invalidParameter, "The query parameter \"\(item.name)\" occurs twice.")
             }
         }
         return items
@@ -47,13 +47,14 @@ struct QueryRule: Sendable {
     }
 }
 
-/// The rule of each route, in their order.
+/// The rule of each route, by its index in `routes`.
 let queryRules = routes.map { QueryRule($0.operation) }
 
-/// The names of query parameters by their names in the document.
+/// Names of query parameters by the names of their components in the document.
 private let parameterNames: [String: String] = {
+    // Without a value this ends the process: the text is a constant.
     guard let components = try? JSON.parse(Array("{\(parameterComponents)}".utf8)).members else {
-        preconditionFailure("The parameters of the document are JSON.")
+        preconditionFailure("parameterComponents is not valid JSON")
     }
     let named = components.compactMap { member -> (String, String)? in
         guard member.value["in"]?.string == "query", let name = member.value["name"]?.string else {

@@ -2,9 +2,11 @@ internal import FerryCore
 internal import Synchronization
 internal import Sys
 
-/// How many requests a key may make: a bucket that holds `burst` and fills with `perSecond`.
+/// Limit of the requests of one key: a token bucket that holds `burst` tokens and gains `perSecond`.
 package struct RateLimit: Sendable, Equatable {
+    /// Tokens that the bucket gains per second; a request takes one.
     package var perSecond: Double
+    /// Capacity of the bucket, in requests.
     package var burst: Double
 
     package init(perSecond: Double = 20_000, burst: Double = 40_000) {
@@ -13,7 +15,7 @@ package struct RateLimit: Sendable, Equatable {
     }
 }
 
-/// A token bucket a key.
+/// Token buckets, one for each key. Any thread.
 final class RateLimiter: Sendable {
     private struct Bucket {
         var tokens: Double
@@ -28,7 +30,7 @@ final class RateLimiter: Sendable {
         self.now = now
     }
 
-    /// Takes a token; returns nil, or the seconds until there is one again.
+    /// Takes a token. Returns `nil`, or, if the bucket is empty, the seconds until it has a token.
     func take(_ key: KeyID) -> Double? {
         let now = now()
         return buckets.withLock { buckets in
@@ -43,10 +45,10 @@ final class RateLimiter: Sendable {
         }
     }
 
-    /// The answer to a key whose bucket is empty (draft-ietf-httpapi-ratelimit-headers-10).
+    /// Returns the problem for a key whose bucket is empty (draft-ietf-httpapi-ratelimit-headers-10).
     func problem(wait: Double) -> Problem {
         var problem = Problem(
-            .rateLimited, "This key makes more than \(Int(limit.perSecond)) requests a second.")
+            .rateLimited, "The key has used up its quota of \(Int(limit.perSecond)) requests per second.")
         problem.fields = quotaFields(
             "requests", quota: Int64(limit.burst), window: max(1, Int(limit.burst / limit.perSecond)),
             seconds: wait)
@@ -54,8 +56,8 @@ final class RateLimiter: Sendable {
     }
 }
 
-/// The fields of an answer to somebody who has used up a quota, which has room again in so many seconds;
-/// `window`: of the quota, in seconds.
+/// Returns the fields of a response to a client whose quota is used up. `window`: period of the quota, in
+/// seconds; `seconds`: time until the next request may succeed.
 func quotaFields(
     _ name: String, quota: Int64, window: Int? = nil, seconds: Double
 ) -> [(name: String, value: String)] {

@@ -1,123 +1,93 @@
 internal import FerryCore
 internal import HTTPServer
 
-/// A request that has found its route, with who asks and how to answer.
+/// A request whose route is known, with its principal and the means to respond.
 struct RequestContext: Sendable {
-    let request: Request
-    /// What the pattern's parameters stand for, decoded.
+    /// The request as the server read it. Counts its body's memory (`BodyBudget`) while it exists.
+    let message: Request
+    /// Percent-decoded values of the parameters in the route's pattern.
     let parameters: [String]
-    /// Each name once, all of them known to the route.
+    /// Query parameters: each name occurs once, and the operation knows all of them.
     let query: [(name: String, value: String)]
-    /// Nobody on the open routes.
+    /// Owner of the request's key. On routes that need no key, a viewer of the tenant "".
     let principal: Principal
-    /// What the caller may see.
+    /// Whether the response may show fields and URLs that can hold secrets.
     let disclosure: Disclosure
     let responder: Responder
-    /// Is told of the answer; nil for nearly all.
-    var witness: (@Sendable (Response) -> Void)?
+    /// Receives the response before it is sent; `nil` unless the request is audited.
+    var observer: (@Sendable (Response) -> Void)?
 
-    var fields: HTTPFields { request.head.fields }
+    var head: RequestHead { message.head }
+    var fields: HTTPFields { message.head.fields }
+    var body: [UInt8] { message.body }
+    var tenant: String { principal.tenant }
+
+    // MARK: Responses
 
     func send(_ response: Response) {
-        witness?(response)
+        observer?(response)
         responder.send(response)
     }
 
-    func fail(_ problem: Problem) { send(problem.response(requestID: request.head.requestID)) }
+    func fail(_ problem: Problem) { send(problem.response(requestID: head.requestID)) }
 
     func fail(_ error: StoreError) { fail(Problem(error)) }
 
-    /// Sends a JSON document that must not be kept by caches.
+    /// Sends a JSON document that caches must not store.
     func send(_ status: Int, json: [UInt8], _ extra: [(name: String, value: String)] = []) {
         var fields = HTTPFields([("Content-Type", "application/json"), ("Cache-Control", "no-store")])
         for field in extra { fields.append(field.name, field.value) }
         send(Response(status: status, fields: fields, body: .bytes(json)))
     }
 
-    /// Sends one object with its entity tag; 304 to who has it as it is (RFC 9110 §13.1.2).
+    /// Sends one object with its entity tag, or 304 if `If-None-Match` names the tag (RFC 9110 §13.1.2).
     func send(
         _ status: Int, tag: String, _ extra: [(name: String, value: String)] = [], json: () -> [UInt8]
     ) {
         let fields = [("ETag", tag)] + extra
-        guard status == 200, ["GET", "HEAD"].contains(request.head.method),
+        guard status == 200, ["GET", "HEAD"].contains(head.method),
             EntityTags(self.fields, "If-None-Match")?.matchesWeakly(tag) == true
         else { return send(status, json: json(), fields) }
         send(Response(status: 304, fields: HTTPFields(fields + [("Cache-Control", "no-store")])))
     }
 
-    /// Whether `If-Match` allows to change what has no revisions and is like this by now.
-    var changeCondition: @Sendable ([UInt8]) -> Bool {
-        let tags = EntityTags(fields, "If-Match")
-        return { tags?.allowsChange(of: $0) ?? true }
-    }
-
-    /// Runs the rest of a handler; what it throws is the answer.
-    func answering(_ body: () throws(Problem) -> Void) {
+    /// Runs a step of a handler. If the step throws a problem, the problem is the response.
+    func run(_ step: () throws(Problem) -> Void) {
         do throws(Problem) {
-            try body()
+            try step()
         } catch {
             fail(error)
         }
     }
 
-    /// The body as JSON. An empty one reads as an empty object where `isOptional`.
-    func json(isOptional: Bool = false) throws(Problem) -> JSON {
-        if isOptional, request.body.isEmpty { return .object([]) }
-        try needMediaType(["application/json"])
-        return try parse(request.body)
-    }
-
-    /// The body as a merge patch (RFC 7396): an object.
-    func mergePatch() throws(Problem) -> JSON {
-        try needMediaType(["application/merge-patch+json", "application/json"], field: "Accept-Patch")
-        let patch = try parse(request.body)
-        let complaints = ValidationErrors()
-        guard FieldReader(patch, at: "#", complaints) != nil else {
-            throw Problem(InvalidFields(complaints.errors))
-        }
-        return patch
-    }
-
-    /// `field`: where an answer says which types are taken (RFC 9110 §10.2, RFC 5789 §3.1).
-    func needMediaType(_ types: [String], field: String = "Accept-Post") throws(Problem) {
-        let choice = types.joined(separator: " or ")
-        guard !request.body.isEmpty else {
-            throw Problem(.badJSON, "This needs a body, and there is none: send \(choice).")
-        }
-        guard try !isMediaType(fields, types) else { return }
-        var problem = Problem(.unsupportedMediaType, "Content-Type must be \(choice).")
-        problem.fields.append((field, types.joined(separator: ", ")))
-        throw problem
-    }
-
-    func parse(_ text: [UInt8]) throws(Problem) -> JSON {
-        var valuesLeft = JSON.valueCountMax
-        return try parse(text, line: nil, valuesLeft: &valuesLeft)
-    }
-
-    /// `line`: of a body of several texts, which may have `valuesLeft` values together.
-    func parse(_ text: [UInt8], line: Int?, valuesLeft: inout Int) throws(Problem) -> JSON {
-        do throws(JSON.SyntaxError) {
-            return try JSON.parse(text, valuesLeft: &valuesLeft)
-        } catch {
-            let place = line.map { "line \($0), byte \(error.offset)" } ?? "byte \(error.offset)"
-            throw Problem(.badJSON, "At \(place): \(error.reason).")
+    /// Returns a reply that runs `step` with the store's value, or responds with the store's error.
+    func onSuccess<Value>(_ step: @escaping @Sendable (Value) throws(Problem) -> Void) -> Reply<Value> {
+        { result in
+            run { () throws(Problem) in try step(try result.mapError { Problem($0) }.get()) }
         }
     }
 
-    /// The identifier in the path; what cannot be one names nothing.
-    func identifier<Kind>(_ kind: Identifier<Kind>.Type = Identifier<Kind>.self) throws(Problem)
-        -> Identifier<Kind>
-    {
-        guard let text = parameters.first, let id = Identifier<Kind>(text) else {
-            throw Problem(StoreError.notFound)
-        }
-        return id
+    /// Like `onSuccess`, for a change that can make the stored value invalid: that is a 422.
+    func onValid<Value>(
+        _ step: @escaping @Sendable (Value) throws(Problem) -> Void
+    ) -> Reply<Result<Value, InvalidFields>> {
+        onSuccess { result throws(Problem) in try step(try result.mapError { Problem($0) }.get()) }
     }
 
-    /// Asks the store for a change of the revision that `If-Match` names: nil for any, −1, which no object
-    /// has, when it names none. The store compares with one; of several (RFC 9110 §13.1.1) it is told the one
-    /// that it says the object has by now.
+    // MARK: Conditions
+
+    /// Whether `If-Match` allows to change an object that has no revisions, given its JSON without the
+    /// members that change by themselves.
+    var changeCondition: @Sendable ([UInt8]) -> Bool {
+        let tags = EntityTags(fields, "If-Match")
+        return { tags?.allowsChange(of: $0) ?? true }
+    }
+
+    /// Asks the store for a change of an object with the revision that `If-Match` names: `nil` without the
+    /// field or for `*`, −1, which no object has, if the field names no revision.
+    ///
+    /// The store compares with one revision. If the field lists several (RFC 9110 §13.1.1) and the store says
+    /// that the object has another one of them, the change is requested again with that one.
     func changing<Value>(
         _ change: @escaping @Sendable (_ revision: Int32?, _ reply: @escaping Reply<Value>) -> Void,
         then reply: @escaping Reply<Value>
@@ -136,5 +106,87 @@ struct RequestContext: Sendable {
             else { return reply(result) }
             attempt(change, current, of: revisions, then: reply)
         }
+    }
+
+    // MARK: Body and path
+
+    /// The body as JSON. If `isOptional`, an empty body reads as an empty object.
+    func json(isOptional: Bool = false) throws(Problem) -> JSON {
+        if isOptional, body.isEmpty { return .object([]) }
+        try needMediaType(["application/json"])
+        return try parse(body)
+    }
+
+    /// The body as a merge patch (RFC 7396): an object.
+    func mergePatch() throws(Problem) -> JSON {
+        try needMediaType(["application/merge-patch+json", "application/json"], field: "Accept-Patch")
+        let patch = try parse(body)
+        let errors = ValidationErrors()
+        guard FieldReader(patch, at: "#", errors) != nil else { throw Problem(InvalidFields(errors.errors)) }
+        return patch
+    }
+
+    /// Accepts an empty body and an empty object only.
+    func needEmptyObject() throws(Problem) {
+        try readObject(try json(isOptional: true)) { _ in () }
+    }
+
+    /// `field`: the field of the 415 that lists the accepted types (RFC 9110 §10.2, RFC 5789 §3.1).
+    func needMediaType(_ types: [String], field: String = "Accept-Post") throws(Problem) {
+        let choice = types.joined(separator: " or ")
+        guard !body.isEmpty else {
+            throw Problem(.badJSON, "The request needs a body of the type \(choice).")
+        }
+        guard try !isMediaType(fields, types) else { return }
+        var problem = Problem(.unsupportedMediaType, "Content-Type must be \(choice).")
+        problem.fields.append((field, types.joined(separator: ", ")))
+        throw problem
+    }
+
+    func parse(_ text: [UInt8]) throws(Problem) -> JSON {
+        var valuesLeft = JSON.valueCountMax
+        return try parse(text, line: nil, valuesLeft: &valuesLeft)
+    }
+
+    /// Parses one text of a body. `line`: its line number in a body of several texts, whose values together
+    /// are limited by `valuesLeft`.
+    func parse(_ text: [UInt8], line: Int?, valuesLeft: inout Int) throws(Problem) -> JSON {
+        do throws(JSON.SyntaxError) {
+            return try JSON.parse(text, valuesLeft: &valuesLeft)
+        } catch {
+            let place = line.map { "line \($0), byte \(error.offset)" } ?? "byte \(error.offset)"
+            throw Problem(.badJSON, "At \(place): \(error.reason).")
+        }
+    }
+
+    /// The identifier in the path. A text that is no identifier is a 404.
+    func identifier<Kind>(_ kind: Identifier<Kind>.Type = Identifier<Kind>.self) throws(Problem)
+        -> Identifier<Kind>
+    {
+        guard let text = parameters.first, let id = Identifier<Kind>(text) else {
+            throw Problem(StoreError.notFound)
+        }
+        return id
+    }
+}
+
+/// Reads the members of an object; throws all of their errors at once. `read` returns `nil` after an error.
+func readObject<Value>(_ json: JSON, _ read: (inout FieldReader) -> Value?) throws(Problem) -> Value {
+    let errors = ValidationErrors()
+    var value: Value?
+    if var fields = FieldReader(json, at: "#", errors) {
+        value = read(&fields)
+        fields.finish()
+    }
+    guard errors.isEmpty, let value else { throw Problem(InvalidFields(errors.errors)) }
+    return value
+}
+
+/// Returns a value that was read from a request; invalid fields are a 422.
+func valid<Value>(_ value: @autoclosure () throws(InvalidFields) -> Value) throws(Problem) -> Value {
+    do throws(InvalidFields) {
+        return try value()
+    } catch {
+        throw Problem(error)
     }
 }

@@ -1,9 +1,10 @@
 internal import FerryCore
 internal import HTTPServer
+internal import OpenSSL
 internal import Synchronization
 
-/// `Prefer: wait=N` (RFC 7240 §4.3) in seconds, at most `Limits.waitSecondsMax`; nil without one. What cannot
-/// be read is ignored, as the RFC wants.
+/// Returns the seconds of `Prefer: wait=N` (RFC 7240 §4.3), at most `Limits.waitSecondsMax`, or `nil` without
+/// this preference. Malformed preferences are ignored (RFC 7240 §2).
 func preferredWait(_ fields: HTTPFields) -> Double? {
     for value in fields.all("Prefer") {
         for preference in value.split(separator: ",") {
@@ -20,12 +21,25 @@ func preferredWait(_ fields: HTTPFields) -> Double? {
     return nil
 }
 
-/// `Idempotency-Key`: a structured string in quotes, or the bare text that most clients send
-/// (draft-ietf-httpapi-idempotency-key-header). Nil without one.
-func idempotencyKey(_ fields: HTTPFields) throws(Problem) -> String? {
+extension RequestContext {
+    /// Returns the request's `Idempotency-Key` with its tenant and the fingerprint of the request, or `nil`
+    /// without the field.
+    func idempotency() throws(Problem) -> Submission.Idempotency? {
+        guard let key = try idempotencyKey(fields) else { return nil }
+        let route = "\(head.method) \(head.path)"
+        var digest = Digest(.sha256)
+        digest.update(Array("\(route)\n".utf8))
+        digest.update(body)
+        return Submission.Idempotency(tenant: tenant, route: route, key: key, fingerprint: digest.finish())
+    }
+}
+
+/// Returns the value of `Idempotency-Key`, or `nil` without the field. The value is a string in quotes
+/// (draft-ietf-httpapi-idempotency-key-header), or the bare text that most clients send.
+private func idempotencyKey(_ fields: HTTPFields) throws(Problem) -> String? {
     let values = fields.all("Idempotency-Key")
     guard let value = values.first else { return nil }
-    guard values.count == 1 else { throw Problem(.invalidHeader, "Idempotency-Key may be sent once.") }
+    guard values.count == 1 else { throw Problem(.invalidHeader, "Idempotency-Key occurs more than once.") }
     var key = trimmed(value[...])
     if key.utf8.first == UInt8(ascii: "\"") {
         guard key.utf8.count >= 2, key.utf8.last == UInt8(ascii: "\""),
@@ -38,13 +52,13 @@ func idempotencyKey(_ fields: HTTPFields) throws(Problem) -> String? {
     else {
         throw Problem(
             .invalidHeader,
-            "Idempotency-Key has 1 to \(Limits.idempotencyKeyByteCountMax) visible ASCII characters.")
+            "Idempotency-Key must have 1 to \(Limits.idempotencyKeyByteCountMax) visible ASCII characters.")
     }
     return key
 }
 
-/// The client's trace context when its `traceparent` is valid (W3C Trace Context §3.2), else a new trace; as
-/// it is kept (`TraceContext`).
+/// Returns the client's trace context if its `traceparent` is valid (W3C Trace Context §3.2), else a new one,
+/// in the form that the store keeps (`TraceContext`).
 func traceContext(_ fields: HTTPFields) -> String {
     let values = fields.all("traceparent")
     if values.count == 1, let valid = validTraceparent(values[0]) {
@@ -61,7 +75,7 @@ func traceContext(_ fields: HTTPFields) -> String {
     return String(decoding: text, as: UTF8.self)
 }
 
-/// In version 00, the one that is sent.
+/// Returns a valid `traceparent` as version 00, which Ferry sends, or `nil` if `text` is invalid.
 func validTraceparent(_ text: String) -> String? {
     let bytes = Array(text.utf8)
     guard bytes.count >= 55, bytes[2] == 45, bytes[35] == 45, bytes[52] == 45 else { return nil }
@@ -75,21 +89,21 @@ func validTraceparent(_ text: String) -> String? {
         guard !bytes.starts(with: "00".utf8), bytes[55] == 45 else { return nil }
     }
     if bytes.starts(with: "00".utf8) { return text }
-    // Of a version that we do not know, the identifiers and the flag "sampled" are read, and said in ours
-    // (§3.2.4).
+    // Of a later version, only the identifiers and the flag "sampled" are used (§3.2.4).
     let identifiers = String(decoding: bytes[3..<52], as: UTF8.self)
     let flags = hexDecoded(String(decoding: bytes[53..<55], as: UTF8.self))?.first ?? 0
     return "00-\(identifiers)-0\(flags & 1)"
 }
 
-/// Trace identifiers must differ, not be unguessable: one seed from the system serves all (xoshiro256**).
+/// Generates trace identifiers (xoshiro256**, seeded by the system). They must be unique, but may be
+/// guessable.
 private struct TraceNumbers {
     private var state: (UInt64, UInt64, UInt64, UInt64) = (
         .random(in: 1...UInt64.max), .random(in: 1...UInt64.max), .random(in: 1...UInt64.max),
         .random(in: 1...UInt64.max)
     )
 
-    /// Never zero: an identifier of zeros is invalid.
+    /// Returns a number other than 0: an identifier of zeros is invalid.
     mutating func next() -> UInt64 {
         let mixed = rotated(state.1 &* 5, 7) &* 9
         let shifted = state.1 << 17
@@ -113,7 +127,7 @@ private func appendHex(_ value: UInt64, to text: inout [UInt8]) {
     }
 }
 
-/// Without spaces and tabs at either end.
+/// Returns `text` without spaces and tabs at both ends.
 func trimmed(_ text: Substring) -> String {
     let isSpace: (UInt8) -> Bool = { $0 == 0x20 || $0 == 0x09 }
     guard let first = text.utf8.firstIndex(where: { !isSpace($0) }),
@@ -122,8 +136,8 @@ func trimmed(_ text: Substring) -> String {
     return String(text[first...last])
 }
 
-/// Whether a `Content-Type` is one of these. Text is UTF-8 (RFC 8259 §8.1): another `charset` is refused;
-/// other parameters do not matter.
+/// Returns `true` if `Content-Type` is one of these types. A `charset` other than UTF-8 (RFC 8259 §8.1) is a
+/// 415; other parameters are ignored.
 func isMediaType(_ fields: HTTPFields, _ types: [String]) throws(Problem) -> Bool {
     guard let value = fields["Content-Type"] else { return false }
     if types.contains(value) { return true }
@@ -139,7 +153,7 @@ func isMediaType(_ fields: HTTPFields, _ types: [String]) throws(Problem) -> Boo
     return true
 }
 
-/// Bodies are read as they come: a `Content-Encoding` (RFC 9110 §8.4) is refused.
+/// Throws a 415 if the body has a `Content-Encoding` (RFC 9110 §8.4): Ferry does not decode request bodies.
 func needPlainBody(_ fields: HTTPFields) throws(Problem) {
     guard fields.contains("Content-Encoding") else { return }
     for value in fields.all("Content-Encoding") {
@@ -147,7 +161,8 @@ func needPlainBody(_ fields: HTTPFields) throws(Problem) {
             guard trimmed(coding).lowercased() != "identity" else { continue }
             var problem = Problem(
                 .unsupportedMediaType,
-                "A body is read as it comes: send it without Content-Encoding, not as \(trimmed(coding)).")
+                "Content-Encoding \(trimmed(coding)) is not supported: send the body without this field."
+            )
             problem.fields.append(("Accept-Encoding", "identity"))
             throw problem
         }

@@ -1,22 +1,24 @@
-/// Finds the route of a request: by the raw path, segment by segment; parameters are decoded afterwards, so
-/// that an escaped slash never moves a boundary.
+/// Finds the route of a request. It compares the segments of the path before percent-decoding, so that an
+/// encoded slash does not separate segments.
 struct Router: Sendable {
-    /// A pattern with everything that can be done there.
-    private struct Place: Sendable {
-        /// Nil: a parameter.
+    /// A pattern with its routes.
+    private struct Endpoint: Sendable {
+        /// `nil` for a parameter.
         var segments: [[UInt8]?]
         var routes: [(method: String, index: Int)]
+        /// Value of the field `Allow`.
         var allow: String
     }
     enum Match {
         /// Index into `routes`.
         case route(Int)
-        /// The place exists, the method does not; `Allow` for the answer.
+        /// The path is known, but not with this method. `allow`: value of the field `Allow`.
         case otherMethod(allow: String)
+        /// The path is unknown.
         case nothing
     }
-    /// By the number of segments.
-    private var places: [[Place]] = []
+    /// Endpoints by the number of their segments.
+    private var endpoints: [[Endpoint]] = []
 
     init(_ routes: [Route]) {
         var patterns: [String] = []
@@ -27,16 +29,16 @@ struct Router: Sendable {
             var methods = own.map(\.element.method)
             if methods.contains("GET") { methods.append("HEAD") }
             methods.append("OPTIONS")
-            let place = Place(
+            let endpoint = Endpoint(
                 segments: segments.map { $0.first == UInt8(ascii: "{") ? nil : Array($0) },
                 routes: own.map { ($0.element.method, $0.offset) },
                 allow: methods.sorted().joined(separator: ", "))
-            while places.count <= segments.count { places.append([]) }
-            places[segments.count].append(place)
+            while endpoints.count <= segments.count { endpoints.append([]) }
+            endpoints[segments.count].append(endpoint)
         }
-        // Fixed names before parameters: `/v1/jobs/batch` is no job.
-        for index in places.indices {
-            places[index].sort { a, b in
+        // Names come before parameters: in `/v1/jobs/batch`, `batch` is not a job's identifier.
+        for index in endpoints.indices {
+            endpoints[index].sort { a, b in
                 a.segments.filter { $0 == nil }.count < b.segments.filter { $0 == nil }.count
             }
         }
@@ -45,17 +47,17 @@ struct Router: Sendable {
     func match(method: String, path: String) -> Match {
         guard path.utf8.first == slash else { return .nothing }
         let segments = path.utf8.dropFirst().split(separator: slash, omittingEmptySubsequences: false)
-        guard segments.count < places.count else { return .nothing }
-        for place in places[segments.count] where fits(place, segments) {
+        guard segments.count < endpoints.count else { return .nothing }
+        for endpoint in endpoints[segments.count] where matches(endpoint, segments) {
             let wanted = method == "HEAD" ? "GET" : method
-            if let found = place.routes.first(where: { $0.method == wanted }) { return .route(found.index) }
-            return .otherMethod(allow: place.allow)
+            let found = endpoint.routes.first { $0.method == wanted }
+            return found.map { .route($0.index) } ?? .otherMethod(allow: endpoint.allow)
         }
         return .nothing
     }
 
-    private func fits(_ place: Place, _ segments: [Substring.UTF8View]) -> Bool {
-        for (pattern, segment) in zip(place.segments, segments) {
+    private func matches(_ endpoint: Endpoint, _ segments: [Substring.UTF8View]) -> Bool {
+        for (pattern, segment) in zip(endpoint.segments, segments) {
             if let pattern {
                 guard segment.elementsEqual(pattern) else { return false }
             } else if segment.isEmpty {

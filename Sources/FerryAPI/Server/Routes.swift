@@ -3,11 +3,12 @@ internal import HTTPServer
 
 /// One operation of the API.
 struct Route: Sendable {
-    /// What a body may be.
+    typealias Handler = @Sendable (RequestContext) throws(Problem) -> Void
+    /// How the body of a request is read.
     enum BodyRule: Sendable, Equatable {
-        /// None is read; up to 64 KiB are dropped.
+        /// Up to 64 KiB are read and dropped.
         case none
-        /// Gathered, up to so many bytes.
+        /// Up to this many bytes are collected.
         case upTo(Int)
 
         var limit: Int {
@@ -21,21 +22,22 @@ struct Route: Sendable {
     let method: String
     /// `/v1/jobs/{id}`.
     let pattern: String
-    /// The least role; nil: open to everyone.
+    /// The lowest role that may call it; `nil` if no key is needed.
     let role: Role?
     let body: BodyRule
-    let handle: @Sendable (API) -> @Sendable (RequestContext) -> Void
+    /// Returns the handler. A problem that it throws is the response.
+    let handler: @Sendable (Handlers) -> Handler
 
     init(
         _ operation: Operation, _ method: String, _ pattern: String, _ role: Role?, _ body: BodyRule = .none,
-        handle: @escaping @Sendable (API) -> @Sendable (RequestContext) -> Void
+        handler: @escaping @Sendable (Handlers) -> Handler
     ) {
         self.operation = operation
         self.method = method
         self.pattern = pattern
         self.role = role
         self.body = body
-        self.handle = handle
+        self.handler = handler
     }
 }
 
@@ -58,108 +60,122 @@ enum Operation: String, Sendable, CaseIterable {
     case live, ready, metrics, openapi, docs
 }
 
-/// The whole surface: the router and the OpenAPI document are both made of this.
+/// All operations. The router and the OpenAPI document are both made from this table.
 let routes: [Route] = jobRoutes + scheduleRoutes + operatorRoutes
 
 private let jobRoutes: [Route] = [
-    Route(.submitJob, "POST", "/v1/jobs", .client, .upTo(Limits.submissionByteCountMax)) { $0.submitJob },
-    Route(.submitJobs, "POST", "/v1/jobs/batch", .client, .upTo(Limits.batchByteCountMax)) { $0.submitJobs },
-    Route(.listJobs, "GET", "/v1/jobs", .viewer) { $0.listJobs },
-    Route(.readJob, "GET", "/v1/jobs/{id}", .viewer) { $0.readJob },
-    Route(.editJob, "PATCH", "/v1/jobs/{id}", .client, .upTo(Limits.submissionByteCountMax)) { $0.editJob },
-    Route(.deleteJob, "DELETE", "/v1/jobs/{id}", .client) { $0.deleteJob },
-    Route(.cancelJob, "POST", "/v1/jobs/{id}/cancel", .client, .upTo(4_096)) { $0.cancelJob },
-    Route(.suspendJob, "POST", "/v1/jobs/{id}/suspend", .client, .upTo(4_096)) { $0.suspendJob },
-    Route(.resumeJob, "POST", "/v1/jobs/{id}/resume", .client, .upTo(4_096)) { $0.resumeJob },
-    Route(.acknowledgeJob, "POST", "/v1/jobs/{id}/acknowledge", .client, .upTo(4_096)) {
-        $0.acknowledgeJob
+    Route(.submitJob, "POST", "/v1/jobs", .client, .upTo(Limits.submissionByteCountMax)) {
+        $0.jobCreation.create
     },
-    Route(.retryJob, "POST", "/v1/jobs/{id}/retry", .client, .upTo(4_096)) { $0.retryJob },
+    Route(.submitJobs, "POST", "/v1/jobs/batch", .client, .upTo(Limits.batchByteCountMax)) {
+        $0.batchCreation.create
+    },
+    Route(.listJobs, "GET", "/v1/jobs", .viewer) { $0.jobListing.list },
+    Route(.readJob, "GET", "/v1/jobs/{id}", .viewer) { $0.jobReading.read },
+    Route(.editJob, "PATCH", "/v1/jobs/{id}", .client, .upTo(Limits.submissionByteCountMax)) {
+        $0.jobCommands.edit
+    },
+    Route(.deleteJob, "DELETE", "/v1/jobs/{id}", .client) { $0.jobCommands.delete },
+    Route(.cancelJob, "POST", "/v1/jobs/{id}/cancel", .client, .upTo(4_096)) { $0.jobCommands.cancel },
+    Route(.suspendJob, "POST", "/v1/jobs/{id}/suspend", .client, .upTo(4_096)) { $0.jobCommands.suspend },
+    Route(.resumeJob, "POST", "/v1/jobs/{id}/resume", .client, .upTo(4_096)) { $0.jobCommands.resume },
+    Route(.acknowledgeJob, "POST", "/v1/jobs/{id}/acknowledge", .client, .upTo(4_096)) {
+        $0.jobCommands.acknowledge
+    },
+    Route(.retryJob, "POST", "/v1/jobs/{id}/retry", .client, .upTo(4_096)) { $0.jobRetry.retry },
     Route(.answerBegin, "POST", "/v1/jobs/{id}/begin", .client, .upTo(Limits.answerByteCountMax)) {
-        $0.answerBegin
+        $0.jobAnswers.begin
     },
     Route(.answerRedirect, "POST", "/v1/jobs/{id}/redirect", .client, .upTo(Limits.answerByteCountMax)) {
-        $0.answerRedirect
+        $0.jobAnswers.redirect
     },
     Route(.answerChallenge, "POST", "/v1/jobs/{id}/challenge", .client, .upTo(Limits.answerByteCountMax)) {
-        $0.answerChallenge
+        $0.jobAnswers.challenge
     },
-    Route(.readContent, "GET", "/v1/jobs/{id}/content", .viewer) { $0.readContent },
-    Route(.readAttempts, "GET", "/v1/jobs/{id}/attempts", .viewer) { $0.readAttempts },
-    Route(.listSessions, "GET", "/v1/sessions", .viewer) { $0.listSessions },
-    Route(.readSession, "GET", "/v1/sessions/{id}", .viewer) { $0.readSession },
+    Route(.readContent, "GET", "/v1/jobs/{id}/content", .viewer) { $0.content.read },
+    Route(.readAttempts, "GET", "/v1/jobs/{id}/attempts", .viewer) { $0.jobReading.readAttempts },
+    Route(.listSessions, "GET", "/v1/sessions", .viewer) { $0.sessions.list },
+    Route(.readSession, "GET", "/v1/sessions/{id}", .viewer) { $0.sessions.read },
     Route(.putSession, "PUT", "/v1/sessions/{id}", .client, .upTo(Limits.submissionByteCountMax)) {
-        $0.putSession
+        $0.sessions.put
     },
-    Route(.deleteSession, "DELETE", "/v1/sessions/{id}", .client) { $0.deleteSession },
-    Route(.listSessionJobs, "GET", "/v1/sessions/{id}/jobs", .viewer) { $0.listSessionJobs },
+    Route(.deleteSession, "DELETE", "/v1/sessions/{id}", .client) { $0.sessions.delete },
+    Route(.listSessionJobs, "GET", "/v1/sessions/{id}/jobs", .viewer) { $0.jobListing.listOfSession },
     Route(.invalidateSession, "POST", "/v1/sessions/{id}/invalidate", .client, .upTo(4_096)) {
-        $0.invalidateSession
+        $0.sessions.invalidate
     },
-    Route(.listEvents, "GET", "/v1/events", .viewer) { $0.listEvents },
-    Route(.listJobEvents, "GET", "/v1/jobs/{id}/events", .viewer) { $0.listJobEvents },
-    Route(.listDeliveries, "GET", "/v1/jobs/{id}/deliveries", .viewer) { $0.listDeliveries },
-    Route(.readDelivery, "GET", "/v1/deliveries/{id}", .viewer) { $0.readDelivery },
-    Route(.redeliver, "POST", "/v1/deliveries/{id}/redeliver", .client, .upTo(4_096)) { $0.redeliver },
+    Route(.listEvents, "GET", "/v1/events", .viewer) { $0.events.list },
+    Route(.listJobEvents, "GET", "/v1/jobs/{id}/events", .viewer) { $0.events.listOfJob },
+    Route(.listDeliveries, "GET", "/v1/jobs/{id}/deliveries", .viewer) { $0.deliveries.listOfJob },
+    Route(.readDelivery, "GET", "/v1/deliveries/{id}", .viewer) { $0.deliveries.read },
+    Route(.redeliver, "POST", "/v1/deliveries/{id}/redeliver", .client, .upTo(4_096)) {
+        $0.deliveries.redeliver
+    },
     Route(.createWebhook, "POST", "/v1/webhooks", .client, .upTo(Limits.webhookByteCountMax)) {
-        $0.createWebhook
+        $0.webhooks.create
     },
-    Route(.listWebhooks, "GET", "/v1/webhooks", .viewer) { $0.listWebhooks },
-    Route(.readWebhook, "GET", "/v1/webhooks/{id}", .viewer) { $0.readWebhook },
+    Route(.listWebhooks, "GET", "/v1/webhooks", .viewer) { $0.webhooks.list },
+    Route(.readWebhook, "GET", "/v1/webhooks/{id}", .viewer) { $0.webhooks.read },
     Route(.editWebhook, "PATCH", "/v1/webhooks/{id}", .client, .upTo(Limits.webhookByteCountMax)) {
-        $0.editWebhook
+        $0.webhooks.edit
     },
-    Route(.deleteWebhook, "DELETE", "/v1/webhooks/{id}", .client) { $0.deleteWebhook },
+    Route(.deleteWebhook, "DELETE", "/v1/webhooks/{id}", .client) { $0.webhooks.delete },
     Route(.rotateSecret, "POST", "/v1/webhooks/{id}/rotate_secret", .client, .upTo(4_096)) {
-        $0.rotateSecret
+        $0.webhooks.rotateSecret
     },
-    Route(.testWebhook, "POST", "/v1/webhooks/{id}/test", .client, .upTo(4_096)) { $0.testWebhook },
+    Route(.testWebhook, "POST", "/v1/webhooks/{id}/test", .client, .upTo(4_096)) { $0.deliveries.test },
     Route(.replayDeliveries, "POST", "/v1/webhooks/{id}/replay", .client, .upTo(4_096)) {
-        $0.replayDeliveries
+        $0.deliveries.replay
     },
     Route(.listWebhookDeliveries, "GET", "/v1/webhooks/{id}/deliveries", .viewer) {
-        $0.listWebhookDeliveries
+        $0.deliveries.listOfWebhook
     },
 ]
 
 private let scheduleRoutes: [Route] = [
     Route(.createSchedule, "POST", "/v1/schedules", .client, .upTo(Limits.submissionByteCountMax)) {
-        $0.createSchedule
+        $0.schedules.create
     },
-    Route(.listSchedules, "GET", "/v1/schedules", .viewer) { $0.listSchedules },
-    Route(.readSchedule, "GET", "/v1/schedules/{id}", .viewer) { $0.readSchedule },
+    Route(.listSchedules, "GET", "/v1/schedules", .viewer) { $0.schedules.list },
+    Route(.readSchedule, "GET", "/v1/schedules/{id}", .viewer) { $0.schedules.read },
     Route(.replaceSchedule, "PUT", "/v1/schedules/{id}", .client, .upTo(Limits.submissionByteCountMax)) {
-        $0.replaceSchedule
+        $0.schedules.replace
     },
-    Route(.deleteSchedule, "DELETE", "/v1/schedules/{id}", .client) { $0.deleteSchedule },
-    Route(.runSchedule, "POST", "/v1/schedules/{id}/run", .client, .upTo(4_096)) { $0.runSchedule },
-    Route(.pauseSchedule, "POST", "/v1/schedules/{id}/pause", .client, .upTo(4_096)) { $0.pauseSchedule },
-    Route(.resumeSchedule, "POST", "/v1/schedules/{id}/resume", .client, .upTo(4_096)) { $0.resumeSchedule },
+    Route(.deleteSchedule, "DELETE", "/v1/schedules/{id}", .client) { $0.schedules.delete },
+    Route(.runSchedule, "POST", "/v1/schedules/{id}/run", .client, .upTo(4_096)) { $0.schedules.run },
+    Route(.pauseSchedule, "POST", "/v1/schedules/{id}/pause", .client, .upTo(4_096)) { $0.schedules.pause },
+    Route(.resumeSchedule, "POST", "/v1/schedules/{id}/resume", .client, .upTo(4_096)) {
+        $0.schedules.resume
+    },
 ]
 
 private let operatorRoutes: [Route] = [
-    Route(.readStatus, "GET", "/v1/admin/status", .admin) { $0.readStatus },
-    Route(.listNodes, "GET", "/v1/admin/nodes", .admin) { $0.listNodes },
-    Route(.readLimits, "GET", "/v1/admin/limits", .admin) { $0.readLimits },
-    Route(.changeLimits, "PATCH", "/v1/admin/limits", .admin, .upTo(4_096)) { $0.changeLimits },
-    Route(.listHosts, "GET", "/v1/admin/hosts", .admin) { $0.listHosts },
-    Route(.readHost, "GET", "/v1/admin/hosts/{host}", .admin) { $0.readHost },
-    Route(.changeHost, "PATCH", "/v1/admin/hosts/{host}", .admin, .upTo(4_096)) { $0.changeHost },
-    Route(.readWindows, "GET", "/v1/admin/windows", .admin) { $0.readWindows },
-    Route(.changeWindows, "PATCH", "/v1/admin/windows", .admin, .upTo(65_536)) { $0.changeWindows },
-    Route(.createKey, "POST", "/v1/admin/keys", .admin, .upTo(4_096)) { $0.createKey },
-    Route(.listKeys, "GET", "/v1/admin/keys", .admin) { $0.listKeys },
-    Route(.readKey, "GET", "/v1/admin/keys/{id}", .admin) { $0.readKey },
-    Route(.revokeKey, "DELETE", "/v1/admin/keys/{id}", .admin) { $0.revokeKey },
-    Route(.pauseService, "POST", "/v1/admin/pause", .admin, .upTo(4_096)) { $0.pauseService },
-    Route(.resumeService, "POST", "/v1/admin/resume", .admin, .upTo(4_096)) { $0.resumeService },
-    Route(.drainNode, "POST", "/v1/admin/nodes/{id}/drain", .admin, .upTo(4_096)) { $0.drainNode },
-    Route(.resumeNode, "POST", "/v1/admin/nodes/{id}/resume", .admin, .upTo(4_096)) { $0.resumeNode },
-    Route(.listTenants, "GET", "/v1/admin/tenants", .admin) { $0.listTenants },
-    Route(.listAudit, "GET", "/v1/admin/audit", .admin) { $0.listAudit },
-    Route(.live, "GET", "/livez", nil) { $0.live },
-    Route(.ready, "GET", "/readyz", nil) { $0.ready },
-    Route(.metrics, "GET", "/metrics", .viewer) { $0.metrics },
-    Route(.openapi, "GET", "/openapi.json", nil) { $0.openapi },
-    Route(.docs, "GET", "/docs", nil) { $0.docs },
+    Route(.readStatus, "GET", "/v1/admin/status", .admin) { $0.status.read },
+    Route(.listNodes, "GET", "/v1/admin/nodes", .admin) { $0.status.listNodes },
+    Route(.readLimits, "GET", "/v1/admin/limits", .admin) { $0.limits.read },
+    Route(.changeLimits, "PATCH", "/v1/admin/limits", .admin, .upTo(4_096)) { $0.limits.change },
+    Route(.listHosts, "GET", "/v1/admin/hosts", .admin) { $0.hosts.list },
+    Route(.readHost, "GET", "/v1/admin/hosts/{host}", .admin) { $0.hosts.read },
+    Route(.changeHost, "PATCH", "/v1/admin/hosts/{host}", .admin, .upTo(4_096)) { $0.hosts.change },
+    Route(.readWindows, "GET", "/v1/admin/windows", .admin) { $0.windows.read },
+    Route(.changeWindows, "PATCH", "/v1/admin/windows", .admin, .upTo(65_536)) { $0.windows.change },
+    Route(.createKey, "POST", "/v1/admin/keys", .admin, .upTo(4_096)) { $0.keys.create },
+    Route(.listKeys, "GET", "/v1/admin/keys", .admin) { $0.keys.list },
+    Route(.readKey, "GET", "/v1/admin/keys/{id}", .admin) { $0.keys.read },
+    Route(.revokeKey, "DELETE", "/v1/admin/keys/{id}", .admin) { $0.keys.revoke },
+    Route(.pauseService, "POST", "/v1/admin/pause", .admin, .upTo(4_096)) { $0.serviceControl.pause },
+    Route(.resumeService, "POST", "/v1/admin/resume", .admin, .upTo(4_096)) { $0.serviceControl.resume },
+    Route(.drainNode, "POST", "/v1/admin/nodes/{id}/drain", .admin, .upTo(4_096)) {
+        $0.serviceControl.drainNode
+    },
+    Route(.resumeNode, "POST", "/v1/admin/nodes/{id}/resume", .admin, .upTo(4_096)) {
+        $0.serviceControl.resumeNode
+    },
+    Route(.listTenants, "GET", "/v1/admin/tenants", .admin) { $0.serviceControl.listTenants },
+    Route(.listAudit, "GET", "/v1/admin/audit", .admin) { $0.audit.list },
+    Route(.live, "GET", "/livez", nil) { $0.probes.live },
+    Route(.ready, "GET", "/readyz", nil) { $0.probes.ready },
+    Route(.metrics, "GET", "/metrics", .viewer) { $0.probes.metrics },
+    Route(.openapi, "GET", "/openapi.json", nil) { $0.documents.openAPI },
+    Route(.docs, "GET", "/docs", nil) { $0.documents.page },
 ]

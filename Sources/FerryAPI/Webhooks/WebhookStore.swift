@@ -1,31 +1,35 @@
 package import FerryCore
 
-/// Where webhook endpoints are kept. An endpoint of another tenant is `notFound`. Every reply is called
-/// exactly once, on a thread that must not block.
+/// Stores webhook endpoints. An endpoint of another tenant is `notFound`. Every reply is called exactly once,
+/// on a thread that must not block.
 package protocol WebhookStore: Sendable {
+    /// Stores a new endpoint, unless the tenant has too many. A repeated idempotency key replies with the
+    /// first one.
     func createWebhook(_ new: NewWebhook, reply: @escaping Reply<WebhookCreation>)
-    /// What was made with this key, also when it was changed or deleted since; `notFound`: nothing was. Of
-    /// another request the key is `idempotencyKeyReused`.
+    /// Replies with the endpoint that was created with this key, even if it was changed or deleted since;
+    /// `notFound` if there is none. A key of another request is `idempotencyKeyReused`.
     func webhook(createdWith key: Submission.Idempotency, reply: @escaping Reply<MadeWebhook>)
+    /// Replies with one endpoint.
     func webhook(_ id: WebhookID, tenant: String, reply: @escaping Reply<WebhookRecord>)
-    /// Newest first, only those before `before`.
+    /// Replies with endpoints, newest first, only those before `before`.
     func webhooks(
         tenant: String, before: WebhookID?, limit: Int, reply: @escaping Reply<[WebhookRecord]>)
-    /// `change` may be asked more than once; what it throws is the inner failure. `revision`: what `If-Match`
-    /// names.
+    /// Replaces the endpoint by what `change` returns. The store may call `change` more than once; what it
+    /// throws is the inner failure. `revision`: the one that `If-Match` names.
     func editWebhook(
         _ id: WebhookID, tenant: String, revision: Int32?,
         _ change: @escaping @Sendable (WebhookRecord) throws(InvalidFields) -> WebhookRecord,
         reply: @escaping Reply<Result<WebhookRecord, InvalidFields>>)
+    /// Deletes an endpoint. `revision`: the one that `If-Match` names.
     func deleteWebhook(_ id: WebhookID, tenant: String, revision: Int32?, reply: @escaping Reply<Void>)
-    /// Adds a delivery that is tried once, at once.
+    /// Adds a test delivery that is due now and tried once.
     func pingWebhook(
         _ id: WebhookID, tenant: String, traceparent: String?, reply: @escaping Reply<DeliveryID>)
-    /// Makes deliveries due again that are not pending; replies how many.
+    /// Makes deliveries due again that are not pending. Replies with their number.
     func replay(
         _ id: WebhookID, tenant: String, since: Timestamp, until: Timestamp?, onlyFailed: Bool,
         reply: @escaping Reply<Int64>)
-    /// Newest first; an endpoint that is not the tenant's is `notFound`.
+    /// Replies with deliveries, newest first.
     func deliveries(
         of webhook: WebhookID, tenant: String, state: DeliveryRecord.State?, type: String?,
         before: DeliveryID?, limit: Int, reply: @escaping Reply<ListPage<DeliveryRecord, DeliveryKindTag>>)

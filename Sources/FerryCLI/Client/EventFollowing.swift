@@ -2,27 +2,27 @@ import FerryCore
 import Glibc
 import Sys
 
-/// Shows events as they happen: the stream tells them, opened anew behind the last one when it breaks. Where
-/// no stream can be had the list is looked at.
+/// Shows new events from the event stream. When the stream breaks, opens it again after the last event. Polls
+/// the list if the service has no stream free.
 struct EventFollowing {
     let service: ServiceClient
     let path: String
-    /// The event behind which it goes on; nil: nothing has happened yet, and a stream would begin with what
-    /// comes after its opening.
+    /// Identifier of the event after which to begin; `nil` if there are no events. A stream without it would
+    /// miss events before its opening.
     let last: String?
-    /// What the list has behind an event, newest first.
+    /// Returns the listed events after an event, newest first.
     let new: (String) throws(ClientFailure) -> [JSON]
-    /// Whether it goes on.
+    /// Shows events. Returns `false` to stop following.
     let show: ([JSON]) throws -> Bool
 
-    /// Seconds for which the service may stay away: a restart is shorter.
+    /// Seconds for which the service may be unreachable: longer than a restart.
     private static let outageMax: Int64 = 15
-    /// Milliseconds after which a stream is opened anew: a connection may die without a word.
+    /// Milliseconds after which the stream is opened again: a lost connection may not be noticed.
     private static let streamMilliseconds = 60_000
-    /// Between looks, and between streams that end at once.
+    /// Milliseconds between polls, and between streams that end at once.
     private static let pauseMilliseconds: Int32 = 500
 
-    /// Returns when what is followed has ended. Throws `unreachable` when the service stays away.
+    /// Returns when following has stopped. Throws `unreachable` if the service is unreachable for too long.
     func run() throws {
         var reader = EventStreamReader(lastEventID: last)
         var awaySince: Int64?
@@ -42,10 +42,10 @@ struct EventFollowing {
     }
 
     private func step(_ reader: inout EventStreamReader) throws -> Bool {
-        guard reader.lastEventID != nil else { return try look(&reader) }
+        guard reader.lastEventID != nil else { return try pollList(&reader) }
         var failure: (any Error)?
         let end = try service.follow(path, &reader, milliseconds: Self.streamMilliseconds) { event in
-            // Of jobs as they are, not of what has happened.
+            // Snapshots and progress are not events of the list. Malformed events are skipped.
             guard event.name != "snapshot", event.name != "progress", let json = try? JSON.parse(event.data)
             else { return true }
             do {
@@ -60,13 +60,13 @@ struct EventFollowing {
         case .stopped, .over: return false
         case .broken: return true
         case .refused(let status, let body):
-            // A node serves so many streams and no more: it is asked.
+            // A node serves a limited number of streams. Beyond that, the list is polled.
             guard status == 503 else { throw ServiceClient.failure(status, body) }
-            return try look(&reader)
+            return try pollList(&reader)
         }
     }
 
-    private func look(_ reader: inout EventStreamReader) throws -> Bool {
+    private func pollList(_ reader: inout EventStreamReader) throws -> Bool {
         let events = try new(reader.lastEventID ?? "")
         guard let last = events.first?["id"]?.string else { return true }
         reader = EventStreamReader(lastEventID: last)

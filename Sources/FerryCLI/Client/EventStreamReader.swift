@@ -1,18 +1,18 @@
 import Curl
 import FerryCore
 
-/// One of a stream of server-sent events (HTML Standard §9.2).
+/// A server-sent event (HTML Standard §9.2).
 struct ServerSentEvent: Sendable, Equatable {
     var name = ""
     var data: [UInt8] = []
 }
 
-/// Reads a stream of events as it comes.
+/// Incremental parser of an event stream.
 struct EventStreamReader {
-    /// Bytes of one line; more is no stream of ours.
+    /// Longest line in bytes; the service sends no longer ones.
     private static let lineByteCountMax = 4 << 20
 
-    /// `Last-Event-ID` of whoever goes on behind what was read.
+    /// `Last-Event-ID` to continue after the events that were read.
     private(set) var lastEventID: String?
     private var line: [UInt8] = []
     private var event = ServerSentEvent()
@@ -23,7 +23,7 @@ struct EventStreamReader {
         id = lastEventID
     }
 
-    /// The events that are complete with these bytes; nil: this cannot be read.
+    /// Returns the events that these bytes complete, or `nil` if a line is too long.
     mutating func read(_ bytes: UnsafeRawBufferPointer) -> [ServerSentEvent]? {
         var events: [ServerSentEvent] = []
         for byte in bytes {
@@ -59,21 +59,21 @@ struct EventStreamReader {
     }
 }
 
-/// How the following of a stream has ended.
+/// Why following a stream has ended.
 enum StreamEnd {
-    /// Whoever follows has seen enough.
+    /// `receive` returned `false`.
     case stopped
-    /// 204: there is nothing to come.
+    /// Status 204: no more events follow.
     case over
-    /// The connection has ended; `hasSpoken`: something had come.
+    /// The connection has ended. `hasSpoken`: `true` if bytes of the stream had arrived.
     case broken(hasSpoken: Bool)
-    /// Another answer than a stream.
+    /// The response is not an event stream.
     case refused(status: Int, body: [UInt8])
 }
 
 extension ServiceClient {
-    /// Follows a stream on this thread for so many milliseconds at most; `receive` says whether it goes on.
-    /// Throws `unreachable` without an answer.
+    /// Follows a stream on this thread for at most `milliseconds`, until `receive` returns `false`. Throws
+    /// `unreachable` if there is no response.
     func follow(
         _ path: String, _ reader: inout EventStreamReader, milliseconds: Int,
         _ receive: @escaping (ServerSentEvent) -> Bool
@@ -85,7 +85,7 @@ extension ServiceClient {
         request.totalTimeout = milliseconds
         request.connectTimeout = min(5_000, milliseconds)
         let delegate = FollowingDelegate(reader, receive)
-        // What is not complete when the connection ends was not seen, and comes again from its start.
+        // An incomplete event is dropped; the next stream sends it again from its beginning.
         defer { reader = EventStreamReader(lastEventID: delegate.reader.lastEventID) }
         do throws(CurlError) {
             try BlockingTransfer.perform(request, delegate: delegate)
@@ -97,7 +97,7 @@ extension ServiceClient {
         if delegate.isStream { return .broken(hasSpoken: delegate.hasSpoken) }
         if delegate.status != 0 { return .refused(status: delegate.status, body: delegate.refusal) }
         throw ClientFailure(
-            .unreachable, "\(base) could not be reached: \(delegate.error?.text ?? "nobody answered")")
+            .unreachable, "\(base) could not be reached: \(delegate.error?.text ?? "no response")")
     }
 }
 

@@ -2,9 +2,10 @@ import FerryCore
 import Glibc
 import Sys
 
-/// Files of the machine on which the command runs.
+/// Files on the machine that runs the command.
 enum LocalFile {
-    /// The bytes of a file, or of standard input for `-`. Throws when it has more than `byteCountMax`.
+    /// Returns the bytes of a file, or of standard input for `-`. Throws if there are more than
+    /// `byteCountMax`.
     static func read(_ path: String, byteCountMax: Int) throws(ClientFailure) -> [UInt8] {
         let descriptor = path == "-" ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else { throw failure(path) }
@@ -18,12 +19,12 @@ enum LocalFile {
             if count == 0 { return bytes }
             bytes += buffer[..<count]
             guard bytes.count <= byteCountMax else {
-                throw ClientFailure(.usage, "\(path): more than \(byteCountText(Int64(byteCountMax))).")
+                throw ClientFailure(.usage, "\(path) has more than \(byteCountText(Int64(byteCountMax))).")
             }
         }
     }
 
-    /// Bytes of a regular file; nil for anything else.
+    /// Returns the size of a regular file in bytes, or `nil` for other files.
     static func byteCount(_ path: String) throws(ClientFailure) -> Int64? {
         var status = stat()
         guard stat(path, &status) == 0 else { throw failure(path) }
@@ -35,9 +36,11 @@ enum LocalFile {
         return stat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFDIR
     }
 
-    /// The last part of a name that a server gave, fit to be a file here; nil when nothing is left.
+    /// Returns the last component of a name that a server sent, made safe as a file name, or `nil` if nothing
+    /// remains.
     static func safeName(_ name: String?) -> String? {
-        // By scalars, as file systems see them: a slash before a combining mark is a character of its own.
+        // Split by scalars, as file systems do: a slash before a combining mark is a character of its own in
+        // Swift.
         let parts = name?.unicodeScalars.split(whereSeparator: { $0 == "/" || $0 == "\\" })
         guard let last = parts?.last else { return nil }
         let clean = NameCharacters.removingForbidden(from: String(String.UnicodeScalarView(last)))
@@ -50,8 +53,8 @@ enum LocalFile {
     }
 }
 
-/// A file that appears under its name when it is whole. What exists and is no regular file (a pipe, a device)
-/// is written directly.
+/// Writes a file under a temporary name and renames it when complete. An existing pipe or device is written
+/// directly.
 final class FileWriter {
     let path: String
     private let replaces: Bool
@@ -59,7 +62,7 @@ final class FileWriter {
     private let descriptor: Int32
     private var isDone = false
 
-    /// `replaces`: an existing file gives way; otherwise `finish` fails.
+    /// `replaces`: `true` to replace an existing file; otherwise `finish` fails if there is one.
     init(_ path: String, replaces: Bool) throws(ClientFailure) {
         self.path = path
         self.replaces = replaces
@@ -68,7 +71,8 @@ final class FileWriter {
             partPath = nil
             descriptor = open(path, O_WRONLY | O_CLOEXEC)
         } else {
-            // The name may be as long as names can be, and what it is told by has to be in its directory.
+            // In the same directory, for rename(2). Not derived from the name, which may have the maximum
+            // length already.
             let slash = path.utf8.lastIndex(of: UInt8(ascii: "/"))
             let directory = slash.map { path[..<path.utf8.index(after: $0)] } ?? ""
             let part = "\(directory).ferry-\(getpid())-\(UInt64.random(in: 0...UInt64.max)).part"
@@ -83,13 +87,13 @@ final class FileWriter {
         if !isDone, let partPath { unlink(partPath) }
     }
 
-    /// False when the file cannot take everything.
+    /// Returns `false` if not all bytes could be written.
     func write(_ bytes: UnsafeRawBufferPointer) -> Bool { writeAll(bytes, to: descriptor) }
 
     /// Gives the file its name. Call once.
     func finish() throws(ClientFailure) {
         guard let partPath else { return }
-        // link(2) never replaces what is there.
+        // link(2) never replaces an existing file.
         let code = replaces ? rename(partPath, path) : link(partPath, path)
         guard code == 0 else { throw LocalFile.failure(path) }
         if !replaces { unlink(partPath) }

@@ -1,9 +1,9 @@
 import Curl
 import FerryCore
 
-/// The API of one service: blocking requests, one after the other, on the calling thread.
+/// Client of the API: blocking requests on the calling thread.
 struct ServiceClient {
-    /// Without a slash at its end.
+    /// URL of the service without a slash at the end.
     let base: String
     private let key: String?
 
@@ -13,14 +13,14 @@ struct ServiceClient {
         self.key = key
     }
 
-    /// An answer of the service, 2xx.
-    struct Answer {
+    /// A successful response (2xx).
+    struct Response {
         let json: JSON
         let bytes: [UInt8]
     }
 
-    /// An answer of any status.
-    struct RawAnswer {
+    /// A response with any status.
+    struct RawResponse {
         let status: Int
         let body: [UInt8]
         let isTruncated: Bool
@@ -34,53 +34,54 @@ struct ServiceClient {
         return headers
     }
 
-    /// Sends a request and reads its JSON answer. `wait`: seconds for which the service may hold the answer
-    /// (`Prefer: wait`, RFC 7240 §4.3).
+    /// Sends a request and parses the JSON of its response. `wait`: seconds for which the service may delay
+    /// the response (`Prefer: wait`, RFC 7240 §4.3).
     ///
-    /// Throws `unreachable` without an answer or for 502, 503 and 504, `usage` for a refused body, otherwise
-    /// `failed`.
+    /// Throws `unreachable` if there is no response or for 502, 503 and 504, `usage` for a rejected request
+    /// body, otherwise `failed`.
     func send(
         _ method: String, _ path: String, body: [UInt8]? = nil, wait: Int? = nil,
         idempotencyKey: String? = nil, ifMatch: String? = nil
-    ) throws(ClientFailure) -> Answer {
-        let answer = try exchange(
+    ) throws(ClientFailure) -> Response {
+        let raw = try perform(
             method, path, body: body, wait: wait, idempotencyKey: idempotencyKey, ifMatch: ifMatch)
-        guard (200..<300).contains(answer.status) else { throw Self.failure(answer.status, answer.body) }
-        guard !answer.isTruncated else {
-            throw ClientFailure(.failed, "The answer is longer than 256 MiB; ask for less.")
+        guard (200..<300).contains(raw.status) else { throw Self.failure(raw.status, raw.body) }
+        guard !raw.isTruncated else {
+            throw ClientFailure(.failed, "The response has more than 256 MiB. Request less.")
         }
-        if answer.body.isEmpty { return Answer(json: .null, bytes: []) }
+        if raw.body.isEmpty { return Response(json: .null, bytes: []) }
         do {
-            return Answer(json: try JSON.parse(answer.body), bytes: answer.body)
+            return Response(json: try JSON.parse(raw.body), bytes: raw.body)
         } catch {
-            throw ClientFailure(.failed, "\(base) did not answer with JSON: is it Ferry? (\(error.reason))")
+            throw ClientFailure(.failed, "\(base) did not send JSON (\(error.reason)). Check FERRY_URL.")
         }
     }
 
-    /// The answer whatever its status is. Throws `unreachable` when there is none.
-    func exchange(
+    /// Sends a request and returns the response with any status. Throws `unreachable` if there is none.
+    func perform(
         _ method: String, _ path: String, body: [UInt8]? = nil, wait: Int? = nil,
         idempotencyKey: String? = nil, ifMatch: String? = nil
-    ) throws(ClientFailure) -> RawAnswer {
-        var exchange = BufferedRequest(url: base + path)
-        exchange.method = method
-        exchange.headers = headers
-        if let idempotencyKey { exchange.headers.append(.init("Idempotency-Key", idempotencyKey)) }
-        if let ifMatch { exchange.headers.append(.init("If-Match", ifMatch)) }
-        if body != nil { exchange.headers.append(.init("Content-Type", "application/json")) }
-        if let wait { exchange.headers.append(.init("Prefer", "wait=\(wait)")) }
-        exchange.body = body
-        exchange.byteLimit = 256 << 20
-        exchange.deadline = 60_000 + (wait ?? 0) * 1_000
+    ) throws(ClientFailure) -> RawResponse {
+        var request = BufferedRequest(url: base + path)
+        request.method = method
+        request.headers = headers
+        if let idempotencyKey { request.headers.append(.init("Idempotency-Key", idempotencyKey)) }
+        if let ifMatch { request.headers.append(.init("If-Match", ifMatch)) }
+        if body != nil { request.headers.append(.init("Content-Type", "application/json")) }
+        if let wait { request.headers.append(.init("Prefer", "wait=\(wait)")) }
+        request.body = body
+        request.byteLimit = 256 << 20
+        request.deadline = 60_000 + (wait ?? 0) * 1_000
         do {
-            let answer = try exchange.perform()
-            return RawAnswer(status: answer.status, body: answer.body, isTruncated: answer.isTruncated)
+            let raw = try request.perform()
+            return RawResponse(status: raw.status, body: raw.body, isTruncated: raw.isTruncated)
         } catch {
             throw ClientFailure(.unreachable, "\(base) could not be reached: \(error)")
         }
     }
 
-    /// What a refusal says: the problem's detail (RFC 9457) and each field's.
+    /// Returns the failure for an error response: the problem's detail (RFC 9457) and the details of its
+    /// fields.
     static func failure(_ status: Int, _ body: [UInt8]) -> ClientFailure {
         let kind: ClientFailure.Kind =
             switch status {
@@ -88,17 +89,18 @@ struct ServiceClient {
             case 400, 413, 415, 422: .usage
             default: .failed
             }
+        // Other servers than Ferry, such as a proxy, may send a body that is not JSON.
         guard let problem = try? JSON.parse(body), problem.members != nil else {
-            let hint = (300..<400).contains(status) ? " (a redirect: is FERRY_URL the final address?)" : ""
-            return ClientFailure(kind, "The service answered with status \(status)\(hint).")
+            let hint = (300..<400).contains(status) ? " (a redirect). Set FERRY_URL to the final URL" : ""
+            return ClientFailure(kind, "The service responded with status \(status)\(hint).")
         }
-        let said = problem["detail"]?.string ?? problem["title"]?.string
-        let summary = said.map { printable($0) } ?? "The service refused."
+        let detail = problem["detail"]?.string ?? problem["title"]?.string
+        let summary = detail.map { printable($0) } ?? "The service refused the request."
         var lines = ["\(summary) (\(problem["code"]?.string ?? "status") \(status))"]
         let errors = (problem["errors"]?.array ?? []).map {
             printable("\($0["pointer"]?.string ?? "#"): \($0["detail"]?.string ?? "")")
         }
-        // The detail of a single one is that error already.
+        // With a single error, the problem's detail is the same text.
         if errors != [summary] { lines += errors.map { "  \($0)" } }
         if status == 401 { lines.append("Set FERRY_KEY, or FERRY_KEY_FILE to a file with the key.") }
         return ClientFailure(kind, lines.joined(separator: "\n"))

@@ -1,10 +1,10 @@
 package import ArgumentParser
 import FerryCore
 
-/// `ferry admin`: what operators look at and change. Needs a key with the role `admin`.
+/// `ferry admin`: commands for operators. They need a key with the role `admin`.
 package struct Admin: ParsableCommand {
     package static let configuration = CommandConfiguration(
-        abstract: "Shows the service's condition to operators, and holds it.",
+        abstract: "Shows the state of the service and controls it.",
         subcommands: [
             Status.self, Nodes.self, Tenants.self, AdminHosts.self, Limits.self, Keys.self, Audit.self,
             Pause.self, Resume.self, Drain.self,
@@ -12,25 +12,27 @@ package struct Admin: ParsableCommand {
 
     package init() {}
 
+    /// `ferry admin status`.
     package struct Status: ParsableCommand {
         package static let configuration = CommandConfiguration(
-            abstract: "Jobs, throughput, database, storage.")
+            abstract: "Shows jobs, throughput, database and storage.")
         @OptionGroup var client: ClientOptions
 
         package init() {}
 
         package func run() throws {
             let console = Console.current
-            let answer = try client.service().send("GET", "/v1/admin/status")
-            if client.json { return try console.data(json: answer.bytes) }
-            for (name, value) in leaves(answer.json) {
+            let response = try client.service().send("GET", "/v1/admin/status")
+            if client.json { return try console.data(json: response.bytes) }
+            for (name, value) in leaves(response.json) {
                 try console.data(line: "\(name):".padded(to: 44) + value)
             }
         }
     }
 
+    /// `ferry admin nodes`.
     package struct Nodes: ParsableCommand {
-        package static let configuration = CommandConfiguration(abstract: "The nodes and their heartbeats.")
+        package static let configuration = CommandConfiguration(abstract: "Lists nodes and their heartbeats.")
         @OptionGroup var client: ClientOptions
 
         package init() {}
@@ -38,14 +40,15 @@ package struct Admin: ParsableCommand {
         package func run() throws { try list("/v1/admin/nodes", client) }
     }
 
+    /// `ferry admin limits`.
     package struct Limits: ParsableCommand {
         package static let configuration = CommandConfiguration(
-            abstract: "How fast all transfers together may be; shows the limits, or changes those given.",
-            discussion: "Bytes a second; `none` takes a limit away.")
+            abstract: "Shows or changes the rate limits of all transfers together.",
+            discussion: "Limits are in bytes per second; `none` removes a limit.")
         @OptionGroup var client: ClientOptions
-        @Option(help: "Received by all nodes together.") var received: String?
-        @Option(help: "Sent by all nodes together.") var sent: String?
-        @Option(help: "Of one host on each node.") var perHost: String?
+        @Option(help: "Limit on received bytes, over all nodes.") var received: String?
+        @Option(help: "Limit on sent bytes, over all nodes.") var sent: String?
+        @Option(help: "Limit for each host on each node.") var perHost: String?
 
         package init() {}
 
@@ -59,27 +62,28 @@ package struct Admin: ParsableCommand {
                 guard let text else { continue }
                 let limit = Int64(text)
                 guard limit != nil || text == "none" else {
-                    throw ValidationError("\(text) is not a number of bytes a second, nor \"none\".")
+                    throw ValidationError("\(text) is not a number of bytes per second, nor \"none\".")
                 }
                 patch.append(JSON.Member(name, limit.map { .integer($0) } ?? .null))
             }
             var writer = JSONWriter()
             writer.value(.object(patch))
             let service = try client.service()
-            let answer =
+            let response =
                 patch.isEmpty
                 ? try service.send("GET", "/v1/admin/limits")
                 : try service.send("PATCH", "/v1/admin/limits", body: writer.bytes)
-            if client.json { return try Console.current.data(json: answer.bytes) }
-            for (name, value) in leaves(answer.json) {
+            if client.json { return try Console.current.data(json: response.bytes) }
+            for (name, value) in leaves(response.json) {
                 try Console.current.data(line: "\(name):".padded(to: 44) + value)
             }
         }
     }
 
+    /// `ferry admin keys`.
     package struct Keys: ParsableCommand {
         package static let configuration = CommandConfiguration(
-            abstract: "The API keys, without their secrets.")
+            abstract: "Lists the API keys, without their secrets.")
         @OptionGroup var client: ClientOptions
 
         package init() {}
@@ -88,7 +92,7 @@ package struct Admin: ParsableCommand {
     }
 }
 
-/// A list whose columns are the members of its first entry: all of it, or a page of `limit` entries.
+/// Prints a list with the members of its first entry as columns: all pages, or one of `limit` entries.
 func list(_ path: String, _ client: ClientOptions, limit: Int? = nil) throws {
     let console = Console.current
     let listing = try Listing(path, of: client.service(), limit: limit)
@@ -103,7 +107,7 @@ func list(_ path: String, _ client: ClientOptions, limit: Int? = nil) throws {
     }
 }
 
-/// Every scalar of a value with its path: `database.ok`.
+/// Returns all scalars of a value with their paths, such as `database.ok`.
 func leaves(_ value: JSON, _ path: String = "") -> [(String, String)] {
     let below: (String) -> String = { path.isEmpty ? $0 : "\(path).\($0)" }
     switch value {
@@ -113,7 +117,8 @@ func leaves(_ value: JSON, _ path: String = "") -> [(String, String)] {
     }
 }
 
-/// A scalar without quotes, a fraction in thousandths; `-` for null, JSON for the rest.
+/// Returns a string without quotes, a fraction rounded to thousandths, `-` for null, and JSON for other
+/// values.
 func plainText(_ value: JSON) -> String {
     switch value {
     case .null: return "-"

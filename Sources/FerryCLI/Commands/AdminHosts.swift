@@ -1,18 +1,19 @@
 package import ArgumentParser
 import FerryCore
 
-/// `ferry admin hosts`: how the hosts do that transfers talk to, and what holds for them.
+/// `ferry admin hosts`: state and limits of hosts.
 package struct AdminHosts: ParsableCommand {
     package static let configuration = CommandConfiguration(
-        commandName: "hosts", abstract: "The hosts of which something is known, and what holds for them.",
-        discussion: "A host is named as https://host:port; without a scheme it means https.",
+        commandName: "hosts", abstract: "Shows and changes the state and limits of hosts.",
+        discussion: "A host is given as https://host:port; the default scheme is https.",
         subcommands: [List.self, Show.self, Set.self], defaultSubcommand: List.self)
 
     package init() {}
 
+    /// `ferry admin hosts list`.
     package struct List: ParsableCommand {
         package static let configuration = CommandConfiguration(
-            abstract: "All hosts in trouble, limited, or configured.")
+            abstract: "Lists hosts that fail, are limited, or are configured.")
         @OptionGroup var client: ClientOptions
 
         package init() {}
@@ -43,9 +44,10 @@ package struct AdminHosts: ParsableCommand {
         }
     }
 
+    /// `ferry admin hosts show`.
     package struct Show: ParsableCommand {
         package static let configuration = CommandConfiguration(
-            abstract: "One host, with the latest decisions about it.")
+            abstract: "Shows a host and the latest decisions about it.")
         @Argument(help: "The host.") var host: String
         @OptionGroup var client: ClientOptions
 
@@ -56,17 +58,18 @@ package struct AdminHosts: ParsableCommand {
         }
     }
 
+    /// `ferry admin hosts set`.
     package struct Set: ParsableCommand {
         package static let configuration = CommandConfiguration(
-            abstract: "Changes what holds for a host; `none` takes a value away.")
+            abstract: "Changes the limits of a host; `none` removes a limit.")
         @Argument(help: "The host.") var host: String
-        @Option(help: "Transfers at once that it always gets.") var minimum: String?
-        @Option(help: "Transfers at once at most, of all nodes together.") var maximum: String?
-        @Option(help: "Bytes a second of all nodes together.") var rate: String?
-        @Option(help: "Transfers begun a second, of all nodes together; 0.5 is one in two seconds.")
+        @Option(help: "Transfers at once that the host always gets.") var minimum: String?
+        @Option(help: "Largest number of transfers at once, over all nodes.") var maximum: String?
+        @Option(help: "Bytes per second, over all nodes.") var rate: String?
+        @Option(help: "Transfers started per second, over all nodes; 0.5 is one every two seconds.")
         var requestsPerSecond: String?
-        @Flag(inversion: .prefixedNo, help: "Nothing begins there.") var paused: Bool?
-        @Flag(help: "Whatever it asked for, transfers begin now.") var clearBackoff = false
+        @Flag(inversion: .prefixedNo, help: "Start no transfers to the host.") var paused: Bool?
+        @Flag(help: "End the host's backoff: transfers may start now.") var clearBackoff = false
         @OptionGroup var client: ClientOptions
 
         package init() {}
@@ -94,23 +97,23 @@ package struct AdminHosts: ParsableCommand {
             }
             if let paused { patch.append(JSON.Member("paused", .bool(paused))) }
             if clearBackoff { patch.append(JSON.Member("backoff_until", .null)) }
-            guard !patch.isEmpty else { throw ValidationError("Say what is to be changed.") }
+            guard !patch.isEmpty else { throw ValidationError("No change given; see --help.") }
             var writer = JSONWriter()
             writer.value(.object(patch))
-            let answer = try client.service().send(
+            let response = try client.service().send(
                 "PATCH", "/v1/admin/hosts/\(percentEncoded(host))", body: writer.bytes)
-            try show(answer, client)
+            try show(response, client)
         }
     }
 }
 
-private func show(_ answer: ServiceClient.Answer, _ client: ClientOptions) throws {
+private func show(_ response: ServiceClient.Response, _ client: ClientOptions) throws {
     let console = Console.current
-    if client.json { return try console.data(json: answer.bytes) }
-    for (name, value) in leaves(answer.json) where !name.hasPrefix("decisions.") {
+    if client.json { return try console.data(json: response.bytes) }
+    for (name, value) in leaves(response.json) where !name.hasPrefix("decisions.") {
         try console.data(line: "\(name):".padded(to: 32) + value)
     }
-    for decision in answer.json["decisions"]?.array ?? [] {
+    for decision in response.json["decisions"]?.array ?? [] {
         try console.data(
             line: "\(decision["at"].map(plainText) ?? "-")  \(decision["sentence"].map(plainText) ?? "-")")
     }

@@ -2,9 +2,10 @@ package import ArgumentParser
 import FerryCore
 
 extension Admin {
+    /// `ferry admin tenants`.
     package struct Tenants: ParsableCommand {
         package static let configuration = CommandConfiguration(
-            abstract: "The unfinished jobs of each tenant.")
+            abstract: "Lists the unfinished jobs of each tenant.")
         @OptionGroup var client: ClientOptions
 
         package init() {}
@@ -12,20 +13,22 @@ extension Admin {
         package func run() throws { try list("/v1/admin/tenants", client) }
     }
 
+    /// `ferry admin audit`.
     package struct Audit: ParsableCommand {
         package static let configuration = CommandConfiguration(
-            abstract: "What operators have changed, newest first.")
+            abstract: "Lists changes made by operators, newest first.")
         @OptionGroup var client: ClientOptions
-        @Option(help: "How many entries to show, at most 500.") var limit = 50
+        @Option(help: "Number of entries, at most 500.") var limit = 50
 
         package init() {}
 
         package func run() throws { try list("/v1/admin/audit", client, limit: limit) }
     }
 
+    /// `ferry admin pause`.
     package struct Pause: ParsableCommand {
         package static let configuration = CommandConfiguration(
-            abstract: "Begins nothing new on any node; what runs goes on.")
+            abstract: "Starts no jobs on any node; running jobs continue.")
         @OptionGroup var client: ClientOptions
 
         package init() {}
@@ -33,11 +36,12 @@ extension Admin {
         package func run() throws { try order("/v1/admin/pause", client) }
     }
 
+    /// `ferry admin resume`.
     package struct Resume: ParsableCommand {
         package static let configuration = CommandConfiguration(
-            abstract: "Begins jobs again: all nodes after `pause`, or one after `drain`.")
+            abstract: "Starts jobs again: on all nodes after `pause`, or on one after `drain`.")
         @OptionGroup var client: ClientOptions
-        @Argument(help: "The identifier of a node that was drained.") var node: String?
+        @Argument(help: "Identifier of a drained node.") var node: String?
 
         package init() {}
 
@@ -47,11 +51,12 @@ extension Admin {
         }
     }
 
+    /// `ferry admin drain`.
     package struct Drain: ParsableCommand {
         package static let configuration = CommandConfiguration(
-            abstract: "Begins nothing new on one node, until it is resumed or restarted.")
+            abstract: "Starts no jobs on one node until it is resumed or restarted.")
         @OptionGroup var client: ClientOptions
-        @Argument(help: "The node's identifier, as `ferry admin nodes` shows it.") var node: String
+        @Argument(help: "Identifier of the node, from `ferry admin nodes`.") var node: String
 
         package init() {}
 
@@ -61,11 +66,11 @@ extension Admin {
     }
 }
 
-/// Sends an order without a body and shows the answer.
+/// Sends a request with an empty object and prints the response.
 private func order(_ path: String, _ client: ClientOptions) throws {
-    let answer = try client.service().send("POST", path, body: Array("{}".utf8))
-    if client.json { return try Console.current.data(json: answer.bytes) }
-    for (name, value) in leaves(answer.json) {
+    let response = try client.service().send("POST", path, body: Array("{}".utf8))
+    if client.json { return try Console.current.data(json: response.bytes) }
+    for (name, value) in leaves(response.json) {
         try Console.current.data(line: "\(name):".padded(to: 44) + value)
     }
 }

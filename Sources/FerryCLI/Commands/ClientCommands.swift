@@ -1,6 +1,6 @@
 package import ArgumentParser
 
-/// The commands that are clients of a running service, in the order in which help shows them.
+/// Commands that are clients of a running service, in the order of the help text.
 package var clientCommands: [any ParsableCommand.Type] {
     [
         Get.self, Put.self, Submit.self, Jobs.self, Show.self, Watch.self, Events.self, Cancel.self,
@@ -10,29 +10,34 @@ package var clientCommands: [any ParsableCommand.Type] {
     ]
 }
 
-/// The status with which the process ends: 0 success (and help), 1 failed, 2 wrong usage, 3 the service could
-/// not be reached, 4 timed out waiting.
+/// Returns the exit status: 0 success (and help), 1 failed, 2 invalid arguments or request, 3 service not
+/// reachable, 4 timeout.
 package func exitStatus(for error: any Error) -> Int32 {
     if let failure = error as? ClientFailure { return failure.kind.rawValue }
     let code = Show.exitCode(for: error)
-    // ArgumentParser says EX_USAGE (sysexits.h), which scripts would have to know.
+    // ArgumentParser uses EX_USAGE (sysexits.h); the documented status is 2.
     return code == .validationFailure ? 2 : code.rawValue
 }
 
-/// Why a client command did not do what it was asked.
+/// Why a client command failed.
 package struct ClientFailure: Error, Sendable, Equatable, CustomStringConvertible {
-    /// The raw value is the exit status.
+    /// Class of a failure; the raw value is the exit status.
     package enum Kind: Int32, Sendable {
-        /// The job failed, or the service said no.
+        /// The job failed, or the service refused the request.
         case failed = 1
+        /// The arguments or the request are invalid.
         case usage = 2
+        /// The service cannot be reached.
         case unreachable = 3
+        /// The timeout of a wait has passed.
         case timedOut = 4
     }
+    /// Class of the failure.
     package let kind: Kind
-    /// One or more sentences for people.
+    /// One or more sentences for the user.
     package let description: String
 
+    /// Creates a failure. Removes control characters from `description`, except for line ends.
     package init(_ kind: Kind, _ description: String) {
         self.kind = kind
         self.description = printable(description, keeping: "\n")

@@ -1,26 +1,26 @@
 package import ArgumentParser
 import FerryCore
 
-/// `ferry events`: what has happened, and what happens.
+/// `ferry events`: lists events and follows new ones.
 package struct Events: ParsableCommand {
     package static let configuration = CommandConfiguration(
-        abstract: "Lists events, the latest last; --follow goes on with what happens.",
+        abstract: "Lists events, the newest last. --follow also shows new ones.",
         discussion: """
-            On a terminal a table; otherwise one event a line, with tabs and without a heading. With --json
-            one JSON object a line.
+            Prints a table on a terminal, otherwise one event per line, separated by tabs and without a
+            heading. With --json, prints one JSON object per line.
 
             EXAMPLES
               ferry events --type job.failed --since 2026-11-21T00:00:00Z
               ferry events job_… --follow
             """)
 
-    @Argument(help: "Only of this job.") var job: String?
-    @Option(name: .long) var session: String?
-    @Option(name: .long, help: "Only these types, separated by commas.") var type: String?
-    @Option(name: .long, help: "Only what happened since this time (RFC 3339).") var since: String?
-    @Option(name: [.customShort("n"), .long], help: "At most so many events that were (up to 500).")
+    @Argument(help: "Show only events of this job.") var job: String?
+    @Option(name: .long, help: "Show only events of this session.") var session: String?
+    @Option(name: .long, help: "Show only these types, separated by commas.") var type: String?
+    @Option(name: .long, help: "Show only events since this time (RFC 3339).") var since: String?
+    @Option(name: [.customShort("n"), .long], help: "Number of past events, at most 500.")
     var limit = 50
-    @Flag(name: [.customShort("f"), .long], help: "Go on with what happens, until the job has ended.")
+    @Flag(name: [.customShort("f"), .long], help: "Show new events, until the job has ended.")
     var follow = false
     @OptionGroup var client: ClientOptions
 
@@ -28,7 +28,7 @@ package struct Events: ParsableCommand {
 
     package mutating func validate() throws {
         guard job != nil, session != nil || type != nil || since != nil else { return }
-        throw ValidationError("The events of a job are not filtered by session, type or time.")
+        throw ValidationError("--session, --type and --since cannot be used with a job.")
     }
 
     func path(limit: Int, cursor: String?) -> String {
@@ -43,7 +43,7 @@ package struct Events: ParsableCommand {
     package func run() throws {
         let console = Console.current
         let service = try client.service()
-        // Known before what was is read: nothing falls between that and what happens.
+        // Read before the list, so that no event between the list and the stream is missed.
         let newest = follow ? try latest(service) : nil
         let first = try latest(limit, service)
         try show(first.reversed(), console, withHeading: true)
@@ -58,8 +58,8 @@ package struct Events: ParsableCommand {
         try following.run()
     }
 
-    /// The latest events, newest first. A page may be shorter than it was asked for, or empty, where few
-    /// events are of the type.
+    /// Returns the newest events, newest first. The service may return short or empty pages if few events
+    /// match the filter.
     private func latest(_ count: Int, _ service: ServiceClient) throws(ClientFailure) -> [JSON] {
         var events: [JSON] = []
         var cursor: String?
@@ -72,7 +72,7 @@ package struct Events: ParsableCommand {
     }
 
     private var streamPath: String {
-        // It shows what happens, not how far anything is.
+        // Progress is not an event of the list.
         let progress = "progress=false"
         if let job { return "/v1/jobs/\(percentEncoded(job))/events?\(progress)" }
         let query = [("session", session), ("type", type)].compactMap { name, value in
@@ -81,20 +81,21 @@ package struct Events: ParsableCommand {
         return "/v1/events?" + (query + [progress]).joined(separator: "&")
     }
 
-    /// The last event of all, to go on behind; nil: nothing has ever happened.
+    /// Returns the identifier of the newest event, after which following begins, or `nil` if there are no
+    /// events.
     private func latest(_ service: ServiceClient) throws(ClientFailure) -> String? {
         guard job == nil else { return nil }
         return try service.send("GET", "/v1/events?limit=1").json["data"]?.array?.first?["id"]?.string
     }
 
-    /// Everything after the event that was shown last, newest first: as many pages as that takes.
+    /// Returns all events after `last`, newest first, from as many pages as needed.
     private func new(since last: String, _ service: ServiceClient) throws(ClientFailure) -> [JSON] {
         var new: [JSON] = []
         var cursor: String?
         repeat {
             let page = try service.send("GET", path(limit: 500, cursor: cursor)).json
             for event in page["data"]?.array ?? [] {
-                // Identifiers grow with each event.
+                // Identifiers increase with each event.
                 guard (event["id"]?.string ?? "") > last else { return new }
                 new.append(event)
             }

@@ -2,7 +2,7 @@ package import ArgumentParser
 import Curl
 import FerryCore
 
-/// `ferry get`: a download, and its file here if wanted.
+/// `ferry get`: downloads a URL and saves the file locally, unless it stays with the service.
 package struct Get: ParsableCommand {
     package static let configuration = CommandConfiguration(
         abstract: "Downloads a URL through the service.",
@@ -10,28 +10,28 @@ package struct Get: ParsableCommand {
             EXAMPLES
               ferry get https://example.com/data.csv                 # into ./data.csv
               ferry get https://example.com/data.csv -o -            # to standard output
-              ferry get https://example.com/data.csv --stored in/data.csv   # stays with the service
+              ferry get https://example.com/data.csv --stored in/data.csv   # kept by the service
               ferry get https://example.com/data.csv --no-wait       # prints the job's identifier
 
             Ctrl-C leaves the job running.
             """)
 
-    @Argument(help: "What to download.")
+    @Argument(help: "URL to download.")
     var source: String
 
-    @Option(name: .shortAndLong, help: "The file or directory to write to; - is standard output.")
+    @Option(name: .shortAndLong, help: "File or directory to write to; - is standard output.")
     var output: String?
 
-    @Option(name: .long, help: "Keep the file at this path below the service's storage root instead.")
+    @Option(name: .long, help: "Keep the file at this path of the service's storage root instead.")
     var stored: String?
 
-    @Option(name: .long, help: "With --stored: replace, fail or rename when the path exists.")
+    @Option(name: .long, help: "Action if the path exists: replace, fail or rename; needs --stored.")
     var ifExists: String?
 
-    @Option(name: .long, help: "The SHA-256 that the file must have, in hexadecimal.")
+    @Option(name: .long, help: "Expected SHA-256 of the file, in hexadecimal.")
     var sha256: String?
 
-    @Option(name: .long, help: "Parts to fetch at once where the server gives ranges, at most 64.")
+    @Option(name: .long, help: "Parts to download at once if the server supports ranges, at most 64.")
     var segments: Int?
 
     @Option(
@@ -45,12 +45,12 @@ package struct Get: ParsableCommand {
     package init() {}
 
     package mutating func validate() throws {
-        if output != nil, stored != nil { throw ValidationError("--output and --stored exclude each other.") }
+        if output != nil, stored != nil { throw ValidationError("--output excludes --stored.") }
         if output != nil, !waiting.wait {
             throw ValidationError(
-                "--no-wait hands the job over and ends: there is nothing to write to --output yet.")
+                "--output needs --wait: with --no-wait there is no file to write yet.")
         }
-        if output == "-", client.json { throw ValidationError("--json and -o - both want standard output.") }
+        if output == "-", client.json { throw ValidationError("-o - excludes --json.") }
         if ifExists != nil, stored == nil { throw ValidationError("--if-exists needs --stored.") }
     }
 
@@ -102,7 +102,7 @@ package struct Get: ParsableCommand {
         if let directory = output, LocalFile.isDirectory(directory) {
             path = directory.hasSuffix("/") ? directory + suggested : "\(directory)/\(suggested)"
         }
-        // A name that the server chose replaces nothing.
+        // A name chosen by the server must not replace a local file.
         let writer = try FileWriter(path, replaces: path == output)
         try content.fetch { writer.write($0) }
         try writer.finish()
@@ -110,14 +110,14 @@ package struct Get: ParsableCommand {
     }
 }
 
-/// The file that a finished job left with the service.
+/// Content of a finished job, which the service keeps.
 struct Content {
     let service: ServiceClient
     let path: String
-    /// Bytes that must come; nil when the service did not say.
+    /// Expected size in bytes; `nil` if the service did not report it.
     let byteCount: Int64?
 
-    /// Hands over every byte in order; `write` answers false when it can take no more.
+    /// Passes all bytes to `write` in order. `write` returns `false` if it cannot take more.
     func fetch(_ write: @escaping (UnsafeRawBufferPointer) -> Bool) throws(ClientFailure) {
         var request = TransferRequest(url: service.base + path)
         request.headers = service.headers.filter { $0.name != "Accept" }
@@ -135,7 +135,7 @@ struct Content {
             throw ServiceClient.failure(status, delegate.problem)
         }
         if let error = delegate.error {
-            throw ClientFailure(.unreachable, "The file did not arrive completely: \(error.text)")
+            throw ClientFailure(.unreachable, "The download from the service failed: \(error.text)")
         }
         if let byteCount, byteCount != delegate.byteCount {
             throw ClientFailure(.failed, "The file has \(delegate.byteCount) bytes instead of \(byteCount).")

@@ -4,9 +4,9 @@ import FerryCore
 /// `ferry healthcheck`: for containers and load balancers.
 package struct Healthcheck: ParsableCommand {
     package static let configuration = CommandConfiguration(
-        abstract: "Asks the service whether it is ready.",
+        abstract: "Checks if the service is ready.",
         discussion:
-            "Status 0 when it is, 1 when it says it is not, 3 when it cannot be reached. Needs no key.")
+            "Exit status: 0 if it is ready, 1 if it is not, 3 if it cannot be reached. Needs no key.")
     @OptionGroup var client: ClientOptions
 
     package init() {}
@@ -14,16 +14,16 @@ package struct Healthcheck: ParsableCommand {
     package func run() throws {
         let console = Console.current
         let path = client.json ? "/readyz?verbose" : "/readyz"
-        let answer = try client.service().exchange("GET", path)
-        let isReady = answer.status == 200
-        if client.json { try console.data(json: report(isReady, answer.body)) }
+        let response = try client.service().perform("GET", path)
+        let isReady = response.status == 200
+        if client.json { try console.data(json: report(isReady, response.body)) }
         guard isReady else {
-            throw ClientFailure(.failed, "The service is not ready (status \(answer.status)).")
+            throw ClientFailure(.failed, "The service is not ready (status \(response.status)).")
         }
         if !client.json { try console.data(line: "ready") }
     }
 
-    /// The lines of `/readyz?verbose`, such as `[+]database ok`, as JSON.
+    /// Returns the lines of `/readyz?verbose`, such as `[+]database ok`, as JSON.
     private func report(_ isReady: Bool, _ body: [UInt8]) -> [UInt8] {
         var writer = JSONWriter()
         writer.beginObject()
@@ -31,7 +31,7 @@ package struct Healthcheck: ParsableCommand {
         writer.name("checks")
         writer.beginArray()
         for line in String(decoding: body, as: UTF8.self).split(separator: "\n") {
-            // `warning`: it fails, and the service works without it.
+            // `warning`: the check fails but is not required.
             let states = ["[+]": "ok", "[-]": "failed", "[!]": "warning"]
             guard let state = states[String(line.prefix(3))] else { continue }
             writer.beginObject()

@@ -1,40 +1,40 @@
 package import ArgumentParser
 import FerryCore
 
-/// `ferry jobs`: the list.
+/// `ferry jobs`: lists jobs.
 package struct Jobs: ParsableCommand {
     package static let configuration = CommandConfiguration(
         abstract: "Lists jobs, newest first.",
         discussion: """
-            On a terminal a table; otherwise one job a line, with tabs and without a heading.
+            Prints a table on a terminal, otherwise one job per line, separated by tabs and without a heading.
 
             EXAMPLES
               ferry jobs --state failed --limit 10
               ferry jobs --metadata customer=42 --json
             """)
 
-    @Option(name: .long) var session: String?
-    @Option(name: .long, help: "waiting, queued, running, suspended, succeeded, failed or cancelled.")
+    @Option(name: .long, help: "Only jobs of this session.") var session: String?
+    @Option(name: .long, help: "State: waiting, queued, running, suspended, succeeded, failed or cancelled.")
     var state: String?
-    @Option(name: .long, help: "download, upload or data.") var kind: String?
-    @Option(name: .long, help: "The host of the request's URL.") var host: String?
+    @Option(name: .long, help: "Only jobs of this kind: download, upload or data.") var kind: String?
+    @Option(name: .long, help: "Only jobs whose URL has this host.") var host: String?
     @Option(name: .long, help: "Only jobs created after this time (RFC 3339).") var createdAfter: String?
     @Option(name: .long, help: "Only jobs that this schedule has submitted.") var schedule: String?
-    @Flag(name: .long, help: "Only ended jobs that wait for their acknowledgement.")
+    @Flag(name: .long, help: "Only ended jobs that wait for acknowledgement.")
     var unacknowledged = false
     @Option(
         name: [.customShort("m"), .long],
         help: ArgumentHelp("Only jobs with this metadata.", valueName: "key=value"))
     var metadata: [String] = []
-    @Option(name: [.customShort("n"), .long], help: "At most so many jobs (up to 500).") var limit: Int?
-    @Option(name: .long, help: "Go on where an earlier list ended.") var cursor: String?
+    @Option(name: [.customShort("n"), .long], help: "Number of jobs, at most 500.") var limit: Int?
+    @Option(name: .long, help: "Continue after an earlier list.") var cursor: String?
     @OptionGroup var client: ClientOptions
 
     package init() {}
 
     package mutating func validate() throws {
         for entry in metadata where JobOptions.pair(entry, separator: "=") == nil {
-            throw ValidationError("\"\(entry)\" is no metadata; write it as key=value.")
+            throw ValidationError("\"\(entry)\" is not metadata. Write it as key=value.")
         }
     }
 
@@ -56,9 +56,9 @@ package struct Jobs: ParsableCommand {
 
     package func run() throws {
         let console = Console.current
-        let answer = try client.service().send("GET", path)
-        if client.json { return try console.data(json: answer.bytes) }
-        let jobs = answer.json["data"]?.array ?? []
+        let response = try client.service().send("GET", path)
+        if client.json { return try console.data(json: response.bytes) }
+        let jobs = response.json["data"]?.array ?? []
         let rows = jobs.map { job in
             [
                 job["id"]?.string ?? "", job["state"]?.string ?? "", job["kind"]?.string ?? "",
@@ -70,17 +70,17 @@ package struct Jobs: ParsableCommand {
             ["JOB", "STATE", "KIND", "CREATED", "BYTES", "URL"], rows,
             terminalWidth: console.outIsTerminal ? console.width() : nil)
         for line in lines { try console.data(line: line) }
-        if let cursor = answer.json["next_cursor"]?.string {
+        if let cursor = response.json["next_cursor"]?.string {
             console.message("There may be more: --cursor \(cursor)")
         }
     }
 }
 
-/// `ferry show`: one job.
+/// `ferry show`: shows a job.
 package struct Show: ParsableCommand {
     package static let configuration = CommandConfiguration(abstract: "Shows a job, or its attempts.")
-    @Argument(help: "The job's identifier.") var id: String
-    @Flag(name: .long, help: "Every attempt, and what each of its requests spent its time on.")
+    @Argument(help: "Identifier of the job.") var id: String
+    @Flag(name: .long, help: "Show all attempts, with the phases of each request.")
     var attempts = false
     @OptionGroup var client: ClientOptions
 
@@ -89,15 +89,15 @@ package struct Show: ParsableCommand {
     package func run() throws {
         let console = Console.current
         let path = "/v1/jobs/\(percentEncoded(id))" + (attempts ? "/attempts" : "")
-        let answer = try client.service().send("GET", path)
-        if client.json { return try console.data(json: answer.bytes) }
+        let response = try client.service().send("GET", path)
+        if client.json { return try console.data(json: response.bytes) }
         if attempts {
             let text = AttemptText(width: console.outIsTerminal ? console.width() : 100)
-            for line in text.lines(answer.json) { try console.data(line: line) }
+            for line in text.lines(response.json) { try console.data(line: line) }
             return
         }
-        for line in jobLines(answer.json) {
-            let state = answer.json["state"]?.string ?? ""
+        for line in jobLines(response.json) {
+            let state = response.json["state"]?.string ?? ""
             if line.hasPrefix("state:") {
                 try console.data(line: "state:".padded(to: 14), state: state)
             } else {
@@ -107,16 +107,16 @@ package struct Show: ParsableCommand {
     }
 }
 
-/// `ferry watch`: until jobs have ended.
+/// `ferry watch`: waits for jobs.
 package struct Watch: ParsableCommand {
     package static let configuration = CommandConfiguration(
-        abstract: "Waits until jobs have ended, and shows how far they are.",
+        abstract: "Waits until jobs have ended and shows their progress.",
         discussion: """
-            Status 0 when all have succeeded, 1 when one has not, 4 when the time is over. Ctrl-C detaches: \
-            the jobs go on.
+            Exit status: 0 if all jobs succeed, 1 if one does not, 4 after the timeout. Ctrl-C ends the \
+            command; the jobs continue.
             """)
-    @Argument(help: "The jobs' identifiers.") var ids: [String]
-    @Option(name: .long, help: "Seconds to wait at most; then status 4.") var timeout: Double?
+    @Argument(help: "Identifiers of the jobs.") var ids: [String]
+    @Option(name: .long, help: "Longest time to wait in seconds; then exit status 4.") var timeout: Double?
     @OptionGroup var client: ClientOptions
 
     package init() {}
@@ -127,7 +127,7 @@ package struct Watch: ParsableCommand {
         try Self.watch(ids, service: try client.service(), timeout: timeout, json: client.json)
     }
 
-    /// Waits for all, writes each as it ends (in the given order), and throws when one has not succeeded.
+    /// Waits for all jobs and prints each in the given order. Throws if one has not succeeded.
     static func watch(_ ids: [String], service: ServiceClient, timeout: Double?, json: Bool) throws {
         let console = Console.current
         let watch = JobWatch(service: service, console: console, timeout: timeout)
@@ -149,7 +149,7 @@ package struct Watch: ParsableCommand {
 /// `ferry cancel`.
 package struct Cancel: ParsableCommand {
     package static let configuration = CommandConfiguration(abstract: "Cancels jobs that have not ended.")
-    @Argument(help: "The jobs' identifiers.") var ids: [String]
+    @Argument(help: "Identifiers of the jobs.") var ids: [String]
     @OptionGroup var client: ClientOptions
 
     package init() {}
@@ -160,8 +160,8 @@ package struct Cancel: ParsableCommand {
 /// `ferry suspend`.
 package struct Suspend: ParsableCommand {
     package static let configuration = CommandConfiguration(
-        abstract: "Suspends jobs that have not ended; downloads keep their bytes.")
-    @Argument(help: "The jobs' identifiers.") var ids: [String]
+        abstract: "Suspends jobs that have not ended. Downloads keep their bytes.")
+    @Argument(help: "Identifiers of the jobs.") var ids: [String]
     @OptionGroup var client: ClientOptions
 
     package init() {}
@@ -171,8 +171,8 @@ package struct Suspend: ParsableCommand {
 
 /// `ferry resume`.
 package struct Resume: ParsableCommand {
-    package static let configuration = CommandConfiguration(abstract: "Lets suspended jobs go on.")
-    @Argument(help: "The jobs' identifiers.") var ids: [String]
+    package static let configuration = CommandConfiguration(abstract: "Resumes suspended jobs.")
+    @Argument(help: "Identifiers of the jobs.") var ids: [String]
     @OptionGroup var client: ClientOptions
 
     package init() {}
@@ -183,12 +183,12 @@ package struct Resume: ParsableCommand {
 /// `ferry acknowledge`.
 package struct Acknowledge: ParsableCommand {
     package static let configuration = CommandConfiguration(
-        abstract: "Says that the results of ended jobs have arrived, so that they may go.",
+        abstract: "Acknowledges the results of ended jobs, so that the service may remove them.",
         discussion: """
             EXAMPLES
               ferry jobs --unacknowledged | cut -f1 | xargs ferry acknowledge
             """)
-    @Argument(help: "The jobs' identifiers.") var ids: [String]
+    @Argument(help: "Identifiers of the jobs.") var ids: [String]
     @OptionGroup var client: ClientOptions
 
     package init() {}
@@ -196,15 +196,15 @@ package struct Acknowledge: ParsableCommand {
     package func run() throws { try post("acknowledge", to: ids, client) }
 }
 
-/// `ferry retry`: ended jobs once more, as new ones.
+/// `ferry retry`: submits ended jobs again as new jobs.
 package struct Retry: ParsableCommand {
     package static let configuration = CommandConfiguration(
         abstract: "Submits ended jobs again, as new jobs.",
-        discussion: "Prints the new jobs' identifiers, one a line and in order.")
-    @Argument(help: "The jobs' identifiers.") var ids: [String]
-    @Flag(inversion: .prefixedNo, help: "Wait until every new job has ended.")
+        discussion: "Prints the identifiers of the new jobs in order, one per line.")
+    @Argument(help: "Identifiers of the jobs.") var ids: [String]
+    @Flag(inversion: .prefixedNo, help: "Wait until all new jobs have ended.")
     var wait = false
-    @Option(name: .long, help: "Seconds to wait at most; then status 4. The jobs go on.")
+    @Option(name: .long, help: "Longest time to wait in seconds; then exit status 4. The jobs continue.")
     var timeout: Double?
     @OptionGroup var client: ClientOptions
 
@@ -217,33 +217,33 @@ package struct Retry: ParsableCommand {
         let service = try client.service()
         var new: [String] = []
         try forEach(ids) { id throws(ClientFailure) in
-            let answer = try service.send(
+            let response = try service.send(
                 "POST", "/v1/jobs/\(percentEncoded(id))/retry", body: Array("{}".utf8))
-            let made = try identifier(of: answer.json)
+            let made = try identifier(of: response.json)
             new.append(made)
             if wait { return }
-            if client.json { try console.data(json: answer.bytes) } else { try console.data(line: made) }
+            if client.json { try console.data(json: response.bytes) } else { try console.data(line: made) }
         }
         if wait { try Watch.watch(new, service: service, timeout: timeout, json: client.json) }
     }
 }
 
-/// Tells all of these jobs to do it, and throws afterwards what went wrong.
+/// Sends a request for each job. Throws afterwards with the errors of all jobs that failed.
 private func post(_ verb: String, to ids: [String], _ client: ClientOptions) throws {
     let console = Console.current
     let service = try client.service()
     try forEach(ids) { id throws(ClientFailure) in
-        let answer = try service.send(
+        let response = try service.send(
             "POST", "/v1/jobs/\(percentEncoded(id))/\(verb)", body: Array("{}".utf8))
         if client.json {
-            try console.data(json: answer.bytes)
+            try console.data(json: response.bytes)
         } else {
-            try console.data(line: "\(id)\t\(answer.json["state"]?.string ?? "?")")
+            try console.data(line: "\(id)\t\(response.json["state"]?.string ?? "?")")
         }
     }
 }
 
-/// Does the same with each job, also after one has failed; then throws what failed.
+/// Runs `body` for each job, also after an error. Throws afterwards with all errors.
 private func forEach(_ ids: [String], _ body: (String) throws(ClientFailure) -> Void) throws {
     var failures: [ClientFailure] = []
     for id in ids {

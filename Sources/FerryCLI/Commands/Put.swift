@@ -1,7 +1,7 @@
 package import ArgumentParser
 import FerryCore
 
-/// `ferry put`: an upload of a small local file or of a file in the service's storage root.
+/// `ferry put`: uploads a small local file, or a file of the service.
 package struct Put: ParsableCommand {
     package static let configuration = CommandConfiguration(
         abstract: "Uploads a file to a URL through the service.",
@@ -11,9 +11,9 @@ package struct Put: ParsableCommand {
             ferry put --job JOB URL [options]
             """,
         discussion: """
-            A local file travels inside the request and may have at most 512 KiB. Larger files belong into \
-            the service's storage root (FERRY_STORAGE_ROOT), from which --stored sends them; --job sends \
-            what a finished job has left. With --form or --field the file goes as multipart/form-data.
+            A local file is sent inside the request and may have at most 512 KiB. Put larger files into \
+            the service's storage root (FERRY_STORAGE_ROOT) and use --stored; --job sends the result of \
+            a finished job. With --form or --field the file is sent as multipart/form-data.
 
             EXAMPLES
               ferry put report.json https://example.com/reports/1 -H 'Content-Type: application/json'
@@ -21,30 +21,30 @@ package struct Put: ParsableCommand {
               ferry put photo.png https://example.com/photos --field photo --form title=Harbour
             """)
 
-    /// Bytes; as base64 it fits into a submission's 1 MiB.
+    /// Largest local file in bytes: as base64 it fits into a request of 1 MiB.
     static let inlineByteCountMax = 512 << 10
 
     @Argument(
         help: ArgumentHelp(
-            "FILE and URL; only URL with --stored or --job. FILE - is standard input.",
+            "FILE and URL; only URL with --stored or --job. FILE may be - for standard input.",
             valueName: "file url"))
     var operands: [String]
 
-    @Option(name: .long, help: "Send this file below the service's storage root.")
+    @Option(name: .long, help: "Send this file of the service's storage root.")
     var stored: String?
 
-    @Option(name: .customLong("job"), help: "Send what this job has left.")
+    @Option(name: .customLong("job"), help: "Send the result of this job.")
     var sourceJob: String?
 
-    @Option(name: .long, help: "PUT, POST or PATCH.")
+    @Option(name: .long, help: "Method: PUT, POST or PATCH.")
     var method: String?
 
     @Option(
         name: [.customShort("F"), .long],
-        help: ArgumentHelp("A field of a form around the file; repeatable.", valueName: "name=value"))
+        help: ArgumentHelp("Form field to send with the file; repeatable.", valueName: "name=value"))
     var form: [String] = []
 
-    @Option(name: .long, help: "The file's field in a form; \"file\" without it.")
+    @Option(name: .long, help: "Name of the file's form field (default \"file\").")
     var field: String?
 
     @OptionGroup var job: JobOptions
@@ -55,18 +55,18 @@ package struct Put: ParsableCommand {
 
     package mutating func validate() throws {
         guard stored == nil || sourceJob == nil else {
-            throw ValidationError("Either --stored or --job, not both.")
+            throw ValidationError("--stored and --job cannot be used together.")
         }
         let expected = sendsLocalFile ? 2 : 1
         guard operands.count == expected else {
             throw ValidationError(
-                sendsLocalFile ? "FILE and URL are needed." : "With --stored or --job, only URL is needed.")
+                sendsLocalFile ? "FILE and URL are required." : "With --stored or --job, give only URL.")
         }
         for entry in form where JobOptions.pair(entry, separator: "=") == nil {
-            throw ValidationError("\"\(entry)\" is no field; write it as name=value.")
+            throw ValidationError("\"\(entry)\" is not a form field. Write it as name=value.")
         }
         if sendsLocalFile, operands[0] == "-", job.connection.inputCount > 0 {
-            throw ValidationError("Standard input cannot hold the file and a secret.")
+            throw ValidationError("Standard input cannot be both the file and a secret.")
         }
     }
 

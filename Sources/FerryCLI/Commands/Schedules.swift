@@ -1,10 +1,10 @@
 package import ArgumentParser
 import FerryCore
 
-/// `ferry schedules`: jobs that are submitted again and again.
+/// `ferry schedules`: jobs that are submitted repeatedly.
 package struct Schedules: ParsableCommand {
     package static let configuration = CommandConfiguration(
-        abstract: "Lists, makes, shows, runs, pauses, resumes and deletes schedules.",
+        abstract: "Lists, creates, shows, runs, pauses, resumes and deletes schedules.",
         discussion: """
             EXAMPLES
               echo '{"cron":"0 6 * * mon-fri","time_zone":"Europe/Berlin","job":{"kind":"download",
@@ -18,10 +18,11 @@ package struct Schedules: ParsableCommand {
 
     package init() {}
 
+    /// `ferry schedules list`.
     package struct List: ParsableCommand {
         package static let configuration = CommandConfiguration(abstract: "Lists schedules, newest first.")
-        @Option(name: [.customShort("n"), .long], help: "At most so many (up to 500).") var limit: Int?
-        @Option(name: .long, help: "Go on where an earlier list ended.") var cursor: String?
+        @Option(name: [.customShort("n"), .long], help: "Number of schedules, at most 500.") var limit: Int?
+        @Option(name: .long, help: "Continue after an earlier list.") var cursor: String?
         @OptionGroup var client: ClientOptions
 
         package init() {}
@@ -32,9 +33,9 @@ package struct Schedules: ParsableCommand {
                 value.map { "\(name)=\(percentEncoded($0))" }
             }
             let path = "/v1/schedules" + (query.isEmpty ? "" : "?" + query.joined(separator: "&"))
-            let answer = try client.service().send("GET", path)
-            if client.json { return try console.data(json: answer.bytes) }
-            let rows = (answer.json["data"]?.array ?? []).map { schedule in
+            let response = try client.service().send("GET", path)
+            if client.json { return try console.data(json: response.bytes) }
+            let rows = (response.json["data"]?.array ?? []).map { schedule in
                 [
                     schedule["id"]?.string ?? "", timesText(schedule), schedule["time_zone"]?.string ?? "",
                     schedule["next_run_at"]?.string ?? "-", schedule["last_run_at"]?.string ?? "-",
@@ -45,19 +46,20 @@ package struct Schedules: ParsableCommand {
                 ["SCHEDULE", "TIMES", "ZONE", "NEXT", "LAST", "URL"], rows,
                 terminalWidth: console.outIsTerminal ? console.width() : nil)
             for line in lines { try console.data(line: line) }
-            if let cursor = answer.json["next_cursor"]?.string {
-                console.message("There are more: --cursor \(cursor)")
+            if let cursor = response.json["next_cursor"]?.string {
+                console.message("There may be more: --cursor \(cursor)")
             }
         }
     }
 
+    /// `ferry schedules create`.
     package struct Create: ParsableCommand {
         package static let configuration = CommandConfiguration(
-            abstract: "Makes a schedule that is written as JSON, and prints its identifier.")
-        @Argument(help: "The file; - is standard input.") var file: String
+            abstract: "Creates a schedule given as JSON and prints its identifier.")
+        @Argument(help: "File with the schedule; - is standard input.") var file: String
         @Option(
             name: .long,
-            help: "Makes repeating this command harmless: the same key gives the same schedule.")
+            help: "Idempotency key: the same key returns the same schedule.")
         var idempotencyKey: String?
         @OptionGroup var client: ClientOptions
 
@@ -65,47 +67,50 @@ package struct Schedules: ParsableCommand {
 
         package func run() throws {
             let body = try LocalFile.read(file, byteCountMax: Limits.submissionByteCountMax)
-            let answer = try client.service().send(
+            let response = try client.service().send(
                 "POST", "/v1/schedules", body: body, idempotencyKey: idempotencyKey)
-            try printIdentifier(answer, client)
+            try printIdentifier(response, client)
         }
     }
 
+    /// `ferry schedules show`.
     package struct Show: ParsableCommand {
         package static let configuration = CommandConfiguration(abstract: "Shows a schedule.")
-        @Argument(help: "The schedule's identifier.") var id: String
+        @Argument(help: "Identifier of the schedule.") var id: String
         @OptionGroup var client: ClientOptions
 
         package init() {}
 
         package func run() throws {
-            let answer = try client.service().send("GET", "/v1/schedules/\(percentEncoded(id))")
-            if client.json { return try Console.current.data(json: answer.bytes) }
-            for line in scheduleLines(answer.json) { try Console.current.data(line: line) }
+            let response = try client.service().send("GET", "/v1/schedules/\(percentEncoded(id))")
+            if client.json { return try Console.current.data(json: response.bytes) }
+            for line in scheduleLines(response.json) { try Console.current.data(line: line) }
         }
     }
 
+    /// `ferry schedules run`.
     package struct Run: ParsableCommand {
         package static let configuration = CommandConfiguration(
-            abstract: "Submits a schedule's job now, and prints the job's identifier.")
-        @Argument(help: "The schedule's identifier.") var id: String
-        @Option(name: .long, help: "Makes repeating this command harmless: the same key gives the same job.")
+            abstract: "Submits a schedule's job now and prints its identifier.")
+        @Argument(help: "Identifier of the schedule.") var id: String
+        @Option(name: .long, help: "Idempotency key: the same key returns the same job.")
         var idempotencyKey: String?
         @OptionGroup var client: ClientOptions
 
         package init() {}
 
         package func run() throws {
-            let answer = try client.service().send(
+            let response = try client.service().send(
                 "POST", "/v1/schedules/\(percentEncoded(id))/run", body: Array("{}".utf8),
                 idempotencyKey: idempotencyKey)
-            try printIdentifier(answer, client)
+            try printIdentifier(response, client)
         }
     }
 
+    /// `ferry schedules pause`.
     package struct Pause: ParsableCommand {
         package static let configuration = CommandConfiguration(abstract: "Pauses a schedule.")
-        @Argument(help: "The schedule's identifier.") var id: String
+        @Argument(help: "Identifier of the schedule.") var id: String
         @OptionGroup var client: ClientOptions
 
         package init() {}
@@ -113,10 +118,11 @@ package struct Schedules: ParsableCommand {
         package func run() throws { try change("pause", id, client) }
     }
 
+    /// `ferry schedules resume`.
     package struct Resume: ParsableCommand {
         package static let configuration = CommandConfiguration(
-            abstract: "Lets a paused schedule go on, with what comes from now on.")
-        @Argument(help: "The schedule's identifier.") var id: String
+            abstract: "Resumes a paused schedule, beginning with the next occurrence.")
+        @Argument(help: "Identifier of the schedule.") var id: String
         @OptionGroup var client: ClientOptions
 
         package init() {}
@@ -124,10 +130,11 @@ package struct Schedules: ParsableCommand {
         package func run() throws { try change("resume", id, client) }
     }
 
+    /// `ferry schedules delete`.
     package struct Delete: ParsableCommand {
         package static let configuration = CommandConfiguration(
-            abstract: "Deletes a schedule; its jobs stay.")
-        @Argument(help: "The schedule's identifier.") var id: String
+            abstract: "Deletes a schedule. Its jobs stay.")
+        @Argument(help: "Identifier of the schedule.") var id: String
         @OptionGroup var client: ClientOptions
 
         package init() {}
@@ -139,24 +146,24 @@ package struct Schedules: ParsableCommand {
 }
 
 private func change(_ verb: String, _ id: String, _ client: ClientOptions) throws {
-    let answer = try client.service().send(
+    let response = try client.service().send(
         "POST", "/v1/schedules/\(percentEncoded(id))/\(verb)", body: Array("{}".utf8))
-    if client.json { return try Console.current.data(json: answer.bytes) }
-    try Console.current.data(line: "\(id)\t\(answer.json["next_run_at"]?.string ?? "-")")
+    if client.json { return try Console.current.data(json: response.bytes) }
+    try Console.current.data(line: "\(id)\t\(response.json["next_run_at"]?.string ?? "-")")
 }
 
-private func printIdentifier(_ answer: ServiceClient.Answer, _ client: ClientOptions) throws {
-    if client.json { return try Console.current.data(json: answer.bytes) }
-    try Console.current.data(line: answer.json["id"]?.string ?? "")
+private func printIdentifier(_ response: ServiceClient.Response, _ client: ClientOptions) throws {
+    if client.json { return try Console.current.data(json: response.bytes) }
+    try Console.current.data(line: response.json["id"]?.string ?? "")
 }
 
-/// The expression, or the interval.
+/// Returns the cron expression or the interval as text.
 private func timesText(_ schedule: JSON) -> String {
     if let cron = schedule["cron"]?.string { return cron }
     return schedule["interval"]?.double.map { "every \(durationText($0))" } ?? "-"
 }
 
-/// A schedule as `show` prints it for people: name and value per line, what is not there left out.
+/// Returns the lines of `show`: a name and a value each, without missing values.
 private func scheduleLines(_ schedule: JSON) -> [String] {
     let counts = schedule["counts"]
     let rows: [(String, String?)] = [

@@ -4,14 +4,15 @@ import FerryCore
 /// `ferry sessions`.
 package struct Sessions: ParsableCommand {
     package static let configuration = CommandConfiguration(
-        abstract: "Sessions: what jobs share, and what they get that say nothing else.",
+        abstract: "Lists, shows, changes and removes sessions: settings that jobs share.",
         subcommands: [List.self, Show.self, Set.self, Invalidate.self, Delete.self],
         defaultSubcommand: List.self)
 
     package init() {}
 
+    /// `ferry sessions list`.
     package struct List: ParsableCommand {
-        package static let configuration = CommandConfiguration(abstract: "All sessions, by name.")
+        package static let configuration = CommandConfiguration(abstract: "Lists sessions by name.")
         @OptionGroup var client: ClientOptions
 
         package init() {}
@@ -38,10 +39,11 @@ package struct Sessions: ParsableCommand {
         }
     }
 
+    /// `ferry sessions show`.
     package struct Show: ParsableCommand {
         package static let configuration = CommandConfiguration(
-            abstract: "A session with its unfinished jobs.")
-        @Argument(help: "The session's name.") var session: String
+            abstract: "Shows a session and the number of its unfinished jobs.")
+        @Argument(help: "Name of the session.") var session: String
         @OptionGroup var client: ClientOptions
 
         package init() {}
@@ -51,15 +53,16 @@ package struct Sessions: ParsableCommand {
         }
     }
 
+    /// `ferry sessions set`.
     package struct Set: ParsableCommand {
         package static let configuration = CommandConfiguration(
-            abstract: "Creates a session, or changes fields of it.",
+            abstract: "Creates a session or changes its fields.",
             discussion: """
-                FIELD=VALUE as the API names them, such as weight=2 or proxy=null; a value is JSON, or text. \
-                Fields that are not named stay as they are. Secrets cannot be read: a field that holds some \
-                is named again.
+                FIELD=VALUE uses the names of the API, such as weight=2 or proxy=null; a value is JSON or \
+                text. Other fields stay unchanged. Secrets cannot be read: give a field that contains one \
+                again with its value.
                 """)
-        @Argument(help: "The session's name.") var session: String
+        @Argument(help: "Name of the session.") var session: String
         @Argument(help: "FIELD=VALUE") var fields: [String] = []
         @OptionGroup var client: ClientOptions
 
@@ -67,24 +70,25 @@ package struct Sessions: ParsableCommand {
 
         package func run() throws {
             let service = try client.service()
-            let found = try service.exchange("GET", path(of: session))
+            let found = try service.perform("GET", path(of: session))
             guard found.status == 200 || found.status == 404 else {
                 throw ServiceClient.failure(found.status, found.body)
             }
-            let before = found.status == 200 ? try? JSON.parse(found.body) : nil
+            let before = found.status == 200 ? try JSON.parse(found.body) : nil
             var members = before.map(sessionFields) ?? []
             for field in fields {
                 let parts = field.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
                 guard parts.count == 2, !parts[0].isEmpty else {
                     throw ValidationError("\"\(field)\" is not FIELD=VALUE.")
                 }
+                // Text that is not JSON is a string.
                 let value = (try? JSON.parse(Array(parts[1].utf8))) ?? .string(String(parts[1]))
                 members.removeAll { $0.name == parts[0] }
                 members.append(JSON.Member(String(parts[0]), value))
             }
             for member in members where holdsSecret(member.value) {
                 throw ClientFailure(
-                    .usage, "\(member.name) holds secrets, which cannot be read: name it with its value.")
+                    .usage, "\(member.name) contains a secret, which cannot be read. Give its value again.")
             }
             var writer = JSONWriter()
             writer.value(.object(members))
@@ -96,11 +100,12 @@ package struct Sessions: ParsableCommand {
         }
     }
 
+    /// `ferry sessions invalidate`.
     package struct Invalidate: ParsableCommand {
         package static let configuration = CommandConfiguration(
-            abstract: "Lets a session take no more jobs.",
-            discussion: "Its jobs end by themselves, or with --cancel are cancelled.")
-        @Argument(help: "The session's name.") var session: String
+            abstract: "Invalidates a session: it accepts no more jobs.",
+            discussion: "Its unfinished jobs continue, or are cancelled with --cancel.")
+        @Argument(help: "Name of the session.") var session: String
         @Flag(help: "Cancel its unfinished jobs.") var cancel = false
         @OptionGroup var client: ClientOptions
 
@@ -113,10 +118,11 @@ package struct Sessions: ParsableCommand {
         }
     }
 
+    /// `ferry sessions delete`.
     package struct Delete: ParsableCommand {
         package static let configuration = CommandConfiguration(
-            abstract: "Removes a session that was invalidated and has no unfinished jobs.")
-        @Argument(help: "The session's name.") var session: String
+            abstract: "Removes an invalidated session without unfinished jobs.")
+        @Argument(help: "Name of the session.") var session: String
         @OptionGroup var client: ClientOptions
 
         package init() {}
@@ -127,19 +133,19 @@ package struct Sessions: ParsableCommand {
 
 private func path(of session: String) -> String { "/v1/sessions/\(percentEncoded(session))" }
 
-/// Members that describe a session and are not its configuration.
+/// Members of a session that are not configuration.
 private let shownOnly: Swift.Set<String> = [
     "identifier", "tenant", "is_configured", "revision", "created_at", "updated_at", "invalidation",
     "invalidated_at", "ended_at", "jobs",
 ]
 
-/// What a configured session was configured with; nothing of one that has the standard values.
+/// Returns the configured members of a session; none if it has the default values.
 private func sessionFields(_ session: JSON) -> [JSON.Member] {
     guard session["is_configured"]?.bool == true else { return [] }
     return (session.members ?? []).filter { !shownOnly.contains($0.name) }
 }
 
-/// Whether `{"set": true}` stands in it for something.
+/// Returns `true` if a value contains `{"set": true}`, which stands for a secret.
 private func holdsSecret(_ value: JSON) -> Bool {
     switch value {
     case .object(let members):
@@ -149,9 +155,9 @@ private func holdsSecret(_ value: JSON) -> Bool {
     }
 }
 
-private func show(_ answer: ServiceClient.Answer, _ client: ClientOptions) throws {
-    if client.json { return try Console.current.data(json: answer.bytes) }
-    for (name, value) in leaves(answer.json) {
+private func show(_ response: ServiceClient.Response, _ client: ClientOptions) throws {
+    if client.json { return try Console.current.data(json: response.bytes) }
+    for (name, value) in leaves(response.json) {
         try Console.current.data(line: "\(name):".padded(to: 44) + value)
     }
 }

@@ -1,37 +1,37 @@
 package import ArgumentParser
 import FerryCore
 
-/// `ferry submit`: jobs as JSON, one or many.
+/// `ferry submit`: submits jobs given as JSON.
 package struct Submit: ParsableCommand {
     package static let configuration = CommandConfiguration(
-        abstract: "Submits jobs that are written as JSON.",
+        abstract: "Submits jobs given as JSON.",
         discussion: """
-            The file holds one job, an array of jobs, {"jobs": […]}, or one job a line. Many are accepted \
-            together or not at all. Without --wait, the identifiers are printed, one a line and in order.
+            The file contains one job, an array of jobs, {"jobs": […]}, or one job per line. Either all jobs \
+            are accepted or none. Without --wait, prints the identifiers in order, one per line.
 
             EXAMPLES
               echo '{"kind":"data","request":{"url":"https://example.com/"}}' | ferry submit - --wait
               ferry submit jobs.ndjson --json
             """)
 
-    @Argument(help: "The file; - is standard input.")
+    @Argument(help: "File with the jobs; - is standard input.")
     var file: String
 
     @Flag(inversion: .prefixedNo, help: "Wait until every job has ended.")
     var wait = false
 
-    @Option(name: .long, help: "Seconds to wait at most; then status 4. The jobs go on.")
+    @Option(name: .long, help: "Longest time to wait in seconds; then exit status 4. The jobs continue.")
     var timeout: Double?
 
-    @Option(name: .long, help: "Makes repeating this command harmless: the same key gives the same jobs.")
+    @Option(name: .long, help: "Idempotency key: the same key returns the same jobs.")
     var idempotencyKey: String?
 
     @Option(
         name: .long,
-        help: ArgumentHelp("Every job begins after this one has ended; repeatable.", valueName: "job"))
+        help: ArgumentHelp("Start the jobs after this one has ended; repeatable.", valueName: "job"))
     var after: [String] = []
 
-    @Option(name: .long, help: "When every job must have ended, such as 2026-11-21T22:00:00Z.")
+    @Option(name: .long, help: "Time by which the jobs must have ended, such as 2026-11-21T22:00:00Z.")
     var deadline: String?
 
     @OptionGroup var client: ClientOptions
@@ -46,23 +46,24 @@ package struct Submit: ParsableCommand {
         let submission = try Submission(
             LocalFile.read(file, byteCountMax: Limits.batchByteCountMax), name: file
         ).scheduled(scheduleMembers(after: after, deadline: deadline))
-        let answer = try service.send(
+        let response = try service.send(
             "POST", submission.isBatch ? "/v1/jobs/batch" : "/v1/jobs", body: submission.body,
             idempotencyKey: idempotencyKey)
-        let jobs = submission.isBatch ? answer.json["data"]?.array ?? [] : [answer.json]
+        let jobs = submission.isBatch ? response.json["data"]?.array ?? [] : [response.json]
         let ids = try jobs.map { try identifier(of: $0) }
         guard wait else {
-            if client.json { return try console.data(json: answer.bytes) }
+            if client.json { return try console.data(json: response.bytes) }
             for id in ids { try console.data(line: id) }
             return
         }
         try Watch.watch(ids, service: service, timeout: timeout, json: client.json)
     }
 
-    /// What the service is sent: one job, or a batch.
+    /// Body of the request: one job or a batch.
     struct Submission: Equatable {
-        /// The same jobs, each with these members of its schedule; dependencies are added to its own.
+        /// Adds members to the schedule of each job. Dependencies are added to the job's own.
         func scheduled(_ members: [JSON.Member]) -> Submission {
+            // `init` has parsed the body, so this cannot fail.
             guard !members.isEmpty, let json = try? JSON.parse(body) else { return self }
             var writer = JSONWriter()
             if isBatch {
@@ -75,7 +76,7 @@ package struct Submit: ParsableCommand {
         }
 
         private static func scheduled(_ job: JSON, _ members: [JSON.Member]) -> JSON {
-            // What is no job, the service says.
+            // The service reports values that are not jobs.
             guard job.members != nil else { return job }
             let own = job["schedule"]?["depends_on"]?.array ?? []
             let all = members.map { member -> JSON.Member in
@@ -93,17 +94,17 @@ package struct Submit: ParsableCommand {
         let isBatch: Bool
         let body: [UInt8]
 
-        /// Throws `usage` for what is no JSON; whether it is a job, the service says.
+        /// Parses the text of a file. Throws `usage` if it is not JSON; the service checks the jobs.
         init(_ text: [UInt8], name: String) throws(ClientFailure) {
             let whole: JSON
             do {
                 whole = try JSON.parse(text)
             } catch {
-                // Several values: one a line.
+                // Otherwise one value per line.
                 let lines = text.split(whereSeparator: { $0 == 0x0A || $0 == 0x0D }).filter { line in
                     line.contains { $0 != 0x20 && $0 != 0x09 }
                 }
-                // A broken object of several lines is no list of jobs: its first line alone says nothing.
+                // A malformed object over several lines is not a list: its first line alone is not JSON.
                 guard lines.count > 1, (try? JSON.parse(Array(lines[0]))) != nil else {
                     throw ClientFailure(
                         .usage, "\(name) is not JSON: \(error.reason), at byte \(error.offset).")
@@ -131,7 +132,7 @@ package struct Submit: ParsableCommand {
             case .object:
                 isBatch = whole["jobs"] != nil
                 body = text
-            default: throw ClientFailure(.usage, "\(name) holds \(whole.typeName), not a job.")
+            default: throw ClientFailure(.usage, "\(name) contains \(whole.typeName), not a job.")
             }
         }
     }

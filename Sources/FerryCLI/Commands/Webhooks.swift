@@ -1,11 +1,11 @@
 package import ArgumentParser
 import FerryCore
 
-/// `ferry webhooks`: a tenant's endpoints.
+/// `ferry webhooks`: webhook endpoints of a tenant.
 package struct Webhooks: ParsableCommand {
     package static let configuration = CommandConfiguration(
         abstract:
-            "Where events are sent: lists, makes, tests, rotates, replays, enables and disables endpoints.",
+            "Lists, creates, tests, changes and deletes webhook endpoints.",
         subcommands: [
             List.self, Create.self, Test.self, Rotate.self, Replay.self, Enable.self, Disable.self,
             Delete.self,
@@ -13,17 +13,18 @@ package struct Webhooks: ParsableCommand {
 
     package init() {}
 
+    /// `ferry webhooks list`.
     package struct List: ParsableCommand {
-        package static let configuration = CommandConfiguration(abstract: "The endpoints, newest first.")
+        package static let configuration = CommandConfiguration(abstract: "Lists endpoints, newest first.")
         @OptionGroup var client: ClientOptions
 
         package init() {}
 
         package func run() throws {
             let console = Console.current
-            let answer = try client.service().send("GET", "/v1/webhooks?limit=500")
-            if client.json { return try console.data(json: answer.bytes) }
-            let rows = (answer.json["data"]?.array ?? []).map { endpoint in
+            let response = try client.service().send("GET", "/v1/webhooks?limit=500")
+            if client.json { return try console.data(json: response.bytes) }
+            let rows = (response.json["data"]?.array ?? []).map { endpoint in
                 [
                     endpoint["id"]?.string ?? "", endpoint["url"]?.string ?? "",
                     endpoint["events"]?.array?.compactMap(\.string).joined(separator: ",") ?? "",
@@ -42,22 +43,23 @@ package struct Webhooks: ParsableCommand {
         }
     }
 
+    /// `ferry webhooks create`.
     package struct Create: ParsableCommand {
         package static let configuration = CommandConfiguration(
-            abstract: "Makes an endpoint and shows its secret, this once.")
+            abstract: "Creates an endpoint and shows its secret, only this once.")
         @OptionGroup var client: ClientOptions
-        @Argument(help: "Where events are posted.") var target: String
-        @Option(help: "A type of events; several may be given. All without one.") var event: [String] = []
-        @Option(help: "Events of this session only.") var session: String?
-        @Option(help: "NAME=VALUE that the job's metadata must have; several may be given.")
+        @Argument(help: "URL that events are posted to.") var target: String
+        @Option(help: "Type of events to send; repeatable. Default: all types.") var event: [String] = []
+        @Option(help: "Send only events of this session.") var session: String?
+        @Option(help: "Send only events of jobs with this metadata, as NAME=VALUE; repeatable.")
         var metadata: [String] = []
-        @Flag(help: "The next event only after the one before was accepted or given up.") var ordered = false
-        @Flag(help: "CloudEvents instead of plain Standard Webhooks.") var cloudevents = false
-        @Option(help: "Results stay until they are acknowledged: by client, or by webhook too.")
+        @Flag(help: "Send an event after the previous one was accepted or given up.") var ordered = false
+        @Flag(help: "Use CloudEvents instead of plain Standard Webhooks.") var cloudevents = false
+        @Option(help: "Keep results until they are acknowledged by client, or by webhook too.")
         var acknowledgement: String?
-        @Option(help: "Seconds after a job's end; then its acknowledgement is waited for no more.")
+        @Option(help: "Longest time to wait for an acknowledgement, in seconds after the end of the job.")
         var acknowledgementTimeout: Double?
-        @Option(help: "For people.") var description: String?
+        @Option(help: "Description of the endpoint.") var description: String?
 
         package init() {}
 
@@ -84,8 +86,8 @@ package struct Webhooks: ParsableCommand {
             }
             if let description { writer.member("description", description) }
             writer.endObject()
-            let answer = try client.service().send("POST", "/v1/webhooks", body: writer.bytes)
-            try showSecret(answer, client)
+            let response = try client.service().send("POST", "/v1/webhooks", body: writer.bytes)
+            try showSecret(response, client)
         }
 
         private func pairs() throws -> [JSON.Member] {
@@ -97,35 +99,37 @@ package struct Webhooks: ParsableCommand {
         }
     }
 
+    /// `ferry webhooks test`.
     package struct Test: ParsableCommand {
         package static let configuration = CommandConfiguration(
-            abstract: "Sends a signed webhook.ping and shows what came back.",
-            discussion: "Status 0 when the receiver accepted it, else 1.")
+            abstract: "Sends a signed webhook.ping and shows the response.",
+            discussion: "Exit status: 0 if the receiver accepts it, else 1.")
         @OptionGroup var client: ClientOptions
-        @Argument(help: "The endpoint.") var id: String
+        @Argument(help: "Identifier of the endpoint.") var id: String
 
         package init() {}
 
         package func run() throws {
             let console = Console.current
-            let answer = try client.service().send("POST", path(id, "/test"), body: Array("{}".utf8))
-            if client.json { try console.data(json: answer.bytes) }
-            let attempt = answer.json["tries"]?.array?.last
+            let response = try client.service().send("POST", path(id, "/test"), body: Array("{}".utf8))
+            if client.json { try console.data(json: response.bytes) }
+            let attempt = response.json["tries"]?.array?.last
             let status = attempt?["status"]?.integer.map { "status \($0)" }
-            let result = status ?? attempt?["error"]?.string ?? "no answer yet"
-            guard answer.json["state"]?.string == "accepted" else {
-                throw ClientFailure(.failed, "The receiver did not accept it: \(result).")
+            let result = status ?? attempt?["error"]?.string ?? "no response yet"
+            guard response.json["state"]?.string == "accepted" else {
+                throw ClientFailure(.failed, "The receiver did not accept the ping: \(result).")
             }
             if !client.json { try console.data(line: "accepted: \(result)") }
         }
     }
 
+    /// `ferry webhooks rotate`.
     package struct Rotate: ParsableCommand {
         package static let configuration = CommandConfiguration(
-            abstract: "Makes a new secret and shows it, this once; the old one signs as well for a while.")
+            abstract: "Creates a new secret and shows it once. The old one still signs for a while.")
         @OptionGroup var client: ClientOptions
-        @Argument(help: "The endpoint.") var id: String
-        @Option(help: "Seconds for which the old secret signs as well; a day unless said otherwise.")
+        @Argument(help: "Identifier of the endpoint.") var id: String
+        @Option(help: "Seconds for which the old secret signs as well (default: one day).")
         var overlap: Double?
 
         package init() {}
@@ -140,14 +144,15 @@ package struct Webhooks: ParsableCommand {
         }
     }
 
+    /// `ferry webhooks replay`.
     package struct Replay: ParsableCommand {
         package static let configuration = CommandConfiguration(
-            abstract: "Sends deliveries of a time again, under the identifiers that they had.")
+            abstract: "Sends the deliveries of a period again, with their former identifiers.")
         @OptionGroup var client: ClientOptions
-        @Argument(help: "The endpoint.") var id: String
-        @Option(help: "Events from this RFC 3339 time on.") var since: String
-        @Option(help: "Events before this time.") var until: String?
-        @Flag(help: "Only what was given up.") var onlyFailed = false
+        @Argument(help: "Identifier of the endpoint.") var id: String
+        @Option(help: "Begin with events of this time (RFC 3339).") var since: String
+        @Option(help: "End before this time.") var until: String?
+        @Flag(help: "Send only deliveries that were given up.") var onlyFailed = false
 
         package init() {}
 
@@ -158,39 +163,42 @@ package struct Webhooks: ParsableCommand {
             if let until { writer.member("until", until) }
             if onlyFailed { writer.member("only", "failed") }
             writer.endObject()
-            let answer = try client.service().send("POST", path(id, "/replay"), body: writer.bytes)
-            if client.json { return try Console.current.data(json: answer.bytes) }
-            try Console.current.data(line: "redelivered: \(answer.json["redelivered"]?.integer ?? 0)")
+            let response = try client.service().send("POST", path(id, "/replay"), body: writer.bytes)
+            if client.json { return try Console.current.data(json: response.bytes) }
+            try Console.current.data(line: "redelivered: \(response.json["redelivered"]?.integer ?? 0)")
         }
     }
 
+    /// `ferry webhooks enable`.
     package struct Enable: ParsableCommand {
         package static let configuration = CommandConfiguration(
-            abstract: "Enables an endpoint; what has waited goes out.")
+            abstract: "Enables an endpoint. Pending deliveries are sent.")
         @OptionGroup var client: ClientOptions
-        @Argument(help: "The endpoint.") var id: String
+        @Argument(help: "Identifier of the endpoint.") var id: String
 
         package init() {}
 
         package func run() throws { try change(id, #"{"enabled":true}"#, client) }
     }
 
+    /// `ferry webhooks disable`.
     package struct Disable: ParsableCommand {
         package static let configuration = CommandConfiguration(
-            abstract: "Disables an endpoint; what is pending waits.")
+            abstract: "Disables an endpoint. Pending deliveries wait.")
         @OptionGroup var client: ClientOptions
-        @Argument(help: "The endpoint.") var id: String
+        @Argument(help: "Identifier of the endpoint.") var id: String
 
         package init() {}
 
         package func run() throws { try change(id, #"{"enabled":false}"#, client) }
     }
 
+    /// `ferry webhooks delete`.
     package struct Delete: ParsableCommand {
         package static let configuration = CommandConfiguration(
-            abstract: "Deletes an endpoint with what waits for it.")
+            abstract: "Deletes an endpoint and its pending deliveries.")
         @OptionGroup var client: ClientOptions
-        @Argument(help: "The endpoint.") var id: String
+        @Argument(help: "Identifier of the endpoint.") var id: String
 
         package init() {}
 
@@ -201,16 +209,16 @@ package struct Webhooks: ParsableCommand {
 private func path(_ id: String, _ rest: String = "") -> String { "/v1/webhooks/\(percentEncoded(id))\(rest)" }
 
 private func change(_ id: String, _ patch: String, _ client: ClientOptions) throws {
-    let answer = try client.service().send("PATCH", path(id), body: Array(patch.utf8))
-    if client.json { return try Console.current.data(json: answer.bytes) }
-    let isEnabled = answer.json["enabled"]?.bool == true
+    let response = try client.service().send("PATCH", path(id), body: Array(patch.utf8))
+    if client.json { return try Console.current.data(json: response.bytes) }
+    let isEnabled = response.json["enabled"]?.bool == true
     try Console.current.data(line: isEnabled ? "enabled" : "disabled")
 }
 
-private func showSecret(_ answer: ServiceClient.Answer, _ client: ClientOptions) throws {
+private func showSecret(_ response: ServiceClient.Response, _ client: ClientOptions) throws {
     let console = Console.current
-    if client.json { return try console.data(json: answer.bytes) }
+    if client.json { return try console.data(json: response.bytes) }
     for name in ["id", "secret", "public_key"] {
-        try console.data(line: "\(name):".padded(to: 12) + (answer.json[name]?.string ?? "-"))
+        try console.data(line: "\(name):".padded(to: 12) + (response.json[name]?.string ?? "-"))
     }
 }

@@ -1,21 +1,24 @@
 package import ArgumentParser
 import FerryCore
 
-/// What every client command understands.
+/// Options of all client commands.
 package struct ClientOptions: ParsableArguments {
-    @Option(name: .long, help: "The service's address (FERRY_URL; default http://127.0.0.1:8080).")
+    @Option(name: .long, help: "URL of the service (FERRY_URL; default http://127.0.0.1:8080).")
+    /// URL of the service; `nil` uses FERRY_URL or the default.
     package var url: String?
 
-    @Option(name: .long, help: "A file with the API key (FERRY_KEY_FILE; FERRY_KEY holds the key itself).")
+    @Option(name: .long, help: "File with the API key (FERRY_KEY_FILE). FERRY_KEY is the key itself.")
+    /// Path of a file with the API key; `nil` uses FERRY_KEY or FERRY_KEY_FILE.
     package var keyFile: String?
 
-    @Flag(name: .long, help: "JSON on standard output, as the service wrote it.")
+    @Flag(name: .long, help: "Print the service's JSON on standard output.")
+    /// `true` to print JSON.
     package var json = false
 
     package init() {}
 
-    /// The service that flags and environment name, flags first. A key is never taken from a flag: other
-    /// users of the machine could read it.
+    /// Returns the client of the service that options and environment name; options override. There is no
+    /// option for the key itself: other users of the machine could see it.
     func service() throws -> ServiceClient {
         let text =
             url ?? environmentValue("FERRY_URL").flatMap { $0.isEmpty ? nil : $0 } ?? "http://127.0.0.1:8080"
@@ -36,31 +39,31 @@ package struct ClientOptions: ParsableArguments {
     private func key(inFile path: String) throws -> String {
         let bytes = try LocalFile.read(path, byteCountMax: 4_096)
         let key = String(decoding: bytes, as: UTF8.self).split(whereSeparator: \.isWhitespace).first
-        guard let key else { throw ClientFailure(.usage, "\(path): the file holds no key.") }
+        guard let key else { throw ClientFailure(.usage, "\(path): the file contains no key.") }
         return String(key)
     }
 }
 
-/// How long a command waits for a job.
+/// Options that control waiting for a job.
 struct WaitOptions: ParsableArguments {
     @Flag(inversion: .prefixedNo, help: "Wait until the job has ended.")
     var wait = true
 
-    @Option(name: .long, help: "Seconds to wait at most; then status 4. The job goes on.")
+    @Option(name: .long, help: "Longest time to wait in seconds; then exit status 4. The job continues.")
     var timeout: Double?
 
-    /// Seconds: as nanoseconds they fit into 64 bits.
+    /// Largest timeout in seconds: as nanoseconds it fits into 64 bits.
     private static let timeoutMax = 1e9
 
     mutating func validate() throws { try Self.check(timeout, wait: wait) }
 
-    /// Throws when `--timeout` is no time to wait, or nothing waits.
+    /// Throws if the timeout is out of range, or is given without waiting.
     static func check(_ timeout: Double?, wait: Bool) throws {
         guard let timeout else { return }
-        // Also not a number: it compares with nothing.
+        // Also rejects NaN, for which all comparisons are false.
         guard timeout > 0, timeout <= timeoutMax else {
             throw ValidationError(
-                "--timeout must be more than 0 seconds, and \(decimalText(timeoutMax)) at most.")
+                "--timeout must be above 0 and at most \(decimalText(timeoutMax)) seconds.")
         }
         guard wait else { throw ValidationError("--timeout needs --wait.") }
     }

@@ -1,45 +1,45 @@
 import ArgumentParser
 import FerryCore
 
-/// How a job reaches its server: authentication, certificates, proxy. Secrets are read from files, so that no
-/// list of processes shows them.
+/// Options for authentication, certificates and proxy. Secrets are read from files, so that they do not
+/// appear in process lists.
 struct ConnectionOptions: ParsableArguments {
-    @Option(name: .long, help: "Basic authentication as this user; needs --password-file.")
+    @Option(name: .long, help: "User for Basic authentication; needs --password-file.")
     var user: String?
 
-    @Option(name: .long, help: "The file with the password; - reads it from standard input.")
+    @Option(name: .long, help: "File with the password; - is standard input.")
     var passwordFile: String?
 
-    @Flag(name: .long, help: "With --user: Digest instead of Basic.")
+    @Flag(name: .long, help: "Use Digest instead of Basic authentication; needs --user.")
     var digest = false
 
-    @Option(name: .long, help: "The file with a bearer token; - reads it from standard input.")
+    @Option(name: .long, help: "File with a bearer token; - is standard input.")
     var tokenFile: String?
 
-    @Option(name: .long, help: "A PEM file of authorities to trust instead of the system's.")
+    @Option(name: .long, help: "PEM file with the authorities to trust instead of the system's.")
     var caFile: String?
 
-    @Option(name: .long, help: "A PEM file with a client certificate; needs --cert-key-file.")
+    @Option(name: .long, help: "PEM file with a client certificate; needs --cert-key-file.")
     var certFile: String?
 
-    @Option(name: .long, help: "A PEM file with the client certificate's key.")
+    @Option(name: .long, help: "PEM file with the private key of the client certificate.")
     var certKeyFile: String?
 
     @Option(
         name: .long,
-        help: ArgumentHelp("A public key that the server may have; repeatable.", valueName: "sha256//base64"))
+        help: ArgumentHelp("Public key the server must have; repeatable (any).", valueName: "sha256//base64"))
     var pin: [String] = []
 
-    @Option(name: .long, help: "A proxy: http, https or socks5 URL with its port.")
+    @Option(name: .long, help: "Proxy: an http, https or socks5 URL with a port.")
     var proxy: String?
 
-    @Option(name: .long, help: "The user at the proxy; needs --proxy-password-file.")
+    @Option(name: .long, help: "User for the proxy; needs --proxy-password-file.")
     var proxyUser: String?
 
-    @Option(name: .long, help: "The file with the password at the proxy; - reads it from standard input.")
+    @Option(name: .long, help: "File with the password for the proxy; - is standard input.")
     var proxyPasswordFile: String?
 
-    @Option(name: .long, help: "auto, 1.1, 2 or 3.")
+    @Option(name: .long, help: "Version of HTTP: auto, 1.1, 2 or 3.")
     var httpVersion: String?
 
     mutating func validate() throws {
@@ -48,7 +48,7 @@ struct ConnectionOptions: ParsableArguments {
             throw ValidationError("--password-file and --digest need --user.")
         }
         if user != nil, tokenFile != nil {
-            throw ValidationError("--user and --token-file exclude each other.")
+            throw ValidationError("--user and --token-file cannot be used together.")
         }
         if (certFile == nil) != (certKeyFile == nil) {
             throw ValidationError("--cert-file and --cert-key-file need each other.")
@@ -57,13 +57,13 @@ struct ConnectionOptions: ParsableArguments {
         if (proxyUser == nil) != (proxyPasswordFile == nil) {
             throw ValidationError("--proxy-user and --proxy-password-file need each other.")
         }
-        if inputCount > 1 { throw ValidationError("Standard input can hold one secret only.") }
+        if inputCount > 1 { throw ValidationError("Only one secret can be read from standard input.") }
     }
 
-    /// How many secrets are to come from standard input.
+    /// Number of secrets that are read from standard input.
     var inputCount: Int { [passwordFile, tokenFile, proxyPasswordFile].count { $0 == "-" } }
 
-    /// The members of `request` that the options name.
+    /// Writes the members of `request` that the options set.
     func write(into writer: inout JSONWriter) throws(ClientFailure) {
         if let httpVersion { writer.member("http_version", httpVersion) }
         if let user, let passwordFile {
@@ -102,7 +102,7 @@ struct ConnectionOptions: ParsableArguments {
         writer.member("proxy", .object(members))
     }
 
-    /// A secret's file without the line's end.
+    /// Returns the secret in a file, without the line end.
     private func secret(_ path: String) throws(ClientFailure) -> String {
         var text = try text(path)
         while text.last?.isNewline == true { text.removeLast() }

@@ -1,56 +1,57 @@
 import ArgumentParser
 import FerryCore
 
-/// What `get` and `put` can say about a job.
+/// Options of `get` and `put` that describe the job.
 struct JobOptions: ParsableArguments {
     @Option(
         name: [.customShort("H"), .long],
-        help: ArgumentHelp("A request header; repeatable.", valueName: "name: value"))
+        help: ArgumentHelp("Header field of the request; repeatable.", valueName: "name: value"))
     var header: [String] = []
 
-    @Option(name: .long, help: "The session it belongs to.")
+    @Option(name: .long, help: "Session of the job.")
     var session: String?
 
-    @Option(name: .long, help: "Words for people, shown with the job.")
+    @Option(name: .long, help: "Description that is shown with the job.")
     var description: String?
 
     @Option(
         name: [.customShort("m"), .long], help: ArgumentHelp("Metadata; repeatable.", valueName: "key=value"))
     var metadata: [String] = []
 
-    @Option(name: .long, help: "From 0 to 1; higher goes first.")
+    @Option(name: .long, help: "Priority from 0 to 1; jobs with higher priority start first.")
     var priority: Double?
 
     @Option(name: .long, help: ArgumentHelp("Begin after this job has ended; repeatable.", valueName: "job"))
     var after: [String] = []
 
-    @Option(name: .long, help: "When it must have ended, such as 2026-11-21T22:00:00Z.")
+    @Option(name: .long, help: "Time by which the job must have ended, such as 2026-11-21T22:00:00Z.")
     var deadline: String?
 
-    @Option(name: .long, help: "Attempts at most.")
+    @Option(name: .long, help: "Largest number of attempts.")
     var attempts: Int?
 
-    @Option(name: .long, help: "A URL that is told how the job ended.")
+    @Option(name: .long, help: "URL of a webhook that is sent the job's events.")
     var webhook: String?
 
-    @Option(name: .long, help: "Makes repeating this command harmless: the same key gives the same job.")
+    @Option(name: .long, help: "Idempotency key: the same key returns the same job.")
     var idempotencyKey: String?
 
-    @Flag(name: .long, help: "Waits for a host that cannot be reached, instead of failing.")
+    @Flag(name: .long, help: "Wait for a host that cannot be reached, instead of failing.")
     var waitForConnectivity = false
 
     @OptionGroup var connection: ConnectionOptions
 
     mutating func validate() throws {
         for line in header where Self.pair(line, separator: ":") == nil {
-            throw ValidationError("\"\(line)\" is no header; write it as 'Name: value'.")
+            throw ValidationError("\"\(line)\" is not a header field. Write it as 'Name: value'.")
         }
         for entry in metadata where Self.pair(entry, separator: "=") == nil {
-            throw ValidationError("\"\(entry)\" is no metadata; write it as key=value.")
+            throw ValidationError("\"\(entry)\" is not metadata. Write it as key=value.")
         }
     }
 
-    /// The spaces that a header's value begins with are none of it (RFC 9110 §5.5).
+    /// Splits a pair at its first separator. Spaces before a header field's value are not part of it (RFC
+    /// 9110 §5.5).
     static func pair(_ text: String, separator: Unicode.Scalar) -> (String, String)? {
         guard let index = text.unicodeScalars.firstIndex(of: separator), index > text.startIndex else {
             return nil
@@ -59,7 +60,7 @@ struct JobOptions: ParsableArguments {
         return (String(text[..<index]), String(separator == ":" ? value.drop { $0 == " " } : value))
     }
 
-    /// The body of `POST /v1/jobs`. `more` writes the members that are the command's own.
+    /// Returns the body of `POST /v1/jobs`. `more` writes the members of the command itself.
     func body(
         kind: String, url: String, method: String? = nil, more: (inout JSONWriter) -> Void
     ) throws(ClientFailure) -> [UInt8] {
@@ -77,7 +78,7 @@ struct JobOptions: ParsableArguments {
         try connection.write(into: &writer)
         writer.endObject()
         var schedule = scheduleMembers(priority: priority, after: after, deadline: deadline)
-        // Whoever types a name that does not exist wants to know.
+        // Fail at once if a name does not exist, which a user at a terminal wants to know.
         schedule.append(.init("waits_for_connectivity", .bool(waitForConnectivity)))
         writer.member("schedule", .object(schedule))
         if let attempts { member("retry", "max_attempts", .integer(Int64(attempts)), &writer) }
@@ -103,13 +104,13 @@ struct JobOptions: ParsableArguments {
         writer.member(outer, .object([.init(inner, value)]))
     }
 
-    /// Hands the job over; the answer is the job.
-    func submit(_ body: [UInt8], to service: ServiceClient) throws -> ServiceClient.Answer {
+    /// Submits the job and returns the service's response, which is the job.
+    func submit(_ body: [UInt8], to service: ServiceClient) throws -> ServiceClient.Response {
         try service.send("POST", "/v1/jobs", body: body, idempotencyKey: idempotencyKey)
     }
 }
 
-/// What the options say about `schedule`.
+/// Returns the members of `schedule` that the options set.
 func scheduleMembers(priority: Double? = nil, after: [String], deadline: String?) -> [JSON.Member] {
     var members: [JSON.Member] = []
     if let priority { members.append(.init("priority", .number(priority))) }
@@ -118,10 +119,10 @@ func scheduleMembers(priority: Double? = nil, after: [String], deadline: String?
     return members
 }
 
-/// The identifier of a job that the service showed.
+/// Returns the identifier of a job in a response. Throws if there is none.
 func identifier(of job: JSON) throws(ClientFailure) -> String {
     guard let id = job["id"]?.string else {
-        throw ClientFailure(.failed, "The answer holds no job: is it Ferry?")
+        throw ClientFailure(.failed, "The response contains no job. Check FERRY_URL.")
     }
     return id
 }

@@ -1,11 +1,11 @@
 import FerryCore
 
-/// The attempts of a job for people: a line each, and below it what every request spent its time on.
+/// Text form of a job's attempts: a line for each attempt, and the phases of each of its requests.
 struct AttemptText {
-    /// Columns for everything.
+    /// Columns of the output.
     let width: Int
 
-    /// `list`: the answer of `GET /v1/jobs/{id}/attempts`.
+    /// `list`: the response of `GET /v1/jobs/{id}/attempts`.
     func lines(_ list: JSON) -> [String] {
         var lines: [String] = []
         if let omitted = list["omitted_attempts"]?.integer, omitted > 0 {
@@ -54,7 +54,7 @@ struct AttemptText {
 
     private struct Span {
         let name: String
-        /// Seconds after the request was begun; `end` nil: it did not come to an end.
+        /// Seconds after the start of the request; `end` is `nil` if the phase did not end.
         let start: Double
         let end: Double?
     }
@@ -69,7 +69,7 @@ struct AttemptText {
     private static func summary(_ transaction: JSON, number: Int) -> String {
         let request = transaction["request"]
         var parts = ["\(request?["method"]?.string ?? "?") \(request?["url"]?.string ?? "?")"]
-        parts.append(transaction["response"]?["status"]?.integer.map { "\($0)" } ?? "no answer")
+        parts.append(transaction["response"]?["status"]?.integer.map { "\($0)" } ?? "no response")
         if let name = transaction["network_protocol_name"]?.string { parts.append(name) }
         if let version = transaction["tls_protocol_version"]?.string { parts.append(version) }
         if let address = transaction["remote_address"]?.string {
@@ -127,7 +127,7 @@ struct AttemptText {
         value?.string.flatMap { Timestamp(rfc3339: $0) }
     }
 
-    /// `0.042 ms`, `12.3 ms`, `45,678 ms` without the comma: three digits at least.
+    /// Formats with three digits at least: `0.042 ms`, `12.3 ms`, `45678 ms`.
     private static func milliseconds(_ seconds: Double) -> String {
         let microseconds = Int64((seconds * 1e6).rounded())
         let (whole, rest) = (microseconds / 1_000, microseconds % 1_000)

@@ -1,21 +1,26 @@
 import Glibc
 
-/// Where a command writes: data to standard output, everything else to standard error.
+/// Output of a command: data to standard output, messages to standard error.
 package struct Console: Sendable {
-    /// The console of the running command; tests set their own.
+    /// Console of the running command; tests set another one.
     @TaskLocal package static var current = Console.standard
 
-    /// Writes all bytes; false when nobody reads any more.
+    /// Writes all bytes. Returns `false` if standard output is closed.
     package var out: @Sendable (UnsafeRawBufferPointer) -> Bool
+    /// Writes a message.
     package var err: @Sendable (String) -> Void
+    /// `true` if standard output is a terminal.
     package var outIsTerminal: Bool
+    /// `true` if standard error is a terminal.
     package var errIsTerminal: Bool
-    /// Whether the terminal moves its cursor (`TERM` is not `dumb`).
+    /// `true` if the terminal can move its cursor (`TERM` is not `dumb`).
     package var isCapable: Bool
+    /// `true` if states may be coloured.
     package var allowsColor: Bool
-    /// Columns.
+    /// Columns of the terminal.
     package var width: @Sendable () -> Int
 
+    /// Creates a console without colours.
     package init(
         out: @escaping @Sendable (UnsafeRawBufferPointer) -> Bool, err: @escaping @Sendable (String) -> Void,
         isTerminal: Bool = false
@@ -29,7 +34,7 @@ package struct Console: Sendable {
         width = { 80 }
     }
 
-    /// The process's own streams. Colour is left out when `NO_COLOR` is set (no-color.org).
+    /// Streams of the process. No colours if `NO_COLOR` is set (no-color.org).
     package static let standard: Console = {
         var console = Console(
             out: { writeAll($0, to: STDOUT_FILENO) },
@@ -47,28 +52,29 @@ package struct Console: Sendable {
         return console
     }()
 
-    /// Data, as it is. Throws when standard output is closed.
+    /// Writes data unchanged. Throws if standard output is closed.
     package func data(_ bytes: [UInt8]) throws(ClientFailure) {
         guard bytes.withUnsafeBytes({ out($0) }) else {
             throw ClientFailure(.failed, "Standard output was closed before everything was written.")
         }
     }
 
-    /// A line for people.
+    /// Writes a line. Control characters except for tabs are replaced.
     package func data(line: String) throws(ClientFailure) {
         try data(Array("\(printable(line, keeping: "\t"))\n".utf8))
     }
 
-    /// The same with a state at its end, which has its colour when data goes to a terminal that has any.
+    /// Like `data(line:)`, with a state at the end, coloured if standard output is a terminal with colours.
     package func data(line: String, state: String) throws(ClientFailure) {
         try data(Array("\(printable(line, keeping: "\t"))\(colored(printable(state)))\n".utf8))
     }
 
-    /// A JSON text and a line end.
+    /// Writes JSON and a line end.
     package func data(json: [UInt8]) throws(ClientFailure) {
         try data(json.last == UInt8(ascii: "\n") ? json : json + [UInt8(ascii: "\n")])
     }
 
+    /// Writes a message to standard error. Control characters are replaced.
     package func message(_ text: String) { err("\(printable(text))\n") }
 
     private func colored(_ state: String) -> String {
@@ -85,8 +91,8 @@ package struct Console: Sendable {
     }
 }
 
-/// A text of whoever wrote it without what moves a terminal's cursor, ends a line or turns letters around.
-/// `kept`: controls that stay.
+/// Returns a text from another party with each character replaced that moves the cursor, ends a line or
+/// changes the writing direction. `kept`: control characters to keep.
 func printable(_ text: String, keeping kept: String = "") -> String {
     let stays = { (scalar: Unicode.Scalar) in
         !isControl(scalar) || kept.unicodeScalars.contains(scalar)
@@ -95,7 +101,8 @@ func printable(_ text: String, keeping kept: String = "") -> String {
     return String(String.UnicodeScalarView(text.unicodeScalars.map { stays($0) ? $0 : "\u{FFFD}" }))
 }
 
-/// C0, DEL and C1; ends of lines and paragraphs; embeddings, overrides and isolates (UAX #9).
+/// Returns `true` for C0, DEL and C1, line and paragraph separators, and bidirectional embeddings, overrides
+/// and isolates (UAX #9).
 private func isControl(_ scalar: Unicode.Scalar) -> Bool {
     switch scalar.value {
     case 0..<0x20, 0x7F..<0xA0, 0x2028...0x202E, 0x2066...0x2069: true
@@ -103,7 +110,7 @@ private func isControl(_ scalar: Unicode.Scalar) -> Bool {
     }
 }
 
-/// write(2) until everything is written; false when it fails.
+/// Writes all bytes with write(2). Returns `false` after an error.
 func writeAll(_ bytes: UnsafeRawBufferPointer, to descriptor: Int32) -> Bool {
     var rest = bytes
     while !rest.isEmpty {
@@ -115,7 +122,7 @@ func writeAll(_ bytes: UnsafeRawBufferPointer, to descriptor: Int32) -> Bool {
     return true
 }
 
-/// A variable of the process's environment; nil when it is not set.
+/// Returns an environment variable, or `nil` if it is not set.
 func environmentValue(_ name: String) -> String? {
     getenv(name).map { String(cString: $0) }
 }

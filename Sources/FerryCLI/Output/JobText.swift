@@ -1,6 +1,6 @@
 package import FerryCore
 
-/// Bytes for people: `512 B`, `1.5 KiB`, `20.0 GiB`.
+/// Formats bytes: `512 B`, `1.5 KiB`, `20.0 GiB`.
 package func byteCountText(_ count: Int64) -> String {
     guard count >= 1_024 else { return "\(count) B" }
     var value = Double(count)
@@ -13,7 +13,7 @@ package func byteCountText(_ count: Int64) -> String {
     return "\(tenths / 10).\(tenths % 10) \(unit)"
 }
 
-/// Seconds for people: `00:05`, `12:34`, `5:02:03`.
+/// Formats seconds: `00:05`, `12:34`, `5:02:03`.
 package func durationText(_ seconds: Double) -> String {
     let total = Int64(min(max(seconds, 0), 1e12).rounded(.up))
     let two: (Int64) -> String = { $0 < 10 ? "0\($0)" : "\($0)" }
@@ -21,7 +21,7 @@ package func durationText(_ seconds: Double) -> String {
     return (hours > 0 ? "\(hours):" : "") + "\(two(minutes)):\(two(total % 60))"
 }
 
-/// One line about how far a job is, at most `width` columns: bar, bytes, rate, time left.
+/// Returns one line about a job's progress of at most `width` columns: bar, bytes, rate, remaining time.
 package func progressLine(_ job: JSON, width: Int) -> String {
     let state = job["state"]?.string ?? "?"
     guard state == "running", let progress = job["progress"] else {
@@ -51,7 +51,7 @@ package func progressLine(_ job: JSON, width: Int) -> String {
     return "[\(bar)]  \(text)"
 }
 
-/// Why a job that has ended did not succeed: for messages.
+/// Returns a message about a job that did not succeed.
 func failureText(_ job: JSON) -> String {
     let id = job["id"]?.string ?? "The job"
     let state = job["state"]?.string ?? "failed"
@@ -61,7 +61,7 @@ func failureText(_ job: JSON) -> String {
     return printable("\(id) \(state): \(message) (\(code)\(phase))")
 }
 
-/// A job as `show` prints it for people: name and value per line, what is not there left out.
+/// Returns the lines of `show`: a name and a value each, without missing values.
 func jobLines(_ job: JSON) -> [String] {
     let progress = job["progress"]
     let bytes: (JSON?) -> String? = { $0?.integer.flatMap { $0 > 0 ? byteCountText($0) : nil } }
@@ -101,8 +101,8 @@ extension String {
     }
 }
 
-/// Rows for a terminal (aligned, with a heading, cut to its width) or for other programs (tabs, which no cell
-/// has, and no heading).
+/// Formats rows for a terminal (aligned, with a heading, cut to its width), or for other programs (separated
+/// by tabs, without a heading).
 func tableLines(_ heading: [String], _ rows: [[String]], terminalWidth: Int?) -> [String] {
     let rows = rows.map { $0.map { printable($0) } }
     guard let terminalWidth else { return rows.map { $0.joined(separator: "\t") } }

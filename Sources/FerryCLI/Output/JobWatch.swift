@@ -2,20 +2,20 @@ import FerryCore
 import Glibc
 import Sys
 
-/// Waits for jobs and shows how far they are.
+/// Waits for jobs and shows their progress.
 struct JobWatch {
     let service: ServiceClient
     let console: Console
-    /// Monotonic nanoseconds; nil waits for ever.
+    /// Monotonic nanoseconds; `nil` for no limit.
     private let deadline: Int64?
     private let timeout: Double?
 
-    /// Seconds for which the service may stay away before waiting is given up: a restart is shorter.
+    /// Seconds for which the service may be unreachable: longer than a restart.
     private static let outageMax: Int64 = 15
-    /// Seconds after which a stream is opened anew: a connection may die without a word.
+    /// Seconds after which the stream is opened again: a lost connection may not be noticed.
     private static let streamSeconds = 60.0
 
-    /// `timeout`: seconds, as `WaitOptions.check` lets them pass.
+    /// `timeout`: seconds, checked by `WaitOptions.check`.
     init(service: ServiceClient, console: Console, timeout: Double?) {
         self.service = service
         self.console = console
@@ -25,11 +25,11 @@ struct JobWatch {
 
     private var showsProgress: Bool { console.errIsTerminal && console.isCapable }
 
-    /// The job once it has ended: its stream of events says when. Ctrl-C leaves it running and ends this
-    /// process with status 130.
+    /// Follows the event stream of a job until it has ended, and returns the job. Ctrl-C ends this process
+    /// with status 130; the job continues.
     ///
-    /// Throws `timedOut` when the time is over, `unreachable` when the service stays away.
-    func end(of id: String) throws(ClientFailure) -> ServiceClient.Answer {
+    /// Throws `timedOut` if the timeout passes, `unreachable` if the service is unreachable for too long.
+    func end(of id: String) throws(ClientFailure) -> ServiceClient.Response {
         Detachment.arm(ids: [id])
         defer { clearLine() }
         var reader = EventStreamReader(lastEventID: nil)
@@ -38,7 +38,7 @@ struct JobWatch {
         while true {
             let begin = monotonicNanoseconds()
             do throws(ClientFailure) {
-                if let answer = try step(id, seen, &reader) { return answer }
+                if let response = try step(id, seen, &reader) { return response }
                 awaySince = nil
             } catch {
                 let since = awaySince ?? begin
@@ -49,21 +49,21 @@ struct JobWatch {
             if let deadline, monotonicNanoseconds() >= deadline {
                 throw ClientFailure(
                     .timedOut,
-                    "\(id) has not ended after \(timeout ?? 0) s; it goes on. Watch it: ferry watch \(id)")
+                    "\(id) continues after \(timeout ?? 0) s. To wait again: ferry watch \(id)")
             }
-            // A stream that ended at once although the job goes on: not faster than this.
+            // A limit on the rate of streams that end at once although the job has not ended.
             if monotonicNanoseconds() - begin < 250_000_000 { poll(nil, 0, 250) }
         }
     }
 
-    /// Follows the job once, behind what was read before. Nil: it has not ended as far as is known.
+    /// Follows the stream once, after the last event. Returns `nil` if the job has not ended.
     private func step(
         _ id: String, _ seen: SeenJob, _ reader: inout EventStreamReader
-    ) throws(ClientFailure) -> ServiceClient.Answer? {
+    ) throws(ClientFailure) -> ServiceClient.Response? {
         let path = "/v1/jobs/\(percentEncoded(id))"
-        let end = try service.follow(path + "/events", &reader, milliseconds: patience(Self.streamSeconds)) {
+        let end = try service.follow(path + "/events", &reader, milliseconds: waitTime(Self.streamSeconds)) {
             event in
-            let isOver = seen.note(event)
+            let isOver = seen.apply(event)
             if !isOver { show(seen.job) }
             return !isOver
         }
@@ -71,23 +71,23 @@ struct JobWatch {
         case .broken: return nil
         case .refused(let status, let body):
             let failure = ServiceClient.failure(status, body)
-            // A node serves so many streams and no more: it is asked.
+            // A node serves a limited number of streams. Beyond that, the job is requested.
             guard failure.kind == .unreachable, status == 503 else { throw failure }
-            return try ended(service.send("GET", path, wait: patience(25) / 1_000))
+            return try ended(service.send("GET", path, wait: waitTime(25) / 1_000))
         case .stopped, .over: return try ended(service.send("GET", path))
         }
     }
 
-    private func ended(_ answer: ServiceClient.Answer) -> ServiceClient.Answer? {
-        if let state = answer.json["state"]?.string, JobState(rawValue: state)?.isTerminal == true {
-            return answer
+    private func ended(_ response: ServiceClient.Response) -> ServiceClient.Response? {
+        if let state = response.json["state"]?.string, JobState(rawValue: state)?.isTerminal == true {
+            return response
         }
-        show(answer.json)
+        show(response.json)
         return nil
     }
 
-    /// Milliseconds, at least a thousand, and no longer than there is time.
-    private func patience(_ seconds: Double) -> Int {
+    /// Returns milliseconds to wait: at least 1,000, and no longer than the remaining time.
+    private func waitTime(_ seconds: Double) -> Int {
         guard let deadline else { return Int(seconds * 1_000) }
         let left = Double(deadline - monotonicNanoseconds()) / 1e9
         return max(1, Int(min(seconds, left).rounded(.up))) * 1_000
@@ -103,12 +103,13 @@ struct JobWatch {
     }
 }
 
-/// A job as the events of its stream tell it.
+/// A job, updated by the events of its stream.
 private final class SeenJob {
     private(set) var job = JSON.null
 
-    /// Whether the job is over.
-    func note(_ event: ServerSentEvent) -> Bool {
+    /// Applies an event. Returns `true` if the job has ended.
+    func apply(_ event: ServerSentEvent) -> Bool {
+        // A malformed event is skipped; the end of the stream leads to a request for the job.
         guard let json = try? JSON.parse(event.data) else { return false }
         switch event.name {
         case "snapshot": job = json["job"] ?? job
@@ -121,26 +122,26 @@ private final class SeenJob {
     }
 }
 
-/// What Ctrl-C means while a command waits: the command ends, the job does not.
+/// Ctrl-C while a command waits: ends the command but not the job.
 enum Detachment {
     static func arm(ids: [String]) {
         let list = printable(ids.joined(separator: " "))
-        let text = Array("\nDetached: the job goes on. Watch it again: ferry watch \(list)\n".utf8)
+        let text = Array("\nDetached: the job continues. To wait again: ferry watch \(list)\n".utf8)
         let message = UnsafeMutableBufferPointer<UInt8>.allocate(capacity: text.count)
         _ = message.initialize(from: text)
-        // The old text stays: a handler may be writing it.
+        // The previous text is not freed: a handler may be writing it.
         detachMessage = message
         signal(SIGINT, detach)
     }
 
-    /// Ctrl-C ends the process again as it always does.
+    /// Restores the default action of Ctrl-C.
     static func disarm() { signal(SIGINT, SIG_DFL) }
 }
 
-// Written before the handler is installed, read by it only.
+// Written before the handler is installed; read only by the handler.
 private nonisolated(unsafe) var detachMessage: UnsafeMutableBufferPointer<UInt8>?
 
-/// Only what signal-safety(7) allows.
+/// Signal handler: makes only calls that signal-safety(7) allows.
 private func detach(_ number: Int32) {
     if let message = detachMessage { _ = write(STDERR_FILENO, message.baseAddress, message.count) }
     _exit(130)

@@ -1,14 +1,14 @@
 import FerryCore
 
-/// A list that the service gives in pages, as one.
+/// All pages of a list, or one page.
 struct Listing {
     private static let pageEntryCountMax = 500
 
     private(set) var entries: [JSON] = []
-    /// Where the rest begins; nil: this is all.
+    /// Cursor of the next page; `nil` if all entries were read.
     private(set) var cursor: String?
 
-    /// Reads every page, or one of `limit` entries.
+    /// Reads all pages, or one of `limit` entries.
     init(_ path: String, of service: ServiceClient, limit: Int? = nil) throws(ClientFailure) {
         repeat {
             let place = cursor.map { "&cursor=\(percentEncoded($0))" } ?? ""
@@ -20,7 +20,7 @@ struct Listing {
         } while cursor != nil && limit == nil
     }
 
-    /// One document, whatever number of pages it was.
+    /// The entries as one JSON document.
     var json: [UInt8] {
         var writer = JSONWriter()
         writer.value(

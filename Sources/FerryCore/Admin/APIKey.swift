@@ -1,4 +1,4 @@
-/// What a key may do; each role may do what the ones before it may.
+/// What a key may do; each role includes the ones before it.
 package enum Role: String, Sendable, CaseIterable, Comparable {
     case viewer, client, admin
 
@@ -9,15 +9,16 @@ package enum Role: String, Sendable, CaseIterable, Comparable {
         case .admin: 2
         }
     }
+    /// Orders roles by their rights.
     package static func < (a: Role, b: Role) -> Bool { a.rank < b.rank }
 }
 
-/// An API key without the key itself.
+/// An API key without its secret text.
 package struct APIKey: Sendable, Equatable {
-    /// The tenant of keys that name none.
+    /// Tenant of keys that name none.
     package static let defaultTenant = "default"
 
-    /// Whether a tenant may have this name: tenants are directories in the storage root.
+    /// Returns `true` if a tenant may have this name; tenants are directories of the storage root.
     package static func isTenant(_ name: String) -> Bool {
         (1...Limits.nameByteCountMax).contains(name.utf8.count)
             && name.utf8.allSatisfy {
@@ -26,15 +27,22 @@ package struct APIKey: Sendable, Equatable {
             }
     }
 
+    /// Identifier of the key.
     package let id: KeyID
+    /// Its tenant.
     package let tenant: String
+    /// Its role.
     package let role: Role
+    /// Name for people.
     package let name: String
-    /// SHA-256 of the key.
+    /// SHA-256 of the key's text.
     package let hash: [UInt8]
+    /// Time of its creation.
     package let createdAt: Timestamp
+    /// Time of its revocation, or `nil` if it is valid.
     package let revokedAt: Timestamp?
 
+    /// Creates a key.
     package init(
         id: KeyID, tenant: String = APIKey.defaultTenant, role: Role, name: String, hash: [UInt8],
         createdAt: Timestamp, revokedAt: Timestamp? = nil
@@ -49,13 +57,16 @@ package struct APIKey: Sendable, Equatable {
     }
 }
 
-/// A key that is to be kept.
+/// A key to be stored.
 package struct NewKey: Sendable {
+    /// The key.
     package let key: APIKey
+    /// `Idempotency-Key` of the request, or `nil`.
     package let idempotency: Submission.Idempotency?
-    /// The key itself, sealed, for the answers to the same request again; nil without an idempotency key.
+    /// The key's text, encrypted, for the response to a repeated request; `nil` without an idempotency key.
     package let sealedText: [UInt8]?
 
+    /// Creates a new key.
     package init(_ key: APIKey, idempotency: Submission.Idempotency? = nil, sealedText: [UInt8]? = nil) {
         self.key = key
         self.idempotency = idempotency
@@ -63,9 +74,10 @@ package struct NewKey: Sendable {
     }
 }
 
-/// What became of a new key.
+/// Result of the creation of a key.
 package enum KeyCreation: Sendable {
+    /// The key was stored.
     case made
-    /// The first request with the same idempotency key made this one.
+    /// A request with the same idempotency key had created this one.
     case known(APIKey, sealedText: [UInt8])
 }

@@ -1,12 +1,13 @@
-/// What operators want of a node, as it was at one moment.
+/// Settings of operators for a node at one moment.
 package struct OperatorSettings: Sendable, Equatable {
-    /// Grows with every change: of two looks the one with the smaller number was too early.
+    /// Grows with every change; of two readings, the one with the lower number is outdated.
     package let revision: Int64
-    /// No node leases anything.
+    /// `true` if no node leases jobs.
     package let isPaused: Bool
-    /// This node leases nothing.
+    /// `true` if this node leases no jobs.
     package let drains: Bool
 
+    /// Creates settings.
     package init(revision: Int64, isPaused: Bool, drains: Bool) {
         self.revision = revision
         self.isPaused = isPaused
@@ -14,16 +15,20 @@ package struct OperatorSettings: Sendable, Equatable {
     }
 }
 
-/// The unfinished jobs of a tenant.
+/// Numbers of unfinished jobs of a tenant.
 package struct TenantStatus: Sendable, Equatable {
+    /// Tenant.
     package let tenant: String
+    /// Jobs in each state.
     package let waiting: Int64
     package let queued: Int64
     package let running: Int64
     package let suspended: Int64
 
+    /// All unfinished jobs.
     package var jobCount: Int64 { waiting + queued + running + suspended }
 
+    /// Creates a status.
     package init(tenant: String, waiting: Int64, queued: Int64, running: Int64, suspended: Int64) {
         self.tenant = tenant
         self.waiting = waiting
@@ -33,23 +38,29 @@ package struct TenantStatus: Sendable, Equatable {
     }
 }
 
-/// What an operator has asked for, and what became of it. Without secrets.
+/// A request of an operator and its result, without secrets.
 package struct AuditEntry: Sendable, Equatable {
+    /// Identifier of the entry.
     package let id: AuditID
+    /// Time of the request.
     package let requestedAt: Timestamp
-    /// Nil: the key of the configuration, kept before it had an identifier.
+    /// Key of the request, or `nil` for the key of the configuration in entries from before it had an
+    /// identifier.
     package let key: KeyID?
-    /// What the key is called; known when the entry is read.
+    /// Name of the key, looked up when the entry is read.
     package var keyName: String?
-    /// The `operationId` of the API's document.
+    /// `operationId` in the OpenAPI document.
     package let operation: String
+    /// Path of the request.
     package let path: String
+    /// Identifier of the request.
     package let requestID: String
-    /// Of the answer; nil: it is not known what became of the request.
+    /// Status of the response, or `nil` if the result of the request is not known.
     package var status: Int32?
-    /// The JSON of a request that was carried out, if it had any.
+    /// JSON body of a request that was carried out, or `nil` if it had none.
     package var body: [UInt8]?
 
+    /// Creates an entry.
     package init(
         id: AuditID, requestedAt: Timestamp, key: KeyID?, operation: String, path: String, requestID: String,
         status: Int32? = nil, body: [UInt8]? = nil

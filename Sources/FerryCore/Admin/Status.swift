@@ -1,20 +1,25 @@
-/// Unfinished work, in one snapshot of the database. Exact: a job counts until its terminal state has
+/// Unfinished work in one snapshot of the database. Exact: a job counts until its terminal state is
 /// committed.
 package struct StoreStatus: Sendable, Equatable {
+    /// Jobs in each state.
     package var waiting: Int64
     package var queued: Int64
     package var running: Int64
     package var suspended: Int64
+    /// Deliveries that are not finished.
     package var deliveriesPending: Int64
-    /// Seconds, as everywhere here; nil when nothing is queued.
+    /// Seconds that the oldest queued job has waited, or `nil` if none is queued.
     package var oldestQueuedSeconds: Double?
+    /// Seconds that the oldest delivery has waited, or `nil` if there is none.
     package var oldestDeliverySeconds: Double?
+    /// The nodes of the cluster.
     package var nodes: [NodeStatus]
-    /// Of the last heartbeat.
+    /// Duration of the last heartbeat in seconds, or `nil` before the first.
     package var roundTripSeconds: Double?
-    /// Whether operators have paused the service.
+    /// `true` if an operator has paused Ferry.
     package var isPaused: Bool
 
+    /// Creates a status.
     package init(
         waiting: Int64 = 0, queued: Int64 = 0, running: Int64 = 0, suspended: Int64 = 0,
         deliveriesPending: Int64 = 0, oldestQueuedSeconds: Double? = nil,
@@ -36,16 +41,24 @@ package struct StoreStatus: Sendable, Equatable {
 
 /// A node as the others see it.
 package struct NodeStatus: Sendable, Equatable {
+    /// Identifier of the node.
     package let id: NodeID
+    /// Its name.
     package let name: String
+    /// Its version of Ferry.
     package let version: String
+    /// Time of its start.
     package let startedAt: Timestamp
+    /// Seconds since its last heartbeat.
     package let heartbeatAgeSeconds: Double
+    /// Attempts that run on it.
     package let running: Int32
+    /// `true` if it drains.
     package let isDraining: Bool
-    /// Whether it transfers at all.
+    /// `true` if it runs transfers.
     package let isWorker: Bool
 
+    /// Creates a status.
     package init(
         id: NodeID, name: String, version: String, startedAt: Timestamp, heartbeatAgeSeconds: Double,
         running: Int32, isDraining: Bool, isWorker: Bool

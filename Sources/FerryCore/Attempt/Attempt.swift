@@ -1,29 +1,42 @@
-/// One try of a job, as the engine receives it: everything it needs, nothing it must look up.
+/// One attempt of a job with all data that the engine needs. Immutable, so it may be used on any thread.
 package final class Attempt: Sendable {
+    /// The job.
     package let job: JobID
-    /// The fencing token: every state change names it. Grows with each lease.
+    /// Number of the attempt. A fencing token: it grows with each lease, and every state change names it.
     package let number: Int32
-    /// Attempts that have failed before this one; what `retry.max_attempts` counts.
+    /// Number of failed attempts before this one, which `retry.max_attempts` limits.
     package let failedAttemptCount: Int32
+    /// Revision of the job's fields when the attempt was leased.
     package let revision: Int32
+    /// Tenant of the job.
     package let tenant: String
+    /// Time of the submission.
     package let createdAt: Timestamp
+    /// Time of the lease.
     package let startedAt: Timestamp
+    /// The job's fields with decrypted URLs and header fields; credentials are in `secrets`.
     package let spec: JobSpec
+    /// The fields as they are stored.
     package let specJSON: [UInt8]
+    /// The decrypted secrets.
     package let secrets: JobSecrets
+    /// Inline request body, or `nil` if there is none.
     package let payload: [UInt8]?
+    /// Origin of the request URL.
     package let origin: String
-    /// `RequestScope.path` of its request.
+    /// `RequestScope.path` of the job's request.
     package let scopePath: String
+    /// Trace context of the submission as stored (`TraceContext`), or `nil` if there is none.
     package let traceparent: String?
+    /// The job that this one retries, or `nil`.
     package let retryOf: JobID?
-    /// Somebody asked for its cancellation while no node ran it.
+    /// `true` if cancellation was requested while no node ran the job.
     package let isCancelRequested: Bool
-    /// The only node that can do it, as an earlier attempt has found; nil: none has. Another node than this
-    /// one: that one is not alive.
+    /// The only node that can do the job, as an earlier attempt has found, or `nil` if every node may. If it
+    /// is another node than this one, that node is not alive.
     package let home: NodeID?
 
+    /// Creates an attempt.
     package init(
         job: JobID, number: Int32, failedAttemptCount: Int32, revision: Int32, tenant: String,
         createdAt: Timestamp,
@@ -50,38 +63,44 @@ package final class Attempt: Sendable {
         self.home = home
     }
 
-    /// The scope of its own request.
+    /// Scope of the job's own request.
     package var scope: RequestScope { RequestScope(tenant: tenant, origin: origin, path: scopePath) }
 
-    /// The scope of a request that it sends to `url`: a part, a mirror, a redirect.
+    /// Returns the scope of a request that the attempt sends to `url`: a segment, a mirror or a redirect.
     package func scope(of url: WebURL) -> RequestScope {
         RequestScope(
             tenant: tenant, origin: url.origin,
             path: RequestScope.path(ofURL: url.string, credentials: RequestScope.credentials(in: scopePath)))
     }
 
-    /// When the job must have ended.
+    /// Time by which the job must have ended.
     package var expiry: Timestamp { spec.schedule.expiry(createdAt: createdAt) }
 
-    /// What it ends as when it has not.
+    /// Returns the error of a job that has not ended by `expiry`.
     package func overdue(_ phase: TransferError.Phase) -> TransferError {
         spec.schedule.overdue(createdAt: createdAt, phase: phase)
     }
 }
 
-/// What the server said, of the last hop.
+/// The response of the last hop.
 package struct TransferResponse: Sendable, Equatable {
+    /// Status code.
     package var status: Int
-    /// The final URL, without user information or fragment.
+    /// URL of the response after redirects, without user information or fragment.
     package var url: String
-    /// As received, in order; bounded by `Limits`.
+    /// Fields as received, in order; bounded by `Limits`.
     package var headers: [JobSpec.Pair]
+    /// Media type without parameters, in lower case.
     package var mimeType: String?
+    /// File name that the response suggests.
     package var suggestedFilename: String?
+    /// Bytes of the body, or `nil` if the response did not say.
     package var expectedContentLength: Int64?
-    /// The beginning of a text that nobody keeps: what an upload is answered, or why something was refused.
+    /// Beginning of a text body that is not stored elsewhere: the response to an upload, or the reason of a
+    /// refusal.
     package var bodyExcerpt: String?
 
+    /// Creates a response without an excerpt.
     package init(
         status: Int, url: String, headers: [JobSpec.Pair], mimeType: String?, suggestedFilename: String?,
         expectedContentLength: Int64?
@@ -95,15 +114,18 @@ package struct TransferResponse: Sendable, Equatable {
     }
 }
 
-/// What a host has answered, as far as it says something about the host.
+/// A response as evidence for host control.
 package struct HostResponse: Sendable, Equatable {
+    /// The job whose request was answered.
     package let job: JobID
-    /// Of the request that was answered; after a redirect not the scope of the job's own request.
+    /// Scope of the request that was answered; after a redirect not the scope of the job's own request.
     package let scope: RequestScope
+    /// Status code.
     package let status: Int
-    /// `Retry-After` in seconds, if the response had one.
+    /// `Retry-After` in seconds, or `nil` if the response had none.
     package let retryAfter: Double?
 
+    /// Creates a response.
     package init(job: JobID, scope: RequestScope, status: Int, retryAfter: Double?) {
         self.job = job
         self.scope = scope
@@ -112,41 +134,46 @@ package struct HostResponse: Sendable, Equatable {
     }
 }
 
-/// What a successful attempt left behind.
+/// Result of a successful attempt.
 package struct TransferResult: Sendable, Equatable {
-    /// Where the file is, relative to the tenant's storage root; nil when the service keeps it or there is
-    /// none.
+    /// Path of the file relative to the tenant's storage root, or `nil` if Ferry stores it or there is no
+    /// file.
     package var path: String?
     /// Bytes of the file or body that was received (downloads, data) or sent (uploads).
     package var size: Int64
-    /// Lower-case hexadecimal, of the same bytes.
+    /// SHA-256 of the same bytes in lower-case hexadecimal.
     package var sha256: String
-    /// Data jobs: the body, when it is short enough for the database.
+    /// Body of a data job if it is short enough for the database, else `nil`.
     package var body: [UInt8]?
-    /// The service keeps the bytes in a file of its own (`results/`).
+    /// `true` if Ferry stores the bytes in a file of its own (below `results/`).
     package var isKept: Bool
-    /// How the length is known: `length`, `digest` or `none` (delimited by the end of the connection).
+    /// How the length was verified.
     package var verified: Verification
 
-    /// As in `TransferProgress`.
+    /// As `TransferProgress.resumedAtOffset`.
     package var resumedAtOffset: Int64?
 
-    /// Of a `multipart/x-mixed-replace` body, whose last whole part is the result.
+    /// Parts of a `multipart/x-mixed-replace` body; its last complete part is the result.
     package struct Parts: Sendable, Equatable {
+        /// Number of complete parts.
         package let count: Int64
-        /// The last one's.
+        /// Media type of the last part.
         package let mimeType: String?
+        /// Creates a description of the parts.
         package init(count: Int64, mimeType: String?) {
             self.count = count
             self.mimeType = mimeType
         }
     }
+    /// The parts, or `nil` if the body was of another type.
     package var parts: Parts?
-    /// The file at `path` as it was when it got its name.
+    /// Identity of the file at `path` when it was published.
     package var file: FileIdentity?
 
+    /// Proof that the body is complete: a digest, a length, or none if it ended with the connection.
     package enum Verification: String, Sendable { case digest, length, none }
 
+    /// Creates a result.
     package init(
         path: String?, size: Int64, sha256: String, body: [UInt8]?, isKept: Bool, verified: Verification
     ) {
@@ -161,40 +188,47 @@ package struct TransferResult: Sendable, Equatable {
 
 /// How an attempt ended.
 package struct AttemptResult: Sendable {
+    /// Outcome of an attempt.
     package enum Outcome: Sendable {
         case succeeded(TransferResult)
-        /// `retryAfter`: seconds the server asked for, if it did.
+        /// `retryAfter`: seconds of `Retry-After`, or `nil` if the response had none.
         case failed(TransferError, retryAfter: Double?)
         case cancelled
         case suspended
-        /// Somebody has to say how it goes on.
+        /// A client must answer a question before the job continues.
         case asked(JobQuestion)
-        /// The node drains, or another one has to do it: the lease goes back, no attempt is used up.
+        /// The lease was returned because the node drains or another node must do the job. Uses no attempt.
         case released
-        /// It goes on at a host that may not be used now: it waits, and no attempt is used up.
+        /// The next request is to a host that may not be used now: the job waits. Uses no attempt.
         case putOff(HostHold)
     }
+    /// The attempt that ended.
     package private(set) var attempt: Attempt
+    /// The outcome.
     package let outcome: Outcome
+    /// The last response, or `nil` if there was none.
     package let response: TransferResponse?
+    /// Bytes of bodies received and sent.
     package let bytesReceived: Int64
     package let bytesSent: Int64
-    /// Nil: it ended before it began.
+    /// Measurements, or `nil` if the attempt ended before it began.
     package let trace: AttemptTrace?
-    /// The bytes of a download were left for another attempt.
+    /// `true` if the bytes of a download are left for a later attempt.
     package let leavesBytes: Bool
-    /// How many; nil: there are none, or nobody has looked.
+    /// Size of the bytes that are left, or `nil` if there are none or it is not known.
     package let kept: PartialDownload?
-    /// The last answer or failure was not that of the job's own host: a redirect's, a mirror's, its proxy's.
+    /// `true` if the last response or failure was that of another host: of a redirect, a mirror, or the job's
+    /// proxy.
     package let endedElsewhere: Bool
-    /// The last one of a server; nil: there was none, it has been told already (`ResultSink.answered`), or a
-    /// proxy of the job's own may have made it up.
+    /// Last response as evidence, or `nil` if there was none, it was reported already
+    /// (`ResultSink.answered`), or a proxy of the job may have produced it.
     package let answer: HostResponse?
-    /// Of an attempt that was given back: the only node that can do it.
+    /// The only node that can do a released job, or `nil` if every node can.
     package let home: NodeID?
-    /// For which others had its slot.
+    /// Seconds for which another job used the slot of the attempt.
     package var lentSeconds = 0.0
 
+    /// Creates a result. `leavesBytes` is implied by `kept`.
     package init(
         attempt: Attempt, outcome: Outcome, response: TransferResponse?, bytesReceived: Int64,
         bytesSent: Int64, trace: AttemptTrace? = nil, leavesBytes: Bool = false, kept: PartialDownload? = nil,
@@ -213,7 +247,7 @@ package struct AttemptResult: Sendable {
         self.trace = trace
     }
 
-    /// The same of a job that was changed meanwhile.
+    /// Returns the result for a job whose fields have changed since the lease.
     package func edited(spec: JobSpec, specJSON: [UInt8], revision: Int32) -> AttemptResult {
         var result = self
         result.attempt = Attempt(
@@ -226,7 +260,7 @@ package struct AttemptResult: Sendable {
         return result
     }
 
-    /// The same with its true outcome and end.
+    /// Returns the result with another outcome and end time.
     package func with(_ outcome: Outcome, at instant: Timestamp) -> AttemptResult {
         var trace = trace
         trace?.finishedAt = instant
@@ -237,21 +271,26 @@ package struct AttemptResult: Sendable {
         return result
     }
 
-    /// The scope that its end says something about, if it does.
+    /// The scope that the result is evidence about.
     package var scope: RequestScope { answer?.scope ?? attempt.scope }
 }
 
-/// How far a running attempt is.
+/// Progress of a running attempt.
 package struct TransferProgress: Sendable, Equatable {
+    /// Bytes of the body received.
     package var bytesReceived: Int64
+    /// Bytes of the whole body to receive, or `nil` if not known.
     package var bytesExpectedToReceive: Int64?
+    /// Bytes of the body sent.
     package var bytesSent: Int64
+    /// Bytes of the whole body to send, or `nil` if not known.
     package var bytesExpectedToSend: Int64?
-    /// Over the last seconds.
+    /// Rate of the last seconds.
     package var bytesPerSecond: Double
-    /// Where a download went on from the bytes of an earlier attempt; 0: they were of no use; nil: there were
-    /// none.
+    /// Offset at which a download resumed with the bytes of an earlier attempt; 0 if those could not be used,
+    /// `nil` if there were none.
     package var resumedAtOffset: Int64?
+    /// Creates a progress.
     package init(
         bytesReceived: Int64 = 0, bytesExpectedToReceive: Int64? = nil, bytesSent: Int64 = 0,
         bytesExpectedToSend: Int64? = nil, bytesPerSecond: Double = 0, resumedAtOffset: Int64? = nil
@@ -265,12 +304,15 @@ package struct TransferProgress: Sendable, Equatable {
     }
 }
 
-/// A job that runs on this node, and how far it is.
+/// A job that runs on this node, with its progress.
 package struct RunningTransfer: Sendable, Equatable {
+    /// The job, its tenant and its session.
     package let job: JobID
     package let tenant: String
     package let session: String
+    /// The progress.
     package let progress: TransferProgress
+    /// Creates a running transfer.
     package init(job: JobID, tenant: String, session: String, progress: TransferProgress) {
         self.job = job
         self.tenant = tenant

@@ -1,27 +1,31 @@
-/// An attempt as `/attempts` shows it. A row keeps each ended one as packed bytes.
+/// An attempt as `GET /v1/jobs/{id}/attempts` shows it. A job's row stores each ended one as packed bytes.
 package struct AttemptRecord: Sendable, Equatable {
+    /// Outcome of an attempt; the raw value is stored.
     package enum Outcome: UInt8, Sendable, CaseIterable {
         case succeeded = 1
         case failed, cancelled
-        /// The node gave the lease back; no attempt was used up.
+        /// The node returned the lease. No attempt was used.
         case released
-        /// The node died or lost touch with the database; what the attempt did is not known.
+        /// The node died or lost the database; what the attempt did is not known.
         case lost
-        /// Somebody suspended the job.
+        /// A client suspended the job.
         case suspended
-        /// Somebody has to say how it goes on.
+        /// The attempt asked a question that a client must answer.
         case asked
+        /// Name in the API.
         package var name: String { "\(self)" }
     }
 
-    /// What operators are told beyond the error: libcurl's words and the operating system's error. May name
-    /// addresses.
+    /// Details of a failure for operators: the message of libcurl and the error of the operating system. May
+    /// contain addresses.
     package struct Diagnostics: Sendable, Equatable {
-        /// libcurl-errors(3); 0: libcurl did not give up, the operating system refused something.
+        /// Code of libcurl-errors(3), or 0 if the operating system and not libcurl reported the error.
         package var curlCode: Int
+        /// Message of libcurl, at most 256 bytes.
         package var curlMessage: String
-        /// errno(3), or 0.
+        /// Code of errno(3), or 0.
         package var osError: Int32
+        /// Creates diagnostics; a longer message is truncated.
         package init(curlCode: Int, curlMessage: String, osError: Int32) {
             self.curlCode = curlCode
             self.curlMessage = String(decoding: curlMessage.utf8.prefix(256), as: UTF8.self)
@@ -29,25 +33,34 @@ package struct AttemptRecord: Sendable, Equatable {
         }
     }
 
+    /// Number of the attempt.
     package var number: Int32
+    /// The node that ran it, or `nil` if not known.
     package var node: NodeID?
-    /// Nil: not known any more.
+    /// Start, or `nil` if no longer known.
     package var startedAt: Timestamp?
+    /// End, or `nil` if the attempt runs.
     package var finishedAt: Timestamp?
-    /// Nil: it runs.
+    /// Outcome, or `nil` if the attempt runs.
     package var outcome: Outcome?
+    /// JSON of the error, or `nil` if there was none.
     package var errorJSON: [UInt8]?
+    /// Details for operators, or `nil` if there are none.
     package var diagnostics: Diagnostics?
-    /// Bytes that it has left to a later one, or to another job.
+    /// Bytes that are left for a later attempt or another job.
     package var kept: PartialDownload?
+    /// Transactions in the order of their ends.
     package var transactions: [TransactionMetrics] = []
+    /// Number of transactions that were not stored.
     package var omittedTransactionCount = 0
+    /// Number of redirects that were followed.
     package var redirectCount = 0
-    /// The URLs of `transactions` that are not harmless, encrypted; nil: there are none.
+    /// Encrypted URLs of `transactions` that contain secrets, or `nil` if there are none.
     private var sealedURLs: [UInt8]?
-    /// The same of an attempt that runs, in memory.
+    /// URLs with secrets of a running attempt, in memory only.
     private var secretURLs: [TransactionLog.SecretURL] = []
 
+    /// Creates the record of a running attempt.
     package init(number: Int32, node: NodeID?, startedAt: Timestamp?) {
         self.number = number
         self.node = node
@@ -55,13 +68,16 @@ package struct AttemptRecord: Sendable, Equatable {
     }
 }
 
-/// What the engine knows of an attempt that has begun, besides its outcome.
+/// Measurements of an attempt that has begun.
 package struct AttemptTrace: Sendable, Equatable {
+    /// Start and end.
     package var startedAt: Timestamp
     package var finishedAt: Timestamp
+    /// The transactions.
     package var transactions: TransactionLog
-    /// Of the last request that libcurl gave up.
+    /// Details of the last request that libcurl reported as failed.
     package var diagnostics: AttemptRecord.Diagnostics?
+    /// Creates a trace.
     package init(
         startedAt: Timestamp, finishedAt: Timestamp, transactions: TransactionLog = TransactionLog(),
         diagnostics: AttemptRecord.Diagnostics? = nil
@@ -73,11 +89,13 @@ package struct AttemptTrace: Sendable, Equatable {
     }
 }
 
-/// An attempt that runs on this node, as far as it is.
+/// State of an attempt that runs on this node.
 package struct AttemptSnapshot: Sendable {
+    /// Number, start and transactions so far.
     package let number: Int32
     package let startedAt: Timestamp
     package let transactions: TransactionLog
+    /// Creates a snapshot.
     package init(number: Int32, startedAt: Timestamp, transactions: TransactionLog) {
         self.number = number
         self.startedAt = startedAt
@@ -88,11 +106,11 @@ package struct AttemptSnapshot: Sendable {
 // MARK: Packing
 
 extension AttemptRecord {
-    /// The first byte: how the rest is to be read.
+    /// First byte, which tells the format of the rest.
     private enum Format: UInt8 {
         case trace = 1
-        /// Written by reclaim_jobs.sql and rescue_jobs.sql: number (4 bytes), node (16) and the time in
-        /// microseconds at which it was found (8), the highest byte first.
+        /// Written by reclaim_jobs.sql and rescue_jobs.sql: number (4 bytes), node (16) and the time of
+        /// discovery in microseconds (8), big-endian.
         case lost = 2
     }
 
@@ -102,12 +120,12 @@ extension AttemptRecord {
         static let hasError = Flags(rawValue: 2)
         static let hasDiagnostics = Flags(rawValue: 4)
         static let hasRedirects = Flags(rawValue: 8)
-        /// kept_attempt (0023_kept_bytes.sql) looks for it.
+        /// Read by the SQL function kept_attempt (0023_kept_bytes.sql).
         static let hasKeptBytes = Flags(rawValue: 16)
         static let hasSealedURLs = Flags(rawValue: 32)
     }
 
-    /// The bytes of one ended attempt. `node` nil: whoever reads them knows it.
+    /// Returns the packed bytes of an ended attempt. `node`: `nil` if the reader will know it.
     package static func packed(
         number: Int32, node: NodeID?, _ trace: AttemptTrace, _ outcome: Outcome, errorJSON: [UInt8]?,
         kept: PartialDownload? = nil, _ seal: SecretSeal
@@ -153,8 +171,8 @@ extension AttemptRecord {
         return bytes
     }
 
-    /// Reads a packed attempt; nil for what another version wrote or the disk has damaged. `node`: the one
-    /// that is not among the bytes.
+    /// Reads a packed attempt; `nil` if another version wrote it or it is damaged. `node`: used if the bytes
+    /// contain none.
     package init?(packed bytes: [UInt8], node: NodeID?) {
         var reader = PackedReader(bytes)
         do throws(PackedReader.Damage) {
@@ -210,11 +228,12 @@ extension AttemptRecord {
         return all
     }
 
-    /// The transactions as a reader sees them.
+    /// Returns the transactions, with the URLs that the reader may see.
     func transactions(for disclosure: Disclosure) -> [TransactionMetrics] {
         guard let seal = disclosure.seal else { return transactions }
         var secrets = secretURLs
         if let sealedURLs, let plain = seal.open(sealedURLs) {
+            // Sealed by this service; URLs that cannot be read stay redacted.
             secrets = (try? [TransactionLog.SecretURL](packed: plain)) ?? []
         }
         var all = transactions
@@ -224,13 +243,14 @@ extension AttemptRecord {
         return all
     }
 
-    /// One that still runs.
+    /// Creates the record of a running attempt.
     init(_ running: AttemptSnapshot, node: NodeID?) {
         self.init(number: running.number, node: node, startedAt: running.startedAt)
         omittedTransactionCount = running.transactions.omittedCount
         redirectCount = running.transactions.redirectCount
         secretURLs = running.transactions.secretURLs
         var reader = PackedReader(running.transactions.bytes)
+        // Packed by this process and not stored, so it is never damaged.
         transactions = (try? Self.transactions(&reader)) ?? []
     }
 }

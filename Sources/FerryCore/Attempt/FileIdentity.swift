@@ -1,16 +1,18 @@
-/// By what a published file is known again, beside its size: whoever puts another one in its place, or writes
-/// into it, leaves another inode or another time.
+/// Identity of a published file besides its size. A file that was replaced or written to has another inode or
+/// modification time.
 package struct FileIdentity: Sendable, Equatable {
+    /// Inode number (stat(2)).
     package let inode: UInt64
-    /// Nanoseconds since 1970, of the last change of its bytes (stat(2), `st_mtim`).
+    /// Modification time in nanoseconds since 1970 (stat(2), `st_mtim`).
     package let modified: Int64
 
+    /// Creates an identity.
     package init(inode: UInt64, modified: Int64) {
         self.inode = inode
         self.modified = modified
     }
 
-    /// Reads `text`.
+    /// Reads what `text` returned; `nil` if it is something else.
     package init?(_ text: String) {
         let parts = text.split(separator: "@", omittingEmptySubsequences: false)
         guard parts.count == 2, let inode = UInt64(parts[0]), let modified = Int64(parts[1]) else {
@@ -19,6 +21,6 @@ package struct FileIdentity: Sendable, Equatable {
         self.init(inode: inode, modified: modified)
     }
 
-    /// Digits, `-` and `@` only.
+    /// Text of digits, `-` and `@`.
     package var text: String { "\(inode)@\(modified)" }
 }

@@ -1,19 +1,22 @@
 /// The attempts of one job, the oldest first.
 package struct JobAttempts: Sendable {
-    /// The accepted fields, as they are stored: most transactions carry out the job's own request.
+    /// The job's fields as stored; most transactions carry out the job's own request.
     private let specJSON: [UInt8]
+    /// The attempts that are shown.
     package private(set) var attempts: [AttemptRecord]
-    /// How many numbers before the first one are not shown: attempts that are not kept any more or cannot be
-    /// read, and leases that were given back before anything began, of which nothing is kept.
+    /// Number of attempts before the first one that are not shown because they were dropped or cannot be
+    /// read. Leases that were returned before anything began are not stored either.
     package let omittedCount: Int
 
-    /// What the job's row says besides its ended attempts.
+    /// Columns of the job's row besides the ended attempts.
     package struct Job: Sendable {
+        /// State, number and node of the current attempt, start, and fields of the job.
         package var state: JobState
         package var attempt: Int32
         package var node: NodeID?
         package var startedAt: Timestamp?
         package var specJSON: [UInt8]
+        /// Creates a row.
         package init(
             state: JobState, attempt: Int32, node: NodeID?, startedAt: Timestamp?, specJSON: [UInt8]
         ) {
@@ -25,7 +28,7 @@ package struct JobAttempts: Sendable {
         }
     }
 
-    /// `packed`: the ended attempts as they are stored.
+    /// Creates the list. `packed`: the ended attempts as stored.
     package init(_ job: Job, packed: [[UInt8]]) {
         specJSON = job.specJSON
         var attempts = packed.compactMap { AttemptRecord(packed: $0, node: job.node) }
@@ -33,7 +36,8 @@ package struct JobAttempts: Sendable {
         if let first = attempts.first, first.number == 1, first.startedAt == nil {
             attempts[0].startedAt = job.startedAt
         }
-        // Numbers grow by one a lease. Unless some may have been dropped, all that is missing has not begun.
+        // Numbers grow by one per lease. If none can have been dropped, missing numbers are attempts that
+        // never began.
         let isFull = packed.count >= Limits.attemptCountMax - 1
         omittedCount = unreadable + (isFull ? max(0, Int(attempts.first?.number ?? 1) - 1 - unreadable) : 0)
         if job.state == .running {
@@ -44,14 +48,15 @@ package struct JobAttempts: Sendable {
         self.attempts = attempts
     }
 
-    /// Shows what the attempt that runs has done so far, if it is the one that is meant.
+    /// Replaces the running attempt by its snapshot. Does nothing if `running` is another attempt.
     package mutating func add(_ running: AttemptSnapshot) {
         guard let last = attempts.last, last.outcome == nil, last.number == running.number else { return }
         attempts[attempts.count - 1] = AttemptRecord(running, node: last.node)
     }
 
-    /// The job's own request as a reader sees it.
+    /// Returns the job's own request as the reader may see it, or `nil` if the stored fields cannot be read.
     private func request(for disclosure: Disclosure) -> TransactionMetrics.Request? {
+        // Fields of an unknown version or with another key: without them the request is null.
         let whole = disclosure.seal.flatMap { try? JobSpec(storedJSON: specJSON, opening: $0) }
         guard let spec = whole ?? (try? JobSpec(storedJSON: specJSON)),
             let url = try? WebURL.parse(spec.request.url)
@@ -59,7 +64,7 @@ package struct JobAttempts: Sendable {
         return TransactionMetrics.Request(method: spec.request.method, url: disclosure.url(url.string))
     }
 
-    /// The answer of `GET /v1/jobs/{id}/attempts`. `showsDiagnostics`: for operators.
+    /// Returns the response body of `GET /v1/jobs/{id}/attempts`. `showsDiagnostics`: `true` for operators.
     package func json(showsDiagnostics: Bool, for disclosure: Disclosure) -> [UInt8] {
         let request = request(for: disclosure)
         var writer = JSONWriter(reservingCapacity: 256 + attempts.count * 1_536)
@@ -159,6 +164,7 @@ package struct JobAttempts: Sendable {
 }
 
 extension TransactionMetrics.Moment {
+    /// Name in the API.
     package var name: String {
         switch self {
         case .domainLookupStart: "domain_lookup_start_at"

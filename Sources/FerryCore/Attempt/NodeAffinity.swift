@@ -1,18 +1,22 @@
-/// The only node that can do a job: it has the file that is to be sent.
+/// The only node that can do a job, because it has the file to send.
 package struct NodeAffinity: Sendable, Equatable {
+    /// Name of the node.
     package let name: String
-    /// It transfers, and has said lastly then that it is alive.
+    /// Last heartbeat of the node as a node that runs transfers.
     package let heartbeatAt: Timestamp
+    /// `true` if the node drains.
     package let isDrained: Bool
 
+    /// Creates an affinity.
     package init(name: String, heartbeatAt: Timestamp, isDrained: Bool = false) {
         self.name = name
         self.heartbeatAt = heartbeatAt
         self.isDrained = isDrained
     }
 
-    /// Reads what read_jobs.sql says of a node; nil: it does not transfer.
+    /// Reads the node in a row of read_jobs.sql; `nil` if the node runs no transfers.
     package init?(json: [UInt8]) {
+        // Built by SQL as JSON; anything else counts as no node.
         guard let row = try? JSON.parse(json), row["works"]?.bool == true, let name = row["name"]?.string,
             let heartbeat = row["heartbeat_at"]?.integer
         else { return nil }

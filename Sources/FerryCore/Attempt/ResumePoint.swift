@@ -1,13 +1,19 @@
-/// What `resume_data` says: whose bytes another job may go on from. Sealed before anybody sees it.
+/// Content of `resume_data`: the job whose bytes another job can resume from. It is encrypted before a client
+/// gets it.
 package struct ResumePoint: Sendable, Equatable {
+    /// Tenant of the job.
     package let tenant: String
+    /// The job that has the bytes.
     package let job: JobID
+    /// Its URL.
     package let url: String
-    /// The link that the job had at first, if somebody has changed it: the bytes are recorded under that one.
+    /// URL of the job when it was submitted, or `nil` if it has not changed; the bytes are recorded under
+    /// this URL.
     package let originalURL: String?
-    /// The destination below the tenant's storage root; nil: the service kept the file.
+    /// Destination below the tenant's storage root, or `nil` if Ferry stores the file.
     package let path: String?
 
+    /// Creates a resume point.
     package init(tenant: String, job: JobID, url: String, originalURL: String? = nil, path: String?) {
         self.tenant = tenant
         self.job = job
@@ -18,6 +24,7 @@ package struct ResumePoint: Sendable, Equatable {
 
     private static let type = "resume_data"
 
+    /// Returns the JSON to encrypt.
     package func encode() -> [UInt8] {
         var writer = JSONWriter(reservingCapacity: 256)
         write(into: &writer)
@@ -35,7 +42,7 @@ package struct ResumePoint: Sendable, Equatable {
         writer.endObject()
     }
 
-    /// Reads what `encode` wrote; nil for anything else that may have been sealed with the same key.
+    /// Reads what `encode` returned; `nil` for other data encrypted with the same key.
     package init?(json: [UInt8]) {
         guard let parsed = try? JSON.parse(json) else { return nil }
         self.init(parsed)
@@ -50,12 +57,13 @@ package struct ResumePoint: Sendable, Equatable {
             path: json["path"]?.string)
     }
 
-    /// Whether the link may be one to the same file: it differs in its query at most, as signatures do.
+    /// Returns `true` if `link` may be a link to the same file: it differs at most in the query, as signed
+    /// URLs do.
     package func allows(_ link: String) -> Bool {
         [url, originalURL].contains { $0?.prefix { $0 != "?" } == link.prefix { $0 != "?" } }
     }
 
-    /// What a job that goes on from here has asked for before, if that is another link than its own.
+    /// Returns the original request of a job that resumes from here, or `nil` if its URL is the same.
     package func original(of request: JobSpec.RequestSpec) -> OriginalRequest? {
         let before = originalURL ?? url
         return before == request.url ? nil : OriginalRequest(url: before, headers: request.headers)

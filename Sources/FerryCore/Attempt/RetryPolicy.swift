@@ -1,21 +1,23 @@
-/// When a failed attempt is followed by another: a pure function of the rules, the error and the clock.
+/// Decides whether and when a failed attempt is followed by another: a pure function of the job's retry
+/// rules, the error and the clock. The only home of this rule.
 package struct RetryPolicy: Sendable {
+    /// What follows a failed attempt.
     package enum Verdict: Sendable, Equatable {
-        /// Try again at this instant.
+        /// Another attempt at this time.
         case retry(at: Timestamp)
-        /// The error is final.
+        /// None; the job fails with this error.
         case final(TransferError)
     }
 
-    /// A server may ask for at most a day.
+    /// Longest `Retry-After` that is obeyed, in seconds.
     package static let retryAfterMax: Double = 86_400
 
-    /// Seconds after which a job that finds no room for its file, or no disk, looks again at the latest.
+    /// Longest delay before a job that waits for disk space or a disk tries again, in seconds.
     package static let storagePauseMax: Double = 60
 
-    /// Whether an attempt that ended like this counts. A disk that is full or away is nobody's failure, and
-    /// stays so for as long as it likes; but a job that is to be tried once is tried once. A node that was
-    /// lost costs nobody anything, whether it has died or only lost touch with the database.
+    /// Returns `true` if an attempt that failed with `error` counts toward `retry.max_attempts`. A full or
+    /// missing disk does not count, except for a job with a single attempt. A lost node does not count
+    /// either, whether it died or only lost the database.
     package static func usesUpAttempt(_ error: TransferError, rules: JobSpec.RetryRules) -> Bool {
         guard error.isRetryable else { return true }
         switch error.code {
@@ -25,7 +27,8 @@ package struct RetryPolicy: Sendable {
         }
     }
 
-    /// The verdict on an attempt that uses up none; it was the job's `attempt`-th.
+    /// Returns what follows an attempt that does not count. `attempt`: number of the job's attempt, which
+    /// determines the delay.
     package static func verdict(
         rules: JobSpec.RetryRules, uncounted error: TransferError, attempt: Int, now: Timestamp,
         expiry: Timestamp, jitter: Double, overdue: TransferError.Code
@@ -38,9 +41,9 @@ package struct RetryPolicy: Sendable {
             expiry: expiry, jitter: jitter, overdue: overdue)
     }
 
-    /// `jitter`: from 0 to 1, drawn by the caller. The delay is spread over ±20 % (as Svix and River do), so
-    /// that jobs that failed together do not return together. `Retry-After` is a lower bound, never
-    /// shortened. `overdue`: what a job ends as that has no time left before `expiry`.
+    /// Returns what follows a failed attempt. `jitter`: random number from 0 to 1; it spreads the delay over
+    /// ±20 %, so that jobs that failed together do not retry together. `Retry-After` is a lower bound of the
+    /// delay. `overdue`: error code if `expiry` comes before the next attempt.
     package static func verdict(
         rules: JobSpec.RetryRules, error: TransferError, failedAttemptCount: Int, retryAfter: Double?,
         now: Timestamp,

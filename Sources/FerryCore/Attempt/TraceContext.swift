@@ -1,11 +1,12 @@
-/// The W3C Trace Context of a submission. What is kept of it is one text: `traceparent`, then, if the client
-/// gave one, a space and `tracestate`.
+/// W3C Trace Context of a submission. It is stored as one text: `traceparent`, then, if the client sent one,
+/// a space and `tracestate`.
 package struct TraceContext: Sendable, Equatable {
+    /// Value of `traceparent`.
     package let parent: String
-    /// Nil: there is none.
+    /// Value of `tracestate`, or `nil` if there is none.
     package let state: String?
 
-    /// Reads what `text` has made. Without a state nothing is copied.
+    /// Reads a stored text.
     package init(_ text: String) {
         guard let space = text.utf8.firstIndex(of: 0x20) else {
             (parent, state) = (text, nil)
@@ -15,13 +16,14 @@ package struct TraceContext: Sendable, Equatable {
         state = String(text[text.utf8.index(after: space)...])
     }
 
+    /// Returns the text to store.
     package static func text(parent: String, state: String?) -> String {
         state.map { "\(parent) \($0)" } ?? parent
     }
 
-    /// What the fields of a request say together (§3.3: they are one list); nil when there is none or it is
-    /// no list of members. Of one that is too long members are left out, the long ones and the last ones
-    /// first (§3.3.1.5).
+    /// Returns the value of `tracestate` from the fields of a request, which form one list (§3.3); `nil` if
+    /// there are none or the list is invalid. If it is too long, members are dropped: first long ones, then
+    /// the last ones (§3.3.1.5).
     package static func state(_ fields: [String]) -> String? {
         guard !fields.isEmpty else { return nil }
         var members = fields.flatMap { $0.utf8.split(separator: UInt8(ascii: ",")) }
@@ -35,11 +37,12 @@ package struct TraceContext: Sendable, Equatable {
         return members.isEmpty ? nil : members.joined(separator: ",")
     }
 
+    /// Bytes above which a member counts as long.
     private static let longMember = 128
 
     private static func key(_ member: Substring) -> Substring { member.prefix { $0 != "=" } }
 
-    /// `key "=" value` (§3.3.1.3).
+    /// Returns `true` for `key "=" value` (§3.3.1.3).
     private static func isMember(_ member: Substring) -> Bool {
         let parts = member.utf8.split(
             separator: UInt8(ascii: "="), maxSplits: 1, omittingEmptySubsequences: false)

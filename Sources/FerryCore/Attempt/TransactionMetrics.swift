@@ -1,43 +1,49 @@
-/// One request and its answer inside an attempt, as it was measured (URLSessionTaskTransactionMetrics).
+/// Measurements of one request and its response inside an attempt (URLSessionTaskTransactionMetrics).
 package struct TransactionMetrics: Sendable, Equatable {
+    /// A request.
     package struct Request: Sendable, Equatable {
+        /// Method.
         package var method: String
-        /// Without user information and fragment.
+        /// URL without user information and fragment.
         package var url: String
+        /// Creates a request.
         package init(method: String, url: String) {
             self.method = method
             self.url = url
         }
     }
 
-    /// In the order in which they usually come; the raw value is the place in a row.
+    /// Points in time of a transaction in their usual order; the raw value is the bit in the packed form.
     package enum Moment: Int, Sendable, CaseIterable {
         case domainLookupStart, domainLookupEnd, connectStart, secureConnectionStart, secureConnectionEnd
-        /// Includes the TLS handshake.
+        /// End of the connection setup including the TLS handshake.
         case connectEnd
         case requestStart, requestEnd, responseStart, responseEnd
     }
 
-    /// When things happened; nil for what did not.
+    /// Times of the moments; `nil` for a moment that did not occur.
     package struct Moments: Sendable, Equatable {
         private var offsets = InlineArray<10, Int64>(repeating: -1)
+        /// Creates moments without times.
         package init() {}
 
-        /// Microseconds after the request was begun.
+        /// Microseconds after the start of the transaction.
         package subscript(moment: Moment) -> Int64? {
             get { offsets[moment.rawValue] < 0 ? nil : offsets[moment.rawValue] }
             set { offsets[moment.rawValue] = newValue.map { max(0, $0) } ?? -1 }
         }
 
+        /// Compares all moments.
         package static func == (a: Self, b: Self) -> Bool {
             Moment.allCases.allSatisfy { a[$0] == b[$0] }
         }
     }
 
-    /// What ALPN calls it (RFC 7301).
+    /// Protocol of a connection; the raw value is stored.
     package enum NetworkProtocol: UInt8, Sendable, CaseIterable {
         case http10 = 1
         case http11, http2, http3
+        /// Name by ALPN (RFC 7301).
         package var name: String {
             switch self {
             case .http10: "http/1.0"
@@ -48,78 +54,99 @@ package struct TransactionMetrics: Sendable, Equatable {
         }
     }
 
+    /// Address and port of one end of a connection.
     package struct Endpoint: Sendable, Equatable {
-        /// Numeric.
+        /// Numeric IP address.
         package var address: String
+        /// Port.
         package var port: UInt16
+        /// Creates an endpoint.
         package init(address: String, port: UInt16) {
             self.address = address
             self.port = port
         }
     }
 
+    /// Parameters of a TLS connection.
     package struct TLS: Sendable, Equatable {
-        /// `TLSv1.3`
+        /// Version, such as `TLSv1.3`.
         package var protocolVersion: String
-        /// `TLS_AES_256_GCM_SHA384`
+        /// Cipher suite, such as `TLS_AES_256_GCM_SHA384`.
         package var cipherSuite: String
+        /// Creates parameters.
         package init(protocolVersion: String, cipherSuite: String) {
             self.protocolVersion = protocolVersion
             self.cipherSuite = cipherSuite
         }
     }
 
+    /// Numbers of bytes of a transaction.
     package struct ByteCounts: Sendable, Equatable {
+        /// Bytes of the request's fields and body.
         package var requestHeader: Int64 = 0
         package var requestBody: Int64 = 0
+        /// Bytes of the response's fields.
         package var responseHeader: Int64 = 0
-        /// As it came, still coded.
+        /// Bytes of the response's body as received, before decoding.
         package var responseBody: Int64 = 0
-        /// As it was handed on.
+        /// Bytes of the response's body after decoding.
         package var decodedBody: Int64 = 0
+        /// Creates counts of 0.
         package init() {}
     }
 
-    /// Nil: the job's own request.
+    /// The request, or `nil` if it was the job's own.
     package var request: Request?
-    /// Of the answer; nil when none came.
+    /// Status code, or `nil` if there was no response.
     package var status: Int?
-    /// Microseconds after the attempt's start.
+    /// Microseconds from the start of the attempt to the start of the transaction.
     package var fetchStart: Int64
+    /// Times within the transaction.
     package var moments = Moments()
+    /// Protocol, or `nil` if not known.
     package var networkProtocol: NetworkProtocol?
+    /// `true` if the connection was to a proxy.
     package var isProxyConnection = false
+    /// `true` if the connection was used before.
     package var isReusedConnection = false
+    /// Local end of the connection.
     package var local: Endpoint?
-    /// The proxy's when there is one.
+    /// Remote end of the connection; the proxy if there is one.
     package var remote: Endpoint?
+    /// Parameters of TLS, or `nil` without TLS.
     package var tls: TLS?
+    /// Numbers of bytes.
     package var byteCounts = ByteCounts()
 
+    /// Creates metrics; `fetchStart` in microseconds.
     package init(fetchStart: Int64) { self.fetchStart = max(0, fetchStart) }
 }
 
-/// The transactions of one attempt in the order of their ends, packed as they come: nothing is allocated
-/// before the first.
+/// The transactions of one attempt, in the order of their ends. They are packed when they are added; an empty
+/// log allocates nothing.
 package struct TransactionLog: Sendable, Equatable {
+    /// Packed transactions.
     package private(set) var bytes: [UInt8] = []
+    /// Number of transactions in `bytes`.
     package private(set) var count = 0
-    /// How many are not in here, because there were more than `Limits.transactionCountMax`.
+    /// Number of transactions dropped because there were more than `Limits.transactionCountMax`.
     package private(set) var omittedCount = 0
-    /// How many redirects were followed.
+    /// Number of redirects that were followed.
     package var redirectCount = 0
-    /// What is hidden in `bytes`: URLs that are not harmless, by the places of their transactions.
+    /// URLs that contain secrets, which are redacted in `bytes`.
     package private(set) var secretURLs: [SecretURL] = []
     private var lastStart = 0
 
+    /// A URL and the index of its transaction.
     package struct SecretURL: Sendable, Equatable {
         package let place: Int
         package let url: String
     }
 
+    /// Creates an empty log.
     package init() {}
 
-    /// The first ones stay, and the last.
+    /// Adds a transaction. If the log is full, replaces the last one.
     package mutating func append(_ metrics: TransactionMetrics) {
         if count == Limits.transactionCountMax {
             bytes.removeSubrange(lastStart...)
@@ -141,7 +168,7 @@ package struct TransactionLog: Sendable, Equatable {
 }
 
 extension [TransactionLog.SecretURL] {
-    /// The form that is encrypted.
+    /// Returns the form that is encrypted.
     func packed() -> [UInt8] {
         var bytes: [UInt8] = []
         for one in self {
@@ -151,6 +178,7 @@ extension [TransactionLog.SecretURL] {
         return bytes
     }
 
+    /// Reads what `packed()` returned.
     init(packed bytes: [UInt8]) throws(PackedReader.Damage) {
         self = []
         var reader = PackedReader(bytes)
@@ -161,10 +189,11 @@ extension [TransactionLog.SecretURL] {
 }
 
 extension TransactionLog {
-    /// How long the first request took to connect, without TLS; nil when it used a kept connection or did
-    /// not get that far.
+    /// Seconds that the first connection took without TLS; `nil` if the first request used an open connection
+    /// or did not connect.
     package var firstConnectSeconds: Double? {
         var reader = PackedReader(bytes)
+        // Packed by this process; without a transaction there is no value.
         guard let first = try? TransactionMetrics(&reader), let start = first.moments[.connectStart],
             let end = first.moments[.secureConnectionStart] ?? first.moments[.connectEnd]
         else { return nil }
@@ -198,6 +227,7 @@ extension TransactionMetrics {
         return flags
     }
 
+    /// Appends the packed form to `bytes`.
     fileprivate func pack(into bytes: inout [UInt8]) {
         bytes.append(flags.rawValue)
         bytes.append(networkProtocol?.rawValue ?? 0)
@@ -228,7 +258,7 @@ extension TransactionMetrics {
         bytes.appendPacked(UInt64(endpoint.port))
     }
 
-    /// Which there are, then each as its distance from the one before.
+    /// Appends a bit set of the moments, then each as the difference to the one before.
     private func packMoments(into bytes: inout [UInt8]) {
         var present: UInt64 = 0
         for moment in Moment.allCases where moments[moment] != nil { present |= 1 << UInt64(moment.rawValue) }
@@ -241,6 +271,7 @@ extension TransactionMetrics {
         }
     }
 
+    /// Reads what `pack(into:)` appended.
     init(_ reader: inout PackedReader) throws(PackedReader.Damage) {
         let flags = Flags(rawValue: try reader.byte())
         networkProtocol = NetworkProtocol(rawValue: try reader.byte())

@@ -9,7 +9,7 @@ package enum Base64 {
         return values
     }()
 
-    /// With padding, without line breaks.
+    /// Returns the text with padding, without line breaks.
     package static func encode(_ bytes: [UInt8]) -> String {
         var text: [UInt8] = []
         text.reserveCapacity((bytes.count + 2) / 3 * 4)
@@ -27,7 +27,8 @@ package enum Base64 {
         return String(decoding: text, as: UTF8.self)
     }
 
-    /// Strict: padding where it belongs, no white space, no stray bits in the last digit. Nil otherwise.
+    /// Returns the bytes, or `nil` if the text is not strict: padding is required, white space and stray bits
+    /// in the last digit are not allowed.
     package static func decode(_ text: some StringProtocol) -> [UInt8]? {
         let text = Array(text.utf8)
         guard text.count % 4 == 0 else { return nil }

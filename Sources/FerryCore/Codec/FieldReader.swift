@@ -1,18 +1,19 @@
-/// Reads the members of one untrusted object and complains about each that is wrong, missing or unknown.
+/// Reads the members of one untrusted object and reports each that is invalid, missing or unknown.
 ///
-/// A member that is absent reads as nil without a complaint. `finish` names what nobody asked for.
+/// A missing member reads as `nil` without an error. `finish` reports the members that were never read.
 package struct FieldReader {
-    /// Of the object itself: `#`, `#/request`, `#/jobs/17`.
+    /// JSON Pointer of the object: `#`, `#/request`, `#/jobs/17`.
     package let path: String
+    /// The errors found so far.
     package let complaints: ValidationErrors
     private let members: [JSON.Member]
     private var isRead: [Bool]
     private let patch: JSON?
-    /// What the patch has taken out. There is nothing left of it to read, but its names have to be known.
+    /// Members that the patch has removed. They have no value, but their names must be known fields.
     private var removed: [(name: String, isRead: Bool)]
 
-    /// Nil, with a complaint, when the value is no object. `mergedWith`: the merge patch (RFC 7396) that made
-    /// the value what it is, from this place on.
+    /// Creates a reader. Returns `nil` and reports an error if the value is no object. `mergedWith`: the part
+    /// of the merge patch (RFC 7396) that led to the value.
     package init?(
         _ value: JSON, at path: String, _ complaints: ValidationErrors, mergedWith patch: JSON? = nil
     ) {
@@ -28,21 +29,23 @@ package struct FieldReader {
         removed = (patch?.members ?? []).filter(\.value.isNull).map { (name: $0.name, isRead: false) }
     }
 
+    /// Returns the JSON Pointer of a member.
     package func pointer(_ name: String) -> String { "\(path)/\(pointerStep(name))" }
 
+    /// Reports an error of a member.
     package func complain(_ name: String, _ code: String, _ detail: String) {
         complaints.add(pointer(name), code, detail)
     }
 
-    /// Whether the member is there, null included.
+    /// Returns `true` if the member is present, null included.
     package func has(_ name: String) -> Bool { members.contains { $0.name.hasSameBytes(as: name) } }
 
-    /// Whether the member is there and not null.
+    /// Returns `true` if the member is present and not null.
     package func hasValue(_ name: String) -> Bool {
         members.contains { $0.name.hasSameBytes(as: name) && !$0.value.isNull }
     }
 
-    /// The member as it is; nil when absent.
+    /// Returns the member unchanged, or `nil` if it is absent.
     package mutating func value(_ name: String) -> JSON? {
         if let index = removed.firstIndex(where: { $0.name.hasSameBytes(as: name) }) {
             removed[index].isRead = true
@@ -52,17 +55,19 @@ package struct FieldReader {
         return members[index].value
     }
 
-    /// The member unless it is absent, or null where null means absent.
+    /// Returns the member, or `nil` if it is absent, or null and nullable.
     private mutating func present(_ name: String, _ isNullable: Bool) -> JSON? {
         guard let value = value(name), !(isNullable && value.isNull) else { return nil }
         return value
     }
 
+    /// Reports a wrong type and returns `nil`.
     private func wrongType<T>(_ name: String, _ expected: String, _ value: JSON) -> T? {
         complaints.addWrongType(pointer(name), expected, value)
         return nil
     }
 
+    /// Reads a string; `byteCounts` limits its length in bytes.
     package mutating func string(
         _ name: String, byteCounts: ClosedRange<Int> = 0...Int.max, isNullable: Bool = false
     ) -> String? {
@@ -81,6 +86,7 @@ package struct FieldReader {
         return text
     }
 
+    /// Reads an integer of a range.
     package mutating func integer(
         _ name: String, in range: ClosedRange<Int64>, isNullable: Bool = false
     ) -> Int64? {
@@ -98,6 +104,7 @@ package struct FieldReader {
             ? number : outOfRange(name, "\(range.lowerBound)", "\(range.upperBound)")
     }
 
+    /// Reads a number of a range.
     package mutating func number(_ name: String, in range: ClosedRange<Double>) -> Double? {
         guard let value = value(name) else { return nil }
         guard let number = value.double else { return wrongType(name, "a number", value) }
@@ -105,22 +112,25 @@ package struct FieldReader {
             ? number : outOfRange(name, decimalText(range.lowerBound), decimalText(range.upperBound))
     }
 
+    /// Reports a value outside the range and returns `nil`.
     private func outOfRange<T>(_ name: String, _ least: String, _ most: String) -> T? {
         complain(name, "out_of_range", "This must be from \(least) to \(most).")
         return nil
     }
 
-    /// As `number`; null is absent.
+    /// Like `number`, with null as absent.
     package mutating func optionalNumber(_ name: String, in range: ClosedRange<Double>) -> Double? {
         guard present(name, true) != nil else { return nil }
         return number(name, in: range)
     }
 
+    /// Reads a boolean.
     package mutating func bool(_ name: String, isNullable: Bool = false) -> Bool? {
         guard let value = present(name, isNullable) else { return nil }
         return value.bool ?? wrongType(name, "a boolean", value)
     }
 
+    /// Reads a time (RFC 3339), with null as absent.
     package mutating func timestamp(_ name: String) -> Timestamp? {
         guard let value = present(name, true) else { return nil }
         guard let text = value.string else { return wrongType(name, "a string", value) }
@@ -131,7 +141,8 @@ package struct FieldReader {
         return instant
     }
 
-    /// One of an enumeration's raw values; `later`: values of the contract that this version cannot do yet.
+    /// Reads one of an enumeration's raw values. `later`: values of the API that this version does not
+    /// support yet.
     package mutating func choice<Choice: RawRepresentable & CaseIterable>(
         _ name: String, _ type: Choice.Type, later: [String] = []
     ) -> Choice? where Choice.RawValue == String {
@@ -150,14 +161,15 @@ package struct FieldReader {
         }
     }
 
-    /// A string for which only `possible` is implemented and `later` is known.
+    /// Checks a string of which only the values in `possible` are supported and those in `later` are known.
     package mutating func only(_ possible: [String], _ name: String, later: [String]) {
         guard let value = value(name) else { return }
         guard let text = value.string else { return wrongType(name, "a string", value) ?? () }
         if !possible.contains(text) { refuse(name, text, among: possible, later: later) }
     }
 
-    /// A field of the contract that this version does not implement: only what means "off" is accepted.
+    /// Checks a field of the API that this version does not support: only the value that turns it off is
+    /// accepted.
     package mutating func off(_ name: String, _ off: JSON, _ what: String) {
         guard let value = value(name), value != off else { return }
         guard off.isNull || value.typeName == off.typeName else {
@@ -166,12 +178,13 @@ package struct FieldReader {
         complain(name, "not_supported", "\(what) not supported yet by this version of Ferry; leave this out.")
     }
 
-    /// A reader of the object under this name.
+    /// Returns a reader of the member, which must be an object.
     package mutating func object(_ name: String, isNullable: Bool = false) -> FieldReader? {
         guard let value = present(name, isNullable) else { return nil }
         return FieldReader(value, at: pointer(name), complaints, mergedWith: patch?[name])
     }
 
+    /// Reads an array of at most `countMax` values.
     package mutating func array(_ name: String, countMax: Int) -> [JSON]? {
         guard let value = value(name) else { return nil }
         guard let values = value.array else { return wrongType(name, "an array", value) }
@@ -182,7 +195,7 @@ package struct FieldReader {
         return values
     }
 
-    /// Strings that occur once each.
+    /// Reads an array of different strings of 1 to `byteCountMax` bytes.
     package mutating func strings(_ name: String, countMax: Int, byteCountMax: Int) -> [String]? {
         guard let values = array(name, countMax: countMax) else { return nil }
         var strings: [String] = []
@@ -203,7 +216,7 @@ package struct FieldReader {
         return strings
     }
 
-    /// The object's members, all of them known; for objects whose names the client chooses.
+    /// Returns all members and marks them as read; for objects whose names the client chooses.
     package mutating func all(countMax: Int) -> [JSON.Member] {
         for index in isRead.indices { isRead[index] = true }
         for index in removed.indices { removed[index].isRead = true }
@@ -215,7 +228,7 @@ package struct FieldReader {
         return members
     }
 
-    /// Complains about each member that nobody has asked for.
+    /// Reports each member that was not read as unknown.
     package func finish() {
         let unread = members.indices.filter { !isRead[$0] }.map { members[$0].name }
         for name in unread + removed.filter({ !$0.isRead }).map({ $0.name }) {

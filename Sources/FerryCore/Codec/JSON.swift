@@ -1,37 +1,47 @@
-/// A JSON value (RFC 8259) as it was read: members keep their order.
+/// A JSON value (RFC 8259). Members keep their order.
 package indirect enum JSON: Sendable, Equatable {
     case null
     case bool(Bool)
     /// A number without fraction or exponent that fits.
     case integer(Int64)
-    /// One whose text is that of the double.
+    /// A number whose text is the shortest text of the double.
     case number(Double)
-    /// Any other number, as its text says it: `18446744073709551615`, `1.0`, `1e2`.
+    /// Any other number as its text: `18446744073709551615`, `1.0`, `1e2`.
     case literal(String)
     case string(String)
     case array([JSON])
     case object([Member])
 
+    /// Name and value of a member of an object.
     package struct Member: Sendable, Equatable {
+        /// Name.
         package let name: String
+        /// Value.
         package let value: JSON
+        /// Creates a member.
         package init(_ name: String, _ value: JSON) {
             self.name = name
             self.value = value
         }
     }
 
-    /// The member of an object with this name; nil for other values.
+    /// Returns the member of an object with this name; `nil` for other values.
     package subscript(name: String) -> JSON? {
         guard case .object(let members) = self else { return nil }
         return members.first { $0.name.hasSameBytes(as: name) }?.value
     }
 
+    /// The string, or `nil` for other values.
     package var string: String? { if case .string(let value) = self { value } else { nil } }
+    /// The integer, or `nil` for other values.
     package var integer: Int64? { if case .integer(let value) = self { value } else { nil } }
+    /// The boolean, or `nil` for other values.
     package var bool: Bool? { if case .bool(let value) = self { value } else { nil } }
+    /// The elements, or `nil` for other values.
     package var array: [JSON]? { if case .array(let value) = self { value } else { nil } }
+    /// The members, or `nil` for other values.
     package var members: [Member]? { if case .object(let value) = self { value } else { nil } }
+    /// The number, or `nil` for other values.
     package var double: Double? {
         switch self {
         case .integer(let value): Double(value)
@@ -40,9 +50,10 @@ package indirect enum JSON: Sendable, Equatable {
         default: nil
         }
     }
+    /// `true` for null.
     package var isNull: Bool { self == .null }
 
-    /// What the value is, for messages, with its article: `a string`, `an object`, …
+    /// Type of the value with its article, for messages: `a string`, `an object`, and so on.
     package var typeName: String {
         switch self {
         case .null: "null"
@@ -54,17 +65,19 @@ package indirect enum JSON: Sendable, Equatable {
         }
     }
 
-    /// Why a text is not JSON, and at which byte.
+    /// Reason why a text is not JSON, and the offset in bytes.
     package struct SyntaxError: Error, Sendable, Equatable {
+        /// Reason as a clause.
         package let reason: String
+        /// Bytes before the error.
         package let offset: Int
     }
 
-    /// Values that a text may have, arrays and objects included: 250 for each job of the largest batch. In
-    /// memory each costs up to a hundred bytes more than in the text, where it may have two.
+    /// Largest number of values in a text, arrays and objects included: 250 for each job of the largest
+    /// batch. A value costs up to a hundred bytes more in memory than in the text, where it may take two.
     package static let valueCountMax = 2_500_000
 
-    /// Reads one value that fills the whole text (white space around it aside). Strict: UTF-8 only, no
+    /// Reads one value that fills the whole text, except for white space around it. Strict: UTF-8 only, no
     /// duplicate names, at most `depthMax` levels and `valueCountMax` values.
     package static func parse(_ text: [UInt8], depthMax: Int = 64) throws(SyntaxError) -> JSON {
         var valuesLeft = valueCountMax
@@ -81,7 +94,7 @@ package indirect enum JSON: Sendable, Equatable {
     }
 }
 
-/// Recursive descent over bytes, after RFC 8259 §2 to §7.
+/// Recursive-descent parser over bytes (RFC 8259 §2 to §7).
 struct JSONParser {
     private let text: [UInt8]
     private var index = 0
@@ -140,7 +153,7 @@ struct JSONParser {
     private mutating func object(depth: Int) throws(JSON.SyntaxError) -> JSON {
         index += 1
         var members: [JSON.Member] = []
-        // Beyond a handful of members a linear search for duplicates would be quadratic.
+        // With many members, a linear search for duplicates would be quadratic.
         var seen: Set<ByteKey> = []
         skipSpace()
         if index < text.count, text[index] == UInt8(ascii: "}") {
@@ -209,7 +222,7 @@ struct JSONParser {
             let byte = text[index]
             if byte == UInt8(ascii: "\"") {
                 defer { index += 1 }
-                // Most are; and the validating initializer is several times slower.
+                // Most strings are ASCII, and the validating initializer is several times slower.
                 if isASCII { return String(decoding: text[start..<index], as: UTF8.self) }
                 guard let plain = String(validating: text[start..<index], as: UTF8.self) else {
                     throw failure("the text is not UTF-8")
@@ -326,7 +339,7 @@ struct JSONParser {
     }
 }
 
-/// A text as a key that is the same only as the same bytes.
+/// A text as a key that is compared byte by byte.
 struct ByteKey: Hashable {
     private let text: String
 
@@ -340,6 +353,6 @@ struct ByteKey: Hashable {
 }
 
 extension String {
-    /// To `==` é is the same as e with an accent.
+    /// Compares bytes; `==` considers equivalent Unicode sequences equal (é as one or two code points).
     package func hasSameBytes(as other: String) -> Bool { self == other && utf8.elementsEqual(other.utf8) }
 }

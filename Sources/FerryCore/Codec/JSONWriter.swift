@@ -1,8 +1,10 @@
-/// Writes JSON (RFC 8259) into a byte array: commas by itself, no intermediate values.
+/// Writes JSON (RFC 8259) into a byte array. Adds commas itself; needs no intermediate values.
 package struct JSONWriter: Sendable {
+    /// The JSON so far.
     package private(set) var bytes: [UInt8] = []
     private var needsComma = false
 
+    /// Creates a writer.
     package init(reservingCapacity capacity: Int = 512) {
         bytes.reserveCapacity(capacity)
     }
@@ -12,26 +14,30 @@ package struct JSONWriter: Sendable {
         needsComma = true
     }
 
+    /// Opens an object.
     package mutating func beginObject() {
         separate()
         bytes.append(UInt8(ascii: "{"))
         needsComma = false
     }
+    /// Closes the object.
     package mutating func endObject() {
         bytes.append(UInt8(ascii: "}"))
         needsComma = true
     }
+    /// Opens an array.
     package mutating func beginArray() {
         separate()
         bytes.append(UInt8(ascii: "["))
         needsComma = false
     }
+    /// Closes the array.
     package mutating func endArray() {
         bytes.append(UInt8(ascii: "]"))
         needsComma = true
     }
 
-    /// A member's name; the next call writes its value.
+    /// Writes the name of a member; the next call must write its value.
     package mutating func name(_ name: String) {
         separate()
         quote(name)
@@ -39,30 +45,37 @@ package struct JSONWriter: Sendable {
         needsComma = false
     }
 
+    /// Writes null.
     package mutating func null() {
         separate()
         bytes.append(contentsOf: "null".utf8)
     }
+    /// Writes a boolean.
     package mutating func value(_ value: Bool) {
         separate()
         bytes.append(contentsOf: value ? "true".utf8 : "false".utf8)
     }
+    /// Writes an integer.
     package mutating func value(_ value: some BinaryInteger) {
         separate()
         bytes.append(contentsOf: String(value).utf8)
     }
-    /// Not-a-number and infinity have no form in JSON and become null.
+    /// Writes a number, or null if it is not finite.
     package mutating func value(_ value: Double) {
         guard value.isFinite else { return null() }
         separate()
         bytes.append(contentsOf: decimalText(value).utf8)
     }
+    /// Writes a string.
     package mutating func value(_ value: String) {
         separate()
         quote(value)
     }
+    /// Writes a time (RFC 3339).
     package mutating func value(_ value: Timestamp) { quoted(value.utf8) }
+    /// Writes an identifier.
     package mutating func value<Kind>(_ value: Identifier<Kind>) { quoted(value.utf8) }
+    /// Writes a value.
     package mutating func value(_ value: JSON) {
         switch value {
         case .null: null()
@@ -86,18 +99,19 @@ package struct JSONWriter: Sendable {
             endObject()
         }
     }
-    /// A value that is JSON already.
+    /// Writes a value that is JSON already.
     package mutating func raw(_ json: [UInt8]) {
         separate()
         bytes.append(contentsOf: json)
     }
-    /// The members of an object that is JSON already, without its braces, into the open object.
+    /// Writes the members of an object that is JSON already into the open object.
     package mutating func rawMembers(of object: [UInt8]) {
         guard object.count > 2 else { return }
         separate()
         bytes.append(contentsOf: object[1..<(object.count - 1)])
     }
 
+    /// Writes a member. The same for the other types.
     package mutating func member(_ name: String, _ value: Bool) { self.name(name); self.value(value) }
     package mutating func member(_ name: String, _ value: some BinaryInteger) {
         self.name(name); self.value(value)
@@ -109,6 +123,7 @@ package struct JSONWriter: Sendable {
         self.name(name); self.value(value)
     }
     package mutating func member(_ name: String, _ value: JSON) { self.name(name); self.value(value) }
+    /// Writes a member, or null for `nil`. The same for the other types.
     package mutating func memberOrNull(_ name: String, _ value: (some BinaryInteger)?) {
         self.name(name)
         if let value { self.value(value) } else { null() }
@@ -126,7 +141,7 @@ package struct JSONWriter: Sendable {
         if let value { self.value(value) } else { null() }
     }
 
-    /// ASCII that needs no escape, in quotes.
+    /// Writes ASCII that needs no escape, in quotes.
     private mutating func quoted(_ ascii: [UInt8]) {
         separate()
         bytes.append(UInt8(ascii: "\""))
@@ -142,7 +157,7 @@ package struct JSONWriter: Sendable {
         while index < bytes.count {
             let byte = bytes[index]
             if byte < 0x20 || byte == UInt8(ascii: "\"") || byte == UInt8(ascii: "\\") {
-                // Seldom: write it again from here, escaped.
+                // Rare: writes the rest from here with escapes.
                 let rest = Array(bytes[index...])
                 bytes.removeSubrange(index...)
                 for byte in rest { escape(byte) }
@@ -171,7 +186,7 @@ package struct JSONWriter: Sendable {
     }
 }
 
-/// A finite number as people and JSON write it: whole ones without a fraction.
+/// Returns a finite number as JSON and people write it: whole numbers without a fraction.
 package func decimalText(_ value: Double) -> String {
     value == value.rounded() && abs(value) < 1e15 ? String(Int64(value)) : value.description
 }

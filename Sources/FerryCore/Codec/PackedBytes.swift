@@ -1,7 +1,8 @@
-// Compact rows: integers in base 128, lowest digits first, a set top bit for each digit that is not the last;
-// texts behind their length in bytes.
+// Compact encoding for rows: integers in base 128, lowest digits first, with the top bit set for each digit
+// but the last; texts after their length in bytes.
 
 extension [UInt8] {
+    /// Appends an unsigned integer.
     package mutating func appendPacked(_ value: UInt64) {
         var rest = value
         while rest >= 0x80 {
@@ -11,30 +12,35 @@ extension [UInt8] {
         append(UInt8(truncatingIfNeeded: rest))
     }
 
-    /// Small for numbers near zero, of either sign.
+    /// Appends a signed integer; short for values near zero of either sign.
     mutating func appendPacked(signed value: Int64) {
         appendPacked(UInt64(bitPattern: value << 1 ^ value >> 63))
     }
 
+    /// Appends a text.
     package mutating func appendPacked(_ text: String) {
         appendPacked(UInt64(text.utf8.count))
         append(contentsOf: text.utf8)
     }
 
+    /// Appends bytes after their number.
     package mutating func appendPacked(bytes: [UInt8]) {
         appendPacked(UInt64(bytes.count))
         append(contentsOf: bytes)
     }
 }
 
-/// Reads what `appendPacked` wrote. Nothing that can be read leaves the bytes: damage is thrown.
+/// Reads what `appendPacked` wrote. Throws `Damage` instead of reading beyond the end.
 package struct PackedReader {
+    /// The bytes are not what `appendPacked` wrote.
     package struct Damage: Error { package init() {} }
     private let bytes: [UInt8]
     private var index = 0
 
+    /// Creates a reader.
     package init(_ bytes: [UInt8]) { self.bytes = bytes }
 
+    /// `true` if all bytes are read.
     package var isAtEnd: Bool { index == bytes.count }
 
     mutating func byte() throws(Damage) -> UInt8 {
@@ -58,23 +64,26 @@ package struct PackedReader {
         return Int64(bitPattern: value >> 1) ^ -Int64(bitPattern: value & 1)
     }
 
-    /// A number of that type; one that does not fit is damage.
+    /// Reads a number; throws if the type cannot hold it.
     package mutating func number<Value: FixedWidthInteger>(_ type: Value.Type) throws(Damage) -> Value {
         guard let value = Value(exactly: try number()) else { throw Damage() }
         return value
     }
 
+    /// Reads `count` bytes.
     package mutating func bytes(_ count: Int) throws(Damage) -> [UInt8] {
         guard count >= 0, count <= bytes.count - index else { throw Damage() }
         defer { index += count }
         return Array(bytes[index..<(index + count)])
     }
 
+    /// Reads bytes after their number.
     package mutating func blob() throws(Damage) -> [UInt8] { try bytes(try number(Int.self)) }
 
+    /// Reads a text.
     package mutating func text() throws(Damage) -> String { String(decoding: try blob(), as: UTF8.self) }
 
-    /// Eight bytes as PostgreSQL and the network have them, the highest first.
+    /// Reads eight bytes in network byte order, which PostgreSQL uses.
     mutating func bigEndian() throws(Damage) -> UInt64 {
         guard bytes.count - index >= 8 else { throw Damage() }
         var value: UInt64 = 0

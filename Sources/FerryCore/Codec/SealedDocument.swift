@@ -1,10 +1,10 @@
-/// A JSON object as it is stored, of which some values are secret: its first member `sealed` is null, or a
-/// merge patch (RFC 7396), encrypted, that puts the secret values into their places; the others are what
-/// everyone may see.
+/// A stored JSON object of which some values are secret. Its first member `sealed` is null or an encrypted
+/// merge patch (RFC 7396) that restores the secret values; the other members are what every reader may see.
 package enum SealedDocument {
     private static let start = Array(#"{"sealed":"#.utf8)
 
-    /// The document of `shown`, a JSON object with members, and of a merge patch; nil if nothing is secret.
+    /// Returns the stored form of `shown`, a JSON object with members. `patch`: merge patch with the secret
+    /// values, or `nil` if there are none.
     package static func make(_ shown: [UInt8], secrets patch: JSON?, _ seal: SecretSeal) -> [UInt8] {
         var writer = JSONWriter(reservingCapacity: shown.count + 16)
         writer.beginObject()
@@ -14,7 +14,7 @@ package enum SealedDocument {
         return writer.bytes
     }
 
-    /// Writes the member `sealed`, which has to be the first one.
+    /// Writes the member `sealed`, which must be the first one.
     static func write(_ patch: JSON?, _ seal: SecretSeal, into writer: inout JSONWriter) {
         guard let patch else { return writer.member("sealed", .null) }
         var plain = JSONWriter()
@@ -22,15 +22,16 @@ package enum SealedDocument {
         writer.member("sealed", Base64.encode(seal.seal(plain.bytes)))
     }
 
-    /// What everyone may see; nil if the document is from before there were sealed ones.
+    /// Returns the object as every reader may see it, or `nil` if the document is older than this format.
     package static func shown(_ stored: [UInt8]) -> [UInt8]? {
         guard let end = sealedEnd(stored) else { return nil }
         return [UInt8(ascii: "{")] + stored[(end + 1)...]
     }
 
-    /// The whole object; what everyone may see, if it cannot be decrypted.
+    /// Returns the whole object, or what every reader may see if it cannot be decrypted.
     package static func whole(_ stored: [UInt8], _ seal: SecretSeal) -> [UInt8] {
         guard let shown = shown(stored) else { return stored }
+        // Wrong key or damage: the redacted object is all that can be shown.
         guard stored[start.count] == UInt8(ascii: "\""), let json = try? opened(stored, seal) else {
             return shown
         }
@@ -39,7 +40,7 @@ package enum SealedDocument {
         return writer.bytes
     }
 
-    /// The whole object as a value; throws if it cannot be decrypted.
+    /// Returns the whole object as a value; throws if it cannot be decrypted.
     static func opened(_ stored: [UInt8], _ seal: SecretSeal) throws(StoredJSONError) -> JSON {
         guard let json = try? JSON.parse(stored) else { throw StoredJSONError("syntax") }
         guard sealedEnd(stored) != nil, let text = json["sealed"]?.string else { return json }
@@ -49,7 +50,7 @@ package enum SealedDocument {
         return json.merged(with: patch)
     }
 
-    /// Where the comma is behind the value of `sealed`; neither null nor base64 has one.
+    /// Returns the position of the comma after the value of `sealed`; neither null nor base64 contains one.
     private static func sealedEnd(_ stored: [UInt8]) -> Int? {
         stored.starts(with: start) ? stored[start.count...].firstIndex(of: UInt8(ascii: ",")) : nil
     }

@@ -1,12 +1,13 @@
-/// The lower-case hexadecimal digit of a value below 16.
+/// Returns the lower-case hexadecimal digit of a value below 16.
 package func hexDigit(_ value: UInt8) -> UInt8 { value < 10 ? UInt8(ascii: "0") + value : 87 + value }
 
+/// Returns `true` for a lower-case hexadecimal digit.
 package func isLowerHexDigit(_ byte: UInt8) -> Bool {
     (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte)
         || (UInt8(ascii: "a")...UInt8(ascii: "f")).contains(byte)
 }
 
-/// `%XX` in upper case (RFC 3986 §2.1).
+/// Appends a byte as `%XX` in upper case (RFC 3986 §2.1).
 package func appendPercentEncoded(_ byte: UInt8, to text: inout [UInt8]) {
     text.append(UInt8(ascii: "%"))
     for value in [byte >> 4, byte & 15] {
@@ -14,7 +15,8 @@ package func appendPercentEncoded(_ byte: UInt8, to text: inout [UInt8]) {
     }
 }
 
-/// Everything but the unreserved characters of RFC 3986 §2.3, and those of `kept`, as `%XX`.
+/// Returns the text with all characters as `%XX` except the unreserved ones (RFC 3986 §2.3) and those of
+/// `kept`.
 package func percentEncoded(_ text: String, keeping kept: String = "") -> String {
     var bytes: [UInt8] = []
     bytes.reserveCapacity(text.utf8.count)
@@ -31,7 +33,7 @@ package func percentEncoded(_ text: String, keeping kept: String = "") -> String
     return String(decoding: bytes, as: UTF8.self)
 }
 
-/// Lower-case hexadecimal.
+/// Returns the bytes in lower-case hexadecimal.
 package func hexEncoded(_ bytes: [UInt8]) -> String {
     var text: [UInt8] = []
     text.reserveCapacity(bytes.count * 2)
@@ -42,7 +44,7 @@ package func hexEncoded(_ bytes: [UInt8]) -> String {
     return String(decoding: text, as: UTF8.self)
 }
 
-/// Reads pairs of hexadecimal digits in either case; nil for anything else.
+/// Reads pairs of hexadecimal digits in either case; `nil` for anything else.
 package func hexDecoded(_ text: some StringProtocol) -> [UInt8]? {
     var bytes: [UInt8] = []
     var high: UInt8?
@@ -64,7 +66,7 @@ package func hexDecoded(_ text: some StringProtocol) -> [UInt8]? {
     return high == nil ? bytes : nil
 }
 
-/// `application/x-www-form-urlencoded` (WHATWG URL §5.2).
+/// Returns the pairs as `application/x-www-form-urlencoded` (WHATWG URL §5.2).
 package func formEncoded(_ pairs: [JobSpec.Pair]) -> [UInt8] {
     var text: [UInt8] = []
     for (index, pair) in pairs.enumerated() {
@@ -89,8 +91,8 @@ private func appendFormEncoded(_ part: String, to text: inout [UInt8]) {
     }
 }
 
-/// The start of an answer for people to read: valid UTF-8 without NUL (PostgreSQL keeps none), at most so
-/// many bytes.
+/// Returns the beginning of a response body for people: valid UTF-8 without NUL, which PostgreSQL cannot
+/// store, in at most `byteCountMax` bytes.
 package func textExcerpt(_ answer: [UInt8], byteCountMax: Int) -> String {
     var text = ""
     var byteCount = 0

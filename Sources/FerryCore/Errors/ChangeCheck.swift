@@ -1,16 +1,17 @@
-/// What the checks of a change have found.
+/// Result of the checks of a change.
 ///
 /// `If-Match` is the last check (RFC 9110 §13.2.1): a request that fails without the field fails in the same
-/// way with it. Before it come whether the request can be read (400, 413, 415), whether the object exists
-/// (404), whether the body is valid (422), and whether the object's state allows the change (409).
+/// way with it. The checks before it: the request is readable (400, 413, 415), the object exists (404), the
+/// body is valid (422), and the object's state allows the change (409).
 package enum ChangeCheck<Change: Sendable>: Sendable {
+    /// All checks have passed.
     case allowed(Change)
-    /// The body is not valid for the object as it is.
+    /// The body is not valid for the object.
     case invalid(InvalidFields)
-    /// The object's state does not allow the change, or `If-Match` does not.
+    /// The object's state or `If-Match` does not allow the change.
     case refused(StoreError)
 
-    /// Checks the body with `change`, which makes what the object becomes.
+    /// Checks the body with `change`, which returns the changed object.
     package init(_ change: () throws(InvalidFields) -> Change) {
         do throws(InvalidFields) {
             self = .allowed(try change())
@@ -25,14 +26,14 @@ package enum ChangeCheck<Change: Sendable>: Sendable {
         return .refused(error)
     }
 
-    /// Evaluates `If-Match` for an object with revisions. `revision`: the one that the field names, `nil` if
-    /// any will do.
+    /// Evaluates `If-Match` for an object with revisions. `revision`: the one that the field names, or `nil`
+    /// if any will do.
     package func matching(_ revision: Int32?, of current: Int32) -> ChangeCheck {
         guard case .allowed = self, let revision, revision != current else { return self }
         return .refused(.stale(revision: current))
     }
 
-    /// Evaluates `If-Match` for an object without revisions.
+    /// Evaluates `If-Match` for an object without revisions; `holds` returns `true` if it matches.
     package func matching(_ holds: () -> Bool) -> ChangeCheck {
         guard case .allowed = self, !holds() else { return self }
         return .refused(.stale(revision: nil))

@@ -1,6 +1,6 @@
-/// Why a job or an attempt did not succeed. Client-visible; operators' details travel beside it.
+/// Why a job or an attempt did not succeed, as clients see it. Details for operators are stored apart.
 package struct TransferError: Error, Sendable, Equatable {
-    /// Stable, documented in `docs/errors.md`; the raw value is what clients switch on.
+    /// Stable code that clients branch on, documented in `docs/errors.md`.
     package enum Code: String, Sendable, CaseIterable {
         case hostNotFound = "host_not_found"
         case couldNotConnect = "could_not_connect"
@@ -36,28 +36,32 @@ package struct TransferError: Error, Sendable, Equatable {
         case nodeLost = "node_lost"
         case internalError = "internal_error"
     }
+    /// Class of a code.
     package enum Class: String, Sendable, CaseIterable {
         case connectivity, timeout, tls, authentication
         case httpStatus = "http_status"
         case integrity, storage, request, blocked, dependency, cancelled
         case internalError = "internal"
     }
+    /// Phase of an attempt in which an error occurred.
     package enum Phase: String, Sendable, CaseIterable {
         case resolving, connecting, securing, sending, waiting, receiving, finishing
     }
 
+    /// Code of the error.
     package let code: Code
-    /// One sentence for people; never a secret, a resolved address or the library's own words.
+    /// One sentence for people, without secrets, resolved addresses or messages of libraries.
     package let message: String
+    /// Phase in which it occurred.
     package let phase: Phase
-    /// Whether another attempt can help.
+    /// `true` if another attempt can succeed.
     package let isRetryable: Bool
-    /// What the operating system said, for operators only (errno(3)); 0: it was not asked.
+    /// Code of errno(3) for operators, or 0 if no system call failed.
     package let osError: Int32
-    /// Whether it is the host's own refusal, before a request was sent: the host is there.
+    /// `true` if the host itself refused before a request was sent, which proves that it can be reached.
     package let isAnswer: Bool
 
-    /// Phase and retryability are among those that the code's row in `docs/errors.md` has.
+    /// Creates an error. Phase and retryability must be among those of the code in `docs/errors.md`.
     package init(
         _ code: Code, _ message: String, phase: Phase, isRetryable: Bool, osError: Int32 = 0,
         isAnswer: Bool = false
@@ -70,21 +74,22 @@ package struct TransferError: Error, Sendable, Equatable {
         self.isAnswer = isAnswer
     }
 
-    /// What an attempt ends as whose node died: nobody knows how far it came.
+    /// Error of an attempt whose node died; its progress is not known.
     package static let attemptLost = TransferError(
         .nodeLost, "The node that ran the attempt was lost.", phase: .waiting, isRetryable: true)
 
-    /// What a request that is not idempotent ends as when its attempt was given up or lost under way.
+    /// Error of a request that is not idempotent and whose attempt was stopped or lost on the way.
     package static let outcomeUnknown = TransferError(
         .requestNotRepeatable, "The request may have reached the server, and its outcome is unknown.",
         phase: .waiting, isRetryable: false)
 
+    /// Class of the code.
     package var errorClass: Class { code.errorClass }
 
-    /// The `error` object of the contract.
+    /// The `error` object of the API.
     package var json: [UInt8] { json(heldBy: nil) }
 
-    /// `heldBy`: what holds the job up, of `host_held` alone.
+    /// Returns the `error` object; `heldBy` is the reason of `host_held` and `nil` for other codes.
     func json(heldBy hold: WaitingReason.Code?) -> [UInt8] {
         var writer = JSONWriter(reservingCapacity: 160)
         writer.beginObject()

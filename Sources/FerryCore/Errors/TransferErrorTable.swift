@@ -1,6 +1,7 @@
-/// The table of `docs/errors.md`: what can be said about a code without knowing the case. A test holds the
-/// page against it, and the OpenAPI document is made of it.
+/// The table of `docs/errors.md`: what holds for a code in all cases. A test compares the page with it, and
+/// the OpenAPI document is made from it.
 extension TransferError.Code {
+    /// Class of the code.
     package var errorClass: TransferError.Class {
         switch self {
         case .hostNotFound, .couldNotConnect, .hostHeld, .connectionLost: .connectivity
@@ -22,7 +23,8 @@ extension TransferError.Code {
         }
     }
 
-    /// When it can happen, in the order of an attempt. What is wrong with a proxy shows while connecting.
+    /// Phases in which the error can occur, in the order of an attempt. Errors of a proxy occur while
+    /// connecting.
     package var phases: [TransferError.Phase] {
         switch self {
         case .hostNotFound: [.resolving, .connecting]
@@ -51,16 +53,17 @@ extension TransferError.Code {
         }
     }
 
-    /// What `retryable` can be.
+    /// Values that `retryable` can have.
     package enum Repetition: String, Sendable, CaseIterable { case always, sometimes, never }
 
+    /// Value that `retryable` has.
     package var repetition: Repetition {
         switch self {
         case .hostHeld, .storageUnavailable: .always
         case .hostNotFound, .sourceChanged, .storageFull, .nodeLost, .couldNotConnect, .connectionLost,
             .timedOut, .tlsFailed, .unacceptableStatus, .responseInvalid,
             .incompleteBody, .sizeMismatch, .digestMismatch, .storageFailed, .internalError:
-            // Never after a request that is not idempotent and may have had its effect.
+            // Not after a request that is not idempotent and may have had its effect.
             .sometimes
         case .resourceTimeout, .deadlineExceeded, .certificateInvalid, .clientCertificateRequired,
             .authenticationRequired, .unacceptableContentType, .tooManyRedirects, .redirectInvalid,

@@ -1,13 +1,14 @@
-/// One thing that is wrong with what a client sent.
+/// One error in the body of a request.
 package struct FieldError: Error, Sendable, Equatable {
-    /// Where: a JSON Pointer as a URI fragment (RFC 6901 §6), `#/schedule/priority`.
+    /// Place as a JSON Pointer in a URI fragment (RFC 6901 §6), such as `#/schedule/priority`.
     package let pointer: String
-    /// Stable and snake_case: `unknown_field`, `wrong_type`, `required`, `out_of_range`, `invalid_value`,
+    /// Stable code in snake_case: `unknown_field`, `wrong_type`, `required`, `out_of_range`, `invalid_value`,
     /// `invalid_combination`, `not_supported`, `duplicate`, `too_long`, `too_many`, `blocked_address`.
     package let code: String
-    /// A sentence for the client.
+    /// One sentence for the client: what is wrong and what is allowed.
     package let detail: String
 
+    /// Creates an error.
     package init(pointer: String, code: String, detail: String) {
         self.pointer = pointer
         self.code = code
@@ -15,42 +16,49 @@ package struct FieldError: Error, Sendable, Equatable {
     }
 }
 
-/// Everything that is wrong with a submission; never empty.
+/// All errors of a submission; never empty.
 package struct InvalidFields: Error, Sendable, Equatable {
+    /// The errors.
     package let errors: [FieldError]
 
+    /// Creates an error with several causes.
     package init(_ errors: [FieldError]) { self.errors = errors }
 
+    /// Creates an error with one cause.
     package init(_ pointer: String, _ code: String, _ detail: String) {
         errors = [FieldError(pointer: pointer, code: code, detail: detail)]
     }
 }
 
-/// Gathers complaints while a document is read. One owner, one thread.
+/// Collects errors while a document is read. Not thread-safe: one owner.
 package final class ValidationErrors {
-    /// More than anyone reads; a hostile batch gets no larger answer than this.
+    /// Largest number of errors in a response, so that a hostile batch cannot make it larger.
     package static let countMax = 100
+    /// The errors in the order in which they were found.
     package private(set) var errors: [FieldError] = []
 
+    /// Creates an empty collection.
     package init() {}
 
+    /// `true` if there are no errors.
     package var isEmpty: Bool { errors.isEmpty }
+    /// `true` if further errors are dropped.
     package var isFull: Bool { errors.count >= Self.countMax }
 
-    /// Adds one; beyond `countMax` they are dropped.
+    /// Adds an error, unless there are `countMax` already.
     package func add(_ pointer: String, _ code: String, _ detail: String) {
         guard !isFull else { return }
         errors.append(FieldError(pointer: pointer, code: code, detail: detail))
     }
 
-    /// `expected`: with its article, as `JSON.typeName`.
+    /// Adds an error about the type of `value`. `expected`: with its article, as `JSON.typeName`.
     package func addWrongType(_ pointer: String, _ expected: String, _ value: JSON) {
         add(pointer, "wrong_type", "This must be \(expected), not \(value.typeName).")
     }
 }
 
-/// One step of a JSON Pointer in a URI fragment: `~` and `/` escaped (RFC 6901 §3), then percent-encoded what
-/// a fragment may not hold (RFC 3986 §3.5).
+/// Returns one step of a JSON Pointer in a URI fragment: `~` and `/` are escaped (RFC 6901 §3), then bytes
+/// that a fragment cannot hold are percent-encoded (RFC 3986 §3.5).
 package func pointerStep(_ name: String) -> String {
     if name.utf8.allSatisfy(isPlainPointerByte) { return name }
     let digits = Array("0123456789ABCDEF".utf8)

@@ -1,12 +1,17 @@
-/// An event with its place in the log of its session.
+/// An event with its position in the log of its session.
 package struct Event: Sendable, Equatable {
+    /// Identifier of the event.
     package let id: EventID
+    /// Tenant of the session.
     package let tenant: String
+    /// Session of the event.
     package let session: String
-    /// Gap-free per tenant and session.
+    /// Number of the event, without gaps per tenant and session.
     package let sequence: Int64
+    /// What happened.
     package let record: EventRecord
 
+    /// Creates an event.
     package init(id: EventID, tenant: String, session: String, sequence: Int64, record: EventRecord) {
         self.id = id
         self.tenant = tenant
@@ -15,8 +20,8 @@ package struct Event: Sendable, Equatable {
         self.record = record
     }
 
-    /// `{"id","type","timestamp","data":{"sequence","session","job"}}`. `job`: the record as it is now; nil:
-    /// it was deleted.
+    /// Writes `{"id","type","timestamp","data":{"sequence","session","job"}}`. `job`: the current record, or
+    /// `nil` if the job was deleted.
     package func write(into writer: inout JSONWriter, job: JobRecord?) {
         writer.beginObject()
         writer.member("id", id)
@@ -39,13 +44,13 @@ package struct Event: Sendable, Equatable {
 }
 
 extension EventRecord {
-    /// Of `job.resumed_at_offset`, in bytes.
+    /// Offset of `job.resumed_at_offset` in bytes; `nil` for other events.
     package var offset: Int64? {
         type == .jobResumedAtOffset ? Int64(String(decoding: detail, as: UTF8.self)) : nil
     }
 
-    /// The job as it was when this happened, as far as its row still tells; its name alone once it is gone,
-    /// null for an event of a session.
+    /// Writes the job as it was at the event, as far as its row still tells. A deleted job has its identifier
+    /// only, an event of a session has null.
     package func writeJob(into writer: inout JSONWriter, _ current: JobRecord?) {
         guard let job else { return writer.null() }
         guard let current else {
@@ -58,7 +63,7 @@ extension EventRecord {
         current.asOf(self).write(into: &writer, progress: progress)
     }
 
-    /// The same as a document of its own.
+    /// Returns the JSON that `writeJob` writes.
     package func jobJSON(_ current: JobRecord?) -> [UInt8] {
         var writer = JSONWriter(reservingCapacity: (current?.specJSON.count ?? 0) + 1_024)
         writeJob(into: &writer, current)
@@ -67,7 +72,7 @@ extension EventRecord {
 }
 
 extension JobRecord {
-    /// The job when an event happened: what only came later is taken away.
+    /// Returns the job at the time of an event, without anything that came later.
     func asOf(_ event: EventRecord) -> JobRecord {
         guard let state = event.state else { return self }
         var record = self
@@ -109,15 +114,17 @@ extension JobRecord {
         return record
     }
 
-    /// The event that a question makes shows it, and no other one does; nor an answer that came later.
+    /// Removes a question that the event is not about, and an answer that came later.
     private mutating func forgetQuestions(after event: EventRecord) {
         if let questionJSON {
+            // A question that cannot be read is left out.
             let question = try? JobQuestion(storedJSON: questionJSON)
             if let question, question.kind == event.type.question, question.askedAt <= event.occurredAt {
                 return
             }
             self.questionJSON = nil
         }
+        // Fields that cannot be read have no answer to remove.
         spec = spec ?? (try? JobSpec(storedJSON: specJSON))
         if let last = spec?.answers?.last, last.at > event.occurredAt { spec?.answers?.last = nil }
     }

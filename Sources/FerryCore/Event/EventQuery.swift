@@ -1,46 +1,58 @@
-/// Which events a list shows.
+/// Filter of a list of events.
 package struct EventQuery: Sendable, Equatable {
+    /// Tenant.
     package var tenant: String
+    /// Session, or `nil` for all.
     package var session: String?
-    /// A bit each type; all bits: any.
+    /// Types as a bit set (`EventType.mask`); all bits for all types.
     package var types: Int32 = -1
-    /// Only those that happened then or later.
+    /// Time of the earliest event, or `nil`.
     package var since: Timestamp?
-    /// Only events before this one.
+    /// The last event of the page before: only older events follow.
     package var before: EventID?
+    /// Largest number of events.
     package var limit = Limits.listLimitDefault
 
+    /// Creates a filter of a tenant's events.
     package init(tenant: String) { self.tenant = tenant }
 
-    /// Whether an event of the tenant is shown, wherever it is in the list.
+    /// Returns `true` if the filter admits an event of the tenant, whatever its position.
     package func admits(_ event: Event) -> Bool {
         (session == nil || session == event.session) && types >> Int32(event.record.type.code) & 1 != 0
             && (since.map { event.record.occurredAt >= $0 } ?? true)
     }
 }
 
-/// An event with its job as it is now; nil when it is about none, or that was deleted.
+/// An event with the current record of its job; the job is `nil` if the event is about none or the job was
+/// deleted.
 package struct EventEntry: Sendable {
+    /// The event.
     package let event: Event
+    /// The job.
     package let job: JobRecord?
 
+    /// Creates an entry.
     package init(event: Event, job: JobRecord?) {
         self.event = event
         self.job = job
     }
 
+    /// Writes the event as the API shows it.
     package func write(into writer: inout JSONWriter) { event.write(into: &writer, job: job) }
 }
 
-/// Events that follow one that a reader knows, in their order.
+/// The events after one that a reader has, in order.
 package struct EventReplay: Sendable {
+    /// The events.
     package var entries: [EventEntry]
-    /// False: the event it follows is not in the log, so that some may be missing.
+    /// `false` if the event that the reader has is not in the log, so that some events may be missing.
     package var isKnown: Bool
+    /// `true` if more events follow.
     package var hasMore: Bool
-    /// Nothing will ever follow: it is about a job, which has ended.
+    /// `true` if no event will follow because they are about a job that has ended.
     package var isOver: Bool
 
+    /// Creates a replay.
     package init(entries: [EventEntry], isKnown: Bool, hasMore: Bool, isOver: Bool = false) {
         self.entries = entries
         self.isKnown = isKnown
@@ -49,9 +61,10 @@ package struct EventReplay: Sendable {
     }
 }
 
-/// Takes events as they get their numbers. Called on a thread of the log, one call after the other.
+/// Receives events when they get their numbers. Called on a thread of the log, one call after the other.
 package protocol EventSink: AnyObject, Sendable {
+    /// Returns `true` if the sink needs the event.
     func wants(_ event: Event) -> Bool
-    /// In their order.
+    /// Takes events in order.
     func receive(_ entries: [EventEntry])
 }

@@ -1,32 +1,37 @@
-/// What happened to a job or a session, as rows keep it: many of them one after another in a `bytea`.
+/// An event of a job or a session as rows store it: many of them one after another in a `bytea`.
 ///
-/// Integers have their highest byte first, so that SQL can write them (`event_pack` in migration 0006):
-/// type, flags, state and what is waited for (one byte each), job (16 bytes, zero: none), time (8), attempt
-/// (4), revision (4), length of the detail (4), the detail.
+/// Integers are big-endian, so that SQL can write them (`event_pack` in migration 0006): type, flags, state,
+/// and what is waited for (one byte each), job (16 bytes, zero for none), time (8), attempt (4), revision
+/// (4), length of the detail (4), detail.
 package struct EventRecord: Sendable, Equatable {
     /// Bytes of a record without its detail.
     package static let headerByteCount = 40
-    /// Bytes of one detail; errors are far shorter.
+    /// Largest number of bytes of a detail; errors are far shorter.
     package static let detailByteCountMax = 1 << 20
 
+    /// Type of the event.
     package var type: EventType
-    /// The webhook of the job wants it.
+    /// `true` if the job's own webhook gets the event.
     package var isWanted: Bool
-    /// The webhook of the job wants events of its session.
+    /// `true` if the job's own webhook gets events of its session.
     package var wantsSession: Bool
-    /// Nil: it is about the session.
+    /// The job, or `nil` for an event of a session.
     package var job: JobID?
+    /// Time of the event.
     package var occurredAt: Timestamp
+    /// Number of the attempt.
     package var attempt: Int32
+    /// Revision of the job's fields.
     package var revision: Int32
-    /// Of the job, once this had happened.
+    /// State of the job after the event.
     package var state: JobState?
+    /// What the job waits for after the event, or `nil`.
     package var waitingFor: WaitingFor?
-    /// `job.attempt_failed`: the error, a JSON object. `job.resumed_at_offset`: the offset, in decimal
-    /// digits. `webhook.disabled`: the endpoint (16 bytes) and the reason. Else nothing.
+    /// `job.attempt_failed`: the error as a JSON object. `job.resumed_at_offset`: the offset in decimal
+    /// digits. `webhook.disabled`: the endpoint (16 bytes) and the reason. Else empty.
     package var detail: [UInt8]
 
-    /// `wanted`: `JobSpec.wantedEvents`.
+    /// Creates a record. `wanted`: `JobSpec.wantedEvents`.
     package init(
         _ type: EventType, job: JobID?, at occurredAt: Timestamp, wanted: Int32? = nil, attempt: Int32 = 0,
         revision: Int32 = 0, state: JobState? = nil, waitingFor: WaitingFor? = nil, detail: [UInt8] = []
@@ -44,6 +49,7 @@ package struct EventRecord: Sendable, Equatable {
         self.detail = detail
     }
 
+    /// Types of sessions as a bit set.
     package static let sessionTypes = EventType.allCases.filter(\.isOfSession).mask
 }
 
@@ -56,7 +62,7 @@ extension EventRecord {
         static let wantsSession = Flags(rawValue: 2)
     }
 
-    /// Appends the record.
+    /// Appends the packed record.
     package func pack(into bytes: inout [UInt8]) {
         var flags: Flags = []
         if isWanted { flags.insert(.isWanted) }
@@ -74,18 +80,20 @@ extension EventRecord {
         bytes.append(contentsOf: detail)
     }
 
-    /// A record among others, as far as it can be understood.
+    /// A record among packed ones, as far as this version knows its type.
     package struct Packed: Sendable, Equatable {
-        /// Nil: of a type that only a newer version knows. It has its number all the same.
+        /// The record, or `nil` for a type of a newer version; such an event has a number all the same.
         package let record: EventRecord?
-        /// As `EventRecord`'s, of every type.
+        /// Code of the type, also of an unknown one.
         package let code: UInt8
+        /// Time of the event.
         package let occurredAt: Timestamp
+        /// The job, or `nil`.
         package let job: JobID?
-        /// Where it is among the bytes.
+        /// Position among the bytes.
         package let range: Range<Int>
 
-        /// The same among bytes that follow others.
+        /// Returns the record for a position behind `offset` more bytes.
         package func moved(by offset: Int) -> Packed {
             Packed(
                 record: record, code: code, occurredAt: occurredAt, job: job,
@@ -93,12 +101,13 @@ extension EventRecord {
         }
     }
 
-    /// Reads packed records; stops in front of what is damaged.
+    /// Reads packed records; stops before a damaged one.
     package static func unpack(_ bytes: [UInt8]) -> [Packed] {
         var reader = PackedReader(bytes)
         var all: [Packed] = []
         all.reserveCapacity(bytes.count / headerByteCount)
         var start = 0
+        // The only error is damage, where reading ends.
         while !reader.isAtEnd, let next = try? read(&reader, start) {
             all.append(next)
             start = next.range.upperBound
@@ -136,7 +145,7 @@ extension EventRecord {
 }
 
 extension JobState {
-    /// How packed events name it; stable.
+    /// Code in packed events; stable.
     fileprivate var code: UInt8 {
         switch self {
         case .waiting: 1
@@ -156,7 +165,7 @@ extension JobState {
 }
 
 extension WaitingFor {
-    /// How packed events name it; stable.
+    /// Code in packed events; stable.
     fileprivate var code: UInt8 {
         switch self {
         case .beginDate: 1

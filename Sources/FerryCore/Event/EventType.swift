@@ -1,35 +1,36 @@
-/// Events; the raw value is the contract's name.
+/// Types of events; the raw value is the name in the API.
 package enum EventType: String, Sendable, CaseIterable {
     case jobCreated = "job.created"
     /// The first attempt has begun.
     case jobStarted = "job.started"
-    /// Once a job.
+    /// Sent once per job.
     case jobWaitingForConnectivity = "job.waiting_for_connectivity"
     case jobWillBegin = "job.will_begin"
     case jobChallenge = "job.challenge"
     case jobRedirect = "job.redirect"
-    /// A download goes on from bytes that were there, or begins at 0 although there were some.
+    /// A download has resumed from existing bytes, or begins at 0 because they could not be used.
     case jobResumedAtOffset = "job.resumed_at_offset"
-    /// Also of the last attempt of a job that fails.
+    /// Also sent for the last attempt of a job that fails.
     case jobAttemptFailed = "job.attempt_failed"
     case jobSucceeded = "job.succeeded"
     case jobFailed = "job.failed"
     case jobCancelled = "job.cancelled"
-    /// A reminder: the job has ended, and its acknowledgement has not come yet.
+    /// Reminder of a finished job that has not been acknowledged.
     case jobUnacknowledged = "job.unacknowledged"
     case jobAcknowledged = "job.acknowledged"
-    /// The acknowledgement has not come in time: the job goes when its retention is over.
+    /// The acknowledgement has not come in time; the job is deleted after its retention.
     case jobAcknowledgementExpired = "job.acknowledgement_expired"
-    /// No job of the session is unfinished, and its earlier events were delivered or given up.
+    /// The session has no unfinished jobs, and its earlier events were delivered or their deliveries have
+    /// failed.
     case sessionEventsFinished = "session.events_finished"
     case sessionInvalidated = "session.invalidated"
-    /// The service has disabled an endpoint, because its receiver is gone or fails for too long.
+    /// Ferry has disabled an endpoint because its receiver is gone or has failed for too long.
     case webhookDisabled = "webhook.disabled"
 
-    /// What a webhook gets that names no events.
+    /// Events of a webhook that names none.
     package static let standard: [EventType] = [.jobSucceeded, .jobFailed, .jobCancelled]
 
-    /// How rows name it; stable, and the number of its bit where types are a set. SQL says the same numbers.
+    /// Code in rows and in sets of types, where it is the number of a bit. Stable; SQL uses the same numbers.
     package var code: UInt8 {
         switch self {
         case .jobCreated: 1
@@ -52,12 +53,13 @@ package enum EventType: String, Sendable, CaseIterable {
         }
     }
 
+    /// Returns the type of a code, or `nil` if it is not known.
     package init?(code: UInt8) {
         guard let type = Self.allCases.first(where: { $0.code == code }) else { return nil }
         self = type
     }
 
-    /// The job has ended.
+    /// `true` if the event is the end of a job.
     package var isTerminal: Bool {
         switch self {
         case .jobSucceeded, .jobFailed, .jobCancelled: true
@@ -65,7 +67,7 @@ package enum EventType: String, Sendable, CaseIterable {
         }
     }
 
-    /// It comes after the job's end, if at all.
+    /// `true` if the event can only follow the end of a job.
     package var followsEnd: Bool {
         switch self {
         case .jobUnacknowledged, .jobAcknowledged, .jobAcknowledgementExpired: true
@@ -73,21 +75,21 @@ package enum EventType: String, Sendable, CaseIterable {
         }
     }
 
-    /// It is about a session and not about one job.
+    /// `true` if the event is about a session and not about a job.
     package var isOfSession: Bool { self == .sessionEventsFinished || self == .sessionInvalidated }
 }
 
 extension EventType {
-    /// What the webhook of a single job may ask for.
+    /// Events that the webhook of a single job may get.
     package static let ofJobs = allCases.filter { $0 != .webhookDisabled }
 }
 
 extension Sequence<EventType> {
-    /// One bit a type, at its code.
+    /// The types as a bit set by their codes.
     package var mask: Int32 { reduce(0) { $0 | 1 << Int32($1.code) } }
 }
 
 extension JobSpec {
-    /// The events that the job's own webhook wants, one bit a type; nil when there is no webhook.
+    /// Events of the job's own webhook as a bit set, or `nil` if it has none.
     package var wantedEvents: Int32? { webhook?.events.mask }
 }

@@ -1,17 +1,18 @@
-/// Which addresses transfers and webhooks may reach. Asked about each address that is about to be connected,
-/// after name resolution and on every hop; a name is never judged, except to refuse early what is certain to
-/// be refused.
+/// Decides which addresses transfers and webhooks may connect to. Every address is checked before it is
+/// connected, after name resolution and on every hop. A URL is checked by its name only to reject early what
+/// is certain to be refused.
 ///
-/// By default that is the public internet on ports that speak HTTP: no private, local, reserved or translated
-/// range (IANA special-purpose registries), no cloud metadata service, no port of another well-known
-/// protocol.
+/// By default, the public internet is allowed on ports that speak HTTP: no private, local, reserved or
+/// translated range (IANA special-purpose registries), no cloud metadata service, no port of another
+/// well-known protocol.
 package struct EgressPolicy: Sendable {
-    /// One address and port that is never reached.
+    /// An address and port that are never connected.
     package struct Endpoint: Sendable, Hashable {
+        /// The address in canonical form.
         package let address: IPAddress
+        /// The port.
         package let port: UInt16
-        /// An unspecified address (`0.0.0.0`, `::`: listening everywhere) stands for every address of this
-        /// machine.
+        /// Creates an endpoint. An unspecified address (`0.0.0.0`, `::`) means all addresses of this machine.
         package init(_ address: IPAddress, port: UInt16) {
             self.address = address.canonical
             self.port = port
@@ -22,26 +23,27 @@ package struct EgressPolicy: Sendable {
     private let own: OwnEndpoints
 
     /// `allowing`: networks that may be reached on any port although they are not public
-    /// (`FERRY_EGRESS_ALLOW`). A metadata address among them needs an entry of its own, a single address.
-    /// `own`: Ferry's own API and database; nothing opens these.
+    /// (`FERRY_EGRESS_ALLOW`). A metadata address needs an entry of its own, as a single address. `own`:
+    /// Ferry's API and database, which no entry opens.
     package init(allowing: [IPNetwork] = [], own: OwnEndpoints = OwnEndpoints()) {
         allowed = allowing
         self.own = own
     }
 
+    /// Returns `true` if the address and port may be connected.
     package func allows(_ address: IPAddress, port: UInt16) -> Bool {
         let address = address.canonical
         guard port != 0, !own.contains(address, port: port) else { return false }
         if let network = allowed.first(where: { $0.contains(address) && covers($0, address) }) {
-            // Through a translator (NAT64) the address inside is the one that is reached.
+            // Behind a translator (NAT64), the embedded address is reached.
             guard let inner = embeddedAddress(address, behind: network) else { return true }
             return allows(inner, port: port)
         }
         return isPublic(address) && !deniedPorts.contains(port)
     }
 
-    /// Why a URL cannot be accepted, as a sentence; nil when it may be tried. Every address it leads to is
-    /// asked about again when it is connected.
+    /// Returns why a URL is not accepted, as a sentence, or `nil` if it may be tried. Every address that it
+    /// leads to is checked again before it is connected.
     package func refusal(of url: WebURL) -> String? {
         if let address = url.address {
             if allows(address, port: url.port) { return nil }
@@ -50,7 +52,7 @@ package struct EgressPolicy: Sendable {
                 : "This address may not be reached; an operator can allow its network (FERRY_EGRESS_ALLOW)."
         }
         let name = url.host.utf8.last == UInt8(ascii: ".") ? String(url.host.dropLast()) : url.host
-        // RFC 6761 §6.3: these names are loopback addresses, always.
+        // RFC 6761 §6.3: these names always mean loopback addresses.
         if name == "localhost" || name.hasSuffix(".localhost") {
             let isReachable =
                 allows(IPAddress(v4: 0x7F00_0001), port: url.port)
@@ -65,7 +67,7 @@ package struct EgressPolicy: Sendable {
         "Port \(port) belongs to a protocol other than HTTP and may not be reached."
     }
 
-    /// Whether an allowed network opens this address: a metadata service only by its own, exact entry.
+    /// Returns `true` if an allowed network opens this address. A metadata address needs an exact entry.
     private func covers(_ network: IPNetwork, _ address: IPAddress) -> Bool {
         !metadataAddresses.contains(address) || network.prefixLength == (address.isIPv6 ? 128 : 32)
     }
@@ -75,13 +77,14 @@ package struct EgressPolicy: Sendable {
         guard globalUnicast.contains(address), !deniedV6.contains(where: { $0.contains(address) }) else {
             return false
         }
-        // ISATAP (RFC 5214 §6.1): the interface identifier carries the IPv4 address of the tunnel's other
+        // ISATAP (RFC 5214 §6.1): the interface identifier contains the IPv4 address of the tunnel's other
         // end.
         let isISATAP = address.low >> 32 == 0x0000_5EFE || address.low >> 32 == 0x0200_5EFE
         return !isISATAP || isPublic(IPAddress(v4: UInt32(truncatingIfNeeded: address.low)))
     }
 
-    /// The IPv4 address in a NAT64 address, at the place that RFC 6052 §2.2 gives it for this prefix length.
+    /// Returns the IPv4 address in a NAT64 address, at the position for this prefix length (RFC 6052 §2.2),
+    /// or `nil` if it is no NAT64 address.
     private func embeddedAddress(_ address: IPAddress, behind network: IPNetwork) -> IPAddress? {
         guard address.isIPv6, nat64.contains(where: { $0.contains(network.address) }) else { return nil }
         let bytes = [address.high, address.low].flatMap { word in
@@ -109,11 +112,11 @@ private let deniedV4 = networks(
     "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",
     "224.0.0.0/4", "240.0.0.0/4", "168.63.129.16/32")
 
-/// The only part of IPv6 that is handed out for use on the internet; without it go loopback, mapped, NAT64,
-/// unique local, link-local, SRv6 and multicast addresses.
+/// The only part of IPv6 that is allocated for the internet. Excludes loopback, mapped, NAT64, unique local,
+/// link-local, SRv6 and multicast addresses.
 private let globalUnicast = IPNetwork(IPAddress(v6High: 0x2000_0000_0000_0000, low: 0), 3)
 
-/// Inside it: IETF protocol assignments (Teredo, benchmarking, ORCHID), documentation, 6to4.
+/// Ranges inside of it: IETF protocol assignments (Teredo, benchmarking, ORCHID), documentation, 6to4.
 private let deniedV6 = networks("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")
 
 private let nat64 = networks("64:ff9b::/96", "64:ff9b:1::/48")
@@ -124,8 +127,8 @@ private let metadataAddresses: Set<IPAddress> = Set(
         "169.254.169.254", "169.254.170.2", "100.100.100.200", "192.0.0.192", "168.63.129.16", "fd00:ec2::254"
     ).map(\.address))
 
-/// The "bad ports" of the Fetch standard (§2.9), and databases, caches and control planes that answer to
-/// anything that looks like a line of text.
+/// The "bad ports" of the Fetch standard (§2.9), and those of databases, caches and control planes that
+/// accept text lines of other protocols.
 private let deniedPorts: Set<UInt16> = [
     1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103, 104,
     109, 110,

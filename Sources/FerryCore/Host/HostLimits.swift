@@ -1,16 +1,17 @@
 import Synchronization
 
-/// What limits the requests of a scope just now, for all nodes together.
+/// Limits of the requests of a scope, for all nodes together.
 package struct HostLimit: Sendable, Equatable {
-    /// Transfers at once; nil: no limit.
+    /// Transfers at once, or `nil` for no limit.
     package var connectionLimit: Int?
-    /// Nothing begins before; nil: no backoff.
+    /// Time before which nothing begins, or `nil`.
     package var blockedUntil: Timestamp?
-    /// An operator has paused it: nothing begins until somebody lets it go on.
+    /// `true` if an operator has paused the host.
     package var isPaused: Bool
-    /// Transfers begun a second; nil: no limit.
+    /// Transfers that may begin per second, or `nil` for no limit.
     package var requestRate: Double?
 
+    /// Creates a limit.
     package init(
         connectionLimit: Int? = nil, blockedUntil: Timestamp? = nil, isPaused: Bool = false,
         requestRate: Double? = nil
@@ -21,7 +22,7 @@ package struct HostLimit: Sendable, Equatable {
         self.requestRate = requestRate
     }
 
-    /// Adds what limits another scope of the same requests.
+    /// Adds the limit of another scope of the same requests: the stricter value of each.
     mutating func combine(_ other: HostLimit) {
         connectionLimit = [connectionLimit, other.connectionLimit].compactMap(\.self).min()
         blockedUntil = [blockedUntil, other.blockedUntil].compactMap(\.self).max()
@@ -29,35 +30,40 @@ package struct HostLimit: Sendable, Equatable {
         requestRate = [requestRate, other.requestRate].compactMap(\.self).min()
     }
 
-    /// What may begin at once: of a rate what comes together in a fiftieth of a second (request_burst in
-    /// migrations/0029_request_rates.sql).
+    /// Number of requests that may begin at once, or `nil` for no limit. Of a rate, the requests of a
+    /// fiftieth of a second (request_burst in migrations/0029_request_rates.sql).
     package var countAtOnce: Int? {
         let burst = requestRate.map { Int(max(1, min($0 / 50, 1e6))) }
         return [connectionLimit, burst].compactMap(\.self).min()
     }
 }
 
-/// The scopes of requests (`HostScope`) that are limited, as this node knows them: at most a heartbeat old.
-/// Any thread. While there is none, asking costs one load.
+/// The limited scopes of requests (`HostScope`), as this node knows them: at most a heartbeat old. May be
+/// used on any thread. If there are none, a look-up costs one atomic load.
+///
+/// Which limits apply to a request, and how they combine, is decided only here.
 package final class HostLimits: Sendable {
     private let hasAny = Atomic<Bool>(false)
     private struct State {
-        /// By origin, then by scope.
+        /// Limits by origin and scope.
         var limits: [String: [HostScope: HostLimit]] = [:]
-        /// The latest reading whose answer holds.
+        /// Number of the reading that the limits are from.
         var reading = 0
     }
     private let state = Mutex(State())
     private let readings = Atomic<Int>(0)
 
+    /// Creates an empty set of limits.
     package init() {}
 
-    /// To be called before the limits are read, for `replace`.
+    /// Returns the number of a reading for `replace`. Call it before the limits are read from the database.
     package func beginReading() -> Int { readings.add(1, ordering: .relaxed).newValue }
 
+    /// `true` if nothing is limited.
     package var isEmpty: Bool { !hasAny.load(ordering: .acquiring) }
 
-    /// What limits requests of the scope, all its wider scopes included. `nil` if nothing does.
+    /// Returns the limits of requests of the scope, combined with those of its wider scopes; `nil` if there
+    /// are none.
     package func limit(of scope: RequestScope) -> HostLimit? {
         let all = limits(of: scope)
         guard var combined = all.first?.limit else { return nil }
@@ -65,15 +71,15 @@ package final class HostLimits: Sendable {
         return combined
     }
 
-    /// The widest scope that limits requests of `scope`.
+    /// Returns the widest scope that limits requests of `scope`, or `nil` if none does.
     package func widestLimited(of scope: RequestScope) -> HostScope? { limits(of: scope).first?.scope }
 
-    /// Whether the path of the scope is limited by itself, apart from its tenant and its origin.
+    /// Returns `true` if the path of the scope has a limit of its own.
     package func limitsPath(of scope: RequestScope) -> Bool {
         limits(of: scope).contains { !$0.scope.path.isEmpty }
     }
 
-    /// Whether some paths of the tenant at the origin are limited by themselves.
+    /// Returns `true` if a path of the tenant at the origin has a limit of its own.
     package func limitsPaths(tenant: String, origin: String) -> Bool {
         guard hasAny.load(ordering: .acquiring) else { return false }
         return state.withLock { state in
@@ -81,8 +87,8 @@ package final class HostLimits: Sendable {
         }
     }
 
-    /// The scope with the same tenant, origin and first path segment whose path is limited by itself,
-    /// whatever its credentials. `nil` if there is none.
+    /// Returns the scope with the same tenant, origin and first path segment whose path has a limit of its
+    /// own, whatever its credentials; `nil` if there is none.
     package func limitedScope(like scope: RequestScope) -> RequestScope? {
         guard hasAny.load(ordering: .acquiring) else { return nil }
         let path = state.withLock { state in
@@ -93,13 +99,13 @@ package final class HostLimits: Sendable {
         return path.map { RequestScope(tenant: scope.tenant, origin: scope.origin, path: $0) }
     }
 
-    /// What limits one scope by itself.
+    /// Returns the limit of one scope alone, or `nil` if it has none.
     package func limit(at origin: String, _ scope: HostScope) -> HostLimit? {
         guard hasAny.load(ordering: .acquiring) else { return nil }
         return state.withLock { $0.limits[origin]?[scope] }
     }
 
-    /// The limits that hold for requests of the scope, the widest first.
+    /// Returns the limits that apply to requests of the scope, the widest scope first.
     fileprivate func limits(of scope: RequestScope) -> [(scope: HostScope, limit: HostLimit)] {
         guard hasAny.load(ordering: .acquiring) else { return [] }
         return state.withLock { state in
@@ -108,8 +114,8 @@ package final class HostLimits: Sendable {
         }
     }
 
-    /// What holds from now on, by origin and scope, unless a later reading has been answered. Returns whether
-    /// anything has changed.
+    /// Replaces all limits, by origin and scope, unless a later reading has replaced them. Returns `true` if
+    /// anything changed.
     @discardableResult
     package func replace(_ all: [String: [HostScope: HostLimit]], reading: Int) -> Bool {
         state.withLock { state in
@@ -123,19 +129,22 @@ package final class HostLimits: Sendable {
     }
 }
 
-/// Why a queued job does not run. The code is what `waiting_reason` shows.
+/// Why a queued job does not run.
 package enum QueueReason: Sendable, Equatable {
-    /// It is claimed as soon as a node has room, and it is its turn.
+    /// A node claims the job as soon as it has a free slot and the job is next.
     case noFreeSlot
-    /// Its session has as many connections to its host as it may.
+    /// The session has as many connections to the host as it may have.
     case sessionLimit(Int)
-    /// Requests of the scope have as many connections as they may.
+    /// Requests of the scope have as many connections as they may have.
     case hostLimit(Int, of: HostScope)
-    /// So many requests of the scope begin in a second.
+    /// Requests of the scope begin at this rate per second.
     case hostRate(Double, of: HostScope)
+    /// No request of the scope begins before this time.
     case hostBackoff(until: Timestamp, of: HostScope)
+    /// An operator has paused the host.
     case hostPaused
 
+    /// The code in `waiting_reason`.
     package var code: String {
         switch self {
         case .noFreeSlot: "no_free_slot"
@@ -148,18 +157,21 @@ package enum QueueReason: Sendable, Equatable {
     }
 }
 
-/// A host that an attempt may not use now, and why.
+/// A host that an attempt may not use now, with the reason.
 package struct HostHold: Sendable, Equatable {
+    /// Origin of the host.
     package let origin: String
+    /// The reason.
     package let reason: QueueReason
 
+    /// Creates a hold.
     package init(origin: String, reason: QueueReason) {
         self.origin = origin
         self.reason = reason
     }
 
-    /// The `error` object of a job that waits for that: `host_held`, and in `held_by` what its
-    /// `waiting_reason` says meanwhile.
+    /// The `error` object of a job that waits for the host: `host_held`, with the code of its
+    /// `waiting_reason` in `held_by`.
     package var errorJSON: [UInt8] {
         let (code, why): (WaitingReason.Code, String) =
             switch reason {
@@ -181,19 +193,22 @@ package struct HostHold: Sendable, Equatable {
 }
 
 extension HostScope {
-    /// Names its requests after a count: "", " of this tenant", " of this tenant below /reports".
+    /// Names the requests of the scope after a count: "", " of this tenant", " of this tenant below
+    /// /reports".
     package var ofWhom: String { isOrigin ? "" : " of this tenant\(belowPath)" }
-    /// Names its requests after a state: "", " for this tenant", " for this tenant below /reports".
+    /// Names the requests of the scope after a state: "", " for this tenant", " for this tenant below
+    /// /reports".
     package var forWhom: String { isOrigin ? "" : " for this tenant\(belowPath)" }
 
     private var belowPath: String { path.isEmpty ? "" : " below \(segment)" }
 
-    /// The first path segment with its slash, without the hash of the credentials.
+    /// First path segment with its slash, without the hash of the credentials.
     package var segment: String { path.firstIndex(of: "#").map { String(path[..<$0]) } ?? path }
 }
 
 extension HostLimits {
-    /// Why no request of the scope may begin now, whatever runs. `nil` if it may.
+    /// Returns why no request of the scope may begin now, whatever the number of running ones; `nil` if
+    /// requests may begin.
     package func hold(on scope: RequestScope, at now: Timestamp) -> HostHold? {
         for (holding, limit) in limits(of: scope) {
             if limit.isPaused { return HostHold(origin: scope.origin, reason: .hostPaused) }
@@ -203,8 +218,8 @@ extension HostLimits {
         return nil
     }
 
-    /// Why a job of this scope waits in the queue, as far as limits tell: what runs is not counted.
-    /// `sessionLimit`: connections of its session to one host; `nil` if there is no limit.
+    /// Returns why a job of this scope is queued, from the limits alone, without counting running jobs.
+    /// `sessionLimit`: connections of its session to one host, or `nil` for no limit.
     package func reason(for scope: RequestScope, sessionLimit: Int?, at now: Timestamp) -> QueueReason {
         let all = limits(of: scope)
         if let hold = hold(on: scope, at: now) { return hold.reason }

@@ -1,54 +1,66 @@
-/// A host as operators see it: what is known of an origin, and what they have said about it.
+/// A host for operators: the state of an origin and its settings.
 package struct HostRecord: Sendable {
+    /// Why a host is not `normal`.
     package struct Reason: Sendable, Equatable {
+        /// Stable code.
         package var code: String
         /// One sentence for people.
         package var detail: String
+        /// Creates a reason.
         package init(code: String, detail: String) {
             self.code = code
             self.detail = detail
         }
     }
 
-    /// scheme://host:port
+    /// `scheme://host:port`.
     package var origin: String
+    /// State of the whole origin.
     package var state: String
-    /// Why it is not `normal`.
+    /// Why the state is not `normal`; `nil` if it is.
     package var reason: Reason?
-    /// Transfers at once, of all nodes together; nil: as many as there are.
+    /// Transfers at once on all nodes, or `nil` for no limit.
     package var connectionLimit: Int?
-    /// Transfers begun a second, of all nodes together; nil: as many as there are.
+    /// Transfers that begin per second on all nodes, or `nil` for no limit.
     package var requestRateLimit: Double?
-    /// Transfers that run, on all nodes.
+    /// Transfers that run on all nodes.
     package var inFlight = 0
+    /// End of a hold, or `nil`.
     package var backoffUntil: Timestamp?
+    /// Time since which the host cannot be reached, or `nil`.
     package var unreachableSince: Timestamp?
+    /// Time of the next probe, or `nil`.
     package var nextProbeAt: Timestamp?
-    /// Of the last window that was measured; nil: none was.
+    /// Throughput of the last measurement, or `nil` before the first.
     package var jobsPerSecond: Double?
     package var bytesPerSecond: Double?
+    /// Settings of operators; `nil` if not set.
     package var connectionsMin: Int?
     package var connectionsMax: Int?
     package var isPaused = false
     package var bytesPerSecondMax: Int64?
     package var requestsPerSecondMax: Double?
-    /// The tenants, and the paths of tenants, whose requests are limited by themselves.
+    /// The tenants and paths of tenants whose requests are limited by themselves.
     package var scopes: [Scope] = []
-    /// JSON objects, the newest first.
+    /// Decisions as JSON objects, the newest first.
     package var decisions: [[UInt8]] = []
 
-    /// One of them, with the limits as those of the host.
+    /// A limited scope; the limits are like those of the host.
     package struct Scope: Sendable, Equatable {
+        /// Tenant.
         package let tenant: String
-        /// First path segment and hash of the credentials. `nil`: every path of the tenant.
+        /// First path segment and hash of the credentials, or `nil` for all paths of the tenant.
         package let path: String?
+        /// State.
         package let state: String
         /// One sentence for people.
         package let detail: String
+        /// Limits, or `nil`.
         package let connectionLimit: Int?
         package let requestRateLimit: Double?
         package let backoffUntil: Timestamp?
 
+        /// Creates a scope.
         package init(
             tenant: String, path: String?, state: String, detail: String, connectionLimit: Int?,
             requestRateLimit: Double?, backoffUntil: Timestamp?
@@ -75,12 +87,13 @@ package struct HostRecord: Sendable {
         }
     }
 
+    /// Creates a record without limits.
     package init(origin: String, state: String) {
         self.origin = origin
         self.state = state
     }
 
-    /// What a `HostPatch` changes, as it is: JSON.
+    /// The members that a `HostPatch` can change, as JSON.
     package var changeable: [UInt8] {
         var writer = JSONWriter()
         writer.beginObject()
@@ -94,6 +107,7 @@ package struct HostRecord: Sendable {
         return writer.bytes
     }
 
+    /// Writes the host as the API shows it.
     package func write(into writer: inout JSONWriter) {
         writer.beginObject()
         writer.member("host", origin)
@@ -135,8 +149,10 @@ package struct HostRecord: Sendable {
     }
 }
 
-/// What an operator changes about a host: a merge patch (RFC 7396). Nil: it stays.
+/// Changes of an operator to a host, as a merge patch (RFC 7396). `nil` leaves a value; an inner `nil`
+/// removes it.
 package struct HostPatch: Sendable, Equatable {
+    /// Settings, as in `HostRecord`.
     package var connectionsMin: Int??
     package var connectionsMax: Int??
     package var isPaused: Bool?
@@ -144,11 +160,12 @@ package struct HostPatch: Sendable, Equatable {
     package var requestsPerSecondMax: Double??
     package var backoffUntil: Timestamp??
 
-    /// More than any node can hold.
+    /// Largest connection limit; more than a node can have.
     package static let connectionCountMax: Int64 = 1_000_000
-    /// From three an hour.
+    /// Range of the request rate, from about three per hour.
     package static let requestRates = 0.001...1_000_000
 
+    /// Reads a patch.
     package init(_ json: JSON) throws(InvalidFields) {
         let complaints = ValidationErrors()
         if var fields = FieldReader(json, at: "#", complaints) {
@@ -176,7 +193,7 @@ package struct HostPatch: Sendable, Equatable {
         guard complaints.isEmpty else { throw InvalidFields(complaints.errors) }
     }
 
-    /// What is wrong when these would be the bounds.
+    /// Returns the error of a minimum above the maximum.
     package static func invalidBounds() -> InvalidFields {
         let complaints = ValidationErrors()
         complaints.add(

@@ -1,30 +1,32 @@
-/// How a client names a host: as a name or address, with a port if need be, or as an origin. Nothing but one
-/// slash may follow.
+/// A host as a client names it: a name or address, optionally with a port, or an origin. At most one slash
+/// may follow.
 package struct HostReference: Sendable, Equatable {
-    /// `http` or `https`; `nil` if the text has no scheme.
+    /// `http` or `https`, or `nil` if the text has no scheme.
     package let scheme: WebURL.Scheme?
-    /// As in `WebURL.host`.
+    /// Host as in `WebURL.host`.
     package let host: String
-    /// `nil` if the text has none and no scheme either.
+    /// Port, or `nil` if the text has neither port nor scheme.
     package let port: UInt16?
 
+    /// Reads a text; `nil` if it is no reference.
     package init?(_ text: String) {
         let hasScheme = text.contains("://")
         let authority = hasScheme ? text.utf8.drop { $0 != UInt8(ascii: "/") }.dropFirst(2) : text.utf8[...]
-        // No path, query or fragment: also none that `WebURL` would drop.
+        // No path, query or fragment, not even one that `WebURL` would drop.
         let rest = authority.drop { !"/?#".utf8.contains($0) }
+        // The failure has no details that matter here: the text is no reference.
         guard rest.isEmpty || rest.elementsEqual("/".utf8),
             let url = try? WebURL.parse(hasScheme ? text : "https://\(text)")
         else { return nil }
         scheme = hasScheme ? url.scheme : nil
         host = url.host
-        // A colon outside the brackets of an IPv6 address.
+        // A colon after the brackets of an IPv6 address.
         let port = authority.dropLast(rest.count).reversed().prefix { $0 != UInt8(ascii: "]") }
         let isWritten = port.contains(UInt8(ascii: ":"))
         self.port = hasScheme || isWritten ? url.port : nil
     }
 
-    /// The origin that the text stands for; without a scheme it means https.
+    /// Origin of the reference; without a scheme it is https.
     package var origin: String {
         let scheme = scheme ?? .https
         return "\(scheme.rawValue)://\(host):\(port ?? scheme.defaultPort)"
@@ -32,17 +34,17 @@ package struct HostReference: Sendable, Equatable {
 }
 
 extension HostReference {
-    /// The most characters of a reference: a scheme, a name, a port and a slash.
+    /// Largest number of characters: a scheme, a name, a port and a slash.
     package static let characterCountMax = "https://".count + 253 + ":65535/".count
 
-    /// What a reference looks like, as a regular expression (ECMA-262).
+    /// Regular expression of a reference (ECMA-262).
     package static let pattern: String = {
         let host = hostPattern(letters: "A-Za-z", hexadecimal: "[0-9a-fA-F]", v4End: "\\.?")
         let shortPorts = "0{0,4}[1-9]|0{0,3}[1-9][0-9]|0{0,2}[1-9][0-9]{2}|0?[1-9][0-9]{3}"
         return "^([hH][tT][tT][pP][sS]?://)?\(host)(:(\(shortPorts)|\(longPort))?)?/?$"
     }()
 
-    /// What an origin looks like in responses: in lower case, with its port.
+    /// Regular expression of an origin in responses: in lower case, with its port.
     package static let originPattern: String = {
         let host = hostPattern(letters: "a-z", hexadecimal: "[0-9a-f]", v4End: "")
         return "^https?://\(host):([1-9][0-9]{0,3}|\(longPort))$"
@@ -51,8 +53,8 @@ extension HostReference {
     private static let longPort =
         "[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]"
 
-    /// A name whose last label is no number, an IPv4 address as inet_aton(3) reads it (with `v4End` behind
-    /// it), or an IPv6 address.
+    /// Returns the expression of a name whose last label is no number, of an IPv4 address as inet_aton(3)
+    /// reads it (followed by `v4End`), or of an IPv6 address.
     private static func hostPattern(letters: String, hexadecimal: String, v4End: String) -> String {
         let label = "[\(letters)0-9_-]{1,63}"
         let x = letters.contains("A") ? "[xX]" : "x"
@@ -60,7 +62,7 @@ extension HostReference {
         let name = "(?![^:/]{254})(?!([^:/]*\\.)?\(number)\\.?(:|/|$))\(label)(\\.\(label))*\\.?"
         let part = "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9]|0[0-3]?[0-7]{1,2}|0\(x)\(hexadecimal){0,2})"
         let hex = { (count: String) in "0\(x)\(hexadecimal){0,\(count)}" }
-        // The last of fewer than four parts stands for the bytes that are left.
+        // The last of fewer than four parts stands for the remaining bytes.
         let last2 = "(0[0-7]{1,5}|0|[1-9][0-9]{0,3}|\(hex("4")))"
         let last3 = "(0[0-7]{1,8}|0|[1-9][0-9]{0,6}|\(hex("6")))"
         let last4 = "0[0-7]{1,10}|0|[1-9][0-9]{0,8}|\(hex("8"))"

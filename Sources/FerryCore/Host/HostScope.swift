@@ -1,19 +1,21 @@
-/// The requests to one origin about which Ferry decides together, from wide to narrow: all of them, those of
-/// one tenant, or those of one tenant below one first path segment with the same credentials.
+/// The requests to one origin that share a decision of host control, from wide to narrow: all of them; those
+/// of one tenant; those of one tenant below one first path segment with the same credentials.
 package struct HostScope: Hashable, Codable, Sendable {
-    /// Empty: every tenant.
+    /// Tenant; empty for all tenants.
     package let tenant: String
-    /// The first path segment and a hash of the credentials (`RequestScope.path`). Empty: every path.
+    /// First path segment and a hash of the credentials (`RequestScope.path`); empty for all paths.
     package let path: String
 
-    /// Every request to the origin.
+    /// All requests to the origin.
     package static let origin = HostScope(tenant: "", path: "")
 
+    /// Creates the scope of a path.
     package init(tenant: String, path: String) {
         self.tenant = tenant
         self.path = path
     }
 
+    /// Creates the scope of a tenant.
     package init(tenant: String) { self.init(tenant: tenant, path: "") }
 
     /// The next wider scope, or `nil` for the whole origin.
@@ -22,9 +24,10 @@ package struct HostScope: Hashable, Codable, Sendable {
         return tenant.isEmpty ? nil : .origin
     }
 
+    /// `true` for the whole origin.
     package var isOrigin: Bool { tenant.isEmpty }
 
-    /// Whether requests of the tenant below the path are in the scope.
+    /// Returns `true` if the scope contains requests of the tenant below the path.
     package func contains(tenant: String, path: String) -> Bool {
         isOrigin || self.tenant == tenant && (self.path.isEmpty || self.path == path)
     }
@@ -34,35 +37,38 @@ package struct HostScope: Hashable, Codable, Sendable {
 package struct OriginScope: Hashable, Sendable {
     /// `scheme://host:port`.
     package let origin: String
+    /// The scope.
     package let scope: HostScope
 
+    /// Creates a scope with its origin.
     package init(origin: String, scope: HostScope) {
         self.origin = origin
         self.scope = scope
     }
 }
 
-/// The narrowest scope that requests share: one tenant, one origin, one first path segment, the same
-/// credentials.
+/// The narrowest scope of a request: one tenant, one origin, one first path segment, the same credentials.
 package struct RequestScope: Hashable, Sendable {
+    /// Tenant.
     package let tenant: String
     /// `scheme://host:port`.
     package let origin: String
-    /// The first path segment, and after `#` a hash of the credentials if there are any; at most
-    /// `pathByteCountMax` bytes of the segment.
+    /// First path segment of at most `pathByteCountMax` bytes, and after `#` a hash of the credentials if
+    /// there are any.
     package let path: String
 
-    /// A longer segment is cut: what follows counts as the same path.
+    /// Bytes of a segment; longer ones are cut, and what they begin with counts as the path.
     package static let pathByteCountMax = 64
 
+    /// Creates a scope.
     package init(tenant: String, origin: String, path: String) {
         self.tenant = tenant
         self.origin = origin
         self.path = path
     }
 
-    /// The path of a request to `url`, a URL as `WebURL.string` spells it. `credentials`: a hash of what the
-    /// request authenticates with, or `nil` if it sends no credentials.
+    /// Returns the path of a request to `url`, a URL as `WebURL.string` spells it. `credentials`: hash of the
+    /// request's credentials, or `nil` if it sends none.
     package static func path(ofURL url: String, credentials: String?) -> String {
         let bytes = url.utf8
         // After `scheme://authority`.
@@ -83,21 +89,21 @@ package struct RequestScope: Hashable, Sendable {
         return credentials.map { "\(segment)#\($0)" } ?? segment
     }
 
-    /// The hash of the credentials that `path` names, or `nil` if it names none.
+    /// Returns the hash of the credentials in `path`, or `nil` if there are none.
     package static func credentials(in path: String) -> String? {
         path.firstIndex(of: "#").map { String(path[path.index(after: $0)...]) }
     }
 
-    /// Its place among the scopes of its origin.
+    /// The scope among those of its origin.
     package var scope: HostScope { HostScope(tenant: tenant, path: path) }
 
-    /// The scopes that hold for its requests, the widest first.
+    /// The scopes whose limits apply to its requests, the widest first.
     package var scopes: [HostScope] { [.origin, HostScope(tenant: tenant), scope] }
 }
 
 extension JobSecrets {
-    /// What a request authenticates with, for a hash: secret header fields, password, token and client key.
-    /// `nil` if it sends no credentials.
+    /// Bytes to hash that identify the request's credentials: secret header fields, password, token and
+    /// client key; `nil` if it sends none.
     package var credentialBytes: [UInt8]? {
         let connection = connection
         let others = [connection?.password, connection?.token, connection?.clientKey]

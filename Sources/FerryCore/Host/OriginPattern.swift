@@ -1,6 +1,7 @@
-/// Origins that a rule names: `scheme://host[:port]`, where the first label of the host may be `*`, which
-/// stands for one label or several.
+/// Pattern of origins, `scheme://host[:port]`; the first label of the host may be `*`, which stands for one
+/// or more labels.
 package struct OriginPattern: Sendable, Hashable {
+    /// Why a text is no pattern.
     package enum Failure: Error, Sendable, Equatable {
         case notOrigin, invalidWildcard
         case invalid(WebURL.Failure)
@@ -18,10 +19,11 @@ package struct OriginPattern: Sendable, Hashable {
 
     private static let wildcard = "*."
 
-    /// The place itself, or what all names of the pattern end with.
+    /// The origin itself, or the common end of all names of the pattern.
     private let place: WebURL
     private let coversSubdomains: Bool
 
+    /// Reads a pattern.
     package init(_ text: String) throws(Failure) {
         guard let mark = text.firstRange(of: "://") else { throw .invalid(.notAbsolute) }
         let authority = text[mark.upperBound...]
@@ -37,13 +39,13 @@ package struct OriginPattern: Sendable, Hashable {
         if coversSubdomains, place.address != nil { throw .invalidWildcard }
     }
 
-    /// Whether the URL's origin is one of them.
+    /// Returns `true` if the pattern contains the URL's origin.
     package func contains(_ url: WebURL) -> Bool {
         guard coversSubdomains else { return url.isSameOrigin(as: place) }
         return url.scheme == place.scheme && url.port == place.port && url.host.hasSuffix("." + place.host)
     }
 
-    /// Normalised: in lower case, without the scheme's own port.
+    /// The normalised text: in lower case, without the default port of the scheme.
     package var string: String {
         let port = place.port == place.scheme.defaultPort ? "" : ":\(place.port)"
         return "\(place.scheme.rawValue)://\(coversSubdomains ? Self.wildcard : "")\(place.host)\(port)"

@@ -1,11 +1,11 @@
 import Synchronization
 
-/// Where Ferry's own API and its database answer. Safe from any thread.
+/// Addresses and ports of Ferry's own API and database. May be used on any thread.
 ///
-/// Not known all at once: a port may be the kernel's choice, and a database moves to another host.
+/// They become known over time: the kernel may choose a port, and a database may move to another host.
 package final class OwnEndpoints: Sendable {
-    /// The database's that are remembered. The oldest is forgotten beyond that: a database that moves again
-    /// and again has left it long ago.
+    /// Number of database endpoints that are remembered. The oldest are dropped, since a database that moved
+    /// so often has left them long ago.
     package static let serverCountMax = 64
     private struct State {
         var fixed: [EgressPolicy.Endpoint]
@@ -14,8 +14,8 @@ package final class OwnEndpoints: Sendable {
     private let state: Mutex<State>
     private let isOwnAddress: @Sendable (IPAddress) -> Bool
 
-    /// `isOwnAddress`: whether an interface of this machine has the address now. Asked only about ports that
-    /// are among the endpoints'.
+    /// `isOwnAddress`: returns `true` if an interface of this machine has the address now; called only for
+    /// ports of an endpoint.
     package init(
         _ endpoints: [EgressPolicy.Endpoint] = [],
         isOwnAddress: @escaping @Sendable (IPAddress) -> Bool = { _ in false }
@@ -24,11 +24,11 @@ package final class OwnEndpoints: Sendable {
         self.isOwnAddress = isOwnAddress
     }
 
-    /// One more, for good.
+    /// Adds an endpoint permanently.
     package func add(_ endpoint: EgressPolicy.Endpoint) { state.withLock { $0.fixed.append(endpoint) } }
 
-    /// Notes where a connection of ours leads. A server on this machine is there under each of its addresses;
-    /// so is one behind a Unix socket (`address` nil), if it has a port at all.
+    /// Adds the peer of a database connection. A server on this machine has all of its addresses, and so does
+    /// one behind a Unix socket (`address` is `nil`) if it has a port.
     package func add(server address: IPAddress?, port: UInt16) {
         let address = address?.canonical ?? everywhere
         let endpoint = EgressPolicy.Endpoint(isHere(address) ? everywhere : address, port: port)
@@ -39,9 +39,9 @@ package final class OwnEndpoints: Sendable {
         }
     }
 
-    /// `address`: canonical.
+    /// Returns `true` if an endpoint has the address and port. `address`: in canonical form.
     func contains(_ address: IPAddress, port: UInt16) -> Bool {
-        // Asked for every request of a transfer: nothing is copied for it.
+        // Called for every request of a transfer, so nothing is copied.
         let (isNamed, isAnyOfOurs) = state.withLock { state in
             var (isNamed, isAnyOfOurs) = (false, false)
             func look(_ endpoints: [EgressPolicy.Endpoint]) {
@@ -58,7 +58,7 @@ package final class OwnEndpoints: Sendable {
     }
 
     private func isHere(_ address: IPAddress) -> Bool {
-        // Linux connects 0.0.0.0 and :: to itself.
+        // Linux connects 0.0.0.0 and :: to the machine itself.
         address.isUnspecified || address == loopbackV6 || loopbackV4.contains(address)
             || isOwnAddress(address)
     }

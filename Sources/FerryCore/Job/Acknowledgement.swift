@@ -1,40 +1,46 @@
-/// `acknowledgement`: a finished job and what the service keeps of it stay until somebody has said that the
-/// result has arrived, as a BITS job stays in `TRANSFERRED` until `Complete`.
+/// Rules of `acknowledgement`: a finished job and the data that Ferry stores for it stay until a client
+/// acknowledges the result, as a BITS job stays in `TRANSFERRED` until `Complete`.
 package struct AcknowledgementRules: Sendable, Equatable {
+    /// Who may acknowledge a job.
     package enum Source: String, Sendable, CaseIterable {
-        /// `POST /v1/jobs/{id}/acknowledge` alone.
+        /// Only clients, by `POST /v1/jobs/{id}/acknowledge`.
         case client
-        /// Also a receiver that accepts the event of the job's end, or a reminder.
+        /// Also a receiver, by accepting the event of the job's end or a reminder.
         case webhook
     }
 
-    /// When `job.unacknowledged` is said.
+    /// Times of the event `job.unacknowledged`.
     package struct Reminders: Sendable, Equatable {
-        /// 0: never.
+        /// Number of reminders; 0 for none.
         package var countMax = 20
-        /// Seconds after the job's end.
+        /// Seconds from the job's end to the first reminder.
         package var delayInitial = 600.0
-        /// By which the pause grows after each.
+        /// Factor by which the delay grows with each reminder.
         package var multiplier = 2.0
-        /// Seconds between two.
+        /// Longest delay between two reminders, in seconds.
         package var delayMax = 86_400.0
+        /// Creates the default reminders.
         package init() {}
     }
 
+    /// Who may acknowledge the job.
     package var by = Source.client
-    /// Seconds after the job's end; then it is waited for no more.
+    /// Seconds after the job's end at which the wait for an acknowledgement ends.
     package var timeout = 1_209_600.0
+    /// Times of the reminders.
     package var reminders = Reminders()
-    /// Which asks for it, and hears the reminders; nil: the job or its session does. Of finished jobs only.
+    /// The endpoint that requires the acknowledgement and gets the reminders, or `nil` if the job or its
+    /// session requires it. Set for finished jobs only.
     package var endpoint: WebhookID?
+    /// Creates the default rules.
     package init() {}
 
-    /// What the job's own webhook gets besides `EventType.standard` when it names no events.
+    /// Events that the job's own webhook gets besides `EventType.standard` if it names none.
     package static let events: [EventType] = [.jobUnacknowledged, .jobAcknowledgementExpired]
 }
 
 extension JobSpec {
-    /// Nil: the job goes when its retention is over.
+    /// Rules of acknowledgement, or `nil` if the job is deleted after its retention.
     package var acknowledgement: AcknowledgementRules? {
         get { boxedAcknowledgement?.value }
         set { boxedAcknowledgement = newValue.map(Boxed.init) }
@@ -44,7 +50,7 @@ extension JobSpec {
 // MARK: Decoding
 
 extension JobDecoding {
-    /// `standard`: the session's; null is none.
+    /// Reads the member; `standard` is the session's value, and null means none.
     func acknowledgement(
         _ fields: inout FieldReader, standard: AcknowledgementRules? = nil
     ) -> AcknowledgementRules? {
@@ -80,13 +86,14 @@ extension JobDecoding {
 // MARK: Encoding
 
 extension AcknowledgementRules {
-    /// The member `acknowledgement`.
+    /// Writes the member `acknowledgement`.
     func write(into writer: inout JSONWriter) {
         writer.name("acknowledgement")
         writeObject(into: &writer)
     }
 
-    /// As the rows keep it of jobs that wait for their acknowledgement, and of endpoints that ask for one.
+    /// Returns the JSON that is stored for jobs that wait for an acknowledgement and for endpoints that
+    /// require one.
     package func encode() -> [UInt8] {
         var writer = JSONWriter(reservingCapacity: 160)
         writeObject(into: &writer)
@@ -108,13 +115,13 @@ extension AcknowledgementRules {
         writer.endObject()
     }
 
-    /// Reads what `encode` wrote.
+    /// Reads what `encode` returned.
     package init(storedJSON: [UInt8]) throws(StoredJSONError) {
         guard let rules = Self(try StoredObject(storedJSON)) else { throw StoredJSONError("acknowledgement") }
         self = rules
     }
 
-    /// Reads what `write` wrote; nil: there was none.
+    /// Reads what `write` wrote; `nil` if there was no such member.
     init?(_ stored: StoredObject?) {
         guard let stored else { return nil }
         by = stored.string("by").flatMap(Source.init) ?? by

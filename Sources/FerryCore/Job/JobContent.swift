@@ -1,24 +1,29 @@
-/// What a succeeded job has left: where its bytes are, and what they are.
+/// The file or body that a succeeded job has left.
 package struct JobContent: Sendable {
+    /// Where the bytes are.
     package enum Place: Sendable {
         case body([UInt8])
-        /// Below the tenant's storage root, where others may put another file. The identity is that of the
-        /// file that was published; nil when it was not noted.
+        /// Below the tenant's storage root, where another file may have replaced it. The identity is that of
+        /// the published file, or `nil` if it was not recorded.
         case path(String, FileIdentity?)
-        /// Among the files that the service keeps.
+        /// Among the files that Ferry stores.
         case kept
     }
 
+    /// Where the bytes are.
     package let place: Place
-    /// Bytes.
+    /// Number of bytes.
     package let size: Int64
+    /// SHA-256 in lower-case hexadecimal.
     package let sha256: String
-    /// With its parameters. Nil when the server did not say.
+    /// Media type with parameters, or `nil` if the response had none.
     package let mediaType: String?
+    /// File name for the client.
     package let fileName: String
 
-    /// Nil when the job has not succeeded or has left nothing, as uploads do.
+    /// Reads a record; `nil` if the job has not succeeded or has left nothing, as uploads do.
     package init?(_ job: JobRecord) {
+        // Written by Ferry as JSON; a result that cannot be read has no content to show.
         guard job.state == .succeeded, let text = job.resultJSON, let result = try? JSON.parse(text),
             let sha256 = result["sha256"]?.string, let size = result["size"]?.integer,
             result["content_url"]?.string != nil
@@ -30,7 +35,7 @@ package struct JobContent: Sendable {
         mediaType = parts == nil ? Self.mediaType(response) : parts?["mime_type"]?.string
         let path = result["path"]?.string
         let name = path.flatMap { $0.split(separator: "/").last.map(String.init) }
-        // Jobs that were stored before `NameCharacters` was checked may have any name.
+        // Jobs from before the check of `NameCharacters` may have any name.
         let clean = (name ?? response?["suggested_filename"]?.string).map {
             NameCharacters.removingForbidden(from: $0)
         }
@@ -39,7 +44,7 @@ package struct JobContent: Sendable {
         place = if let body = job.body { .body(body) } else if let path { .path(path, file) } else { .kept }
     }
 
-    /// `mime_type`, and what the server's field says beyond it.
+    /// Returns `mime_type` with the parameters of the response's field.
     private static func mediaType(_ response: JSON?) -> String? {
         guard let type = response?["mime_type"]?.string else { return nil }
         let sent = response?["headers"]?.members?.first { $0.name.lowercased() == "content-type" }

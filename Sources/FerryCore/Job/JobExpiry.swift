@@ -1,18 +1,19 @@
 extension JobSpec.Schedule {
-    /// When the job must have ended: the earlier of `deadline_at` and the end of `timeout_for_resource`.
+    /// Returns the time by which the job must have ended: the earlier of `deadline_at` and the end of
+    /// `timeout_for_resource`.
     package func expiry(createdAt: Timestamp) -> Timestamp {
         let timeout = createdAt + timeoutForResource
         guard let deadlineAt else { return timeout }
         return min(deadlineAt, timeout)
     }
 
-    /// The code of a job that has not ended by then.
+    /// Returns the error code of a job that has not ended by `expiry`.
     package func overdueCode(createdAt: Timestamp) -> TransferError.Code {
         guard let deadlineAt, deadlineAt <= createdAt + timeoutForResource else { return .resourceTimeout }
         return .deadlineExceeded
     }
 
-    /// What a job ends as that has not ended by then.
+    /// Returns the error of a job that has not ended by `expiry`.
     package func overdue(createdAt: Timestamp, phase: TransferError.Phase) -> TransferError {
         let code = overdueCode(createdAt: createdAt)
         return TransferError(
@@ -24,7 +25,7 @@ extension JobSpec.Schedule {
 }
 
 extension JobSpec {
-    /// What somebody who repeats a job now does not want again: what was waited for, what was answered, and a
+    /// Removes what a repeated job does not need again: dependencies, the confirmation, answers, and a
     /// deadline that has passed.
     package mutating func `repeat`(at now: Timestamp) {
         schedule.dependsOn = []

@@ -1,5 +1,6 @@
 extension JSON {
-    /// RFC 7396: the members of the patch take the place of those of the same name; null removes one.
+    /// Returns the result of a JSON merge patch (RFC 7396): members replace those of the same name, and null
+    /// removes one.
     package func merged(with patch: JSON) -> JSON {
         guard case .object(let changes) = patch else { return patch }
         var members: [JSON.Member?] = self.members ?? []
@@ -27,8 +28,8 @@ extension JSON {
 }
 
 extension JobDraft {
-    /// This job after a merge patch, found right as in a submission; every complaint is thrown at once.
-    /// `session` is the job's; `refusal`: the egress policy's.
+    /// Returns this job after a merge patch, validated like a submission. Throws all errors at once.
+    /// `session`: the job's session; `refusal`: the egress policy's.
     package func merging(
         _ patch: JSON, node: NodeAbilities = NodeAbilities(), session: SessionRecord? = nil,
         refusal: (WebURL) -> String?
@@ -47,21 +48,21 @@ extension JobDraft {
 }
 
 extension JobDraft {
-    /// Whether nothing is different but the order of what has none. Bytes are compared: to `==` é is the same
-    /// as e with an accent.
+    /// Returns `true` if nothing differs except the order of members without order. Compares bytes, because
+    /// `==` considers equivalent Unicode sequences equal (é as one or two code points).
     package func isIdentical(to other: JobDraft) -> Bool {
         secrets.isIdentical(to: other.secrets)
             && spec.inOrder.encodeStored() == other.spec.inOrder.encodeStored()
     }
 
-    /// Whether nothing is different but what may change while the job runs.
+    /// Returns `true` if only fields differ that may change while the job runs.
     package func differsOnlyWhileRunning(from other: JobDraft) -> Bool {
         secrets.isIdentical(to: other.secrets) && spec.differsOnlyWhileRunning(from: other.spec)
     }
 }
 
 extension JobSecrets {
-    /// As that of `JobDraft`.
+    /// Like `JobDraft.isIdentical(to:)`.
     package func isIdentical(to other: JobSecrets) -> Bool { inOrder.encode() == other.inOrder.encode() }
 
     private var inOrder: JobSecrets {
@@ -72,7 +73,7 @@ extension JobSecrets {
 }
 
 extension SessionConfiguration {
-    /// As that of `JobDraft`.
+    /// Like `JobDraft.isIdentical(to:)`.
     package func isIdentical(to other: SessionConfiguration) -> Bool {
         inOrder.encodeStored() == other.inOrder.encodeStored()
     }
@@ -86,10 +87,10 @@ extension SessionConfiguration {
 }
 
 extension [JobSpec.Pair] {
-    /// The members of an object have no order (RFC 8259 §4), and their names are unique.
+    /// Sorted by name, because members of an object have no order (RFC 8259 §4); names are unique.
     fileprivate var inOrder: Self { sorted { $0.name.utf8.lexicographicallyPrecedes($1.name.utf8) } }
 
-    /// Of header fields also the case of the names says nothing (RFC 9110 §5.1).
+    /// Like `inOrder`, with lower-case names, because field names are case-insensitive (RFC 9110 §5.1).
     fileprivate var fieldsInOrder: Self { map { JobSpec.Pair($0.name.lowercased(), $0.value) }.inOrder }
 }
 
@@ -101,7 +102,7 @@ extension JobSpec {
         return spec
     }
 
-    /// Whether nothing is different but what may change while the job runs.
+    /// Returns `true` if only fields differ that may change while the job runs.
     package func differsOnlyWhileRunning(from other: JobSpec) -> Bool {
         var other = other
         other.description = description
@@ -113,7 +114,7 @@ extension JobSpec {
 }
 
 extension JobDraft {
-    /// Whether something that was sealed still goes out with the request.
+    /// Returns `true` if the request still sends credentials that `before` had.
     fileprivate func keepsCredentials(of before: JobDraft) -> Bool {
         secrets.headers.contains { before.secrets.headers.contains($0) }
             || spec.request.connection?.authentication != nil
@@ -122,7 +123,7 @@ extension JobDraft {
 }
 
 extension JobDecoding {
-    /// Members of a job that cannot be changed once it was accepted.
+    /// Members of a job that cannot change after acceptance.
     private static let fixed: Set<String> = [
         "kind", "session", "mirrors", "source", "resume_data", "segments", "webhook",
         "acknowledgement",
@@ -131,6 +132,7 @@ extension JobDecoding {
     fileprivate func patched(_ draft: JobDraft, _ patch: JSON) -> JobDraft {
         let spec = draft.spec
         guard var fields = FieldReader(patch, at: "#", complaints),
+            // Our own encoding; the reader below returns the draft unchanged should it fail.
             let shown = try? JSON.parse(spec.encode()),
             var merged = FieldReader(shown.merged(with: patch), at: "#", complaints, mergedWith: patch)
         else { return draft }
@@ -147,7 +149,7 @@ extension JobDecoding {
             &merged, result.spec.asksOnChallenge, result.spec.redirects, result.spec.retry,
             result.spec.request)
         keepCredentials(from: draft, to: result)
-        // The session may have become a background session after the job was accepted.
+        // The session may have become a background session since the job was accepted.
         if result.spec.redirects.policy != spec.redirects.policy {
             checkBackgroundRedirects(result.spec, at: "#")
         }
@@ -155,7 +157,7 @@ extension JobDecoding {
         return result
     }
 
-    /// False: this is none of the members that are read like those of a submission.
+    /// Applies a member that is read as in a submission. Returns `false` for other members.
     private func patchRule(
         _ spec: inout JobSpec, _ member: JSON.Member, _ merged: inout FieldReader
     ) -> Bool {
@@ -167,7 +169,8 @@ extension JobDecoding {
         case "destination":
             let before = spec.destination
             spec.destination = destination(&merged, spec.kind)
-            // What holds for the file that the job named holds for none that the server names.
+            // Replacing was chosen for the file that the client named, not for a name that the server
+            // chooses.
             if before?.isDirectory == false, spec.destination?.isDirectory == true,
                 spec.destination?.ifExists == .replace, member.value["if_exists"] == nil
             {
@@ -189,10 +192,11 @@ extension JobDecoding {
         return true
     }
 
-    /// Whoever may change a job may not read its credentials: they are not taken to other servers.
+    /// A client that may change a job may not read its credentials, so they must not go to other servers.
     private func keepCredentials(from before: JobDraft, to after: JobDraft) {
         guard after.keepsCredentials(of: before) else { return }
         let (old, new) = (before.spec.request.url, after.spec.request.url)
+        // Both URLs were validated before; one that is not a URL has been reported already.
         let isSameOrigin = (try? WebURL.parse(new).isSameOrigin(as: WebURL.parse(old))) ?? true
         if !isSameOrigin {
             complaints.add(
@@ -204,11 +208,11 @@ extension JobDecoding {
         {
             complaints.add(
                 "#/redirects/send_credentials_across_origins", "invalid_combination",
-                "The job has credentials; that they may leave their server is said at the submission.")
+                "The job has credentials; only a submission can allow sending them to other origins.")
         }
     }
 
-    /// Of the request what has no bytes beside it.
+    /// Applies the members of the request that have no bytes stored beside it.
     private func patchRequest(_ draft: inout JobDraft, _ patch: JSON) {
         guard var fields = FieldReader(patch, at: "#/request", complaints) else { return }
         let before = draft.spec.request
@@ -228,7 +232,8 @@ extension JobDecoding {
         let after = draft.spec.request
         let isOther =
             after.url != before.url || after.headers.fieldsInOrder != before.headers.fieldsInOrder
-        // Without a validator nothing would tell another file from this one.
+        // A job that resumes without a validator starts anew: nothing would show that the new link has
+        // another file.
         guard isOther, before.original == nil, !draft.spec.retry.resumesWithoutValidator else { return }
         draft.spec.request.original = OriginalRequest(url: before.url, headers: before.headers)
     }
@@ -241,7 +246,7 @@ extension JobDecoding {
         draft.spec.request.url = url.string
     }
 
-    /// Names are the same whatever their case; null removes a field.
+    /// Merges header fields by case-insensitive name; null removes a field.
     private func patchHeaders(_ draft: inout JobDraft, _ patch: JSON) {
         var changes = FieldReader(patch.isNull ? .object([]) : patch, at: "#/request/headers", complaints)
         var merged: [JSON.Member] = []
@@ -251,7 +256,7 @@ extension JobDecoding {
         }
         for change in changes?.all(countMax: Limits.headerCountMax) ?? [] {
             merged.removeAll { $0.name.lowercased() == change.name.lowercased() }
-            // From here on it is the job's own.
+            // The field is the job's own from now on, not the session's.
             draft.spec.request.additionalHeaders?.names.removeAll { $0 == change.name.lowercased() }
             if !change.value.isNull { merged.append(change) }
         }
@@ -265,7 +270,7 @@ extension JobDecoding {
         checkHeaders(of: draft.spec)
     }
 
-    /// What else of the job says the same as a header field would.
+    /// Reports header fields that another field of the job determines.
     private func checkHeaders(of spec: JobSpec) {
         let isInParts = spec.segmentCountMax > 1 || !spec.mirrors.isEmpty
         for header in spec.request.headers {
@@ -279,7 +284,7 @@ extension JobDecoding {
             guard isTaken else { continue }
             complaints.add(
                 "#/request/headers/\(pointerStep(header.name))", "invalid_combination",
-                "Another field of the job decides about this header.")
+                "Another field of the job sets this header field.")
         }
         checkContentType(
             DecodedRequest(spec: spec.request, payload: nil, secrets: JobSecrets(), origin: ""), spec.source,

@@ -1,26 +1,31 @@
-/// Which jobs a list holds; all conditions must hold, nil is none. Newest first.
+/// Filter of a list of jobs, newest first. All conditions apply; `nil` means no condition.
 package struct JobQuery: Sendable, Equatable {
+    /// Tenant.
     package var tenant: String
+    /// Name of the session.
     package var session: String?
-    /// Any of these; empty: whatever it is.
+    /// Any of these states; empty for all states.
     package var states: [JobState]
+    /// Kind.
     package var kind: JobKind?
-    /// The host of `request.url`, lower case, without scheme and port.
+    /// Host of `request.url` in lower case, without scheme and port.
     package var host: String?
-    /// The origin of `request.url` is one of these (scheme://host:port).
+    /// Any of these origins (`scheme://host:port`) of `request.url`.
     package var origins: [String]?
+    /// Time after which the job was created.
     package var createdAfter: Timestamp?
-    /// Only what this schedule has submitted.
+    /// The schedule that has submitted the job.
     package var schedule: ScheduleID?
-    /// Only finished jobs that wait for their acknowledgement.
+    /// `true` for finished jobs that wait for their acknowledgement only.
     package var isUnacknowledged = false
-    /// All of these.
+    /// Pairs that the job's metadata must contain.
     package var metadata: [JobSpec.Pair]
-    /// Only jobs that were made before this one: where the page before ended.
+    /// The last job of the page before: only older jobs follow.
     package var before: JobID?
-    /// At most so many records.
+    /// Largest number of records.
     package var limit: Int
 
+    /// Creates a query.
     package init(
         tenant: String, session: String? = nil, states: [JobState] = [], kind: JobKind? = nil,
         host: String? = nil, createdAfter: Timestamp? = nil, metadata: [JobSpec.Pair] = [],

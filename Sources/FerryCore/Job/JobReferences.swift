@@ -1,12 +1,13 @@
-// What a job takes from elsewhere in the service, and what came along with it.
+// References of a job to other jobs, and files that came with it.
 
 extension JobSpec {
-    /// The jobs whose files it sends, each with its place in the job. No allocation where there is none.
+    /// The jobs whose files this one sends, with the JSON pointers of the references. Allocates nothing if
+    /// there are none.
     package var sourceJobs: [(job: JobID, pointer: String)] {
         switch (source, request.body) {
         case (.job(let job)?, _): return [(job, "/source/job")]
         case (.form(let parts)?, _):
-            // Its fields are texts; the file comes last.
+            // Fields are texts; the file is the last part.
             guard case .job(let job)? = parts.last?.source else { return [] }
             return [(job, "/source/job")]
         case (_, let body?) where body.form == .multipart:
@@ -18,7 +19,7 @@ extension JobSpec {
         }
     }
 
-    /// Of an upload whose file came along with it: how many bytes that has, the last ones of the payload.
+    /// Bytes of the file that came with an upload, which are the last ones of the payload; `nil` if none did.
     package var inlineFileByteCount: Int? {
         switch source {
         case .inline(let body)?: return body.byteCount
@@ -31,7 +32,7 @@ extension JobSpec {
 }
 
 extension JobDecoding {
-    /// A file that came along has the size that it shall have.
+    /// Reports an inline file whose size differs from `integrity.size`.
     func checkSize(_ spec: JobSpec, at prefix: String) {
         guard let size = spec.integrity.size, let given = spec.inlineFileByteCount, size != given else {
             return

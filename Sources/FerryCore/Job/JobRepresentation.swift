@@ -1,7 +1,7 @@
 extension JobRecord {
-    /// Writes the job as every endpoint and webhook shows it: state and accepted fields; every member is
-    /// there, null where there is nothing. `progress`: of the running attempt; nil when it is not known here.
-    /// `queue`: asked only for a job that waits for the service or for its host. `disclosure`: what the
+    /// Writes the job as all endpoints and webhooks show it: its state and its accepted fields. All members
+    /// are present, with null for no value. `progress`: of the running attempt, or `nil` if not known on this
+    /// node. `queue`: evaluated only for a job that waits for Ferry or its host. `disclosure`: what the
     /// reader may see.
     package func write(
         into writer: inout JSONWriter, progress: TransferProgress?,
@@ -42,7 +42,7 @@ extension JobRecord {
             writer.memberOrNull("scheduled_at", spec.occurrence?.scheduledAt)
             spec.write(into: &writer, isRedacted: disclosure.isRedacted)
         } else if !disclosure.isRedacted {
-            // Damaged: what is there is better than nothing.
+            // The stored fields are damaged: show what is there.
             writer.rawMembers(of: specJSON)
         }
         writer.name("progress")
@@ -63,12 +63,15 @@ extension JobRecord {
         writer.endObject()
     }
 
-    /// The accepted fields; where they cannot be decrypted, without what is secret in them.
+    /// Returns the accepted fields, without secrets if they cannot be decrypted, or `nil` if they cannot be
+    /// read.
     private func spec(for disclosure: Disclosure) -> JobSpec? {
         if let spec { return spec }
         if let seal = disclosure.seal, let whole = try? JobSpec(storedJSON: specJSON, opening: seal) {
             return whole
         }
+        // With a wrong key, or redacted: the secret values are left out. An unreadable spec is shown without
+        // fields.
         return try? JobSpec(storedJSON: specJSON)
     }
 
@@ -77,17 +80,18 @@ extension JobRecord {
         if let seal = disclosure.seal, let whole = try? JobQuestion(storedJSON: questionJSON, opening: seal) {
             return whole
         }
+        // As above: without secrets if they cannot be decrypted.
         return try? JobQuestion(storedJSON: questionJSON)
     }
 
-    /// A finished job's progress: what its result says, or what it has left.
+    /// Progress of a finished job from its result, or from the bytes that it has left.
     private func finalProgress(isUpload: Bool) -> TransferProgress? {
         guard state.isTerminal else { return nil }
         guard let resultJSON, let result = try? JSON.parse(resultJSON), let size = result["size"]?.integer
         else {
             return kept?.progress ?? TransferProgress()
         }
-        // Where it is missing nothing was sent, or an older version has stored the result.
+        // Missing if nothing was sent or if an older version stored the result.
         let sent = result[TransferResult.sentName]?.integer
         if isUpload {
             return TransferProgress(bytesSent: sent ?? size, bytesExpectedToSend: sent ?? size)
@@ -101,21 +105,21 @@ extension JobRecord {
         guard let resultJSON else { return writer.null() }
         writer.beginObject()
         writer.rawMembers(of: TransferResult.shown(resultJSON))
-        // The body is kept beside the result, so that lists need not read it.
+        // The body is stored beside the result, so that lists need not read it.
         writer.name("body")
         if let body { writer.value(bodyJSON(body)) } else { writer.null() }
         writer.endObject()
     }
 }
 
-/// A body as JSON can carry it: text when it is UTF-8, else `{"base64": "…"}`.
+/// Returns a body as JSON: a text if it is UTF-8, else `{"base64": "…"}`.
 private func bodyJSON(_ body: [UInt8]) -> JSON {
     if let text = String(validating: body, as: UTF8.self) { return .string(text) }
     return .object([JSON.Member("base64", .string(Base64.encode(body)))])
 }
 
 extension TransferProgress {
-    /// The `progress` object of the contract.
+    /// Writes the `progress` object of the API.
     package func write(into writer: inout JSONWriter, isSucceeded: Bool) {
         if !isSucceeded, self == TransferProgress() {
             writer.raw(noProgress)
@@ -137,7 +141,7 @@ extension TransferProgress {
         writer.endObject()
     }
 
-    /// Of the direction that carries the file: sending while something is to be sent.
+    /// Bytes done and expected of the direction that carries the file: sending if there is something to send.
     private var leading: (done: Int64, expected: Int64)? {
         if let expected = bytesExpectedToSend, expected > 0 { return (bytesSent, expected) }
         if let expected = bytesExpectedToReceive, expected > 0 { return (bytesReceived, expected) }
@@ -154,7 +158,7 @@ extension TransferProgress {
     }
 }
 
-/// Of a job that has not begun, written once.
+/// Progress of a job that has not begun, encoded once.
 private let noProgress: [UInt8] = {
     var writer = JSONWriter()
     TransferProgress().writeMembers(into: &writer, isSucceeded: false)
@@ -162,20 +166,20 @@ private let noProgress: [UInt8] = {
 }()
 
 extension TransferResponse {
-    /// A field as it is shown: all of that name.
+    /// A header field as shown, with all values of that name.
     private struct Field {
         var name: String
         var value: String
-        let isHarmless: Bool
+        let isPublic: Bool
     }
 
-    /// The `response` object of the contract as it is stored (`SealedDocument`).
+    /// Returns the `response` object of the API as it is stored (`SealedDocument`).
     package func stored(_ seal: SecretSeal) -> [UInt8] {
         let fields = joinedHeaders
         let isURLHarmless = RedactedURL.isHarmless(url)
         var patch: JSON?
-        if !isURLHarmless || fields.contains(where: { !$0.isHarmless }) {
-            let secret = fields.filter { !$0.isHarmless }.map { JSON.Member($0.name, .string($0.value)) }
+        if !isURLHarmless || fields.contains(where: { !$0.isPublic }) {
+            let secret = fields.filter { !$0.isPublic }.map { JSON.Member($0.name, .string($0.value)) }
             let members = isURLHarmless ? [] : [JSON.Member("url", .string(url))]
             patch = .object(members + (secret.isEmpty ? [] : [JSON.Member("headers", .object(secret))]))
         }
@@ -188,7 +192,7 @@ extension TransferResponse {
         writer.beginObject()
         for field in fields {
             writer.name(field.name)
-            if field.isHarmless { writer.value(field.value) } else { writer.raw(setMark) }
+            if field.isPublic { writer.value(field.value) } else { writer.raw(setMark) }
         }
         writer.endObject()
         writer.memberOrNull("mime_type", mimeType)
@@ -199,7 +203,7 @@ extension TransferResponse {
         return writer.bytes
     }
 
-    /// A stored `response` as a reader sees it.
+    /// Returns a stored `response` as the reader may see it.
     static func shown(_ stored: [UInt8], for disclosure: Disclosure) -> [UInt8] {
         switch disclosure {
         case .full(let seal): SealedDocument.whole(stored, seal)
@@ -207,10 +211,11 @@ extension TransferResponse {
         }
     }
 
-    /// The same of one that an older version has stored, with everything in it.
+    /// Redacts a `response` that an older version stored without encryption.
     private static func redacted(_ stored: [UInt8]) -> [UInt8] {
         var writer = JSONWriter(reservingCapacity: stored.count)
         writer.beginObject()
+        // Written by Ferry; what cannot be read is not shown.
         for member in (try? JSON.parse(stored))?.members ?? [] {
             writer.name(member.name)
             switch (member.name, member.value) {
@@ -233,7 +238,7 @@ extension TransferResponse {
         return writer.bytes
     }
 
-    /// A field that came several times is joined with `, ` (RFC 9110 §5.3), `Set-Cookie` with a line feed.
+    /// Fields of the same name joined with `, ` (RFC 9110 §5.3), `Set-Cookie` with a line feed.
     private var joinedHeaders: [Field] {
         var fields: [Field] = []
         fields.reserveCapacity(headers.count)
@@ -249,7 +254,7 @@ extension TransferResponse {
                 fields.append(
                     Field(
                         name: header.name, value: header.value,
-                        isHarmless: NonSecretFields.contains(lowercased: key)))
+                        isPublic: NonSecretFields.contains(lowercased: key)))
             }
         }
         return fields
@@ -258,11 +263,11 @@ extension TransferResponse {
 
 extension TransferResult {
     fileprivate static let sentName = "bytes_sent"
-    /// Only the service reads them. First in what is stored, so that they are left out without reading the
-    /// rest; none of their values has a comma.
+    /// Members for internal use. They come first in the stored JSON and their values have no comma, so that
+    /// they can be cut off without parsing the rest.
     private static let hiddenMembers = ["file", sentName].map { Array("\"\($0)\":".utf8) }
 
-    /// What clients see of a stored result.
+    /// Returns a stored result as clients see it.
     fileprivate static func shown(_ stored: [UInt8]) -> [UInt8] {
         var rest = stored.dropFirst()
         for member in hiddenMembers where rest.starts(with: member) {
@@ -272,8 +277,8 @@ extension TransferResult {
         return rest.startIndex == 1 ? stored : [UInt8(ascii: "{")] + rest
     }
 
-    /// The `result` object of the contract, without `body`: that is kept beside it, `JobRecord.write` puts it
-    /// in; and with what only the service reads. `bytesSent`: by the attempt, as in `TransferProgress`.
+    /// Returns the `result` object of the API with internal members and without `body`, which is stored
+    /// beside it and added by `JobRecord.write`. `bytesSent`: as in `TransferProgress`.
     package func json(job: JobID, bytesSent: Int64 = 0) -> [UInt8] {
         var writer = JSONWriter(reservingCapacity: 256)
         writer.beginObject()
@@ -283,7 +288,7 @@ extension TransferResult {
         writer.member("size", size)
         writer.member("sha256", sha256)
         writer.member("verified", verified.rawValue)
-        // Few jobs have it, and all are stored.
+        // Left out if there is none, since few of the stored jobs have it.
         if let resumedAtOffset { writer.member("resumed_at_offset", resumedAtOffset) }
         if let parts {
             writer.name("parts")
@@ -293,7 +298,7 @@ extension TransferResult {
             writer.endObject()
         }
         writer.name("content_url")
-        // Of an upload nothing stays here that could be fetched.
+        // Nothing of an upload is stored here.
         if path != nil || isKept || body != nil {
             writer.value("/v1/jobs/\(job)/content")
         } else {

@@ -1,8 +1,9 @@
-/// Where a job stands. A terminal job never changes again.
+/// State of a job. A terminal state never changes.
 package enum JobState: String, Sendable, CaseIterable {
     case waiting, queued, running, suspended
     case succeeded, failed, cancelled
 
+    /// `true` if the state never changes again.
     package var isTerminal: Bool {
         switch self {
         case .succeeded, .failed, .cancelled: true
@@ -17,41 +18,45 @@ package enum WaitingFor: String, Sendable, CaseIterable {
     case discretionary, connectivity, retry, dependency, challenge, confirmation, redirect
 }
 
-/// The life of a job: every legal move, and nothing else. The statements of the store make them; a test runs
-/// all of those from every state and holds what happens against this table.
+/// Transitions between the states of a job: the only home of this rule. The SQL statements of the store make
+/// them; a test runs every statement from every state and compares the results with this table.
 package struct JobStateMachine: Sendable, Equatable {
+    /// Cause of a transition.
     package enum Input: Sendable, Equatable, CaseIterable {
-        /// What it waited for has come: a time, a good moment, its host, the end of others, an answer.
+        /// What the job waited for has happened: its time, a good moment, its host, other jobs, or an answer.
         case becomeDue
-        /// It is not its turn yet: its host is away, or a client has given it a later begin date.
+        /// The job has to wait after all: its host cannot be reached, or a client has set a later begin date.
         case putOff
-        /// A node took it; a new attempt begins.
+        /// A node has leased the job; a new attempt begins.
         case lease
-        /// The attempt ended, and another one has to wait: for its time, for the host, or for an answer about
+        /// The attempt ended and the next one must wait for its time, for the host, or for an answer about
         /// credentials or a redirect.
         case wait
-        /// The node gives it back, or is dead.
+        /// The node has returned the lease, or is dead.
         case release
         case succeed
         case fail
         case cancel
         case suspend
         case resume
-        /// A client lets it go on, but its begin date, its good moment or the end of others is still to come.
+        /// A client has resumed the job, but its begin date, a good moment or other jobs are still to come.
         case resumeLater
     }
 
+    /// The current state.
     package private(set) var state: JobState
 
+    /// Creates a state machine in a state.
     package init(_ state: JobState) { self.state = state }
 
-    /// Makes the move, or returns false and changes nothing when it is not legal from here.
+    /// Makes a transition. Returns `false` and changes nothing if it is not allowed.
     package mutating func handle(_ input: Input) -> Bool {
         guard let next = Self.next(state, input) else { return false }
         state = next
         return true
     }
 
+    /// Returns the state after an input, or `nil` if the input is not allowed.
     package static func next(_ state: JobState, _ input: Input) -> JobState? {
         switch (state, input) {
         case (.waiting, .becomeDue): .queued

@@ -1,9 +1,9 @@
 extension JobSpec {
-    /// A job's place in the queue of its session; the earliest goes first. One with a `deadline_at` has that
-    /// of its latest start less a day, if it is earlier: jobs whose latest starts are near go in their order,
-    /// before whatever has waited for less than a day.
+    /// Returns the job's urgency, its position in the queue of its session; the earliest is first. A job with
+    /// a `deadline_at` uses its latest start less one day if that is earlier: jobs whose latest start is near
+    /// go in the order of their latest starts, before jobs that have waited for less than a day.
     ///
-    /// `bytesPerSecond`: what its host was measured at, asked for only then.
+    /// `bytesPerSecond`: measured rate of the host, evaluated only for a job with a deadline.
     package func urgency(createdAt: Timestamp, bytesPerSecond: @autoclosure () -> Double?) -> Timestamp {
         let usual = schedule.urgency(createdAt: createdAt)
         guard let deadline = schedule.deadlineAt else { return usual }
@@ -15,15 +15,15 @@ extension JobSpec {
 }
 
 extension JobSpec.Schedule {
-    /// The place of a job without a deadline. It is when the job was to begin, less a head start for its
-    /// priority and for what it is for: who waits long enough goes before anybody new, and no job has to be
-    /// written again for it.
+    /// Returns the urgency of a job without a deadline: its begin date less a head start for its priority and
+    /// purpose. A job that waits long enough precedes all new ones, and no row has to be updated for that.
     package func urgency(createdAt: Timestamp) -> Timestamp {
         let due = earliestBeginAt.map { max($0, createdAt) } ?? createdAt
         return due + -headStart
     }
 
-    /// Seconds: one step of `network_service_type` is worth as much as the whole range of `priority`.
+    /// Head start in seconds. One step of `network_service_type` is worth as much as the whole range of
+    /// `priority`.
     private var headStart: Double {
         let steps: Double =
             switch networkServiceType {

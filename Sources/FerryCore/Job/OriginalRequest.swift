@@ -1,6 +1,8 @@
-/// What a job asked for before somebody changed its link: the bytes that it has got are of that.
+/// URL and fields of a job before a client changed its URL; the bytes received so far belong to this request.
 package struct OriginalRequest: Sendable, Equatable {
+    /// The URL.
     package let url: String
+    /// The header fields.
     package let headers: [JobSpec.Pair]
 
     func store(into writer: inout JSONWriter, isRedacted: Bool) {
@@ -11,6 +13,7 @@ package struct OriginalRequest: Sendable, Equatable {
         writer.endObject()
     }
 
+    /// Creates a request.
     package init(url: String, headers: [JobSpec.Pair]) {
         self.url = url
         self.headers = headers
@@ -23,7 +26,7 @@ package struct OriginalRequest: Sendable, Equatable {
 }
 
 extension JobSpec.RequestSpec {
-    /// Nil: nobody has changed it.
+    /// The request before a client changed it, or `nil` if it has not changed.
     package var original: OriginalRequest? {
         get { boxedOriginal?.value }
         set { boxedOriginal = newValue.map(Boxed.init) }

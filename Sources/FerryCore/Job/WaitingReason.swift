@@ -1,6 +1,6 @@
-/// Why a job does not run, and what would have to happen for it to start.
+/// Why a job does not run, and what has to happen before it starts.
 package struct WaitingReason: Sendable, Equatable {
-    /// Stable; the table of `docs/scheduling.md`.
+    /// Reason as a stable code; the table is in `docs/scheduling.md`.
     package enum Code: String, Sendable, CaseIterable {
         case beginDate = "begin_date"
         case retryBackoff = "retry_backoff"
@@ -18,22 +18,24 @@ package struct WaitingReason: Sendable, Equatable {
         case homeNode = "home_node"
     }
 
+    /// Reason as a code.
     package let code: Code
-    /// One sentence for people.
+    /// Reason as one sentence for people.
     package let detail: String
-    /// When it is looked at again at the latest; nil: when what it waits for happens.
+    /// Time at which the reason is checked again at the latest, or `nil` if an event ends it.
     package let nextCheckAt: Timestamp?
-    /// Of `dependency`: the jobs that have not ended yet.
+    /// For `dependency`: the jobs that have not ended yet.
     package private(set) var jobs: [JobID] = []
 
+    /// Creates a reason.
     package init(_ code: Code, _ detail: String, nextCheckAt: Timestamp? = nil) {
         self.code = code
         self.detail = detail
         self.nextCheckAt = nextCheckAt
     }
 
-    /// Nil for a job that runs or is terminal. `queue`: asked only for one that waits for the service or for
-    /// its host.
+    /// Returns the reason for a job, or `nil` if it runs or is terminal. `queue`: evaluated only for a job
+    /// that waits for Ferry or its host.
     package init?(_ job: JobRecord, queue: @autoclosure () -> QueueConditions) {
         switch job.state {
         case .running, .succeeded, .failed, .cancelled: return nil
@@ -42,13 +44,13 @@ package struct WaitingReason: Sendable, Equatable {
         case .waiting:
             switch job.waitingFor ?? .beginDate {
             case .discretionary: self.init(discretionary: job, queue())
-            case .connectivity: self.init(away: job, queue())
+            case .connectivity: self.init(unreachableHostOf: job, queue())
             case let waitingFor: self.init(job, waitingFor)
             }
         }
     }
 
-    /// What holds back every job comes before what holds back this one.
+    /// Reasons that hold back all jobs precede those of this job.
     private init(queued job: JobRecord, _ conditions: QueueConditions) {
         if conditions.isPaused {
             self.init(.paused, "The service is paused; it starts after an operator resumes it.")
@@ -61,10 +63,10 @@ package struct WaitingReason: Sendable, Equatable {
         } else if let hold = conditions.downloadHold, job.knownSpec?.kind == .download {
             self.init(hold, isElsewherePossible: conditions.workerCount != 1)
         } else if conditions.awaitsHost(job) {
-            self.init(away: job, conditions)
+            self.init(unreachableHostOf: job, conditions)
         } else {
             let reason = conditions.reason(for: job)
-            if reason == .noFreeSlot, let home = job.home, let until = conditions.isThere(home) {
+            if reason == .noFreeSlot, let home = job.home, let until = conditions.aliveUntil(home) {
                 self.init(home, until: until)
             } else {
                 self.init(reason)
@@ -85,7 +87,7 @@ package struct WaitingReason: Sendable, Equatable {
         }
     }
 
-    /// `until`: others may take it from then on, unless the node shows that it is alive.
+    /// `until`: time from which other nodes may take the job, unless the home node shows that it is alive.
     private init(_ home: NodeAffinity, until: Timestamp) {
         let when =
             home.isDrained
@@ -97,15 +99,15 @@ package struct WaitingReason: Sendable, Equatable {
                 + "next_check_at, another one takes the job.", nextCheckAt: until)
     }
 
-    /// A probe looks for all jobs of a host, unless the job looks by itself.
-    private init(away job: JobRecord, _ conditions: QueueConditions) {
+    /// One probe looks for the host on behalf of all its jobs, except for a job that has a time of its own.
+    private init(unreachableHostOf job: JobRecord, _ conditions: QueueConditions) {
         let probe = job.origin.flatMap { conditions.hostAway($0)?.nextProbeAt }
         self.init(
             .connectivity, "Its host cannot be reached; it starts once it answers.",
             nextCheckAt: job.nextAttemptAt ?? probe)
     }
 
-    /// It starts at its latest start in any case.
+    /// A discretionary job starts at its latest start in any case.
     private init(discretionary job: JobRecord, _ conditions: QueueConditions) {
         let (what, until) = conditions.discretionaryHold(of: job)
         self.init(
@@ -147,10 +149,10 @@ package struct WaitingReason: Sendable, Equatable {
     }
 
     private init(_ job: JobRecord, _ waitingFor: WaitingFor) {
-        if waitingFor == .retry, let (code, trouble) = Self.disk(job) {
+        if waitingFor == .retry, let (code, problem) = Self.disk(job) {
             self.init(
                 code,
-                "The disk that its file goes to \(trouble); it looks again at next_attempt_at, and uses up "
+                "The disk that its file goes to \(problem); it looks again at next_attempt_at, and uses up "
                     + "no attempt.", nextCheckAt: job.nextAttemptAt)
             return
         }
@@ -167,9 +169,9 @@ package struct WaitingReason: Sendable, Equatable {
             case .retry: (.retryBackoff, job.retryDetail)
             case .dependency: (.dependency, "It starts after the jobs that it depends on have ended.")
             case .confirmation: (.confirmation, "It starts after somebody has confirmed it.")
-            case .challenge: (.challenge, "The server asks for credentials; somebody has to answer.")
+            case .challenge: (.challenge, "The server asks for credentials; a client has to answer.")
             case .redirect:
-                (.redirect, "The server redirects elsewhere; somebody has to say whether to follow.")
+                (.redirect, "The server redirects to another URL; a client has to decide whether to follow.")
             case .connectivity: (.connectivity, "Its host cannot be reached; it starts once it answers.")
             case .discretionary: (.discretionary, "It starts when the service has time for it.")
             }
@@ -192,41 +194,44 @@ package struct WaitingReason: Sendable, Equatable {
     }
 }
 
-/// What is known here of the service around a queued job.
+/// What this node knows about the conditions of a queued job.
 package struct QueueConditions: Sendable {
+    /// `true` if an operator has paused Ferry.
     package var isPaused = false
-    /// Nodes that are alive, transfer and do not drain; nil: not known.
+    /// Number of nodes that are alive, run transfers and do not drain; `nil` if not known.
     package var workerCount: Int?
-    /// Of those that drain there is one at least.
+    /// `true` if at least one such node drains.
     package var hasDrainedWorker = false
 
-    /// What limits origins; nil: not known.
+    /// Limits of origins, or `nil` if not known.
     package var hosts: HostLimits?
-    /// Connections per host of a tenant's session; nil: no limit.
+    /// Returns the connections per host of a tenant's session, or `nil` if there is no limit.
     package var sessionLimit: @Sendable (_ tenant: String, _ session: String) -> Int? = { _, _ in nil }
+    /// Current time, or `nil` if limits are not to be checked.
     package var now: Timestamp?
-    /// After which a silent node counts as gone.
+    /// Seconds after which a node without heartbeat counts as dead.
     package var leaseSeconds = Limits.leaseSeconds
-    /// Why no download begins here; nil: they may.
+    /// Why no download begins on this node, or `nil` if downloads may begin.
     package var downloadHold: DownloadAdmission.Hold?
-    /// Whether nobody reaches an origin, as far as is known.
+    /// Returns the state of an origin that cannot be reached, or `nil` if it can be, as far as is known.
     package var hostAway: @Sendable (_ origin: String) -> HostUnreachable? = { _ in nil }
-    /// What holds back those that may wait for a good moment; nil: not known.
+    /// Conditions for discretionary jobs, or `nil` if not known.
     package var outlook: DiscretionaryOutlook?
 
-    /// Whether it waits as soon as it is its turn, because nobody reaches its host.
+    /// Returns `true` if the job would wait for connectivity when it is claimed, because its host cannot be
+    /// reached.
     fileprivate func awaitsHost(_ job: JobRecord) -> Bool {
         guard let origin = job.origin, hostAway(origin) != nil else { return false }
         return job.knownSpec?.awaitsHost == true && job.lastErrorCode != TransferError.Code.nodeLost.rawValue
     }
 
-    /// Nil: the node is gone. Else until when it has time to show that it is alive.
-    fileprivate func isThere(_ home: NodeAffinity) -> Timestamp? {
+    /// Returns the time until which the home node counts as alive, or `nil` if it counts as dead.
+    fileprivate func aliveUntil(_ home: NodeAffinity) -> Timestamp? {
         let until = home.heartbeatAt + leaseSeconds
         return now.map { until > $0 } ?? true ? until : nil
     }
 
-    /// What limits this job, as far as is known here.
+    /// Returns what limits this job, as far as is known.
     fileprivate func reason(for job: JobRecord) -> QueueReason {
         guard let hosts, let now, let spec = job.knownSpec else { return .noFreeSlot }
         let limit = sessionLimit(job.tenant, spec.session)
@@ -234,7 +239,7 @@ package struct QueueConditions: Sendable {
         return hosts.reason(for: scope, sessionLimit: limit, at: now)
     }
 
-    /// What has to happen for it to start before its latest start, and when that is to be, where known.
+    /// Returns what has to happen before the job starts earlier than its latest start, and when, if known.
     fileprivate func discretionaryHold(of job: JobRecord) -> (String, until: Timestamp?) {
         guard let now, let outlook, let spec = job.knownSpec else {
             return ("It starts when the service has time for it", nil)
@@ -249,8 +254,8 @@ package struct QueueConditions: Sendable {
         case .capacity: break
         }
         if isPaused { return ("The service is paused; it starts in a good moment after that", nil) }
-        if spec.awaitsHost, let away = job.origin.flatMap({ hostAway($0) }) {
-            return ("Its host cannot be reached; it starts in a good moment after that", away.nextProbeAt)
+        if spec.awaitsHost, let host = job.origin.flatMap({ hostAway($0) }) {
+            return ("Its host cannot be reached; it starts in a good moment after that", host.nextProbeAt)
         }
         switch hosts.flatMap({ hosts in
             job.scope(hosts).map { hosts.reason(for: $0, sessionLimit: nil, at: now) }
@@ -263,6 +268,7 @@ package struct QueueConditions: Sendable {
         }
     }
 
+    /// Creates conditions; everything else is unknown.
     package init(isPaused: Bool = false, workerCount: Int? = nil) {
         self.isPaused = isPaused
         self.workerCount = workerCount
@@ -270,30 +276,32 @@ package struct QueueConditions: Sendable {
 }
 
 extension JobSpec {
-    /// Whether it waits with all jobs of its host until that can be reached: with a proxy of its own it has
-    /// its own way there, and with mirrors other places to go to.
+    /// `true` if the job waits together with all jobs of its host until the host can be reached. A job with a
+    /// proxy has its own route to the host, and one with mirrors has other hosts.
     package var awaitsHost: Bool {
         schedule.waitsForConnectivity && mirrors.isEmpty && request.connection?.proxy == nil
     }
 }
 
-/// A host that nobody reaches.
+/// State of a host that cannot be reached.
 package struct HostUnreachable: Sendable, Equatable {
-    /// When somebody looks for it again; nil: not known.
+    /// Time of the next probe, or `nil` if not known.
     package let nextProbeAt: Timestamp?
+    /// Creates a state.
     package init(nextProbeAt: Timestamp?) { self.nextProbeAt = nextProbeAt }
 }
 
 extension JobRecord {
-    /// Nil: it cannot be read.
+    /// The accepted fields; `nil` if they cannot be read, which leaves the reason general.
     fileprivate var knownSpec: JobSpec? { spec ?? (try? JobSpec(storedJSON: specJSON)) }
 
     fileprivate var origin: String? {
+        // The URL was validated at the submission.
         knownSpec.flatMap { try? WebURL.parse($0.request.url) }?.origin
     }
 
-    /// The scope of its request. A record does not know its credentials: if requests to its path are limited
-    /// with some credentials only, those are taken to be its own.
+    /// Returns the scope of the job's request. A record has no credentials: if requests to its path are
+    /// limited with some credentials only, the job is taken to use those.
     fileprivate func scope(_ hosts: HostLimits) -> RequestScope? {
         guard let url = knownSpec.flatMap({ try? WebURL.parse($0.request.url) }) else { return nil }
         let path = RequestScope.path(ofURL: url.string, credentials: nil)
@@ -301,13 +309,13 @@ extension JobRecord {
         return hosts.limitedScope(like: scope) ?? scope
     }
 
-    /// Names the last attempt's error, ` (timed_out)`.
+    /// Detail with the code of the last attempt's error, ` (timed_out)`.
     fileprivate var retryDetail: String {
         let failure = lastErrorCode.map { " (\($0))" } ?? ""
         return "Attempt \(attempt) failed\(failure); the next one starts at next_attempt_at."
     }
 
-    /// What holds it up elsewhere than at its own host (`HostHold`).
+    /// The hold at another host than the job's own (`HostHold`), or `nil`.
     fileprivate var hold: (code: WaitingReason.Code, sentence: String)? {
         guard let error = lastError, let sentence = error["message"]?.string,
             let code = error["held_by"]?.string.flatMap(WaitingReason.Code.init)
@@ -316,5 +324,6 @@ extension JobRecord {
     }
 
     fileprivate var lastErrorCode: String? { lastError?["code"]?.string }
+    /// JSON of the last error; `nil` if it cannot be read, which leaves the reason without details.
     private var lastError: JSON? { errorJSON.flatMap { try? JSON.parse($0) } }
 }

@@ -1,20 +1,22 @@
-/// Which fields of a request are its session's (`http_additional_headers`), and where they may go
-/// (`http_additional_headers_origins`). The job keeps it as it was when it was accepted.
+/// The fields of a request that come from its session (`http_additional_headers`), and the origins that may
+/// get them (`http_additional_headers_origins`), as they were when the job was accepted.
 package struct AdditionalHeaders: Sendable, Equatable {
-    /// In lower case.
+    /// Names of the fields in lower case.
     package var names: [String]
+    /// Origins that may get them.
     package var origins: [OriginPattern]
-    /// The session has named the job's proxy as well, or the job has none: what the proxy sees is the
-    /// session's concern.
+    /// `true` if the session's proxy may read the fields: the job names no proxy of its own.
     package var trustsProxy: Bool
 
+    /// Creates a rule.
     package init(names: [String], origins: [OriginPattern], trustsProxy: Bool) {
         self.names = names
         self.origins = origins
         self.trustsProxy = trustsProxy
     }
 
-    /// Whether a field may go to that URL. `isKnownEnd`: no proxy of the job's own can read the request.
+    /// Returns `true` if a field may be sent to the URL. `isKnownEnd`: `true` if no proxy of the job's own
+    /// can read the request.
     package func allows(_ name: String, to url: WebURL, isKnownEnd: Bool) -> Bool {
         guard names.contains(name.lowercased()) else { return true }
         return (trustsProxy || isKnownEnd) && origins.contains { $0.contains(url) }
@@ -34,6 +36,7 @@ package struct AdditionalHeaders: Sendable, Equatable {
         names = stored.strings("names")
         origins = []
         for text in stored.strings("origins") {
+            // Validated when the session was configured; otherwise the row is damaged.
             origins.append(try stored.need(try? OriginPattern(text), "origins"))
         }
         trustsProxy = stored.bool("trusts_proxy")
@@ -41,7 +44,7 @@ package struct AdditionalHeaders: Sendable, Equatable {
 }
 
 extension JobSpec.RequestSpec {
-    /// Nil: the session has added no fields, or they may go to every origin.
+    /// The rule, or `nil` if the session has added no fields or they may be sent to every origin.
     package var additionalHeaders: AdditionalHeaders? {
         get { boxedAdditionalHeaders?.value }
         set { boxedAdditionalHeaders = newValue.map(Boxed.init) }

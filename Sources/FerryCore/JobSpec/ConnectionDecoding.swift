@@ -1,18 +1,19 @@
-// The parts of a request that say how its server is reached: http_version, auth, tls, proxy.
+// The parts of a request that determine how its server is reached: http_version, auth, tls, proxy.
 
-/// What reading a job asks of the node that reads it. Without more, no certificate can be read.
+/// Abilities of the node that reads a job. By default, it can read no certificates.
 package struct NodeAbilities: Sendable {
-    /// Why a PEM text of certificates cannot be used, as a sentence; nil when it can.
+    /// Returns why a PEM text of certificates is invalid, as a sentence, or `nil` if it is valid.
     package var complaintAboutCertificates: @Sendable (_ pem: String) -> String?
-    /// The same about a PEM text with a private key, and whether it belongs to the first certificate.
+    /// Returns why a PEM text with a private key is invalid or does not belong to the first certificate, or
+    /// `nil` if it is valid.
     package var complaintAboutKey: @Sendable (_ pem: String, _ certificate: String?) -> String?
-    /// Whether libcurl has HTTP/3.
+    /// `true` if libcurl supports HTTP/3.
     package var hasHTTP3: Bool
-    /// Whether libcurl has NTLM.
+    /// `true` if libcurl supports NTLM.
     package var hasNTLM = false
     /// Members of `integrity` that libcrypto cannot compute.
     package var missingDigests: Set<String> = []
-    /// Seconds for which the service keeps finished jobs: the most that a session can ask for.
+    /// Seconds for which Ferry keeps finished jobs, which is the largest retention of a session.
     package var retentionSeconds = 604_800.0
 
     package init(
@@ -31,7 +32,7 @@ package struct NodeAbilities: Sendable {
 }
 
 extension JobDecoding {
-    /// `headers`: the request's own, already read.
+    /// `headers`: the header fields of the request itself.
     func connection(
         _ fields: inout FieldReader, _ url: WebURL?, _ headers: [JobSpec.Pair]
     ) -> (rules: ConnectionRules, secrets: ConnectionSecrets) {
@@ -40,7 +41,7 @@ extension JobDecoding {
         rules.proxy = proxy(&fields, &secrets)
         if !fields.has("proxy"), let session, let proxy = session.configuration.proxy {
             rules.proxy = proxy
-            // The policy may have become stricter since.
+            // The policy may have become stricter since the session was configured.
             if let reason = refusal(proxy.url.place) { fields.complain("proxy", "blocked_address", reason) }
             secrets.proxyPassword = session.secrets.connection?.proxyPassword
             secrets.proxyAuthorities = session.secrets.connection?.proxyAuthorities
@@ -50,7 +51,7 @@ extension JobDecoding {
         rules.httpVersion = httpVersion(&fields, url, rules.proxy)
         if rules.authentication?.scheme == .ntlm, [.http2, .http3].contains(rules.httpVersion) {
             fields.complain(
-                "http_version", "invalid_combination", "NTLM is about a connection and needs HTTP/1.1.")
+                "http_version", "invalid_combination", "NTLM authenticates a connection and needs HTTP/1.1.")
         }
         return (rules, secrets)
     }
@@ -65,7 +66,7 @@ extension JobDecoding {
         } else if url?.scheme == .http {
             fields.complain("http_version", "invalid_combination", "HTTP/3 needs an https URL.")
         } else if proxy != nil {
-            fields.complain("http_version", "invalid_combination", "HTTP/3 does not pass proxies.")
+            fields.complain("http_version", "invalid_combination", "HTTP/3 cannot be used with a proxy.")
         }
         return version
     }
@@ -139,7 +140,7 @@ extension JobDecoding {
 
     // MARK: tls
 
-    /// For a job that says nothing about TLS; nil: the standard.
+    /// Returns the session's TLS settings for a job without any; `nil` if they are the default.
     private func sessionTLS(_ url: WebURL?) -> ConnectionRules.TLS? {
         guard let session = session?.configuration, url?.scheme == .https else { return nil }
         var tls = ConnectionRules.TLS()
@@ -240,7 +241,7 @@ extension JobDecoding {
         let scheme = proxyScheme(&object, url)
         secrets.proxyAuthorities = certificates(&object, "ca")
         if secrets.proxyAuthorities != nil, let url, url.scheme != .https {
-            object.complain("ca", "invalid_combination", "Only an https proxy shows a certificate.")
+            object.complain("ca", "invalid_combination", "Only an https proxy has a certificate.")
         }
         let entries =
             object.strings("no_proxy", countMax: Limits.proxyBypassCountMax, byteCountMax: 255) ?? []

@@ -1,5 +1,5 @@
 extension ConnectionRules {
-    /// The members of `request` with their effective values; `{"set": true}` stands for secrets.
+    /// Writes the members of `request` with their effective values; `{"set": true}` stands for secrets.
     func write(into writer: inout JSONWriter) {
         writer.member("http_version", httpVersion.rawValue)
         writer.name("proxy")
@@ -10,7 +10,7 @@ extension ConnectionRules {
         if let tls { tls.write(into: &writer) } else { writer.null() }
     }
 
-    /// The same without what has its standard value.
+    /// Writes the members that differ from their default.
     func store(into writer: inout JSONWriter) {
         if httpVersion != .auto { writer.member("http_version", httpVersion.rawValue) }
         if let proxy {
@@ -27,7 +27,7 @@ extension ConnectionRules {
         }
     }
 
-    /// From the stored `request`; nil when it names nothing of this.
+    /// Reads the stored `request`; `nil` if it has none of these members.
     init?(_ request: StoredObject) throws(StoredJSONError) {
         if let name = request.string("http_version") {
             httpVersion = try request.need(HTTPVersion(rawValue: name), "http_version")
@@ -91,6 +91,7 @@ extension ConnectionRules.Proxy {
     }
 
     init(_ stored: StoredObject) throws(StoredJSONError) {
+        // Validated at the submission; otherwise the row is damaged.
         url = try stored.need(stored.string("url").flatMap { try? ProxyURL($0) }, "proxy")
         user = stored.string("user")
         if let name = stored.string("type") {
@@ -102,14 +103,14 @@ extension ConnectionRules.Proxy {
 }
 
 extension ConnectionSecrets {
-    /// The members of the sealed object that are there.
+    /// Writes the members that have a value, for encryption.
     func write(into writer: inout JSONWriter) {
         for (name, path) in Self.members {
             if let value = self[keyPath: path] { writer.member(name, value) }
         }
     }
 
-    /// From the opened object.
+    /// Reads the decrypted object.
     init(_ stored: StoredObject) {
         for (name, path) in Self.members { self[keyPath: path] = stored.string(name) }
     }

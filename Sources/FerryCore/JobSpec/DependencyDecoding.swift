@@ -1,5 +1,5 @@
 extension JobDecoding {
-    /// `depends_on`: identifiers, and in a batch `#/jobs/3`, the place of an earlier job of the same batch.
+    /// Reads `depends_on`: identifiers, and in a batch `#/jobs/3`, the position of an earlier job.
     func dependencies(_ fields: inout FieldReader) -> [JobID] {
         guard let values = fields.array("depends_on", countMax: Limits.dependencyCountMax) else { return [] }
         var jobs: [JobID] = []

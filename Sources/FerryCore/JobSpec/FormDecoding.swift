@@ -1,8 +1,8 @@
-// multipart/form-data (RFC 7578): the body of a data job, or the envelope of an upload.
+// multipart/form-data (RFC 7578): the body of a data job, or the body around an upload's file.
 
 extension JobDecoding {
-    /// `{"multipart": [{"name", "text" | "base64" | "path" | "job", "file_name", "content_type"}]}`. The
-    /// payload is what came along, part after part.
+    /// Reads `{"multipart": [{"name", "text" | "base64" | "path" | "job", "file_name", "content_type"}]}`.
+    /// The payload is the concatenation of the inline parts.
     func multipart(_ fields: inout FieldReader) -> (parts: [JobSpec.Part], payload: [UInt8])? {
         guard let values = fields.array("multipart", countMax: Limits.partCountMax) else { return nil }
         if values.isEmpty {
@@ -32,7 +32,7 @@ extension JobDecoding {
         return part
     }
 
-    /// `source.form`: the source as a file among fields; the source itself without it.
+    /// Reads `source.form`, which makes the source a file among fields. Returns the source itself without it.
     func form(
         _ fields: inout FieldReader, around source: (source: JobSpec.Source, payload: [UInt8]?)?
     ) -> (source: JobSpec.Source, payload: [UInt8]?)? {
@@ -83,7 +83,7 @@ extension JobDecoding {
             ? nil : "A name has 1 to \(Limits.partNameByteCountMax) bytes, and \(NameCharacters.rule)."
     }
 
-    /// `type/subtype`, with parameters if need be (RFC 9110 §8.3.1).
+    /// Reads `type/subtype` with optional parameters (RFC 9110 §8.3.1).
     private func mediaType(_ fields: inout FieldReader) -> String? {
         guard let text = fields.string("content_type", isNullable: true) else { return nil }
         let parts = text.utf8.prefix { $0 != UInt8(ascii: ";") }
@@ -98,7 +98,7 @@ extension JobDecoding {
         return text
     }
 
-    /// The boundary is made for each attempt, so nobody else can say what the type is.
+    /// The boundary differs for each attempt, so a job cannot set the type itself.
     func checkContentType(_ request: DecodedRequest?, _ source: JobSpec.Source?, at prefix: String) {
         var isForm = request?.spec.body?.form == .multipart
         if case .form? = source { isForm = true }
@@ -114,15 +114,17 @@ extension JobDecoding {
 private let octetStream = "application/octet-stream"
 
 extension JobSpec {
-    /// One part of a `multipart/form-data` body.
+    /// A part of a `multipart/form-data` body.
     package struct Part: Sendable, Equatable {
+        /// Name of the field.
         package var name: String
-        /// Never a form itself.
+        /// The bytes; never a form itself.
         package var source: Source
-        /// Nil: a field; of a job's file: what the job says.
+        /// File name; `nil` for a field, and for another job's file, which has a name of its own.
         package var fileName: String?
-        /// Nil: text; of a job's file: what the job says.
+        /// Media type; `nil` for text, and for another job's file, which has a type of its own.
         package var contentType: String?
+        /// Creates a part.
         package init(name: String, source: Source, fileName: String? = nil, contentType: String? = nil) {
             self.name = name
             self.source = source
@@ -130,7 +132,7 @@ extension JobSpec {
             self.contentType = contentType
         }
 
-        /// What is not said about a file: its name is the path's last part, its type is bytes.
+        /// Sets the default name of a file, the last part of its path, and its default type.
         fileprivate mutating func nameFile() {
             if case .path(let path) = source {
                 fileName = fileName ?? path.split(separator: "/").last.map(String.init)
@@ -141,10 +143,10 @@ extension JobSpec {
         }
     }
 
-    /// Whether bytes are kept beside the spec (the payload).
+    /// `true` if bytes are stored beside the spec as payload.
     package var hasPayload: Bool { request.body?.hasPayload ?? source?.hasPayload ?? false }
 
-    /// The parts of a multipart body; nil for any other.
+    /// The parts of a multipart body, or `nil` for other bodies.
     package var parts: [Part]? {
         if case .form(let parts)? = source { return parts }
         return request.body.flatMap { $0.form == .multipart ? $0.parts : nil }

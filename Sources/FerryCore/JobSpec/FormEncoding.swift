@@ -1,7 +1,7 @@
 // What a job shows and stores of the bytes that it sends: places, names and sizes, never the bytes.
 
 extension JobSpec.Source {
-    /// Into an open object: `"path": …`, `"job": …`, `"text": {"size": 5}`, and the form around it.
+    /// Writes into an open object: `"path": …`, `"job": …`, `"text": {"size": 5}`, and the form around it.
     func writeMembers(into writer: inout JSONWriter) {
         switch self {
         case .path(let path): writer.member("path", path)
@@ -59,7 +59,7 @@ extension JobSpec.Source {
 }
 
 extension JobSpec.Body {
-    /// Into an open object: `"json": {"size": 5}`, `"multipart": […]`.
+    /// Writes into an open object: `"json": {"size": 5}`, `"multipart": […]`.
     func writeMember(into writer: inout JSONWriter) {
         writer.name(form.rawValue)
         guard form == .multipart else { return writeSize(into: &writer) }

@@ -1,6 +1,6 @@
-/// Which header fields a job may set, and which of them are secrets.
+/// Decides which header fields a job may set, and which of them are secret. The only home of both rules.
 package enum HeaderRules {
-    /// Fields that belong to the connection or the framing: whoever sets them could smuggle requests.
+    /// Fields of the connection or the framing, with which a request could smuggle another one.
     private static let forbidden: Set<String> = [
         "host", "content-length", "transfer-encoding", "connection", "expect", "te", "upgrade", "trailer",
         "keep-alive",
@@ -10,22 +10,23 @@ package enum HeaderRules {
     ]
     private static let secretParts = ["token", "secret", "password", "api-key"]
 
-    /// `field-name` (RFC 9110 §5.1): a token.
+    /// Returns `true` for a `field-name` (RFC 9110 §5.1): a token.
     package static func isName(_ name: String) -> Bool {
         !name.isEmpty && name.utf8.allSatisfy(isTokenByte)
     }
 
-    /// `field-value` (RFC 9110 §5.5): no control character but the tab.
+    /// Returns `true` for a `field-value` (RFC 9110 §5.5): no control character but the tab.
     package static func isValue(_ value: String) -> Bool {
         value.utf8.allSatisfy { $0 >= 0x20 && $0 != 0x7F || $0 == 0x09 }
     }
 
+    /// Returns `true` if a job cannot set the field.
     package static func isForbidden(_ name: String) -> Bool {
         let lower = name.lowercased()
         return forbidden.contains(lower) || lower.hasPrefix("proxy-")
     }
 
-    /// Whether the value is a credential: kept sealed, never shown.
+    /// Returns `true` if the value is a credential, which is stored encrypted and never shown.
     package static func isSecret(_ name: String) -> Bool {
         let lower = name.lowercased()
         let bytes = Array(lower.utf8)
@@ -37,7 +38,7 @@ package enum HeaderRules {
         return (0...(text.count - part.count)).contains { text[$0...].starts(with: part) }
     }
 
-    /// `tchar` (RFC 9110 §5.6.2).
+    /// Returns `true` for a `tchar` (RFC 9110 §5.6.2).
     package static func isTokenByte(_ byte: UInt8) -> Bool {
         switch byte {
         case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),

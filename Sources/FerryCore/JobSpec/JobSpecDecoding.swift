@@ -1,18 +1,18 @@
-/// A job that was read from untrusted JSON and found right, with what is kept apart from its spec.
+/// A valid job from untrusted JSON, with the data that is stored apart from its spec.
 package struct ValidatedJob: Sendable {
     package let spec: JobSpec
-    /// The bytes of an inline source or body, as they will be sent.
+    /// Bytes of an inline source or body as they will be sent, or `nil`.
     package let payload: [UInt8]?
     package let secrets: JobSecrets
     /// `scheme://host:port` of the request.
     package let origin: String
 
-    /// Reads and checks one job; every complaint is thrown at once.
+    /// Reads and validates a job. Throws all errors at once.
     ///
-    /// `prefix` is where the job is in the document: `#`, or `#/jobs/17` in a batch. `refusal` is the egress
-    /// policy: why a URL cannot be accepted, nil when it may be tried. `sessions` are the tenant's.
-    /// `resumePoint` opens resume data; nil when it is none of this tenant's. `earlierJob`: the job of the
-    /// same batch with this number, if it comes before this one.
+    /// `prefix`: place of the job in the document, `#` or `#/jobs/17` in a batch. `refusal`: the egress
+    /// policy; returns why a URL is not accepted, or `nil`. `sessions`: those of the tenant. `resumePoint`:
+    /// decrypts resume data; returns `nil` if it is none of this tenant's. `earlierJob`: returns the job with
+    /// this number in the batch if it precedes this one.
     package init(
         _ json: JSON, at prefix: String = "#", node: NodeAbilities = NodeAbilities(),
         sessions: SessionScope? = nil,
@@ -33,7 +33,7 @@ package struct ValidatedJob: Sendable {
         self = job
     }
 
-    /// One that was found right before: a job that is submitted again.
+    /// Creates a job that was validated before and is submitted again.
     package init(spec: JobSpec, payload: [UInt8]?, secrets: JobSecrets, origin: String) {
         self.spec = spec
         self.payload = payload
@@ -42,19 +42,19 @@ package struct ValidatedJob: Sendable {
     }
 }
 
-/// The contract's job body, member by member. A member that is wrong gets its complaint and its default, so
-/// that one pass finds everything.
+/// Reader of a job's body. An invalid member is reported and replaced by its default, so that one pass finds
+/// all errors.
 struct JobDecoding {
     let complaints: ValidationErrors
     let node: NodeAbilities
     let refusal: (WebURL) -> String?
     let openResumeData: (String) -> ResumePoint?
     var earlierJob: (Int) -> JobID? = { _ in nil }
-    /// Nil: none is configured.
+    /// Configured sessions of the tenant, or `nil` if there are none.
     var sessions: SessionScope?
-    /// What the job gets where it says nothing itself; nil: the standard.
+    /// The job's session, which has its default values, or `nil` for the general ones.
     var session: SessionRecord?
-    /// Sizes and lengths beyond this are no safe JSON numbers (RFC 8259 §6).
+    /// Largest integer that JSON numbers carry safely (RFC 8259 §6).
     static let byteCountMax: Int64 = 1 << 53 - 1
 
     mutating func job(_ json: JSON, at prefix: String) -> ValidatedJob? {
@@ -123,7 +123,7 @@ struct JobDecoding {
         return name
     }
 
-    /// Text that PostgreSQL can keep: no NUL.
+    /// Reads a text that PostgreSQL can store: without NUL.
     func text(_ fields: inout FieldReader, _ name: String, byteCountMax: Int) -> String? {
         Self.text(&fields, name, byteCountMax: byteCountMax)
     }
@@ -173,7 +173,8 @@ struct JobDecoding {
     private func digest(_ fields: inout FieldReader, _ name: String, byteCount: Int) -> String? {
         guard let text = fields.string(name, isNullable: true) else { return nil }
         if node.missingDigests.contains(name) {
-            fields.complain(name, "not_supported", "The libcrypto of this node does not have it (FIPS?).")
+            fields.complain(
+                name, "not_supported", "This node's libcrypto does not support this digest (FIPS mode?).")
         }
         guard let bytes = hexDecoded(text), bytes.count == byteCount else {
             fields.complain(name, "invalid_value", "This must be \(byteCount * 2) hexadecimal digits.")
@@ -244,7 +245,8 @@ struct JobDecoding {
         return schedule
     }
 
-    /// What a session says holds where nothing speaks against it; a job that asks for it is told.
+    /// A session's `discretionary` is ignored where a job's other fields exclude it; a job's own is an error
+    /// there.
     private func decideDiscretion(
         _ schedule: inout JobSpec.Schedule, _ isAsked: Bool?, _ fields: inout FieldReader
     ) {
@@ -255,12 +257,12 @@ struct JobDecoding {
         if isAwaited {
             fields.complain(
                 "discretionary", "invalid_combination",
-                "Somebody waits for responsive_data: it starts at once.")
+                "A responsive_data job starts at once and cannot be discretionary.")
         }
         if schedule.confirmsBeforeBegin {
             fields.complain(
                 "discretionary", "invalid_combination",
-                "Whoever confirms a job chooses the moment: leave one of the two out.")
+                "A job with confirm_before_begin cannot be discretionary; leave one of them out.")
         }
         if !schedule.dependsOn.isEmpty {
             fields.complain(
@@ -290,7 +292,7 @@ struct JobDecoding {
         if let delayMax, delayMax < rules.delayInitial, object.has("initial_delay") {
             object.complain("max_delay", "invalid_combination", "This must not be below initial_delay.")
         }
-        // An initial delay beyond the default bound raises it; nobody asked for the bound.
+        // An initial delay above the default maximum raises the maximum.
         rules.delayMax = delayMax ?? max(rules.delayMax, rules.delayInitial)
         rules.repeatsNonIdempotent = object.bool("non_idempotent") ?? false
         rules.resumesWithoutValidator = object.bool("resume_without_validator") ?? false
@@ -303,24 +305,24 @@ struct JobDecoding {
 }
 
 extension JobSpec.Redirects {
-    /// What a job gets that says nothing.
+    /// Rules of a job that names none.
     package static let standard = Self(policy: .follow, countMax: 20, sendsCredentialsAcrossOrigins: false)
 }
 
 extension JobSpec.Schedule {
-    /// What a job gets that says nothing: the middle priority, at once, a week in all.
+    /// Schedule of a job that names none: medium priority, at once, one week in total.
     package static let standard = Self(
         priority: 0.5, earliestBeginAt: nil, expectedBytesToSend: nil, expectedBytesToReceive: nil,
         timeoutForResource: 604_800)
 }
 
 extension JobSpec.RetryRules {
-    /// What a job gets that says nothing.
+    /// Rules of a job that names none.
     package static let standard = Self(
         attemptCountMax: 8, delayInitial: 1, multiplier: 2, delayMax: 300, repeatsNonIdempotent: false)
 }
 
-/// Those of the contract that this version does not have yet.
+/// Values of the API that this version does not support yet.
 let laterNetworkServiceTypes = ["video", "voice", "av_streaming", "responsive_av", "call_signaling"]
 
 private func isStatusPattern(_ text: String) -> Bool {

@@ -1,6 +1,6 @@
 extension JobSpec {
-    /// The job's accepted fields as one JSON object with their effective values: what every answer
-    /// and webhook shows. Holds no secret and no body: `{"set": true}` and sizes stand for them.
+    /// Returns the job's accepted fields with their effective values as JSON, as responses and webhooks show
+    /// them. Secrets are replaced by `{"set": true}`, bodies by their sizes.
     package func encode() -> [UInt8] {
         var writer = JSONWriter(reservingCapacity: 1_536)
         writer.beginObject()
@@ -9,7 +9,8 @@ extension JobSpec {
         return writer.bytes
     }
 
-    /// The members of `encode`, into an open object. `isRedacted`: without what is not harmless.
+    /// Writes the members of `encode` into an open object. `isRedacted`: `true` to hide values that may be
+    /// secret.
     func write(into writer: inout JSONWriter, isRedacted: Bool) {
         writer.member("kind", kind.rawValue)
         writer.member("session", session)
@@ -30,7 +31,7 @@ extension JobSpec {
         writeWebhook(into: &writer, isRedacted: isRedacted)
     }
 
-    /// Whether every rule has its standard value, as in most jobs.
+    /// `true` if every rule has its default value, as in most jobs.
     private var isPlain: Bool {
         integrity.isEmpty && redirects == .standard && accept == Acceptance() && schedule == .standard
             && bytesPerSecondMax == nil && retry == .standard && segmentCountMax == 1
@@ -38,7 +39,7 @@ extension JobSpec {
             && !declinesAcknowledgement
     }
 
-    /// Everything between the source and the webhook.
+    /// Writes the members between the source and the webhook.
     fileprivate func writeRuleMembers(into writer: inout JSONWriter) {
         writeIntegrity(into: &writer)
         writeRules(into: &writer)
@@ -198,7 +199,8 @@ extension JobSpec.RequestSpec {
 }
 
 extension JSONWriter {
-    /// Header fields of a request: credentials are never shown, and with `isRedacted` only harmless values.
+    /// Writes header fields. Credentials are never shown; with `isRedacted`, neither are other values that
+    /// may be secret.
     mutating func write(_ name: String, _ headers: [JobSpec.Pair], isRedacted: Bool) {
         self.name(name)
         beginObject()
@@ -215,7 +217,7 @@ extension JSONWriter {
 }
 
 extension JobSpec.Body {
-    /// `{"text": {"size": 5}}`: the form, and the size instead of the bytes.
+    /// Writes `{"text": {"size": 5}}`: the form, and the size instead of the bytes.
     func write(into writer: inout JSONWriter) {
         writer.beginObject()
         writeMember(into: &writer)
@@ -223,7 +225,7 @@ extension JobSpec.Body {
     }
 }
 
-// The rules of a plain job, written once: copying them costs a tenth of writing them.
+// The rules of a plain job, encoded once: copying them takes a tenth of the time.
 private let plainDataRules = plainRules(.data)
 private let plainFileRules = plainRules(.download)
 
@@ -240,7 +242,7 @@ private func plainRules(_ kind: JobKind) -> [UInt8] {
     return writer.bytes
 }
 
-/// What a request says that names nothing of its connection.
+/// Connection members of a request that names none.
 private let plainConnection: [UInt8] = {
     var writer = JSONWriter(reservingCapacity: 128)
     writer.beginObject()
@@ -253,7 +255,7 @@ let setMark = Array(#"{"set":true}"#.utf8)
 private let emptyArray = Array("[]".utf8)
 
 extension JobSecrets {
-    /// The form that is sealed and stored.
+    /// Returns the form that is encrypted and stored.
     package func encode() -> [UInt8] {
         var writer = JSONWriter(reservingCapacity: 128)
         writer.beginObject()
@@ -276,7 +278,7 @@ extension JobSecrets {
         return writer.bytes
     }
 
-    /// Reads what `encode` wrote.
+    /// Reads what `encode` returned.
     package init(json: [UInt8]) throws(StoredJSONError) {
         let stored = try StoredObject(json)
         headers = []

@@ -1,12 +1,12 @@
-/// A stored document is not what this version, or an older one, has written.
+/// A stored document is damaged or of an unknown version.
 package struct StoredJSONError: Error, Sendable, Equatable {
-    /// The member that is missing or wrong, or `syntax`.
+    /// The missing or invalid member, or `syntax`.
     package let member: String
     init(_ member: String) { self.member = member }
 }
 
-/// The members of an object that we wrote ourselves. What is absent reads as nil: an older version may have
-/// written it.
+/// The members of a stored object. A missing member reads as `nil`, because an older version may have written
+/// the object.
 struct StoredObject {
     let json: JSON
 
@@ -19,7 +19,7 @@ struct StoredObject {
         guard json.members != nil else { throw StoredJSONError("syntax") }
     }
 
-    /// A document of which a part is encrypted; throws if that cannot be decrypted.
+    /// Reads a document with encrypted values; throws if they cannot be decrypted.
     init(_ text: [UInt8], opening seal: SecretSeal) throws(StoredJSONError) {
         json = try SealedDocument.opened(text, seal)
         guard json.members != nil else { throw StoredJSONError("syntax") }
@@ -45,19 +45,19 @@ struct StoredObject {
         guard let text = string(name) else { return nil }
         return try need(Timestamp(rfc3339: text), name)
     }
-    /// Members whose values are strings; others (`{"set": true}`) read as empty.
+    /// Returns members whose values are strings; others (`{"set": true}`) read as empty.
     func pairs(_ name: String) -> [JobSpec.Pair] {
         (json[name]?.members ?? []).map { JobSpec.Pair($0.name, $0.value.string ?? "") }
     }
 }
 
 extension JobSpec {
-    /// Reads what `encode` or `encodeStored` wrote. Throws when it is damaged; the row is then to be left
-    /// alone and reported. Of what is encrypted only the redacted form is there: enough to show the job to
-    /// everyone, and to read its rules; a request needs `init(storedJSON:opening:)`.
+    /// Reads what `encode` or `encodeStored` returned. Throws if it is damaged; the row must then be left
+    /// alone and reported. Secret values are redacted: enough to show the job and to read its rules, but a
+    /// request needs `init(storedJSON:opening:)`.
     package init(storedJSON: [UInt8]) throws(StoredJSONError) { try self.init(try StoredObject(storedJSON)) }
 
-    /// The same with what is encrypted. Throws if that cannot be decrypted.
+    /// Reads what `encodeStored` returned with its secret values. Throws if they cannot be decrypted.
     package init(storedJSON: [UInt8], opening seal: SecretSeal) throws(StoredJSONError) {
         try self.init(try StoredObject(storedJSON, opening: seal))
     }

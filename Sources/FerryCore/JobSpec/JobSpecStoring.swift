@@ -1,18 +1,18 @@
 extension JobSpec {
-    /// The form that is kept: like `encode`, without the members that have their standard value, because rows
-    /// are written twice in a job's life and most jobs say little. `init(storedJSON:)` reads both forms.
+    /// Returns the stored form: like `encode`, without members that have their default value, because a row
+    /// is written twice and most jobs name few members. `init(storedJSON:)` reads both forms.
     ///
-    /// A standard value that changes one day needs a version here, so that accepted jobs keep what they had.
+    /// A change of a default value needs a version here, so that accepted jobs keep their values.
     package func encodeStored() -> [UInt8] { storedForm(isRedacted: false) }
 
-    /// The same with what is not harmless encrypted (`SealedDocument`).
+    /// Returns the stored form with encrypted secret values (`SealedDocument`).
     package func encodeStored(_ seal: SecretSeal) -> [UInt8] {
         guard let secrets = secretValues else { return storedForm(isRedacted: false) }
         return SealedDocument.make(storedForm(isRedacted: true), secrets: secrets, seal)
     }
 
-    /// What is not harmless of URLs and fields, as a merge patch of the stored form; nil in most jobs. Not
-    /// the webhook's URL: deliveries are found by it.
+    /// The secret values of URLs and fields as a merge patch of the stored form; `nil` in most jobs. Without
+    /// the webhook's URL, since deliveries are found by it.
     private var secretValues: JSON? {
         var request: [JSON.Member] = []
         if !RedactedURL.isHarmless(self.request.url) {
@@ -102,7 +102,7 @@ extension JobSpec {
 }
 
 extension [JSON.Member] {
-    /// Adds `headers` with those fields that are neither harmless nor credentials, which are kept elsewhere.
+    /// Adds `headers` with the fields that may be secret, except for credentials, which are stored elsewhere.
     mutating func append(fields: [JobSpec.Pair], as name: String = "headers") {
         let secret = fields.filter { !HeaderRules.isSecret($0.name) && !NonSecretFields.contains($0.name) }
         guard !secret.isEmpty else { return }

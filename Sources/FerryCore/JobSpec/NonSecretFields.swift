@@ -1,15 +1,17 @@
-/// The header fields whose values carry no credential, whoever sends them. An allow list: a field that is
-/// not in it may be a secret. Decides for requests, responses and redirects alike.
+/// Header fields whose values never contain a credential, whoever sends them. An allow list: other fields may
+/// be secret. The only home of this rule, for requests, responses and redirects.
 package enum NonSecretFields {
-    /// Whether everyone may see the value of a field of that name. Names have no case (RFC 9110 §5.1).
+    /// Returns `true` if every reader may see the value of the field. Names are case-insensitive (RFC 9110
+    /// §5.1).
     package static func contains(_ name: String) -> Bool { contains(lowercased: name.lowercased()) }
 
+    /// Like `contains(_:)`, for a name in lower case.
     package static func contains(lowercased name: String) -> Bool {
         names.contains(name) || prefixes.contains { name.hasPrefix($0) }
     }
 
     private static let names: Set<String> = [
-        // What is wanted, and what is there (RFC 9110).
+        // Content and its negotiation (RFC 9110).
         "accept", "accept-charset", "accept-encoding", "accept-language", "accept-patch", "accept-post",
         "accept-ranges", "allow", "content-disposition", "content-encoding", "content-language",
         "content-length", "content-range", "content-type", "date", "dnt", "expect",
@@ -21,19 +23,19 @@ package enum NonSecretFields {
         "warning", "x-cache", "x-cache-hits",
         // Connection and framing (RFC 9112).
         "connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade",
-        // Digests (RFC 9530, RFC 3230 and stores).
+        // Digests (RFC 9530, RFC 3230 and object stores).
         "content-digest", "content-md5", "digest", "repr-digest", "want-content-digest", "want-digest",
         "want-repr-digest", "x-checksum-md5", "x-checksum-sha1", "x-checksum-sha256", "x-goog-hash",
         "x-goog-stored-content-encoding", "x-goog-stored-content-length", "x-amz-mp-parts-count",
-        // Rates.
+        // Rate limits.
         "ratelimit", "ratelimit-limit", "ratelimit-policy", "ratelimit-remaining", "ratelimit-reset",
         "x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset",
-        // Policies of browsers.
+        // Policies for browsers.
         "cross-origin-embedder-policy", "cross-origin-opener-policy", "cross-origin-resource-policy",
         "origin-agent-cluster", "permissions-policy", "referrer-policy", "strict-transport-security",
         "x-content-type-options", "x-frame-options", "x-permitted-cross-domain-policies",
         "x-xss-protection",
-        // Names of requests, and how long they took.
+        // Identifiers of requests, and durations.
         "server-timing", "traceparent", "tracestate", "x-correlation-id", "x-powered-by", "x-request-id",
         "x-response-time", "x-runtime", "x-amz-id-2", "x-amz-request-id", "x-amz-version-id", "cf-ray",
     ]

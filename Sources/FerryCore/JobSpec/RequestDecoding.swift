@@ -1,6 +1,6 @@
 // The parts of a job's body that name places and carry bytes: request, source, destination, webhook.
 
-/// A request with what is kept apart from it.
+/// A request with the data that is stored apart from it.
 struct DecodedRequest {
     var spec: JobSpec.RequestSpec
     var payload: [UInt8]?
@@ -53,16 +53,16 @@ extension JobDecoding {
         guard choice != .identity else { return choice }
         if kind == .upload {
             fields.complain(
-                "accept_encoding", "invalid_combination", "The body of an upload's answer is not kept.")
+                "accept_encoding", "invalid_combination", "The response to an upload is not stored.")
         } else if headers.contains(where: { $0.name.lowercased() == "accept-encoding" }) {
             fields.complain(
                 "accept_encoding", "invalid_combination",
-                "Leave either this out or the Accept-Encoding header, whose answer is stored as sent.")
+                "Give either this or an Accept-Encoding header, which stores the response as sent.")
         }
         return choice
     }
 
-    /// A URL that is well formed and that the egress policy does not refuse.
+    /// Reads a valid URL that the egress policy does not refuse.
     func url(_ fields: inout FieldReader, _ name: String) -> WebURL? {
         guard let text = fields.string(name) else { return nil }
         do throws(WebURL.Failure) {
@@ -90,9 +90,9 @@ extension JobDecoding {
             fields.complain(
                 "method", "invalid_value", "A method is made of upper-case letters, digits, - and _.")
         } else if method == "CONNECT" || method == "TRACE" {
-            fields.complain("method", "invalid_value", "\(method) is not a method of a transfer.")
+            fields.complain("method", "invalid_value", "\(method) cannot be used for a transfer.")
         } else if kind == .download, method == "HEAD" {
-            fields.complain("method", "invalid_combination", "The answer to HEAD has no body to download.")
+            fields.complain("method", "invalid_combination", "The response to HEAD has no body to download.")
         } else if kind == .upload, ["GET", "HEAD", "DELETE", "OPTIONS"].contains(method) {
             fields.complain(
                 "method", "invalid_combination", "\(method) sends no body; an upload needs PUT or POST.")
@@ -185,7 +185,7 @@ extension JobDecoding {
         return (.base64, bytes)
     }
 
-    /// The one of these members that is there; a complaint when it is none or several.
+    /// Returns the one of these members that is present; reports an error if there is none or several.
     func exactlyOne(_ fields: inout FieldReader, _ names: [String]) -> String? {
         let given = names.filter { fields.has($0) }
         if given.count != 1 {
@@ -220,7 +220,7 @@ extension JobDecoding {
         return source
     }
 
-    /// Bytes that lie somewhere, or come along.
+    /// Reads bytes that are stored somewhere or inline.
     func place(_ fields: inout FieldReader, _ given: String?) -> (source: JobSpec.Source, payload: [UInt8]?)?
     {
         switch given {
@@ -260,12 +260,12 @@ extension JobDecoding {
         object.finish()
         guard let path else { return nil }
         var destination = JobSpec.Destination(path: path, ifExists: ifExists ?? .replace)
-        // A name that the server chooses must not cost a file that it has nothing to do with.
+        // A name that the server chooses must not replace an unrelated file.
         if destination.isDirectory, ifExists == nil { destination.ifExists = .rename }
         return destination
     }
 
-    /// A path below a root, by its text alone; links are the engine's business.
+    /// Reads a path below a root. Checks the text only; the engine handles symbolic links.
     private func path(_ fields: inout FieldReader, mayBeDirectory: Bool = false) -> String? {
         guard let path = fields.string("path", byteCounts: 1...Limits.pathByteCountMax) else { return nil }
         var parts = path.utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
@@ -311,7 +311,7 @@ extension JobDecoding {
         return point
     }
 
-    /// `standard`: the events that one gets which names none.
+    /// `standard`: events of a webhook that names none.
     func webhook(
         _ fields: inout FieldReader, standard: [EventType]
     ) -> (spec: JobSpec.WebhookSpec, secret: String?)? {

@@ -1,13 +1,13 @@
-// Where a download's bytes may come from besides its own request, and how many parts of it at once.
+// Other sources of a download's bytes, and the number of segments.
 
-/// What `mirrors` and `segments` say.
+/// Values of `mirrors` and `segments`.
 struct DecodedSources {
     var mirrors: [String] = []
     var segmentCountMax = 1
 }
 
 extension JobDecoding {
-    /// `request`: nil when it was wrong itself; then only the members' own faults are named.
+    /// `request`: `nil` if it was invalid, so that only errors of these members are reported.
     func sources(
         _ fields: inout FieldReader, _ kind: JobKind?, _ request: DecodedRequest?
     ) -> DecodedSources {
@@ -48,7 +48,7 @@ extension JobDecoding {
         return mirrors
     }
 
-    /// Whether bytes may come in parts and from elsewhere: of a download by GET, whose ranges are ours.
+    /// Reports segments and mirrors unless the job is a download by GET that does not set ranges itself.
     private func checkParts(
         _ name: String, _ fields: FieldReader, _ kind: JobKind?, _ request: DecodedRequest?
     ) {

@@ -1,26 +1,30 @@
 import Synchronization
 
-/// Whether this node may begin downloads, and why not: it is closed while a disk that they would fill is
-/// nearly full, or cannot be written to.
+/// Decides whether this node may begin downloads: not while a disk for downloads is nearly full or cannot be
+/// written to. May be used on any thread.
 package final class DownloadAdmission: Sendable {
+    /// Reason why downloads may not begin.
     package enum Hold: Int, Sendable {
-        /// Less room than is to be kept.
+        /// Less free space than must stay free.
         case noRoom = 1
-        /// A file system that became read-only, or fails.
+        /// A file system that is read-only or fails.
         case unwritable
     }
 
     private let state = Atomic<Int>(0)
 
+    /// Creates a value that admits downloads.
     package init() {}
 
-    /// Nil: downloads may begin.
+    /// The reason, or `nil` if downloads may begin.
     package var hold: Hold? { Hold(rawValue: state.load(ordering: .relaxed)) }
 
+    /// `true` if downloads may begin.
     package var isOpen: Bool { hold == nil }
 
+    /// Sets or removes the reason.
     package func set(_ hold: Hold?) { state.store(hold?.rawValue ?? 0, ordering: .relaxed) }
 
-    /// Whether a job of this kind may begin now.
+    /// Returns `true` if a job of this kind may begin now.
     package func admits(_ kind: JobKind) -> Bool { kind != .download || isOpen }
 }

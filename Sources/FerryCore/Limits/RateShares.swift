@@ -1,45 +1,48 @@
-/// What has a limit in bytes a second that all nodes keep together.
+/// A limit in bytes per second that all nodes share.
 package struct RateKey: Hashable, Sendable {
-    /// As nodes tell it to each other.
+    /// Name under which nodes report their demand.
     package let name: String
 
-    /// What the service receives, and what it sends.
+    /// The bytes that all nodes receive, and send.
     package static let received = RateKey(name: "received")
     package static let sent = RateKey(name: "sent")
 
+    /// The bytes of a session.
     package static func session(_ key: SessionKey) -> RateKey {
         RateKey(name: "session \(key.tenant) \(key.name)")
     }
 
-    /// A host with a rate of its own: `scheme://host:port`.
+    /// The bytes of a host with a rate of its own; `origin` is `scheme://host:port`.
     package static func host(_ origin: String) -> RateKey { RateKey(name: "host \(origin)") }
 }
 
-/// How many jobs move bytes under each limit.
+/// Number of jobs that move bytes under each limit.
 package struct RateDemand: Sendable, Equatable {
-    /// Without those that nobody asks anything of.
+    /// The numbers; limits without jobs are left out.
     package private(set) var jobCounts: [RateKey: Int] = [:]
 
+    /// Creates an empty demand.
     package init() {}
 
+    /// The number of jobs under a limit.
     package subscript(key: RateKey) -> Int {
         get { jobCounts[key] ?? 0 }
         set { jobCounts[key] = newValue > 0 ? newValue : nil }
     }
 
-    /// Of several nodes together.
+    /// Adds the demand of another node.
     package mutating func add(_ other: RateDemand) {
         for (key, count) in other.jobCounts { self[key] += count }
     }
 
-    /// What both ask for.
+    /// Returns the smaller of both numbers for each limit.
     package func common(with other: RateDemand) -> RateDemand {
         var common = RateDemand()
         for (key, count) in jobCounts { common[key] = min(count, other[key]) }
         return common
     }
 
-    /// What nodes tell each other.
+    /// The demand as nodes report it.
     package var json: [UInt8] {
         var writer = JSONWriter(reservingCapacity: 16 + 64 * jobCounts.count)
         writer.beginObject()
@@ -48,48 +51,51 @@ package struct RateDemand: Sendable, Equatable {
         return writer.bytes
     }
 
-    /// Reads `json`; nil when it is damaged.
+    /// Reads `json`; `nil` if it is damaged.
     package init?(json: [UInt8]) {
+        // Written by a node; unreadable JSON counts as damaged, like a number out of range.
         guard let members = (try? JSON.parse(json))?.members else { return nil }
         for member in members {
-            // No node has more, and sums of them fit.
+            // No node has more jobs, and sums of such numbers do not overflow.
             guard let count = member.value.integer, (0...1_000_000_000).contains(count) else { return nil }
             self[RateKey(name: member.name)] = Int(count)
         }
     }
 }
 
-/// This node's part of each limit that all nodes keep together: as many parts as it has jobs under it.
+/// This node's share of each limit that all nodes keep together, in proportion to its jobs.
 ///
-/// The sum over all nodes is no more than the limit as long as each counts with no more of its own jobs than
-/// the others know of: one that begins something gets more only when they have heard of it, with a heartbeat
-/// of their own, and gives way at once when it has less to do.
+/// The shares add up to at most the limit as long as each node counts no more jobs of its own than the others
+/// know of. A node with more jobs gets more only after its heartbeat has reported them; a node with fewer
+/// jobs gives up its share at once.
 package struct RateShares: Sendable, Equatable {
-    /// Of each limit one part in so many is not shared by jobs but evenly, so that a node whose first job
-    /// begins moves bytes at once; what idle nodes have of it is lost.
+    /// One part in `evenPart` of each limit is divided evenly, so that a node's first job moves bytes at
+    /// once. The share of idle nodes stays unused.
     private static let evenPart: Int64 = 20
 
     /// Nodes that run attempts, this one included.
     private let nodeCount: Int
-    /// What the others know of this node.
+    /// Demand of this node as the others know it.
     private let own: RateDemand
-    /// What the other nodes have said lastly, added up; nil: not all say it, and all parts are the same.
+    /// Sum of the last demands of the other nodes, or `nil` if not all report it, which makes all shares
+    /// equal.
     private let others: RateDemand?
 
+    /// Creates shares; the default is a single node.
     package init(nodeCount: Int = 1, own: RateDemand = RateDemand(), others: RateDemand? = RateDemand()) {
         self.nodeCount = max(1, nodeCount)
         self.own = own
         self.others = others
     }
 
-    /// At least 1.
+    /// Returns this node's share of `limit` in bytes per second, at least 1.
     package func part(of limit: Int64, for key: RateKey) -> Int64 {
         guard nodeCount > 1, let others, own[key] + others[key] > 0 else {
             return max(1, limit / Int64(nodeCount))
         }
         let even = limit / Self.evenPart
         let (count, all) = (Int64(own[key]), Int64(own[key] + others[key]))
-        // In this order nothing overflows.
+        // This order avoids overflow.
         let byJobs = (limit - even) / all * count + (limit - even) % all * count / all
         return max(1, even / Int64(nodeCount) + byJobs)
     }

@@ -1,11 +1,12 @@
-/// How fast the service may be as a whole; bytes a second, nil: as fast as it goes.
+/// Limits of Ferry as a whole in bytes per second; `nil` for no limit.
 package struct TransferLimits: Sendable, Equatable {
-    /// Of all nodes together (`RateShares`).
+    /// Bytes of all nodes together in each direction (`RateShares`).
     package var bytesReceivedPerSecondMax: Int64?
     package var bytesSentPerSecondMax: Int64?
-    /// Of one host and one node, both directions together.
+    /// Bytes of one host on one node, both directions together.
     package var bytesPerSecondPerHostMax: Int64?
 
+    /// Creates limits.
     package init(
         bytesReceivedPerSecondMax: Int64? = nil, bytesSentPerSecondMax: Int64? = nil,
         bytesPerSecondPerHostMax: Int64? = nil
@@ -15,7 +16,7 @@ package struct TransferLimits: Sendable, Equatable {
         self.bytesPerSecondPerHostMax = bytesPerSecondPerHostMax
     }
 
-    /// These with another rate of the service in each direction, for a time; nil: as they are.
+    /// Returns the limits with another rate in both directions; `nil` leaves them.
     package func replacing(serviceRate: Int64?) -> TransferLimits {
         guard let serviceRate else { return self }
         var limits = self
@@ -30,7 +31,7 @@ package struct TransferLimits: Sendable, Equatable {
         ("max_bytes_per_second_per_host", \.bytesPerSecondPerHostMax),
     ]
 
-    /// These limits after a merge patch (RFC 7396): what is absent stays, null is no limit.
+    /// Returns the limits after a merge patch (RFC 7396); null removes a limit.
     package func merging(_ patch: JSON) throws(InvalidFields) -> TransferLimits {
         let complaints = ValidationErrors()
         var limits = self
@@ -44,7 +45,7 @@ package struct TransferLimits: Sendable, Equatable {
         return limits
     }
 
-    /// What is stored and shown.
+    /// The limits as they are stored and shown.
     package var json: [UInt8] {
         var writer = JSONWriter(reservingCapacity: 160)
         writer.beginObject()
@@ -53,8 +54,9 @@ package struct TransferLimits: Sendable, Equatable {
         return writer.bytes
     }
 
-    /// Reads `json`; nil when it is damaged.
+    /// Reads `json`; `nil` if it is damaged.
     package init?(storedJSON: [UInt8]) {
+        // Why stored limits are damaged does not matter to the caller.
         guard let json = try? JSON.parse(storedJSON), let limits = try? TransferLimits().merging(json) else {
             return nil
         }

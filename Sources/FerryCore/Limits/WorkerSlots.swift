@@ -1,42 +1,43 @@
 import Synchronization
 
-/// How many transfers this node may still begin, and how many jobs it may still lease.
+/// Counts the transfers that this node may still begin, and the jobs that it may still lease. May be used on
+/// any thread.
 ///
-/// A slot is held while a transfer runs. A lease is held from before it is written until its result is
-/// committed: longer than the slot, so that a slot waits for no commit, by `surplus` leases at most. An
-/// attempt on which nothing moves lends its slot, with one more lease, and takes it back when it needs it,
-/// free or not (docs/decisions/0028).
+/// A slot is held while a transfer runs. A lease is held from before it is written until the result is
+/// committed: longer than the slot, so that no slot waits for a commit, and for at most `surplus` jobs more
+/// than there are slots. A stalled attempt lends its slot with one more lease, and takes it back when it
+/// continues, free or not (docs/decisions/0028).
 package final class WorkerSlots: Sendable {
     private struct Free {
         var slots: Int
-        /// Below zero while results that were to be committed are not.
+        /// Free leases; negative if a commit of results has failed.
         var leases: Int
-        /// Slots that are lent, by the origins that say nothing.
+        /// Lent slots by the origin that sends nothing.
         var lent: [String: Int] = [:]
         var lentCount = 0
     }
     private let free: Mutex<Free>
-    /// Transfers at once.
+    /// Number of slots.
     package let capacity: Int
-    /// Slots that may be lent at once.
+    /// Number of slots that may be lent at once.
     private let lentMax: Int
 
-    /// Leases beyond the slots: results that are not committed yet, and what is held for the next slots.
+    /// Leases beyond the slots, for results that are not committed yet and for prefetched jobs.
     package static let surplus = 64
-    /// Slots that may be lent: by attempts of one origin, for each slot that there is, and in all, but at
-    /// least as many as there are.
+    /// Slots that may be lent: by attempts of one origin; for each slot; and in total, but at least as many
+    /// as there are slots.
     package static let lentOfOriginMax = 8
     private static let lentPerSlot = 16
     private static let lentCountMax = 1_024
 
-    /// `lentMax`: what the process has room for.
+    /// `lentMax`: number of lent slots that the process has resources for.
     package init(capacity: Int, lentMax: Int = .max) {
         self.capacity = capacity
         self.lentMax = min(lentMax, max(capacity, min(capacity * Self.lentPerSlot, Self.lentCountMax)))
         free = Mutex(Free(slots: capacity, leases: capacity > 0 ? capacity + Self.surplus : 0))
     }
 
-    /// Reserves up to `count` slots, each with a lease; returns how many.
+    /// Reserves up to `count` slots with a lease each; returns how many.
     package func reserve(upTo count: Int) -> Int {
         free.withLock { free in
             let taken = max(0, min(free.slots, free.leases, count))
@@ -46,13 +47,13 @@ package final class WorkerSlots: Sendable {
         }
     }
 
-    /// Gives back slots with their leases.
+    /// Releases slots with their leases.
     package func release(_ count: Int) {
         end(count)
         settle(count)
     }
 
-    /// Reserves up to `count` leases for which there is no slot yet; returns how many.
+    /// Reserves up to `count` leases without a slot; returns how many.
     package func reserveLeases(upTo count: Int) -> Int {
         free.withLock { free in
             let taken = max(0, min(free.leases, count))
@@ -61,7 +62,7 @@ package final class WorkerSlots: Sendable {
         }
     }
 
-    /// Takes up to `count` slots for what is leased already; returns how many.
+    /// Takes up to `count` slots for jobs that are leased already; returns how many.
     package func begin(upTo count: Int) -> Int {
         free.withLock { free in
             let taken = max(0, min(free.slots, count))
@@ -70,7 +71,7 @@ package final class WorkerSlots: Sendable {
         }
     }
 
-    /// Transfers are over; their results are still to be committed.
+    /// Releases the slots of ended transfers; their leases stay until `settle`.
     package func end(_ count: Int) {
         free.withLock { free in
             free.slots += count
@@ -78,13 +79,13 @@ package final class WorkerSlots: Sendable {
         }
     }
 
-    /// Leases are gone, or are about to be.
+    /// Releases leases whose results are committed, or are about to be.
     package func settle(_ count: Int) { free.withLock { $0.leases += count } }
 
-    /// Leases that were about to be gone are still there.
+    /// Takes back a release of leases, after the commit has failed.
     package func unsettle(_ count: Int) { free.withLock { $0.leases -= count } }
 
-    /// Somebody else may have the slot of an attempt. False: as many are lent as may be.
+    /// Lends the slot of a stalled attempt. Returns `false` if the maximum is lent.
     package func lend(for origin: String) -> Bool {
         free.withLock { free in
             let count = free.lent[origin, default: 0]
@@ -97,7 +98,8 @@ package final class WorkerSlots: Sendable {
         }
     }
 
-    /// An attempt that has lent its slot needs it again. More may be taken than there are until others end.
+    /// Takes a lent slot back for an attempt that continues. Until others end, more slots may be taken than
+    /// there are.
     package func takeBack(for origin: String) {
         free.withLock { free in
             let count = free.lent[origin, default: 0]
@@ -112,16 +114,16 @@ package final class WorkerSlots: Sendable {
     /// Slots that are lent.
     package var lentCount: Int { free.withLock { $0.lentCount } }
 
-    /// Transfers that could begin at once.
+    /// Transfers that could begin now.
     package var freeCount: Int { free.withLock { max(0, min($0.slots, $0.leases)) } }
 
-    /// Whether as many attempts run as half of the slots are for.
+    /// `true` if running attempts are at least half as many as slots; attempts that lent their slot count.
     package var isScarce: Bool { free.withLock { 2 * (capacity - $0.slots + $0.lentCount) >= capacity } }
 
-    /// Slots that are taken.
+    /// Slots that are in use.
     package var busyCount: Int { free.withLock { capacity - $0.slots } }
 
-    /// Leases that are taken.
+    /// Leases that are in use.
     package var leaseCount: Int {
         free.withLock { capacity + (capacity > 0 ? Self.surplus : 0) + $0.lentCount - $0.leases }
     }

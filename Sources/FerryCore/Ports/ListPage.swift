@@ -1,30 +1,33 @@
-/// A page of a list as the store reads it, newest first.
+/// A page of a list as read from the database, newest first.
 package struct ListPage<Record: Sendable, Kind: IdentifierKind>: Sendable {
+    /// The records.
     package let records: [Record]
-    /// Where a scan that is bounded stopped before the page was full: the next page begins below this
-    /// identifier. `nil` if the page is full or the list ends with it.
+    /// Where a bounded scan stopped before the page was full: the next page begins below this identifier.
+    /// `nil` if the page is full or the list ends with it.
     package let stoppedAt: Identifier<Kind>?
 
+    /// Creates a page.
     package init(_ records: [Record], stoppedAt: Identifier<Kind>? = nil) {
         self.records = records
         self.stoppedAt = stoppedAt
     }
 }
 
-/// How far one request for a page may look through a list whose filter no index serves.
+/// Limits how many rows one request for a page may read if no index serves its filter.
 ///
-/// One turn of a connection looks at `Limits.listTurnRowCount` rows at most, so that no list holds up the
-/// reads of other tenants. The page goes on in further turns until it is full, the list ends, or
-/// `Limits.listScanRowCount` rows have been looked at.
+/// One turn of a connection reads at most `Limits.listTurnRowCount` rows, so that no list delays the reads of
+/// other tenants. Further turns follow until the page is full, the list ends, or `Limits.listScanRowCount`
+/// rows have been read.
 package struct ListScan: Sendable, Equatable {
     private var rowCount = 0
 
+    /// Creates a scan that has read no rows.
     package init() {}
 
-    /// Rows that the next turn may look at.
+    /// Rows that the next turn may read.
     package var turnRowCount: Int { min(Limits.listTurnRowCount, Limits.listScanRowCount - rowCount) }
 
-    /// Counts rows that a turn has looked at. Returns `false` if the scan has to stop there.
+    /// Adds rows that a turn has read. Returns `false` if the scan must stop.
     package mutating func add(_ count: Int) -> Bool {
         rowCount += count
         return rowCount < Limits.listScanRowCount

@@ -1,20 +1,23 @@
-// The doors between stages: each has two conformers, the real one and the tests'.
+// Protocols between the stages. Each has two implementations: the real one and that of the tests.
 
-/// Where a submission goes. The reply comes after the commit, on the lane's thread: it must not block.
+/// Accepts submissions. The reply comes after the commit, on a thread of the store: it must not block.
 package protocol SubmissionSink: Sendable {
+    /// Submits jobs.
     func submit(_ submission: Submission)
 }
 
 /// Jobs that are accepted together or not at all.
 package struct Submission: Sendable {
+    /// The jobs.
     package let jobs: [NewJob]
+    /// `Idempotency-Key` of the request, or `nil`.
     package let idempotency: Idempotency?
-    /// `SessionSnapshot.epoch` with which the jobs were read; nil: they were not made of their sessions'
-    /// configuration.
+    /// `SessionSnapshot.epoch` of the sessions whose configuration the jobs use, or `nil` if they use none.
     package let sessionEpoch: Int64?
     /// Called exactly once.
     package let reply: @Sendable (Result<Accepted, StoreError>) -> Void
 
+    /// Creates a submission.
     package init(
         jobs: [NewJob], idempotency: Idempotency?, sessionEpoch: Int64? = nil,
         reply: @escaping @Sendable (Result<Accepted, StoreError>) -> Void
@@ -25,14 +28,16 @@ package struct Submission: Sendable {
         self.reply = reply
     }
 
+    /// Identity of a request that may be repeated.
     package struct Idempotency: Sendable, Equatable {
-        /// Tenant and key are the scope: a tenant uses a key for one request, whatever its method and path.
+        /// Tenant and key together identify a request, whatever its method and path.
         package let tenant: String
         package let key: String
-        /// Method and path of the request. Nodes of an older version look for keys by it.
+        /// Method and path of the request. Nodes of an older version look keys up by it.
         package let route: String
-        /// SHA-256 of method, path and body: what makes a request the same as the first one with the key.
+        /// SHA-256 of method, path and body. A repetition must have the same.
         package let fingerprint: [UInt8]
+        /// Creates an identity.
         package init(tenant: String, route: String, key: String, fingerprint: [UInt8]) {
             self.tenant = tenant
             self.route = route
@@ -41,18 +46,26 @@ package struct Submission: Sendable {
         }
     }
 
-    /// One entry a job, in order.
+    /// Result of a submission: one entry per job, in order.
     package struct Accepted: Sendable {
+        /// An accepted job.
         package struct Job: Sendable {
+            /// Identifier of the job.
             package let id: JobID
+            /// State after the acceptance.
             package let state: JobState
-            /// Of a replay `beginDate` also where the service chooses the moment: that only the job says.
+            /// What it waits for. A replay has `beginDate` for discretionary jobs as well; only the job's
+            /// fields tell the difference.
             package let waitingFor: WaitingFor?
+            /// Time of the submission.
             package let createdAt: Timestamp
-            /// Set when it was leased to this node with its acceptance.
+            /// Start of the attempt if the job was leased to this node with its acceptance, else `nil`.
             package let startedAt: Timestamp?
+            /// Node of the attempt, or `nil`.
             package let node: NodeID?
+            /// Time at which a waiting job continues, or `nil`.
             package let nextAttemptAt: Timestamp?
+            /// Creates an entry.
             package init(
                 id: JobID, state: JobState, waitingFor: WaitingFor?, createdAt: Timestamp,
                 startedAt: Timestamp?,
@@ -67,9 +80,11 @@ package struct Submission: Sendable {
                 self.nextAttemptAt = nextAttemptAt
             }
         }
+        /// The jobs.
         package let jobs: [Job]
-        /// The same key and body were accepted before: these are that submission's jobs.
+        /// `true` if a request with the same key and body was accepted before; these are its jobs.
         package let isReplay: Bool
+        /// Creates a result.
         package init(jobs: [Job], isReplay: Bool) {
             self.jobs = jobs
             self.isReplay = isReplay
@@ -78,7 +93,7 @@ package struct Submission: Sendable {
 }
 
 extension JobRecord {
-    /// A job as the answer to its submission tells of it.
+    /// Creates the record of a job for the response to its submission.
     package init(
         _ accepted: Submission.Accepted.Job, tenant: String, spec: JobSpec, specJSON: [UInt8], retryOf: JobID?
     ) {
@@ -96,154 +111,174 @@ extension JobRecord {
         pendingDependencies = schedule.dependsOn
     }
 
-    /// `job`: as it was submitted.
+    /// Creates the record of an accepted job. `job`: as submitted.
     package init(_ accepted: Submission.Accepted.Job, of job: NewJob) {
         self.init(
             accepted, tenant: job.tenant, spec: job.spec, specJSON: job.specJSON, retryOf: job.retryOf)
     }
 }
 
-/// Why the store could not do what it was asked.
+/// Why an operation of the store failed.
 package enum StoreError: Error, Sendable, Equatable {
-    /// The database cannot be reached or did not answer in time. Nothing is known to be stored: ask again.
+    /// The database cannot be reached or did not respond in time. It is not known whether anything was
+    /// stored; the client should repeat the request.
     case unavailable
-    /// The idempotency key was used for another body.
+    /// The idempotency key was used for another request.
     case idempotencyKeyReused
     /// A request with the same idempotency key is being processed.
     case idempotencyKeyInProgress
-    /// Too much waits in front of the store.
+    /// Too many operations wait for the database.
     case overloaded
-    /// As many reads of the tenant wait as may.
+    /// The tenant has the largest allowed number of waiting reads.
     case tooManyReads
-    /// The database has stopped a read that took too long, or an operator has. Nothing has changed.
+    /// The database or an operator stopped a read that took too long. Nothing has changed.
     case readStopped
-    /// The tenant has as many unfinished jobs as it may have, or nearly so. Seconds until it is worth asking
-    /// again.
+    /// The tenant has its largest number of unfinished jobs, or nearly so. `retryAfter`: seconds.
     case tooManyJobs(max: Int64, retryAfter: Double)
+    /// No such object of the tenant.
     case notFound
-    /// The job is not in a state that allows this.
+    /// The job's state does not allow the operation.
     case invalidState(JobState, waitingFor: WaitingFor? = nil)
-    /// The job asks for no acknowledgement.
+    /// The job requires no acknowledgement.
     case notAwaited
-    /// `If-Match` names another revision than this one; nil: of what has no revisions, another state.
+    /// `If-Match` names another revision than this one, or, with `nil`, another state of an object without
+    /// revisions.
     case stale(revision: Int32?)
-    /// The session takes no more jobs.
+    /// The session accepts no more jobs.
     case sessionInvalidated
-    /// A session of the submission has another configuration by now: it is to be read anew.
+    /// The configuration of a session has changed since the submission was read; read it again.
     case sessionsChanged
-    /// The session is not invalidated, has unfinished jobs, or is the default one.
+    /// The session is not invalidated, has unfinished jobs, or is the default session.
     case sessionInUse
-    /// The tenant has as many configured sessions as it may.
+    /// The tenant has its largest number of configured sessions.
     case tooManySessions
-    /// Something that must not happen; details are in the log.
+    /// A defect; the log has details.
     case failed
 
+    /// Returns the error for the state of a job.
     package static func invalidState(of job: JobRecord) -> StoreError {
         .invalidState(job.state, waitingFor: job.waitingFor)
     }
 }
 
-/// Runs attempts. Any thread may call; every attempt that is begun ends in exactly one result at the
+/// Runs attempts. May be called on any thread. Every attempt that begins leads to exactly one result at the
 /// `ResultSink`.
 package protocol AttemptRunner: Sendable {
+    /// Begins attempts.
     func begin(_ attempts: [Attempt])
-    /// Stops the attempt if it runs here; its result is `cancelled` or `suspended` (or what it became just
-    /// before).
+    /// Stops the attempt if it runs here. Its result is `cancelled` or `suspended`, or the one that it had
+    /// just before.
     func stop(_ job: JobID, _ how: AttemptStop)
+    /// Returns the progress of a job that runs here, else `nil`.
     func progress(of job: JobID) -> TransferProgress?
-    /// Another `network.max_bytes_per_second` for a job, if it runs here; nil: none.
+    /// Sets `network.max_bytes_per_second` of a job if it runs here; `nil` removes the limit.
     func changeRate(_ job: JobID, bytesPerSecondMax: Int64?)
-    /// The limits of the service, and this node's part of what the nodes keep together: those, and the rates
-    /// of sessions and origins.
+    /// Sets the limits of Ferry, and this node's shares of the limits that nodes keep together.
     func setLimits(_ limits: TransferLimits, shares: RateShares)
-    /// The most jobs that have moved bytes at once under each of them here, since it was asked last.
+    /// Returns the largest number of jobs that moved bytes at once under each limit on this node since the
+    /// last call.
     func takeRateDemand() -> RateDemand
-    /// Bytes a second of each session that has a limit, of all nodes together.
+    /// Sets the bytes per second of sessions with a limit, of all nodes together.
     func setSessionRates(_ rates: [SessionKey: Int64])
-    /// Bytes a second of single origins, shared in the same way; others have none of their own.
+    /// Sets the bytes per second of single origins, shared like those of sessions; other origins have no
+    /// limit of their own.
     func setHostRates(_ rates: [String: Int64])
 }
 
-/// Finds out whether an origin can be reached, without asking it for anything.
+/// Finds out whether an origin can be reached, without sending a request.
 package protocol HostProber: Sendable {
-    /// Any thread. Replies once, on a thread that must not block; nil: somebody is there.
+    /// Connects to the origin. May be called on any thread. Replies once, on a thread that must not block;
+    /// `nil` if the origin can be reached.
     func probe(_ origin: String, reply: @escaping @Sendable (TransferError?) -> Void)
 }
 
-/// How somebody wants an attempt to end. The raw value is what nodes tell each other.
+/// How an attempt is stopped. The raw value is sent between nodes.
 package enum AttemptStop: String, Sendable, CaseIterable {
+    /// Cancels the job.
     case cancel
-    /// Cancels, and leaves the bytes to another job.
+    /// Cancels the job and leaves its bytes for another job.
     case cancelKeepingBytes = "keep"
-    /// Leaves the bytes to the next attempt.
+    /// Suspends the job and leaves its bytes for its next attempt.
     case suspend
 }
 
 extension AttemptRunner {
+    /// Cancels a job that runs here.
     package func cancel(_ job: JobID) { stop(job, .cancel) }
 }
 
-/// Finds a job of a tenant, finished or not; another tenant's is `notFound`. The reply comes once, on a
-/// thread that must not block.
+/// Finds a job of a tenant, finished or not; a job of another tenant is `notFound`. Replies once, on a thread
+/// that must not block.
 package protocol JobLookup: Sendable {
+    /// Looks a job up.
     func job(_ id: JobID, tenant: String, reply: @escaping Reply<JobRecord>)
 }
 
-/// Takes results; they are committed in batches, and the slot is freed afterwards.
+/// Takes the results of attempts. They are committed in batches.
 package protocol ResultSink: Sendable {
+    /// Records the result of an attempt.
     func record(_ result: AttemptResult)
-    /// An attempt goes on from bytes that were there (0: they were of no use), and the job's webhook is to be
-    /// told.
+    /// Reports that an attempt resumes from existing bytes (0 if they could not be used) and that the job's
+    /// webhook gets an event.
     func resumed(_ attempt: Attempt, at offset: Int64)
-    /// A request of an attempt that may go on without it was refused, or one that was `unanswered` is not.
+    /// Reports a response as evidence before the attempt ends: to a request that the attempt can do without,
+    /// or after `unanswered`.
     func answered(_ answer: HostResponse)
-    /// An attempt's request has had no response for seconds. Returns `false` if that matters to no other job
-    /// now: it is to be told again.
+    /// Reports that a request has had no response for some seconds. Returns `false` if this is of no use to
+    /// host control now and must be reported again.
     func unanswered(_ attempt: Attempt, at scope: RequestScope) -> Bool
-    /// Nothing has moved for a while: others may have its slot. False: too many wait like that.
+    /// Lends the slot of a stalled attempt. Returns `false` if too many are lent.
     func lendSlot(of attempt: Attempt) -> Bool
-    /// It needs its slot again; always before its result. Once for each that was lent.
+    /// Takes a lent slot back. Called once for each loan, before the result of the attempt.
     func takeBackSlot(of attempt: Attempt)
 }
 
-/// Admits the connections that attempts want beyond the one to their own origin that each begins with: of
-/// parts, mirrors and redirects. Any thread. What an attempt has is given back with its result.
+/// Grants connections of attempts beyond the first one to their own origin: for segments, mirrors and
+/// redirects. May be called on any thread. The result of an attempt returns all of its connections.
 package protocol ConnectionLimiter: Sendable {
-    /// Asks for one more connection of an attempt, for requests of a scope. Returns `nil` if the answer comes
-    /// to `reply` later: once, on a thread that must not block.
+    /// Requests one more connection of an attempt for requests of a scope. Returns `nil` if the decision
+    /// comes later: `reply` is then called once, on a thread that must not block.
     func ask(
         _ attempt: Attempt, for scope: RequestScope, reply: @escaping @Sendable (ConnectionGrant) -> Void
     ) -> ConnectionGrant?
-    /// Gives back a connection that was granted.
+    /// Returns a granted connection.
     func giveBack(_ attempt: Attempt, _ scope: RequestScope)
-    /// Why no request of the scope may be sent now, whatever connections there are. `nil` if it may.
+    /// Returns why no request of the scope may be sent now, whatever the number of connections; `nil` if
+    /// requests may be sent.
     func hold(on scope: RequestScope) -> HostHold?
 }
 
-/// What becomes of a connection that was asked for.
+/// Decision about a requested connection.
 package enum ConnectionGrant: Sendable, Equatable {
+    /// The connection may be opened.
     case granted
+    /// The host may not be used now.
     case refused(HostHold)
 }
 
-/// Says whether this node may still act for the attempts it holds: false once its last heartbeat that the
-/// database confirmed is older than the lease allows. Asked before a file gets its final name.
+/// Tells whether this node may still act for its attempts: `false` once the last heartbeat that the database
+/// confirmed is older than the lease allows. Checked before a file gets its final name.
 package protocol LeaseHolder: Sendable {
+    /// Returns `true` if this node holds the lease of the attempt.
     func holdsLease(of job: JobID, attempt: Int32) -> Bool
 }
 
-/// Told after the commit that jobs have become terminal on this node (for `Prefer: wait`), and that there are
+/// Is called after the commit of jobs that became terminal on this node (for `Prefer: wait`) and of new
 /// deliveries.
 package protocol CommitObserver: Sendable {
+    /// These jobs are terminal.
     func jobsFinished(_ jobs: [JobID])
+    /// This many deliveries were added.
     func deliveriesAdded(_ count: Int)
-    /// These jobs are suspended now.
+    /// These jobs are suspended.
     func jobsSuspended(_ jobs: [JobID])
-    /// These jobs are about to be told as finished, and the bytes that they have left are kept for others.
+    /// These jobs are about to be reported as finished, and their bytes are kept for other jobs.
     func jobsLeaveBytes(_ jobs: [JobID])
 }
 
 extension CommitObserver {
+    /// Does nothing.
     package func jobsSuspended(_ jobs: [JobID]) {}
+    /// Does nothing.
     package func jobsLeaveBytes(_ jobs: [JobID]) {}
 }

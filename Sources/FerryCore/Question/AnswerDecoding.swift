@@ -1,4 +1,4 @@
-/// A job as a client's change sees it: what it says, and what is kept apart from that.
+/// A job as a client changes it: its fields, and its secrets, which are stored apart.
 package struct JobDraft: Sendable, Equatable {
     package var spec: JobSpec
     package var secrets: JobSecrets
@@ -8,17 +8,17 @@ package struct JobDraft: Sendable, Equatable {
     }
 }
 
-/// What follows from an answer.
+/// Consequence of an answer.
 package enum AnswerResolution: Sendable {
     case goOn(JobDraft)
-    /// The next way to authenticate is asked about.
+    /// Asks about the next way to authenticate.
     case ask(JobQuestion, JobDraft)
     case cancel(JobDraft)
     case fail(TransferError, JobDraft)
 }
 
 extension JobAnswer {
-    /// Reads `{"disposition", "credential", "request", "asked_at"}`; every complaint is thrown at once.
+    /// Reads `{"disposition", "credential", "request", "asked_at"}`. Throws all errors at once.
     package init(_ json: JSON, to kind: JobQuestion.Kind) throws(InvalidFields) {
         let complaints = ValidationErrors()
         guard var fields = FieldReader(json, at: "#", complaints) else {
@@ -54,7 +54,7 @@ extension JobAnswer {
         return disposition
     }
 
-    /// As in `request.auth`.
+    /// Reads a credential as in `request.auth`.
     private static func credential(_ fields: inout FieldReader, _ complaints: ValidationErrors) -> Credential?
     {
         guard var object = fields.object("credential") else { return nil }
@@ -87,7 +87,8 @@ extension JobAnswer {
 }
 
 extension JobDraft {
-    /// The job after an answer. `attempt`: the number of its last attempt. `refusal`: the egress policy's.
+    /// Returns the consequence of an answer. `attempt`: number of the job's last attempt. `refusal`: the
+    /// egress policy's.
     package func answered(
         _ question: JobQuestion, _ answer: JobAnswer, from source: AnswerSource, at now: Timestamp,
         attempt: Int32, node: NodeAbilities = NodeAbilities(), refusal: (WebURL) -> String?
@@ -140,7 +141,7 @@ extension JobDraft {
                 scheme == .bearer
                     ? "The server asks for a token." : "A user and a password are asked for.")
         }
-        // What was refused does not go out beside it.
+        // A credential that was refused must not be sent beside the new one.
         let header = space.isProxy ? "proxy-authorization" : "authorization"
         spec.request.headers.removeAll { $0.name.lowercased() == header }
         secrets.headers.removeAll { $0.name.lowercased() == header }

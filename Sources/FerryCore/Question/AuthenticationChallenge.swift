@@ -1,10 +1,11 @@
-/// The challenges of `WWW-Authenticate` fields (RFC 9110 §11.6.1), as far as a question about them needs it.
+/// A challenge of `WWW-Authenticate` (RFC 9110 §11.6.1), as far as questions about it need it.
 package struct AuthenticationChallenge: Sendable, Equatable {
-    /// In lower case.
+    /// Scheme in lower case.
     package let scheme: String
+    /// Realm, or `nil` if there is none.
     package let realm: String?
 
-    /// Those that can be read, in their order.
+    /// Returns the challenges that can be parsed, in order.
     package static func all(in fields: [String]) -> [AuthenticationChallenge] {
         fields.flatMap { field in
             var parser = Parser(Array(field.utf8.prefix(16_384)))
@@ -32,7 +33,7 @@ package struct AuthenticationChallenge: Sendable, Equatable {
                 all.append(AuthenticationChallenge(scheme: scheme.lowercased(), realm: realm))
                 let before = position
                 skip(separators: true)
-                // What cannot be read ends it.
+                // Stop at text that cannot be parsed.
                 if position < bytes.count, !HeaderRules.isTokenByte(bytes[position]), position == before {
                     break
                 }
@@ -53,7 +54,8 @@ package struct AuthenticationChallenge: Sendable, Equatable {
             return start < position ? String(decoding: bytes[start..<position], as: UTF8.self) : nil
         }
 
-        /// What some schemes have instead of parameters: characters up to a comma, `=` only at its end.
+        /// Skips a token68, which some schemes have instead of parameters: characters up to a comma, `=` only
+        /// at its end.
         private mutating func skipToken68() {
             var end = position
             while end < bytes.count,
@@ -65,7 +67,7 @@ package struct AuthenticationChallenge: Sendable, Equatable {
             position = rest
         }
 
-        /// `name = value`; nil, and nothing is taken, when the next challenge begins.
+        /// Reads `name = value`. Returns `nil` and reads nothing if the next challenge begins.
         private mutating func parameter() -> (String, String)? {
             let start = position
             guard let name = token() else { return nil }
@@ -77,7 +79,7 @@ package struct AuthenticationChallenge: Sendable, Equatable {
             position += 1
             skip(separators: false)
             guard let value = quoted() ?? token() else {
-                // Nobody knows where this ends.
+                // The end of the value cannot be found.
                 position = bytes.count
                 return nil
             }
@@ -101,8 +103,9 @@ package struct AuthenticationChallenge: Sendable, Equatable {
 }
 
 extension JobQuestion.ProtectionSpace {
-    /// What a 401 from `url`, or a 407 of the proxy there, asks for and can be answered, the strongest first,
-    /// each once. `hasNTLM`: whether libcurl can answer it; Negotiate needs a ticket that nobody could give.
+    /// Returns the ways to authenticate that a 401 from `url`, or a 407 of the proxy there, offers and that a
+    /// client can answer: the strongest first, each once. `hasNTLM`: `true` if libcurl supports NTLM.
+    /// Negotiate is left out, since a client cannot give the ticket that it needs.
     package static func offered(
         by fields: [String], from url: String, isProxy: Bool = false, hasNTLM: Bool = false
     ) -> [Self] {
@@ -118,5 +121,6 @@ extension JobQuestion.ProtectionSpace {
 }
 
 extension ConnectionRules.Authentication.Scheme {
+    /// The schemes by strength.
     package static let strongestFirst: [Self] = [.digest, .bearer, .ntlm, .basic]
 }

@@ -1,26 +1,31 @@
-/// What holds when nobody answers a question about a job, and when that is so.
+/// Rules for questions about a job that no client answers.
 package struct QuestionRules: Sendable, Equatable {
+    /// Default answer before the job begins.
     package enum Begin: String, Sendable, CaseIterable {
         case continueLoading = "continue_loading"
         case cancel
     }
+    /// Default answer to a redirect.
     package enum Redirect: String, Sendable, CaseIterable { case follow, reject, cancel }
+    /// Default answer to an authentication challenge.
     package enum Challenge: String, Sendable, CaseIterable {
         case performDefaultHandling = "perform_default_handling"
         case cancel
     }
 
-    /// Seconds.
+    /// Seconds until the default answer applies.
     package var timeout = 600.0
+    /// Default answers by kind of question.
     package var begin = Begin.continueLoading
     package var redirect = Redirect.reject
     package var challenge = Challenge.performDefaultHandling
+    /// Creates the default rules.
     package init() {}
 
-    /// What a job gets that says nothing.
+    /// Rules of a job that names none.
     package static let standard = QuestionRules()
 
-    /// What is answered when nobody has.
+    /// Returns the default answer to a question.
     package func answer(to kind: JobQuestion.Kind) -> JobAnswer {
         let name =
             switch kind {
@@ -32,8 +37,9 @@ package struct QuestionRules: Sendable, Equatable {
     }
 }
 
-/// One answer to a question about a job.
+/// An answer to a question about a job.
 package struct JobAnswer: Sendable, Equatable {
+    /// Decision of an answer.
     package enum Disposition: String, Sendable, CaseIterable {
         case continueLoading = "continue_loading"
         case useNewRequest = "use_new_request"
@@ -43,23 +49,29 @@ package struct JobAnswer: Sendable, Equatable {
         case rejectProtectionSpace = "reject_protection_space"
         case cancel
     }
+    /// Credential of an answer.
     package struct Credential: Sendable, Equatable {
+        /// User, or `nil` with a token.
         package var user: String?
-        /// The password, or the token.
+        /// Password or token.
         package var secret: String
+        /// Creates a credential.
         package init(user: String?, secret: String) {
             self.user = user
             self.secret = secret
         }
     }
 
+    /// The decision.
     package let disposition: Disposition
+    /// The credential of `use_credential`, or `nil`.
     package let credential: Credential?
-    /// Of `use_new_request`: a merge patch of the request.
+    /// Merge patch of the request, with `use_new_request` only.
     package let request: JSON?
-    /// Of the question that is answered; nil: of the one that is open.
+    /// `asked_at` of the question that is answered, or `nil` for the open one.
     package let askedAt: Timestamp?
 
+    /// Creates an answer.
     package init(
         _ disposition: Disposition, credential: Credential? = nil, request: JSON? = nil,
         askedAt: Timestamp? = nil
@@ -72,6 +84,7 @@ package struct JobAnswer: Sendable, Equatable {
 }
 
 extension JobQuestion.Kind {
+    /// Decisions that a question of this kind allows.
     package var dispositions: [JobAnswer.Disposition] {
         switch self {
         case .begin: [.continueLoading, .useNewRequest, .cancel]
@@ -81,44 +94,58 @@ extension JobQuestion.Kind {
     }
 }
 
-/// Who gave the last answer: `answered_by`.
+/// Source of the last answer: `answered_by`.
 package struct AnswerSource: Sendable, Equatable {
+    /// Way in which an answer came.
     package enum Way: String, Sendable, CaseIterable { case api, webhook, timeout }
+    /// Way in which the answer came.
     package var way: Way
-    /// The API key or the delivery; nil for a timeout.
+    /// API key or delivery, or `nil` for a timeout.
     package var name: String?
+    /// Creates a source.
     package init(_ way: Way, name: String? = nil) {
         self.way = way
         self.name = name
     }
 }
 
-/// What has been answered so far, as far as later attempts need it. Kept with the accepted fields and never
-/// shown, but for `last`.
+/// The answers so far, as far as later attempts need them. Stored with the accepted fields; only `last` is
+/// shown.
 package struct JobAnswers: Sendable, Equatable {
+    /// The last answer.
     package struct Last: Sendable, Equatable {
+        /// Kind of the question.
         package var kind: JobQuestion.Kind
+        /// Decision.
         package var disposition: JobAnswer.Disposition
+        /// Source of the answer.
         package var source: AnswerSource
+        /// Time of the answer.
         package var at: Timestamp
     }
 
+    /// `true` if a client has confirmed the job.
     package var isConfirmed = false
-    /// Where redirects may lead: as many as one attempt can follow, the latest.
+    /// URLs of approved redirects: the latest, as many as one attempt can follow.
     package private(set) var approved: [String] = []
-    /// Where the attempt of this number begins.
+    /// Request with which attempt `startAttempt` begins, after an approved redirect.
     package var start: JobQuestion.Hop?
     package var startAttempt: Int32 = 0
+    /// `true` if redirects are not followed.
     package var rejectsRedirects = false
+    /// `true` if challenges are not asked about.
     package var usesDefaultHandling = false
-    /// Credentials that were refused.
+    /// Number of credentials that were refused.
     package var failureCount = 0
-    /// The same, of those for the job's proxy.
+    /// Number of credentials that the job's proxy refused.
     package var proxyFailureCount = 0
+    /// The last answer, or `nil`.
     package var last: Last?
+    /// Creates an empty collection.
     package init() {}
 
-    /// A server that leads elsewhere each time does not make its job longer for ever.
+    /// Approves a redirect. Bounded, so that a server that redirects elsewhere each time does not enlarge the
+    /// job forever.
     package mutating func approve(_ url: String) {
         approved.append(url)
         approved.removeFirst(max(0, approved.count - Limits.redirectCountMax))
@@ -126,18 +153,18 @@ package struct JobAnswers: Sendable, Equatable {
 }
 
 extension JobSpec {
-    /// Nil: nothing was asked yet.
+    /// The answers, or `nil` if no question was answered yet.
     package var answers: JobAnswers? {
         get { boxedAnswers?.value }
         set { boxedAnswers = newValue.map(Boxed.init) }
     }
 
-    /// Whether somebody has to confirm the job before it begins.
+    /// `true` if a client must confirm the job before it begins.
     package var awaitsConfirmation: Bool {
         schedule.confirmsBeforeBegin && !(answers?.isConfirmed ?? false)
     }
 
-    /// The redirect that was approved for this attempt.
+    /// Returns the approved redirect with which the attempt begins, or `nil`.
     package func startHop(attempt: Int32) -> JobQuestion.Hop? {
         guard let answers, answers.startAttempt == attempt else { return nil }
         return answers.start
@@ -190,7 +217,7 @@ extension JobAnswers.Last {
 }
 
 extension JobAnswers {
-    /// What is not harmless of the stored form, as a merge patch of it; nil: nothing.
+    /// The secret values of the stored form as a merge patch, or `nil` if there are none.
     var secretValues: JSON? {
         var members: [JSON.Member] = []
         if approved.contains(where: { !RedactedURL.isHarmless($0) }) {

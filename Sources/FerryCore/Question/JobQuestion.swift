@@ -1,9 +1,11 @@
-/// What somebody has to say about a job before it goes on. Its row keeps it while it is asked, and the job
-/// shows it as `question`.
+/// A question that a client must answer before a job continues. The job's row stores the open question, and
+/// the job shows it as `question`.
 package struct JobQuestion: Sendable, Equatable {
+    /// Kind of a question.
     package enum Kind: String, Sendable, CaseIterable {
         case begin, redirect, challenge
 
+        /// What a job with such a question waits for.
         package var waitingFor: WaitingFor {
             switch self {
             case .begin: .confirmation
@@ -13,15 +15,22 @@ package struct JobQuestion: Sendable, Equatable {
         }
     }
 
-    /// A request that a redirect made of another one (RFC 9110 §15.4).
+    /// A request that follows a redirect (RFC 9110 §15.4).
     package struct Hop: Sendable, Equatable {
+        /// URL and method of the request.
         package var url: String
         package var method: String
+        /// `true` if the body is sent again.
         package var sendsBody: Bool
+        /// Redirects so far.
         package var redirectCount: Int
+        /// `true` if a redirect has changed the request to a GET without a body.
         package var hasDroppedBody: Bool
+        /// `true` if an earlier request may have had an effect.
         package var hasActed: Bool
+        /// `true` if the credentials may be sent to this URL.
         package var keepsCredentials: Bool
+        /// Creates a request.
         package init(
             url: String, method: String, sendsBody: Bool, redirectCount: Int, hasDroppedBody: Bool,
             hasActed: Bool, keepsCredentials: Bool
@@ -36,13 +45,17 @@ package struct JobQuestion: Sendable, Equatable {
         }
     }
 
-    /// Where a credential would be used (RFC 9110 §11.5).
+    /// Protection space of a credential (RFC 9110 §11.5).
     package struct ProtectionSpace: Sendable, Equatable {
+        /// URL of the request, or of the proxy.
         package var url: String
+        /// Realm, or `nil`.
         package var realm: String?
+        /// Scheme of the challenge.
         package var method: ConnectionRules.Authentication.Scheme
-        /// `url` is the job's own proxy.
+        /// `true` if `url` is the job's own proxy.
         package var isProxy: Bool
+        /// Creates a space.
         package init(
             url: String, realm: String?, method: ConnectionRules.Authentication.Scheme, isProxy: Bool = false
         ) {
@@ -53,25 +66,30 @@ package struct JobQuestion: Sendable, Equatable {
         }
     }
 
+    /// What a question is about.
     package enum Subject: Sendable, Equatable {
         case begin
         case redirect(status: Int, Hop)
-        /// The strongest first; the first one is asked about. `previousFailureCount`: credentials that were
-        /// refused before.
+        /// Spaces by strength; the question is about the first one. `previousFailureCount`: number of refused
+        /// credentials.
         case challenge([ProtectionSpace], previousFailureCount: Int)
     }
 
+    /// What the question is about.
     package var subject: Subject
+    /// Time of the question.
     package var askedAt: Timestamp
-    /// When the job decides by itself.
+    /// Time at which the default answer applies.
     package var expiresAt: Timestamp
 
+    /// Creates a question; `timeout` in seconds.
     package init(_ subject: Subject, askedAt: Timestamp, timeout: Double) {
         self.subject = subject
         self.askedAt = askedAt
         expiresAt = askedAt + timeout
     }
 
+    /// Kind of the question.
     package var kind: Kind {
         switch subject {
         case .begin: .begin
@@ -84,7 +102,7 @@ package struct JobQuestion: Sendable, Equatable {
 // MARK: Encoding
 
 extension JobQuestion {
-    /// The form that is stored (`SealedDocument`).
+    /// Returns the stored form (`SealedDocument`).
     package func encode(_ seal: SecretSeal) -> [UInt8] {
         var patch: JSON?
         if case .redirect(_, let hop) = subject, !RedactedURL.isHarmless(hop.url) {
@@ -97,7 +115,7 @@ extension JobQuestion {
         return SealedDocument.make(writer.bytes, secrets: patch, seal)
     }
 
-    /// As a reader sees it.
+    /// Writes the question as the reader may see it.
     func write(into writer: inout JSONWriter, for disclosure: Disclosure) {
         write(into: &writer, isStored: false, isRedacted: disclosure.isRedacted)
     }
@@ -139,10 +157,10 @@ extension JobQuestion {
         writer.endObject()
     }
 
-    /// Reads what `encode` wrote, of what is encrypted only the redacted form.
+    /// Reads what `encode` returned; secret values are redacted.
     package init(storedJSON: [UInt8]) throws(StoredJSONError) { try self.init(try StoredObject(storedJSON)) }
 
-    /// The same with what is encrypted. Throws if that cannot be decrypted.
+    /// Reads what `encode` returned with its secret values. Throws if they cannot be decrypted.
     package init(storedJSON: [UInt8], opening seal: SecretSeal) throws(StoredJSONError) {
         try self.init(try StoredObject(storedJSON, opening: seal))
     }
@@ -214,7 +232,7 @@ extension JobQuestion.ProtectionSpace {
 }
 
 extension EventType {
-    /// What an answer to the event's delivery may decide.
+    /// The question that the event asks, or `nil`. The response to its delivery may contain the answer.
     package var question: JobQuestion.Kind? {
         switch self {
         case .jobWillBegin: .begin
@@ -226,11 +244,12 @@ extension EventType {
 }
 
 extension Delivery {
-    /// What the receiver's answer may decide.
+    /// The question that the response may answer, or `nil`.
     package var question: JobQuestion.Kind? { EventType(rawValue: type)?.question }
 
-    /// Which question the receiver was shown.
+    /// `asked_at` of the question in the delivery, or `nil`.
     package var askedAt: Timestamp? {
+        // Written by Ferry; without it the answer counts for the open question.
         guard let job = try? JSON.parse(jobJSON) else { return nil }
         return job["question"]?["asked_at"]?.string.flatMap { Timestamp(rfc3339: $0) }
     }

@@ -14,7 +14,7 @@ extension JobDecoding {
         return rules
     }
 
-    /// A question ends the attempt, and the request is made again once it is answered.
+    /// A question ends the attempt, and the request is repeated after the answer.
     func checkQuestions(
         _ fields: inout FieldReader, _ asksOnChallenge: Bool, _ redirects: JobSpec.Redirects,
         _ retry: JobSpec.RetryRules, _ request: JobSpec.RequestSpec?
@@ -22,13 +22,14 @@ extension JobDecoding {
         let isInParts =
             fields.value("segments")?.integer ?? 1 > 1 || !(fields.value("mirrors")?.array ?? []).isEmpty
         if isInParts, asksOnChallenge {
-            fields.complain("on_challenge", "invalid_combination", "Parts and mirrors cannot ask.")
+            fields.complain(
+                "on_challenge", "invalid_combination", "A job with segments or mirrors cannot ask.")
         }
         guard redirects.policy == .ask else { return }
         if isInParts {
             complaints.add(
                 "\(fields.pointer("redirects"))/policy", "invalid_combination",
-                "Parts and mirrors cannot ask.")
+                "A job with segments or mirrors cannot ask.")
         } else if let request, !JobSpec.isIdempotent(request.method), !retry.repeatsNonIdempotent {
             complaints.add(
                 "\(fields.pointer("redirects"))/policy", "invalid_combination",

@@ -1,11 +1,11 @@
-/// Five fields (minute, hour, day of the month, month, day of the week) as crontab(5) has them, or a name
-/// such as `@daily`; also `L` for the last day of a month, `L-2` for the second before it, `5L` and `5#3` for
-/// the last and the third Friday.
+/// A cron expression: five fields (minute, hour, day of the month, month, day of the week) as in crontab(5),
+/// or a name such as `@daily`. Also `L` for the last day of a month, `L-2` for the second day before it, `5L`
+/// and `5#3` for the last and the third Friday.
 ///
-/// When both day fields are restricted, a day that fits either runs; a field that begins with `*` restricts
-/// nothing by itself (crontab(5)).
+/// If both day fields are restricted, a day that matches either one counts. A field that begins with `*` does
+/// not restrict (crontab(5)).
 package struct CronExpression: Sendable, Equatable {
-    /// As it was given.
+    /// The expression as given.
     package let text: String
     fileprivate var minutes: UInt64 = 0
     fileprivate var hours: UInt64 = 0
@@ -14,23 +14,24 @@ package struct CronExpression: Sendable, Equatable {
     fileprivate var daysBeforeLast: UInt64 = 0
     fileprivate var months: UInt64 = 0
     fileprivate var weekdays: UInt64 = 0
-    /// Bit n of entry k − 1: the kth such weekday of the month; of entry 5: the last one.
+    /// Bit n of entry k - 1: the kth such weekday of the month; of entry 5: the last one.
     fileprivate var numberedWeekdays: [UInt64] = [0, 0, 0, 0, 0, 0]
     fileprivate var isAnyDay = false
     fileprivate var isAnyWeekday = false
-    /// The minute or the hour begins with `*`: it runs by the clock that hangs on the wall, not at times of a
-    /// day.
+    /// `true` if the minute or the hour begins with `*`: then the expression follows the displayed wall
+    /// clock, instead of fixed times of a day.
     package fileprivate(set) var isWildcard = false
 
-    /// Why a text is no expression: a sentence.
+    /// Why a text is no expression.
     package struct Failure: Error, Sendable, Equatable {
+        /// A sentence for the client.
         package let message: String
     }
 
-    /// Years after which an expression that has not come never comes: 29 February on one day of the week.
+    /// Years after which an expression that has not occurred never does: 29 February on one day of the week.
     private static let horizonYears: Int64 = 48
 
-    /// Whether some day fits: 30 February does not.
+    /// `true` if a day matches; none matches 30 February.
     package var canOccur: Bool { next(after: 0) != nil }
 
     private func fits(_ year: Int64, _ month: Int64, _ day: Int64) -> Bool {
@@ -38,7 +39,7 @@ package struct CronExpression: Sendable, Equatable {
             days & 1 << UInt64(day) != 0
             || daysBeforeLast & 1 << UInt64(CivilCalendar.dayCount(ofMonth: month, year) - day) != 0
         let isWeekday = isWeekday(year, month, day)
-        // What is not restricted fits always, so that "and" is what the other field says.
+        // A field that does not restrict matches every day, so "and" leaves the other one.
         return isAnyDay || isAnyWeekday ? isDay && isWeekday : isDay || isWeekday
     }
 
@@ -49,8 +50,8 @@ package struct CronExpression: Sendable, Equatable {
         return numberedWeekdays[5] & bit != 0 && day + 7 > CivilCalendar.dayCount(ofMonth: month, year)
     }
 
-    /// The first minute that fits after that second of a wall clock that is never put forward or back. Nil:
-    /// there is none.
+    /// Returns the first matching minute after `second`, for a wall clock that is never put forward or back;
+    /// `nil` if there is none.
     package func next(after second: Int64) -> Int64? {
         let minute = CivilCalendar.floorDivide(second, 60) + 1
         var days = CivilCalendar.floorDivide(minute, 1_440)
@@ -76,7 +77,7 @@ package struct CronExpression: Sendable, Equatable {
         return nil
     }
 
-    /// Of a day that fits.
+    /// Returns the first matching minute of a matching day.
     private func firstMinute(from ofDay: Int64) -> Int64? {
         var minute = ofDay % 60
         for hour in (ofDay / 60)..<24 {
@@ -90,7 +91,7 @@ package struct CronExpression: Sendable, Equatable {
     }
 }
 
-// MARK: Reading
+// MARK: Parsing
 
 extension CronExpression {
     private static let names = [
@@ -98,13 +99,16 @@ extension CronExpression {
         "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@hourly": "0 * * * *",
     ]
 
+    /// Parses a text.
     package init(_ text: String) throws(Failure) {
         self.text = text
         let spelled: String
         if text.hasPrefix("@") {
             guard let known = Self.names[text.lowercased()] else {
                 throw Failure(
-                    message: "There is no such name; use \(Self.names.keys.sorted().joined(separator: ", "))."
+                    message:
+                        "Unknown name \"\(text)\". Use one of: "
+                        + "\(Self.names.keys.sorted().joined(separator: ", "))."
                 )
             }
             spelled = known
@@ -163,11 +167,11 @@ extension CronExpression {
         1 << UInt64(try CronField.weekday.value(text) % 7)
     }
 
-    /// 7 is Sunday as well.
+    /// Maps 7 to 0, since both mean Sunday.
     private static func folded(_ bits: UInt64) -> UInt64 { (bits | bits >> 7) & 0x7F }
 }
 
-/// One field: what its numbers may be, and its names.
+/// A field: the range of its numbers, and its names.
 private struct CronField {
     let title: String
     let range: ClosedRange<Int>
@@ -207,7 +211,7 @@ private struct CronField {
     }
 
     private func bounds(_ text: Substring) throws(CronExpression.Failure) -> ClosedRange<Int> {
-        // 7 is a second name of Sunday, not an eighth day.
+        // 7 is a second number of Sunday, not an eighth day.
         if text == "*" { return range.lowerBound...(range.upperBound == 7 ? 6 : range.upperBound) }
         let ends = text.split(separator: "-", omittingEmptySubsequences: false)
         guard ends.count <= 2 else { throw failure(text, "a range has two ends") }
@@ -228,7 +232,7 @@ private struct CronField {
         return number
     }
 
-    /// Up to three digits and nothing else.
+    /// Reads one to three digits.
     static func number(_ text: Substring) -> Int? {
         guard (1...3).contains(text.utf8.count), text.utf8.allSatisfy({ (48...57).contains($0) }) else {
             return nil

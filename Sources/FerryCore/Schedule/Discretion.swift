@@ -1,20 +1,22 @@
-/// When a job that may wait has to start after all. Seconds and bytes.
+/// Rules for jobs that may wait for a good moment: their latest start, and which of them start. In seconds
+/// and bytes.
 package enum Discretion {
-    /// Of a host that nobody has measured.
+    /// Rate of a host that has not been measured.
     package static let bytesPerSecondUnknown = 1_048_576.0
-    /// For a transfer of unknown length, but no more than half of the time that there is.
+    /// Duration of a transfer of unknown length, limited to half of the available time.
     package static let unknownTransferSeconds = 3_600.0
-    /// What a transfer of unknown length takes of a window's budget.
+    /// Part of a window's budget that a transfer of unknown length uses.
     package static let unknownByteCount: Int64 = 64 << 20
-    /// A measured rate is a mean, and the night's is not the day's.
+    /// Fraction of the measured rate that is assumed: the rate is a mean, and differs between night and day.
     private static let rateShare = 0.5
     private static let marginShare = 0.1
     private static let marginMax = 300.0
 
-    /// The latest moment at which a job may start so that it is likely to end in time: its deadline less the
-    /// time of the transfer, less a margin of a tenth of the time, at most five minutes.
+    /// Returns the latest time at which a job can start so that it is likely to end before its deadline: the
+    /// deadline less the duration of the transfer and a margin of a tenth of the time, at most five minutes.
     ///
-    /// `expected`: its bytes, nil when nobody knows; `bytesPerSecond`: what its host was measured at.
+    /// `expected`: bytes of the job, or `nil` if not known; `bytesPerSecond`: measured rate of its host, or
+    /// `nil`.
     package static func latestStart(
         from now: Timestamp, deadline: Timestamp, expected: Int64?, bytesPerSecond: Double?
     ) -> Timestamp {
@@ -28,42 +30,49 @@ package enum Discretion {
         return max(now, deadline + -(transfer + margin))
     }
 
-    /// Which of the jobs that may wait start now.
+    /// Decides which discretionary jobs start now.
     package struct Release: Sendable, Equatable {
+        /// A discretionary job.
         package struct Candidate: Sendable, Equatable {
+            /// The job.
             package var job: JobID
-            /// Nil: nobody knows.
+            /// Expected bytes, or `nil` if not known.
             package var byteCount: Int64?
+            /// Creates a candidate.
             package init(job: JobID, byteCount: Int64?) {
                 self.job = job
                 self.byteCount = byteCount
             }
         }
 
-        /// Bytes that were started in an opening of a window. Also of one without a budget: it may get one
-        /// while it is open.
+        /// Bytes of the jobs that were started in one opening of a window. Counted without a budget as well,
+        /// since the window may get one while it is open.
         package struct Usage: Sendable, Equatable {
+            /// Start of the opening.
             package var opensAt: Timestamp
+            /// Bytes that were started.
             package var byteCount: Int64
+            /// Creates a usage.
             package init(opensAt: Timestamp, byteCount: Int64) {
                 self.opensAt = opensAt
                 self.byteCount = byteCount
             }
 
-            /// What clients expect is their word alone: a thousand of them may say more than there is.
+            /// Saturates, because clients may state any number of expected bytes.
             fileprivate mutating func add(_ count: Int64) {
                 let (sum, isTooLarge) = byteCount.addingReportingOverflow(count)
                 byteCount = isTooLarge ? .max : sum
             }
         }
 
-        /// In the candidates' order.
+        /// Jobs that start, in the order of the candidates.
         package private(set) var jobs: [JobID] = []
-        /// By window, of those that are open.
+        /// Usage of the open windows by name.
         package private(set) var usage: [String: Usage] = [:]
 
-        /// `candidates`: in the order in which they may start, no more than may start now. Without windows
-        /// for them, all start; else each in the first open window that has room for its bytes.
+        /// Decides. `candidates`: in the order in which they may start, and no more than may start now.
+        /// Without windows for discretionary jobs, all start; otherwise each starts in the first open window
+        /// with enough budget for its bytes.
         package init(
             _ candidates: [Candidate], _ windows: OffPeakWindows, usage before: [String: Usage],
             at now: Timestamp, _ zones: some TimeZoneSource
@@ -78,7 +87,7 @@ package enum Discretion {
                 let byteCount = candidate.byteCount ?? unknownByteCount
                 let window = open.first { window in
                     let used = usage[window.name]?.byteCount ?? 0
-                    // One that is larger than the whole budget starts in an opening of its own.
+                    // A job that is larger than the whole budget starts in an opening without other jobs.
                     return window.byteCountMax.map { used == 0 || byteCount <= $0 - used } ?? true
                 }
                 guard let window else { continue }
@@ -87,7 +96,7 @@ package enum Discretion {
             }
         }
 
-        /// The windows that are open, with what was started in their openings.
+        /// Returns the open windows with the usage of their openings.
         private static func open(
             _ windows: OffPeakWindows, usage before: [String: Usage], at now: Timestamp,
             _ zones: some TimeZoneSource
@@ -102,7 +111,8 @@ package enum Discretion {
             return (open, usage)
         }
 
-        /// The bytes of the largest job that an open window has room for; nil: any job.
+        /// Returns the bytes of the largest job that can start in an open window, or `nil` if there is no
+        /// limit.
         package static func byteCountMax(
             _ windows: OffPeakWindows, usage before: [String: Usage], at now: Timestamp,
             _ zones: some TimeZoneSource
@@ -118,6 +128,7 @@ package enum Discretion {
             return largest
         }
 
+        /// Returns the usage as it is stored.
         package static func encode(_ usage: [String: Usage]) -> [UInt8] {
             var writer = JSONWriter()
             writer.beginObject()
@@ -132,9 +143,10 @@ package enum Discretion {
             return writer.bytes
         }
 
-        /// Reads what `encode` wrote; what is damaged is nothing.
+        /// Reads what `encode` returned; leaves out damaged entries.
         package static func usage(storedJSON: [UInt8]) -> [String: Usage] {
             var usage: [String: Usage] = [:]
+            // Damaged usage counts as none: the budget starts anew.
             for member in (try? JSON.parse(storedJSON))?.members ?? [] {
                 guard let opensAt = member.value["opens_at"]?.string.flatMap({ Timestamp(rfc3339: $0) }),
                     let byteCount = member.value["bytes"]?.integer, byteCount >= 0
@@ -147,7 +159,7 @@ package enum Discretion {
 }
 
 extension JobSpec {
-    /// What it will send and receive; nil: the client has not said.
+    /// Bytes that the job will send and receive, or `nil` if the client has not stated them.
     package var expectedByteCount: Int64? {
         switch (schedule.expectedBytesToSend, schedule.expectedBytesToReceive) {
         case (nil, nil): nil
@@ -155,7 +167,7 @@ extension JobSpec {
         }
     }
 
-    /// When a job that may wait begins at the latest; nil: at once.
+    /// Returns the latest start of a discretionary job, or `nil` if it must start at once.
     package func latestDiscretionaryStart(
         createdAt: Timestamp, now: Timestamp, bytesPerSecond: Double?
     ) -> Timestamp? {

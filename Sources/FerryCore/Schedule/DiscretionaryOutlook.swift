@@ -1,26 +1,26 @@
-/// What holds back jobs that may wait for a good moment, as it was seen lately.
+/// Recent conditions that hold back discretionary jobs.
 package struct DiscretionaryOutlook: Sendable, Equatable {
-    /// Why one of them does not start; `until`: when that is over, nil when nobody can say.
+    /// Why a discretionary job does not start; `until`: when the reason ends, or `nil` if not known.
     package enum Hold: Sendable, Equatable {
-        /// No window for it is open.
+        /// No window for such jobs is open.
         case window(until: Timestamp?)
-        /// Those that are open have no room for its bytes.
+        /// The open windows have not enough budget for its bytes.
         case budget(until: Timestamp?)
-        /// It could start on a node that is not busy.
+        /// It waits for a node that is less busy.
         case capacity
     }
 
     private struct Window: Sendable, Equatable {
-        /// Of the opening that it is in.
+        /// End of the current opening, or `nil` if the window is closed.
         var closesAt: Timestamp?
         var opensNextAt: Timestamp?
-        /// The largest job that it has room for; nil: any.
+        /// Bytes of the largest job that can start in it, or `nil` for no limit.
         var byteCountMax: Int64?
     }
 
     private var windows: [Window]
 
-    /// `usage`: what was started in the openings.
+    /// Creates an outlook. `usage`: of the current openings.
     package init(
         _ windows: OffPeakWindows, usage: [String: Discretion.Release.Usage], at now: Timestamp,
         _ zones: some TimeZoneSource
@@ -34,7 +34,7 @@ package struct DiscretionaryOutlook: Sendable, Equatable {
         }
     }
 
-    /// `byteCount`: of the job; nil: nobody knows.
+    /// Returns why a job does not start. `byteCount`: of the job, or `nil` if not known.
     package func hold(byteCount: Int64?, at now: Timestamp) -> Hold {
         guard !windows.isEmpty else { return .capacity }
         let open = windows.filter { $0.closesAt.map { $0 > now } ?? false }

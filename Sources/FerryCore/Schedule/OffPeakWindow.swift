@@ -1,21 +1,27 @@
-/// A stretch of time, again and again, that an operator has named: for work that may wait, or for another
-/// rate.
+/// A recurring period that an operator has defined, for discretionary jobs or for another rate. When it is
+/// open is decided only here.
 package struct OffPeakWindow: Sendable, Equatable {
+    /// Name, unique among the windows.
     package var name: String
-    /// When it opens.
+    /// Times at which it opens.
     package var cron: CronExpression
-    /// Seconds of real time that it stays open.
+    /// Seconds of real time for which it stays open.
     package var duration: Double
+    /// IANA name of the time zone of `cron`.
     package var timeZone: String
-    /// Whether discretionary jobs start in it.
+    /// `true` if discretionary jobs start in it.
     package var startsDiscretionary: Bool
-    /// Bytes of discretionary jobs that start in one opening; nil: no limit.
+    /// Bytes of discretionary jobs that may start in one opening, or `nil` for no limit.
     package var byteCountMax: Int64?
-    /// Bytes a second of all nodes together in each direction, in place of the limits of all times.
+    /// Bytes per second of all nodes together in each direction, instead of the general limits; `nil` to keep
+    /// those.
     package var bytesPerSecondMax: Int64?
 
+    /// A period in which the window is open.
     package struct Opening: Sendable, Equatable {
+        /// Start.
         package let opensAt: Timestamp
+        /// End.
         package let closesAt: Timestamp
     }
 
@@ -23,27 +29,31 @@ package struct OffPeakWindow: Sendable, Equatable {
         zones.rules(named: timeZone).map { Recurrence(.cron(cron, $0)) }
     }
 
-    /// The opening that an instant falls into: the latest one, when they overlap. Nil: it is closed.
+    /// Returns the opening that contains an instant, the latest one if several do; `nil` if the window is
+    /// closed.
     package func opening(at now: Timestamp, _ zones: some TimeZoneSource) -> Opening? {
         guard let start = recurrence(zones)?.latest(through: now, after: now + -duration) else { return nil }
         return Opening(opensAt: start, closesAt: start + duration)
     }
 
+    /// Returns the start of the next opening, or `nil` if there is none.
     package func nextOpening(after now: Timestamp, _ zones: some TimeZoneSource) -> Timestamp? {
         recurrence(zones)?.next(after: now)
     }
 }
 
-/// All windows of the service.
+/// All off-peak windows.
 package struct OffPeakWindows: Sendable, Equatable {
+    /// The windows.
     package var windows: [OffPeakWindow]
 
+    /// Creates a set.
     package init(_ windows: [OffPeakWindow] = []) { self.windows = windows }
 
-    /// Windows that say when discretionary jobs start; empty: whenever there is idle capacity.
+    /// Windows for discretionary jobs. If there are none, such jobs start whenever there is idle capacity.
     package var discretionary: [OffPeakWindow] { windows.filter(\.startsDiscretionary) }
 
-    /// The lowest rate of those that are open; nil: none of them says one.
+    /// Returns the lowest rate of the open windows, or `nil` if none has one.
     package func bytesPerSecondMax(at now: Timestamp, _ zones: some TimeZoneSource) -> Int64? {
         windows.filter { $0.bytesPerSecondMax != nil && $0.opening(at: now, zones) != nil }
             .compactMap(\.bytesPerSecondMax).min()
@@ -51,7 +61,8 @@ package struct OffPeakWindows: Sendable, Equatable {
 
     // MARK: JSON
 
-    /// These after a merge patch (RFC 7396): `windows` is replaced as a whole, null removes all.
+    /// Returns the windows after a merge patch (RFC 7396): `windows` is replaced as a whole, null removes
+    /// all.
     package func merging(
         _ patch: JSON, _ zones: some TimeZoneSource
     ) throws(InvalidFields) -> OffPeakWindows {
@@ -80,7 +91,7 @@ package struct OffPeakWindows: Sendable, Equatable {
         return result
     }
 
-    /// What is stored.
+    /// The windows as they are stored.
     package var json: [UInt8] {
         var writer = JSONWriter(reservingCapacity: 256 * windows.count + 32)
         writer.beginObject()
@@ -96,7 +107,7 @@ package struct OffPeakWindows: Sendable, Equatable {
         return writer.bytes
     }
 
-    /// What is shown: also which are open.
+    /// Returns the windows as the API shows them, with their current state.
     package func view(at now: Timestamp, _ zones: some TimeZoneSource) -> [UInt8] {
         var writer = JSONWriter(reservingCapacity: 384 * windows.count + 32)
         writer.beginObject()
@@ -116,10 +127,11 @@ package struct OffPeakWindows: Sendable, Equatable {
         return writer.bytes
     }
 
-    /// Reads `json`; nil when it is damaged.
+    /// Reads `json`; `nil` if it is damaged.
     package init?(storedJSON: [UInt8]) {
-        // What was right when it was stored stays so, also where a zone is not known.
+        // Stored windows stay valid even if this node does not know their time zone.
         struct AnyZone: TimeZoneSource { func rules(named name: String) -> TimeZoneRules? { .utc } }
+        // Why stored windows are damaged does not matter to the caller.
         guard let json = try? JSON.parse(storedJSON),
             let windows = try? OffPeakWindows().merging(json, AnyZone())
         else { return nil }
@@ -128,7 +140,7 @@ package struct OffPeakWindows: Sendable, Equatable {
 }
 
 extension OffPeakWindow {
-    /// Nil, with complaints, when something is wrong.
+    /// Reads a window; reports errors and returns `nil` if it is invalid.
     fileprivate init?(
         _ json: JSON, at path: String, _ complaints: ValidationErrors, _ zones: some TimeZoneSource
     ) {

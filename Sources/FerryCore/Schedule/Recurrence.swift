@@ -1,24 +1,28 @@
-/// The instants at which something is to happen again and again.
+/// A sequence of instants.
 package struct Recurrence: Sendable, Equatable {
+    /// Rule of the sequence.
     package enum Pattern: Sendable, Equatable {
-        /// By the wall clock of a place.
+        /// Instants of the wall clock of a place.
         case cron(CronExpression, TimeZoneRules)
-        /// Every so many microseconds of real time. `includesAnchor`: the first time at the anchor itself.
+        /// Instants with a fixed distance in microseconds of real time. `includesAnchor`: `true` if the
+        /// anchor is the first of them.
         case interval(Int64, anchor: Timestamp, includesAnchor: Bool)
     }
 
+    /// The rule.
     package let pattern: Pattern
-    /// Nothing before the one or after the other; both count themselves.
+    /// First and last possible instant, both inclusive; `nil` for no bound.
     package let startAt: Timestamp?
     package let endAt: Timestamp?
 
+    /// Creates a sequence.
     package init(_ pattern: Pattern, startAt: Timestamp? = nil, endAt: Timestamp? = nil) {
         self.pattern = pattern
         self.startAt = startAt
         self.endAt = endAt
     }
 
-    /// The first occurrence after an instant; nil: there is none any more.
+    /// Returns the first instant after another one, or `nil` if there is none.
     package func next(after instant: Timestamp) -> Timestamp? {
         var instant = instant
         if let startAt, instant < startAt { instant = Timestamp(microseconds: startAt.microseconds - 1) }
@@ -38,9 +42,9 @@ package struct Recurrence: Sendable, Equatable {
         }
     }
 
-    /// The last occurrence that is not after `instant`; nil: none is after `floor`.
+    /// Returns the last instant at or before `instant`, or `nil` if there is none after `floor`.
     package func latest(through instant: Timestamp, after floor: Timestamp) -> Timestamp? {
-        // Looked for in ever longer stretches, so that neither minutes nor years take many steps.
+        // Searches growing periods, so that neither minutes nor years take many steps.
         var seconds = 3_600.0
         while true {
             let start = max(floor, instant + -seconds)
@@ -52,7 +56,7 @@ package struct Recurrence: Sendable, Equatable {
         }
     }
 
-    /// How many there are after one instant and before another, at most `max`.
+    /// Returns the number of instants between two others, both exclusive, at most `max`.
     package func count(after start: Timestamp, before end: Timestamp, max: Int = 100_000) -> Int {
         if case .interval(let length, _, _) = pattern {
             guard let first = next(after: start), first < end else { return 0 }
@@ -67,14 +71,16 @@ package struct Recurrence: Sendable, Equatable {
 }
 
 extension TimeZoneRules {
-    /// The first second after that one at which an expression occurs here; nil: it never does.
+    /// Returns the first second after `second` at which an expression occurs in this zone, or `nil` if it
+    /// never does.
     ///
-    /// As cron has it: times of a day (`30 2 * * *`) run once a day; what the clock jumps over runs at the
-    /// end of the gap, and what it shows twice runs the first time. Patterns (`*/15 * * * *`, `0 * * * *`)
-    /// run whenever the clock on the wall shows them.
+    /// As in cron: fixed times of a day (`30 2 * * *`) occur once a day; if the clock skips one, it occurs at
+    /// the end of the gap, and if the clock shows it twice, the first time. Patterns (`*/15 * * * *`, `0 * *
+    /// * *`) occur whenever the wall clock shows them.
     package func next(_ expression: CronExpression, after second: Int64) -> Int64? {
         if expression.isWildcard { return nextShown(expression, after: second) }
-        // `instant` never falls: the first local time beyond all that was shown is the first instant too.
+        // `instant` is monotonic: the first local time after all that were shown is the first instant as
+        // well.
         return expression.next(after: latestLocal(through: second)).map { instant(local: $0) }
     }
 

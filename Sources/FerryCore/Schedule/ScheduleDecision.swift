@@ -1,18 +1,23 @@
-/// What is to be done about a schedule whose time has come. Pure: the same inputs, the same decision, on
-/// every node.
+/// Decision about a due schedule. A pure function of its input, so that all nodes decide alike.
 package struct ScheduleDecision: Sendable, Equatable {
+    /// State of a due schedule.
     package struct Input: Sendable {
+        /// Identifier.
         package var id: ScheduleID
+        /// Configuration.
         package var spec: ScheduleSpec
+        /// Its occurrences.
         package var recurrence: Recurrence
         /// The occurrence that is due.
         package var scheduledAt: Timestamp
-        /// It has waited for an earlier job's end.
+        /// `true` if the occurrence has waited for the end of an earlier job.
         package var isHeld: Bool
-        /// A job of an earlier occurrence is not over.
+        /// `true` if a job of an earlier occurrence is unfinished.
         package var hasUnfinished: Bool
+        /// Current time.
         package var now: Timestamp
 
+        /// Creates a state.
         package init(
             id: ScheduleID, spec: ScheduleSpec, recurrence: Recurrence, scheduledAt: Timestamp, isHeld: Bool,
             hasUnfinished: Bool, now: Timestamp
@@ -27,25 +32,28 @@ package struct ScheduleDecision: Sendable, Equatable {
         }
     }
 
-    /// The occurrence to submit a job for.
+    /// The occurrence for which a job is submitted, or `nil`.
     package var submits: Timestamp?
-    /// The jobs that are not over are to be cancelled.
+    /// `true` if the unfinished jobs are cancelled.
     package var cancelsPrevious = false
-    /// The next occurrence, and when it is to be looked at; nil: there is none any more.
+    /// The next occurrence and the time of the next decision, or `nil` if there is none.
     package var next: Timestamp?
     package var nextRunAt: Timestamp?
+    /// `true` if the next occurrence waits for the end of an earlier job.
     package var isHeld = false
-    /// Occurrences that were given up because nobody was there, and because of an earlier job.
+    /// Number of occurrences that were dropped because no node submitted them in time, and because of an
+    /// earlier job.
     package var missedCount = 0
     package var skippedCount = 0
 
-    /// Seconds until a held occurrence is looked at again.
+    /// Seconds until the next decision about a waiting occurrence.
     private static let cancelSeconds = 0.5
     private static let queueSeconds = 2.0
 
-    /// Nothing is done, and nothing comes.
+    /// Creates a decision to do nothing, without a next occurrence.
     package init() {}
 
+    /// Decides.
     package init(_ input: Input) { decide(input) }
 
     private mutating func decide(_ input: Input) {
@@ -78,14 +86,14 @@ package struct ScheduleDecision: Sendable, Equatable {
     private mutating func settle(_ occurrence: Timestamp?, _ input: Input) {
         next = occurrence
         nextRunAt = occurrence.map { $0 + input.spec.delay(input.id, $0) }
-        // What has become due while another one waited has waited too.
+        // An occurrence that became due while another one waited has waited as well.
         isHeld = input.isHeld && nextRunAt.map { $0 <= input.now } ?? false
     }
 
-    /// The occurrence that is left of those that may have been missed; nil: none, now or later.
+    /// Returns the occurrence that remains of those that may have been missed, or `nil` if none does.
     private mutating func catchUp(_ input: Input) -> Timestamp? {
         let due = input.scheduledAt
-        // With jitter, none before this moment can still be on time.
+        // With jitter, an occurrence from before this time cannot be on time.
         let late = input.now + -(Limits.scheduleGraceSeconds + input.spec.jitter)
         guard due < late else { return due }
         let before = Timestamp(microseconds: due.microseconds - 1)
@@ -93,7 +101,7 @@ package struct ScheduleDecision: Sendable, Equatable {
         switch input.spec.missed {
         case .skip: left = input.recurrence.next(after: Timestamp(microseconds: late.microseconds - 1))
         case .runOnce:
-            // By rules that have changed since, there may be none: what was next stays.
+            // There may be none if the rules have changed since: then the stored one stays.
             left = input.recurrence.latest(through: input.now, after: before) ?? due
         case .runAll:
             let oldest = input.now + -Limits.scheduleCatchUpSeconds
@@ -103,22 +111,23 @@ package struct ScheduleDecision: Sendable, Equatable {
         return left
     }
 
-    /// The occurrence whose turn it is, and how many are dropped before it; nil: none is left, now or later.
+    /// Returns the occurrence that is next, and the number of those dropped before it; `nil` if none remains.
     private static func afterWaiting(_ input: Input) -> (Timestamp?, Int) {
         let due = input.scheduledAt
         var left: Timestamp? = due
         switch input.spec.overlap {
         case .queue, .allow:
-            // A schedule whose client has said meanwhile that none has to wait lets all of them go.
+            // If the client has meanwhile allowed overlap, all waiting occurrences are submitted.
             let oldest = input.now + -Limits.scheduleCatchUpSeconds
             if due < oldest { left = input.recurrence.next(after: oldest) }
         case .skip, .cancelPrevious:
-            // Each would cancel the one before: the latest takes the place of all.
+            // Each would cancel the one before, so the latest one replaces all.
             left = input.recurrence.latest(through: input.now, after: due) ?? due
         }
         guard left != due else { return (due, 0) }
         let before = Timestamp(microseconds: due.microseconds - 1)
-        // By rules that have changed since, what was due may be none; it is dropped all the same.
+        // If the rules have changed since, the due occurrence may be none of them; it is dropped all the
+        // same.
         return (left, max(1, input.recurrence.count(after: before, before: left ?? input.now)))
     }
 }

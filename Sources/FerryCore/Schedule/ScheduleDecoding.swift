@@ -1,11 +1,10 @@
-/// A schedule that was read from untrusted JSON and found right.
+/// A valid schedule from untrusted JSON.
 package struct ValidatedSchedule: Sendable {
     package let spec: ScheduleSpec
-    /// The job of every run; its URL and path may hold placeholders.
+    /// Job of every run; its URL and path may contain placeholders.
     package let job: ValidatedJob
 
-    /// Reads and checks one schedule; every complaint is thrown at once. `validate` reads its job, at
-    /// `#/job`.
+    /// Reads and validates a schedule. Throws all errors at once. `validate`: reads its job, at `#/job`.
     package init(
         _ json: JSON, zones: some TimeZoneSource, now: Timestamp,
         validate: (JSON) throws(InvalidFields) -> ValidatedJob
@@ -31,7 +30,7 @@ package struct ValidatedSchedule: Sendable {
         self.job = job
     }
 
-    /// Found right as the job of some run; then the placeholders take their places again.
+    /// Validates the job of a sample run, then restores the placeholders.
     private static func job(
         _ template: JSON, zone: TimeZoneRules?, _ validate: (JSON) throws(InvalidFields) -> ValidatedJob
     ) throws(InvalidFields) -> ValidatedJob {
@@ -60,27 +59,28 @@ package struct ValidatedSchedule: Sendable {
             spec: spec, payload: found.payload, secrets: found.secrets, origin: found.origin)
     }
 
-    /// What belongs to one job cannot be every run's.
+    /// Reports fields that only make sense for a single job.
     private static func checkTimes(_ job: ValidatedJob) throws(InvalidFields) {
         let complaints = ValidationErrors()
         if job.spec.schedule.earliestBeginAt != nil {
             complaints.add(
                 "#/job/schedule/earliest_begin_at", "invalid_combination",
-                "The schedule says when its jobs begin.")
+                "The schedule determines when its jobs begin.")
         }
         if job.spec.schedule.deadlineAt != nil {
             complaints.add(
                 "#/job/schedule/deadline_at", "invalid_combination",
-                "A deadline is one job's; timeout_for_resource counts from each run.")
+                "A deadline is for a single job; timeout_for_resource counts from each run.")
         }
         if !job.spec.schedule.dependsOn.isEmpty {
             complaints.add(
                 "#/job/schedule/depends_on", "invalid_combination",
-                "Jobs that a job depends on are one job's, not every run's.")
+                "Dependencies are for a single job, not for every run.")
         }
         if job.secrets.resumePoint != nil {
             complaints.add(
-                "#/job/resume_data", "invalid_combination", "Resume data is one job's, not every run's.")
+                "#/job/resume_data", "invalid_combination",
+                "Resume data is for a single job, not for every run.")
         }
         guard complaints.isEmpty else { throw InvalidFields(complaints.errors) }
     }

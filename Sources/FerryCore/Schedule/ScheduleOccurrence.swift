@@ -1,8 +1,11 @@
-/// Which occurrence of which schedule a job is.
+/// The schedule and the occurrence that a job belongs to.
 package struct ScheduleOccurrence: Sendable, Equatable {
+    /// The schedule.
     package let schedule: ScheduleID
+    /// Time of the occurrence.
     package let scheduledAt: Timestamp
 
+    /// Creates an occurrence.
     package init(schedule: ScheduleID, scheduledAt: Timestamp) {
         self.schedule = schedule
         self.scheduledAt = scheduledAt
@@ -23,7 +26,7 @@ package struct ScheduleOccurrence: Sendable, Equatable {
 }
 
 extension JobSpec {
-    /// Nil: no schedule has submitted it. Boxed, because few jobs have one.
+    /// The occurrence, or `nil` if no schedule has submitted the job. Boxed, because few jobs have one.
     package var occurrence: ScheduleOccurrence? {
         get { boxedOccurrence?.value }
         set { boxedOccurrence = newValue.map(Boxed.init) }

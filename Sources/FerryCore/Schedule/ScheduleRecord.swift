@@ -1,10 +1,15 @@
-/// A schedule on its way into the store: found right, with its job's template.
+/// A validated schedule that is about to be stored, with the template of its jobs.
 package struct NewSchedule: Sendable {
+    /// Identifier of the schedule.
     package let id: ScheduleID
+    /// Tenant.
     package let tenant: String
+    /// Configuration.
     package let spec: ScheduleSpec
+    /// Template of its jobs.
     package let template: JobTemplate
 
+    /// Creates a new schedule.
     package init(id: ScheduleID, tenant: String, spec: ScheduleSpec, template: JobTemplate) {
         self.id = id
         self.tenant = tenant
@@ -13,13 +18,16 @@ package struct NewSchedule: Sendable {
     }
 }
 
-/// What a schedule submits, as it is kept.
+/// Template of a schedule's jobs as stored.
 package struct JobTemplate: Sendable {
     /// `JobSpec.encodeStored`, with placeholders.
     package let specJSON: [UInt8]
+    /// `JobSecrets`, encrypted, or `nil` if there are none.
     package let sealedSecrets: [UInt8]?
+    /// Bytes of an inline source or body, or `nil`.
     package let payload: [UInt8]?
 
+    /// Creates a template.
     package init(specJSON: [UInt8], sealedSecrets: [UInt8]?, payload: [UInt8]?) {
         self.specJSON = specJSON
         self.sealedSecrets = sealedSecrets
@@ -27,31 +35,43 @@ package struct JobTemplate: Sendable {
     }
 }
 
-/// A schedule as the store knows it, for those who show it.
+/// A schedule as stored, for showing it.
 package struct ScheduleRecord: Sendable {
+    /// Numbers of occurrences.
     package struct Counts: Sendable, Equatable {
+        /// Occurrences with a job; missed ones; ones skipped because of an earlier job.
         package var runs: Int64 = 0
         package var missed: Int64 = 0
         package var skipped: Int64 = 0
+        /// Creates counts of 0.
         package init() {}
     }
 
+    /// Identifier.
     package var id: ScheduleID
+    /// Tenant.
     package var tenant: String
-    /// Grows with every change of what a client has said, not with runs.
+    /// Revision; grows with each change by a client, not with runs.
     package var revision: Int32
+    /// Times of creation and of the last change.
     package var createdAt: Timestamp
     package var updatedAt: Timestamp
+    /// Configuration.
     package var spec: ScheduleSpec
-    /// `JobSpec.encodeStored`
+    /// `JobSpec.encodeStored` of the template.
     package var jobJSON: [UInt8]
+    /// Next occurrence and the time of its run, or `nil`.
     package var nextScheduledAt: Timestamp?
     package var nextRunAt: Timestamp?
+    /// Last occurrence with a job and the time of its submission, or `nil`.
     package var lastScheduledAt: Timestamp?
     package var lastRunAt: Timestamp?
+    /// Job of that occurrence, or `nil`.
     package var lastJob: JobID?
+    /// Numbers of occurrences.
     package var counts = Counts()
 
+    /// Creates a record.
     package init(
         id: ScheduleID, tenant: String, revision: Int32, createdAt: Timestamp, updatedAt: Timestamp,
         spec: ScheduleSpec, jobJSON: [UInt8]
@@ -65,7 +85,7 @@ package struct ScheduleRecord: Sendable {
         self.jobJSON = jobJSON
     }
 
-    /// As every endpoint shows it.
+    /// Writes the schedule as the API shows it.
     package func write(into writer: inout JSONWriter, for disclosure: Disclosure) {
         writer.beginObject()
         writer.member("id", id)
@@ -86,13 +106,14 @@ package struct ScheduleRecord: Sendable {
         writer.member("skipped", counts.skipped)
         writer.endObject()
         writer.name("job")
+        // With a wrong key, or redacted: the secret values are left out.
         let whole = disclosure.seal.flatMap { try? JobSpec(storedJSON: jobJSON, opening: $0) }
         if let job = whole ?? (try? JobSpec(storedJSON: jobJSON)) {
             writer.beginObject()
             job.write(into: &writer, isRedacted: disclosure.isRedacted)
             writer.endObject()
         } else if !disclosure.isRedacted {
-            // Damaged: what is there is better than nothing.
+            // The stored fields are damaged: show what is there.
             writer.raw(jobJSON)
         } else {
             writer.null()

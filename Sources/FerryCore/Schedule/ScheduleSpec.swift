@@ -1,38 +1,45 @@
-/// When a schedule submits its job, as it was accepted: every field with its effective value.
+/// The configuration of an accepted schedule: every field with its effective value.
 package struct ScheduleSpec: Sendable, Equatable {
-    /// What becomes of occurrences at which nobody was there to submit them.
+    /// What to do with occurrences that no node submitted in time.
     package enum Missed: String, Sendable, CaseIterable {
         case skip
         case runOnce = "run_once"
         case runAll = "run_all"
     }
 
-    /// What becomes of an occurrence while a job of an earlier one is not over.
+    /// What to do with an occurrence while a job of an earlier one is unfinished.
     package enum Overlap: String, Sendable, CaseIterable {
         case allow, skip
         case cancelPrevious = "cancel_previous"
         case queue
     }
 
+    /// Rule of the occurrences.
     package enum Pattern: Sendable, Equatable {
         case cron(CronExpression)
         /// Seconds of real time.
         case interval(Double)
     }
 
+    /// Text of the client, or `nil`.
     package var description: String?
+    /// Rule of the occurrences.
     package var pattern: Pattern
-    /// An IANA name.
+    /// IANA name of the time zone of `cron`.
     package var timeZone: String
+    /// First and last possible occurrence, or `nil`.
     package var startAt: Timestamp?
     package var endAt: Timestamp?
-    /// Seconds by which a run may be put off, at random.
+    /// Largest random delay of a run in seconds.
     package var jitter: Double
+    /// What to do with missed occurrences.
     package var missed: Missed
+    /// What to do while an earlier job is unfinished.
     package var overlap: Overlap
+    /// `false` if the schedule submits no jobs.
     package var isEnabled: Bool
 
-    /// Nil: the zone is not known here.
+    /// Returns the occurrences, or `nil` if this node does not know the time zone.
     package func recurrence(_ zones: some TimeZoneSource, createdAt: Timestamp) -> Recurrence? {
         switch pattern {
         case .interval(let seconds):
@@ -46,10 +53,10 @@ package struct ScheduleSpec: Sendable, Equatable {
         }
     }
 
-    /// Seconds by which the run of an occurrence is put off: always the same for one of them.
+    /// Returns the delay of an occurrence's run in seconds; always the same for one occurrence.
     package func delay(_ id: ScheduleID, _ occurrence: Timestamp) -> Double {
         guard jitter > 0 else { return 0 }
-        // splitmix64
+        // SplitMix64
         var word = id.high ^ id.low ^ UInt64(bitPattern: occurrence.microseconds)
         word = (word ^ word >> 30) &* 0xBF58_476D_1CE4_E5B9
         word = (word ^ word >> 27) &* 0x94D0_49BB_1331_11EB
@@ -60,7 +67,7 @@ package struct ScheduleSpec: Sendable, Equatable {
 // MARK: JSON
 
 extension ScheduleSpec {
-    /// The accepted members, as they are kept and shown, into an open object.
+    /// Writes all members as they are stored and shown into an open object.
     package func write(into writer: inout JSONWriter) {
         writer.memberOrNull("description", description)
         switch pattern {
@@ -82,6 +89,7 @@ extension ScheduleSpec {
         writer.member("enabled", isEnabled)
     }
 
+    /// Returns the stored form.
     package func encode() -> [UInt8] {
         var writer = JSONWriter(reservingCapacity: 320)
         writer.beginObject()
@@ -90,11 +98,12 @@ extension ScheduleSpec {
         return writer.bytes
     }
 
-    /// Reads what `encode` wrote.
+    /// Reads what `encode` returned.
     package init(storedJSON: [UInt8]) throws(StoredJSONError) {
         let stored = try StoredObject(storedJSON)
         description = stored.string("description")
         if let text = stored.string("cron") {
+            // Validated when the schedule was created; otherwise the row is damaged.
             pattern = .cron(try stored.need(try? CronExpression(text), "cron"))
         } else {
             pattern = .interval(try stored.need(stored.double("interval"), "interval"))
@@ -108,7 +117,8 @@ extension ScheduleSpec {
         isEnabled = stored.bool("enabled")
     }
 
-    /// Reads the members of an untrusted object but `job`. Nil, with complaints, when something is wrong.
+    /// Reads all members but `job` of an untrusted object; reports errors and returns `nil` if one is
+    /// invalid.
     package init?(_ fields: inout FieldReader, _ zones: some TimeZoneSource, now: Timestamp) {
         let before = fields.complaints.errors.count
         description = JobDecoding.text(

@@ -1,13 +1,14 @@
-/// Text in a schedule's job that says when a run was due: `{scheduled_at}` and its parts, by the wall clock
-/// of the schedule's place.
+/// Placeholders in a schedule's job for the time of a run: `{scheduled_at}` and its parts, by the wall clock
+/// of the schedule's time zone.
 package enum ScheduledText {
     private static let opening = "{scheduled_at"
-    /// What may stand behind the colon; empty: nothing and no colon.
+    /// Words that may follow the colon; empty for a placeholder without colon.
     private static let parts = ["", "date", "time", "year", "month", "day", "hour", "minute", "unix"]
 
+    /// Returns `true` if the text contains a placeholder.
     package static func hasPlaceholder(_ text: String) -> Bool { text.contains(opening) }
 
-    /// The text of one run. Nil: a placeholder is not known.
+    /// Returns the text of one run, or `nil` if a placeholder is unknown.
     package static func expanded(_ text: String, at instant: Timestamp, _ zone: TimeZoneRules) -> String? {
         guard hasPlaceholder(text) else { return text }
         var pieces = ArraySlice(text.split(separator: "{", omittingEmptySubsequences: false))
@@ -25,7 +26,7 @@ package enum ScheduledText {
         return expanded
     }
 
-    /// `suffix`: what stands between `scheduled_at` and the brace.
+    /// Returns the value of a placeholder. `suffix`: the text between `scheduled_at` and the brace.
     private static func value(_ suffix: Substring, _ instant: Timestamp, _ zone: TimeZoneRules) -> String? {
         var part = ""
         if !suffix.isEmpty {
@@ -35,7 +36,7 @@ package enum ScheduledText {
         guard parts.contains(part) else { return nil }
         let second = CivilCalendar.floorDivide(instant.microseconds, 1_000_000)
         if part == "unix" { return "\(second)" }
-        // RFC 3339, of which the digits are taken: of UTC for the whole, of the place for its parts.
+        // Digits of RFC 3339: in UTC for the whole time, in local time for its parts.
         let isWhole = part.isEmpty
         let shown = isWhole ? second : second + zone.offset(at: second)
         let digits = Timestamp(microseconds: shown * 1_000_000).utf8.map { Character(Unicode.Scalar($0)) }
@@ -53,14 +54,14 @@ package enum ScheduledText {
         }
     }
 
-    /// Why a URL or path cannot be a template; nil when it can.
+    /// Returns why a URL or path cannot be a template, or `nil` if it can.
     package static func complaint(_ text: String, isURL: Bool) -> String? {
         guard hasPlaceholder(text) else { return nil }
         if expanded(text, at: Timestamp(microseconds: 0), .utc) == nil {
             let names = parts.dropFirst().map { "{scheduled_at:\($0)}" }.joined(separator: ", ")
             return "The placeholders are {scheduled_at}, \(names)."
         }
-        // The service that is asked stays the same, so that its credentials go to no other.
+        // The origin must stay the same, so that credentials are not sent to another one.
         let host = text.split(separator: "/", maxSplits: 3, omittingEmptySubsequences: false).prefix(3)
         if isURL, host.contains(where: { $0.contains("{") }) {
             return "Placeholders are possible in a URL's path and query."
@@ -70,12 +71,13 @@ package enum ScheduledText {
 }
 
 extension JobSpec {
-    /// The job of one run of a schedule with this spec as its template. Nil: its URL is no longer right.
+    /// Returns the job of one run, with this spec as its template; `nil` if its URL is not valid.
     package func instance(of occurrence: ScheduleOccurrence, _ zone: TimeZoneRules) -> (
         JobSpec, origin: String
     )? {
         var spec = self
         let instant = occurrence.scheduledAt
+        // An invalid URL is the `nil` of the result; its reason is of no use to the caller.
         guard let text = ScheduledText.expanded(request.url, at: instant, zone),
             let url = try? WebURL.parse(text)
         else { return nil }

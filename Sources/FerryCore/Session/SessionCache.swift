@@ -1,31 +1,35 @@
 import Synchronization
 
-/// Whose session, and which.
+/// Tenant and name of a session.
 package struct SessionKey: Hashable, Sendable {
+    /// Tenant.
     package let tenant: String
+    /// Name.
     package let name: String
+    /// Creates a key.
     package init(tenant: String, name: String) {
         self.tenant = tenant
         self.name = name
     }
 }
 
-/// Every session that is configured or invalidated, at one moment. All others have what `implicit` says.
+/// All configured or invalidated sessions at one moment. All others have the configuration `implicit`.
 package struct SessionSnapshot: Sendable {
-    /// Grows with every change of a session; −1: nothing is known yet.
+    /// Number that grows with every change of a session; -1 if nothing is known yet.
     package let epoch: Int64
-    /// Of the last removal of a session.
+    /// Epoch of the last removal of a session.
     package let removal: Int64
+    /// The sessions.
     package let records: [SessionKey: SessionRecord]
-    /// Sessions that were removed, each with an epoch by which it was.
+    /// Removed sessions, each with an epoch at which it was gone.
     private let removed: [SessionKey: Int64]
-    /// What was removed after this epoch is in `removed`.
+    /// All sessions that were removed after this epoch are in `removed`.
     private let removedSince: Int64
 
-    /// Of removed sessions that are remembered by their names.
+    /// Largest number of removed sessions that are remembered.
     private static let removedMax = 10_000
 
-    /// `earlier`: what was known before, without a gap; nil: nothing was.
+    /// Creates a snapshot. `earlier`: the snapshot before, without a gap, or `nil` if nothing was known.
     package init(
         epoch: Int64 = -1, removal: Int64 = -1, records: [SessionKey: SessionRecord] = [:],
         after earlier: SessionSnapshot? = nil
@@ -42,25 +46,27 @@ package struct SessionSnapshot: Sendable {
         removedSince = isKept ? earlier?.removedSince ?? epoch : epoch
     }
 
-    /// Of the sessions that have a limit, bytes a second.
+    /// Bytes per second of the sessions that have a limit.
     package var rates: [SessionKey: Int64] {
         records.compactMapValues(\.configuration.bytesPerSecondMax)
     }
 
-    /// The shortest that a session asks for, in seconds.
+    /// Shortest retention of a session in seconds, or `nil` if no session has one.
     package var retentionMin: Double? { records.values.compactMap(\.configuration.retention).min() }
 
-    /// Nil: nobody has configured it.
+    /// Returns the session, or `nil` if it is not configured.
     package func record(_ tenant: String, _ name: String) -> SessionRecord? {
         records.isEmpty ? nil : records[SessionKey(tenant: tenant, name: name)]
     }
 
+    /// Result of a check of submitted jobs.
     package enum Verdict: Sendable { case acceptable, changed, invalidated, unreadable }
 
-    /// Whether jobs may be accepted that were read when `known` was the epoch (nil: they do not depend on
-    /// their sessions' configuration).
+    /// Returns whether jobs may be accepted that were read at epoch `known`, or `nil` if they do not depend
+    /// on the configuration of their sessions.
     package func verdict(on jobs: [NewJob], known: Int64?) -> Verdict {
-        // Known before a session was removed that nobody can name, or from a database that has forgotten it.
+        // Read before the removal of a session whose name is not remembered, or from a database that has lost
+        // that epoch.
         if let known, known < min(removal, removedSince) || known > epoch { return .changed }
         let missesRemoval = known.map { $0 < removal } ?? false
         guard !records.isEmpty || missesRemoval else { return .acceptable }
@@ -76,18 +82,20 @@ package struct SessionSnapshot: Sendable {
     }
 }
 
-/// The sessions as this node knows them. Any thread; reading costs a lock that is never held for long.
+/// The sessions as this node knows them. May be used on any thread; a lock is held briefly.
 ///
-/// What is here may be old: the transaction that accepts jobs compares the epoch.
+/// The snapshot may be outdated: the transaction that accepts jobs compares the epoch.
 package final class SessionCache: Sendable {
     private let state = Mutex(SessionSnapshot())
 
+    /// Creates a cache without sessions.
     package init() {}
 
+    /// The latest snapshot.
     package var current: SessionSnapshot { state.withLock { $0 } }
 
-    /// Puts up what was read, also when it is older than what it was read in place of; false when something
-    /// newer is there already.
+    /// Stores a snapshot. Returns `false` and keeps the present one if that is newer. A snapshot that is
+    /// older than `known`, which it replaces, is stored as well: the database has lost changes.
     @discardableResult
     package func put(_ snapshot: SessionSnapshot, inPlaceOf known: SessionSnapshot? = nil) -> Bool {
         state.withLock { state in
@@ -101,13 +109,17 @@ package final class SessionCache: Sendable {
 
 /// The sessions of one tenant.
 package struct SessionScope: Sendable {
+    /// The sessions of all tenants.
     package let snapshot: SessionSnapshot
+    /// Tenant.
     package let tenant: String
 
+    /// Creates a scope.
     package init(_ snapshot: SessionSnapshot, tenant: String) {
         self.snapshot = snapshot
         self.tenant = tenant
     }
 
+    /// Returns the session, or `nil` if it is not configured.
     package func record(_ name: String) -> SessionRecord? { snapshot.record(tenant, name) }
 }

@@ -1,47 +1,55 @@
-/// What the jobs of a session get that say nothing else, and what they share.
+/// Configuration of a session: the default values of its jobs, and what they share.
 package struct SessionConfiguration: Sendable, Equatable {
+    /// Kind of a session.
     package enum Kind: String, Sendable, CaseIterable {
         case standard = "default"
-        /// Uploads only from what lies somewhere, redirects always followed, retries until the resource
-        /// timeout.
+        /// Uploads have no inline source, redirects are always followed, and jobs are retried until their
+        /// resource timeout.
         case background
     }
 
+    /// Kind of the session.
     package var kind = Kind.standard
+    /// Text of the client, or `nil`.
     package var description: String?
+    /// Name-value pairs of the client.
     package var metadata: [JobSpec.Pair] = []
-    /// The session's share of the capacity, in proportion to other sessions' weights.
+    /// The session's share of the slots, in proportion to the weights of other sessions.
     package var weight = 1.0
-    /// Of the whole service; nil: no limit.
+    /// Connections to one host on all nodes together, or `nil` for no limit.
     package var connectionsPerHostMax: Int? = 6
     /// Seconds.
     package var timeoutForRequest = 60.0
     /// Seconds.
     package var timeoutForResource = 604_800.0
-    /// 0.0 to 1.0.
+    /// From 0.0 to 1.0.
     package var priority = 0.5
+    /// Default values of `schedule`.
     package var isDiscretionary = false
     package var waitsForConnectivity = true
     package var networkServiceType = JobSpec.NetworkServiceType.standard
-    /// Of all its transfers on all nodes together, in either direction; nil: no limit.
+    /// Bytes per second of all its transfers on all nodes in each direction, or `nil` for no limit.
     package var bytesPerSecondMax: Int64?
-    /// Secret values are empty here; they live in the record's `JobSecrets.headers`.
+    /// Header fields. Secret values are empty here; `JobSecrets.headers` of the record has them.
     package var headers: [JobSpec.Pair] = []
-    /// The only ones to which `headers` go; nil: all.
+    /// Origins to which `headers` are sent, or `nil` for all.
     package var headerOrigins: [OriginPattern]?
+    /// Proxy, or `nil`.
     package var proxy: ConnectionRules.Proxy?
+    /// TLS versions; `nil` for no maximum.
     package var tlsVersionMin = ConnectionRules.TLS.Version.v12
     package var tlsVersionMax: ConnectionRules.TLS.Version?
-    /// Seconds for which finished jobs and what the service keeps of them stay; nil: as the service has it.
+    /// Seconds for which finished jobs and their data are kept, or `nil` for the default of Ferry.
     package var retention: Double?
-    /// Whether finished jobs stay until somebody acknowledges them; nil: they do not.
+    /// Rules of acknowledgement, or `nil` if finished jobs need none.
     package var acknowledgement: AcknowledgementRules?
-    /// Whether webhook endpoints hear of its jobs.
+    /// `true` if webhook endpoints get events of its jobs.
     package var sendsLaunchEvents = true
 
+    /// Creates the default configuration.
     package init() {}
 
-    /// Of a session that nobody has configured.
+    /// Configuration of a session that is not configured.
     package static let implicit: SessionConfiguration = {
         var configuration = SessionConfiguration()
         configuration.connectionsPerHostMax = nil
@@ -49,13 +57,13 @@ package struct SessionConfiguration: Sendable, Equatable {
     }()
 }
 
-/// The names of sessions.
+/// Names of sessions.
 package enum SessionName {
-    /// Takes the jobs that name none; it is always there.
+    /// The session of jobs that name none; it always exists.
     package static let standard = "default"
 
-    /// 1 to 128 letters, digits and `-._~:@`: nothing that has to be escaped in a path. Nor one of dots
-    /// alone, which clients take out of paths (RFC 3986 §5.2.4).
+    /// Returns `true` for 1 to 128 letters, digits and `-._~:@`, which need no escape in a path. Excludes `.`
+    /// and `..`, which clients remove from paths (RFC 3986 §5.2.4).
     package static func isValid(_ name: String) -> Bool {
         (1...Limits.nameByteCountMax).contains(name.utf8.count) && name != "." && name != ".."
             && name.utf8.allSatisfy { byte in
@@ -69,32 +77,39 @@ package enum SessionName {
     }
 }
 
-/// How a session comes to its end.
+/// How a session ends.
 package enum SessionInvalidation: String, Sendable, CaseIterable {
-    /// Its jobs go on.
+    /// Its jobs continue.
     case finish
     /// Its jobs are cancelled.
     case cancel
 }
 
-/// A session that somebody has configured or invalidated, as it is stored.
+/// A configured or invalidated session as stored. Immutable.
 package final class SessionRecord: Sendable {
+    /// Tenant and name.
     package let key: SessionKey
+    /// Revision; grows with each change.
     package let revision: Int32
-    /// Of the last change that concerns those who accept jobs.
+    /// Epoch of the last change that concerns submissions.
     package let epoch: Int64
+    /// Times of creation and of the last change.
     package let createdAt: Timestamp
     package let updatedAt: Timestamp
+    /// Configuration.
     package let configuration: SessionConfiguration
-    /// Values of header fields, and what its proxy asks for.
+    /// Secret values of header fields, and the password of the proxy.
     package let secrets: JobSecrets
-    /// False: its row is damaged, or sealed with another key.
+    /// `false` if the row is damaged or encrypted with another key.
     package let isReadable: Bool
+    /// How it was invalidated, or `nil`.
     package let invalidation: SessionInvalidation?
+    /// Time of the invalidation, or `nil`.
     package let invalidatedAt: Timestamp?
-    /// When the last job of an invalidated session was over.
+    /// Time at which the last job of an invalidated session ended, or `nil`.
     package let endedAt: Timestamp?
 
+    /// Creates a record.
     package init(
         _ key: SessionKey, revision: Int32, epoch: Int64, createdAt: Timestamp, updatedAt: Timestamp,
         configuration: SessionConfiguration, secrets: JobSecrets = JobSecrets(),
@@ -115,13 +130,15 @@ package final class SessionRecord: Sendable {
     }
 }
 
-/// A session as a client asks for it.
+/// A session as a client configures it.
 package struct SessionDraft: Sendable {
+    /// Configuration and secrets.
     package let configuration: SessionConfiguration
     package let secrets: JobSecrets
-    /// `secrets`, sealed; nil: there are none.
+    /// `secrets`, encrypted, or `nil` if there are none.
     package let sealedSecrets: [UInt8]?
 
+    /// Creates a draft.
     package init(configuration: SessionConfiguration, secrets: JobSecrets, sealedSecrets: [UInt8]?) {
         self.configuration = configuration
         self.secrets = secrets

@@ -1,8 +1,8 @@
-// The body of PUT /v1/sessions/{identifier}, and what its values mean for a job that names none.
+// The body of PUT /v1/sessions/{identifier}, and its effect on jobs that name no value themselves.
 
 extension SessionDraft {
-    /// Reads and checks a session's configuration; every complaint is thrown at once. `refusal`: the egress
-    /// policy's; `seal` encrypts secrets.
+    /// Reads and validates a session's configuration. Throws all errors at once. `refusal`: the egress
+    /// policy's; `seal`: encrypts secrets.
     package init(
         _ json: JSON, node: NodeAbilities = NodeAbilities(), refusal: (WebURL) -> String?,
         seal: ([UInt8]) -> [UInt8]
@@ -20,7 +20,7 @@ extension SessionDraft {
 }
 
 extension JobDecoding {
-    /// Fields that belong to one request and not to all of a session.
+    /// Header fields that belong to a single request.
     private static let ownHeaders: Set<String> = [
         "content-type", "content-encoding", "range", "if-range", "if-match", "if-none-match",
         "if-modified-since", "if-unmodified-since",
@@ -123,7 +123,7 @@ extension JobDecoding {
 
     // MARK: A job of the session
 
-    /// What a job gets that says nothing.
+    /// Default schedule of a job.
     var standardSchedule: JobSpec.Schedule {
         var schedule = JobSpec.Schedule.standard
         guard let session = session?.configuration else { return schedule }
@@ -144,7 +144,7 @@ extension JobDecoding {
 
     var standardTimeoutForRequest: Double { session?.configuration.timeoutForRequest ?? 60 }
 
-    /// The request's header fields with those of the session that it does not name itself.
+    /// Returns the request's header fields with those of the session that it does not name itself.
     func withSessionHeaders(
         _ own: (shown: [JobSpec.Pair], secret: [JobSpec.Pair]), leavingOut others: Set<String>,
         at path: String
@@ -160,13 +160,13 @@ extension JobDecoding {
         if all.shown.count > Limits.headerCountMax || byteCount > Limits.headerByteCountMax {
             complaints.add(
                 path, "too_many",
-                "With those of the session they are more than \(Limits.headerCountMax) or "
+                "With those of the session, there are more than \(Limits.headerCountMax) header fields or "
                     + "\(Limits.headerByteCountMax) bytes.")
         }
         return all
     }
 
-    /// Which of the session's header fields a request gets: those that it does not name itself.
+    /// Returns a filter for the session's header fields that the request does not name itself.
     private func isAdded(
         to own: [JobSpec.Pair], leavingOut others: Set<String>
     ) -> (JobSpec.Pair) -> Bool {
@@ -174,8 +174,8 @@ extension JobDecoding {
         return { !names.contains($0.name.lowercased()) }
     }
 
-    /// Where the fields may go that `withSessionHeaders` adds; nil: to every origin. `namesProxy`: the job
-    /// says itself which proxy it has.
+    /// Returns the origins for the fields that `withSessionHeaders` adds, or `nil` for all origins.
+    /// `namesProxy`: `true` if the job names its proxy itself.
     func additionalHeaders(
         _ own: [JobSpec.Pair], leavingOut others: Set<String>, namesProxy: Bool
     ) -> AdditionalHeaders? {
@@ -186,7 +186,7 @@ extension JobDecoding {
             names: added.map { $0.name.lowercased() }, origins: origins, trustsProxy: !namesProxy)
     }
 
-    /// Rules of background sessions.
+    /// Reports violations of the rules of background sessions.
     func checkBackground(_ spec: JobSpec, at prefix: String) {
         guard session?.configuration.kind == .background else { return }
         var isInline = false
@@ -195,7 +195,7 @@ extension JobDecoding {
         if isInline {
             complaints.add(
                 "\(prefix)/source", "invalid_combination",
-                "An upload of a background session sends a file or what another job has left.")
+                "An upload of a background session needs a source with path or job.")
         }
         checkBackgroundRedirects(spec, at: prefix)
     }

@@ -1,5 +1,6 @@
 extension SessionConfiguration {
-    /// The members with their effective values, into an open object; `{"set": true}` stands for secrets.
+    /// Writes all members with their effective values into an open object; `{"set": true}` stands for
+    /// secrets.
     func write(into writer: inout JSONWriter, isRedacted: Bool) {
         writer.member("kind", kind.rawValue)
         writer.memberOrNull("description", description)
@@ -36,10 +37,10 @@ extension SessionConfiguration {
         writer.memberOrNull("tls_maximum_version", tlsVersionMax?.rawValue)
     }
 
-    /// The form that is stored, with nothing encrypted.
+    /// Returns the stored form without encryption.
     package func encodeStored() -> [UInt8] { storedForm(isRedacted: false) }
 
-    /// The form that is stored, with what is not harmless encrypted (`SealedDocument`).
+    /// Returns the stored form with encrypted secret values (`SealedDocument`).
     package func encodeStored(_ seal: SecretSeal) -> [UInt8] {
         var secrets: [JSON.Member] = []
         secrets.append(fields: headers, as: "http_additional_headers")
@@ -55,10 +56,10 @@ extension SessionConfiguration {
         return writer.bytes
     }
 
-    /// Reads what `encodeStored` wrote, of what is encrypted only the redacted form.
+    /// Reads what `encodeStored` returned; secret values are redacted.
     package init(storedJSON: [UInt8]) throws(StoredJSONError) { try self.init(try StoredObject(storedJSON)) }
 
-    /// The same with what is encrypted. Throws if that cannot be decrypted.
+    /// Reads what `encodeStored` returned with its secret values. Throws if they cannot be decrypted.
     package init(storedJSON: [UInt8], opening seal: SecretSeal) throws(StoredJSONError) {
         try self.init(try StoredObject(storedJSON, opening: seal))
     }
@@ -86,6 +87,7 @@ extension SessionConfiguration {
             patterns throws(StoredJSONError) in
             var origins: [OriginPattern] = []
             for pattern in patterns {
+                // Validated when the session was configured; otherwise the row is damaged.
                 origins.append(
                     try stored.need(
                         pattern.string.flatMap { try? OriginPattern($0) }, "http_additional_headers_origins"))
@@ -98,12 +100,13 @@ extension SessionConfiguration {
     }
 }
 
-/// A session as it is shown: what was configured, or what holds without that, and its unfinished jobs.
+/// A session as the API shows it: its configuration, or the default one, and its unfinished jobs.
 package struct SessionOverview: Sendable {
+    /// Tenant and name.
     package let key: SessionKey
-    /// Nil: nobody has configured it.
+    /// The record, or `nil` if the session is not configured.
     package let record: SessionRecord?
-    /// Nil in lists.
+    /// Unfinished jobs, or `nil` in lists.
     package let counts: Counts?
 
     /// Unfinished jobs by state.
@@ -112,20 +115,25 @@ package struct SessionOverview: Sendable {
         package var queued: Int64 = 0
         package var running: Int64 = 0
         package var suspended: Int64 = 0
-        /// False: there are more of them; that many were counted.
+        /// `false` if there are more jobs; this many were counted.
         package var isExact = true
+        /// Creates counts of 0.
         package init() {}
+        /// `true` if there are no unfinished jobs.
         package var isEmpty: Bool { waiting + queued + running + suspended == 0 }
     }
 
+    /// Creates an overview.
     package init(_ key: SessionKey, record: SessionRecord?, counts: Counts? = nil) {
         self.key = key
         self.record = record
         self.counts = counts
     }
 
+    /// Revision, 0 if the session is not configured.
     package var revision: Int32 { record?.revision ?? 0 }
 
+    /// Writes the session as the reader may see it.
     package func write(into writer: inout JSONWriter, for disclosure: Disclosure) {
         writer.beginObject()
         writer.member("identifier", key.name)

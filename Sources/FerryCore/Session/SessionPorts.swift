@@ -1,40 +1,41 @@
-/// What `If-Match` says about the revision that a session is to have.
+/// Condition of `If-Match` on the revision of a session.
 package enum SessionCondition: Sendable, Equatable {
-    /// There is no such field.
+    /// The request has no such field.
     case none
-    /// `*`: any that exists.
+    /// `*`: any revision, if the session exists.
     case exists
     case revision(Int32)
 }
 
-/// What became of a session that was put.
+/// Result of PUT of a session.
 package enum SessionPut: Sendable {
     case created(SessionOverview)
     case changed(SessionOverview)
-    /// It was like that already.
+    /// The session had this configuration already.
     case unchanged(SessionOverview)
-    /// It exists with another configuration, and no condition was given.
+    /// The session has another configuration, and the request has no condition.
     case needsCondition
 }
 
-/// Where sessions are kept. Another tenant's is `notFound`, and so is one that nobody has configured or used.
+/// Stores sessions. A session of another tenant is `notFound`, and so is one that was never configured or
+/// used.
 package protocol SessionStore: Sendable {
-    /// What is known without asking.
+    /// The sessions as this node knows them.
     var sessionBoard: SessionCache { get }
-    /// With its unfinished jobs.
+    /// Reads a session with its unfinished jobs.
     func session(_ key: SessionKey, reply: @escaping Reply<SessionOverview>)
-    /// By name, those after `name`.
+    /// Reads sessions by name, after `name`.
     func sessions(
         tenant: String, after name: String?, limit: Int, reply: @escaping Reply<[SessionOverview]>)
-    /// Creates a session or changes it: when this is answered, every job that is submitted later on any node
-    /// has the new configuration. `stale` when the condition does not hold, `sessionInvalidated`.
+    /// Creates or changes a session. After the reply, every job that is submitted on any node uses the new
+    /// configuration. Errors: `stale` if the condition is not met, `sessionInvalidated`.
     func putSession(
         _ key: SessionKey, _ draft: SessionDraft, if condition: SessionCondition,
         reply: @escaping Reply<SessionPut>)
-    /// Lets a session take no more jobs; the default one is `sessionInUse`. Once more it changes nothing.
+    /// Makes a session accept no more jobs. Idempotent. Error: `sessionInUse` for the default session.
     func invalidateSession(
         _ key: SessionKey, _ mode: SessionInvalidation, if condition: SessionCondition,
         reply: @escaping Reply<SessionOverview>)
-    /// Removes a session that has ended, any other is `sessionInUse`.
+    /// Removes a session that has ended. Error: `sessionInUse` for others.
     func deleteSession(_ key: SessionKey, if condition: SessionCondition, reply: @escaping Reply<Void>)
 }

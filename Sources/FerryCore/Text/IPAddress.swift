@@ -1,21 +1,24 @@
-/// An IPv4 or IPv6 address, first byte in the highest place.
+/// An IPv4 or IPv6 address, with the first byte in the most significant place.
 package struct IPAddress: Sendable, Hashable {
+    /// `true` for IPv6.
     package let isIPv6: Bool
-    /// IPv4: zero.
+    /// First 8 bytes of an IPv6 address; 0 for IPv4.
     package let high: UInt64
-    /// IPv4: the address in the lowest 32 bits.
+    /// Last 8 bytes of an IPv6 address; an IPv4 address in the lowest 32 bits.
     package let low: UInt64
 
+    /// Creates an IPv4 address.
     package init(v4: UInt32) {
         (isIPv6, high, low) = (false, 0, UInt64(v4))
     }
 
+    /// Creates an IPv6 address.
     package init(v6High: UInt64, low: UInt64) {
         (isIPv6, high, self.low) = (true, v6High, low)
     }
 
     /// Reads `a.b.c.d` in decimal without leading zeros, or an IPv6 address without brackets or zone (RFC
-    /// 4291 §2.2). Nil otherwise.
+    /// 4291 §2.2); `nil` for anything else.
     package init?(text: some StringProtocol) {
         let text = String(text)
         if text.utf8.contains(UInt8(ascii: ":")) {
@@ -30,8 +33,8 @@ package struct IPAddress: Sendable, Hashable {
         }
     }
 
-    /// Reads what inet_aton(3) reads: one to four numbers, each decimal, octal (`0…`) or hexadecimal (`0x…`),
-    /// the last one filling the rest.
+    /// Reads an IPv4 address as inet_aton(3) does: one to four numbers, each decimal, octal (`0…`) or
+    /// hexadecimal (`0x…`), of which the last fills the remaining bytes; `nil` for anything else.
     package init?(legacyV4 text: String) {
         let parts = text.split(separator: ".", omittingEmptySubsequences: false)
         guard (1...4).contains(parts.count) else { return nil }
@@ -46,7 +49,7 @@ package struct IPAddress: Sendable, Hashable {
         self.init(v4: UInt32(address))
     }
 
-    /// Whether a host label is a number in the sense of inet_aton(3), in range or not.
+    /// Returns `true` if a label of a host name is a number for inet_aton(3), in range or not.
     package static func isNumber(_ label: Substring) -> Bool {
         let bytes = Array(label.utf8)
         if bytes.count >= 2, bytes[0] == UInt8(ascii: "0"), bytes[1] | 32 == UInt8(ascii: "x") {
@@ -55,7 +58,7 @@ package struct IPAddress: Sendable, Hashable {
         return !bytes.isEmpty && bytes.allSatisfy { (48...57).contains($0) }
     }
 
-    /// The IPv4 address inside an IPv4-mapped one (`::ffff:a.b.c.d`); every other address itself.
+    /// The IPv4 address in an IPv4-mapped one (`::ffff:a.b.c.d`); every other address unchanged.
     package var canonical: IPAddress {
         isIPv6 && high == 0 && low >> 32 == 0xFFFF ? IPAddress(v4: UInt32(truncatingIfNeeded: low)) : self
     }
@@ -83,10 +86,10 @@ package struct IPAddress: Sendable, Hashable {
         return address
     }
 
-    /// The eight groups of an IPv6 address.
+    /// Returns the eight groups of an IPv6 address.
     private static func groups(_ text: String) -> [UInt16]? {
         var parts = text.split(separator: ":", omittingEmptySubsequences: false)
-        // A leading or trailing "::" leaves two empty parts where one stands for the gap.
+        // A leading or trailing "::" leaves two empty parts, where one stands for the gap.
         if parts.first?.isEmpty == true {
             guard parts.count > 2, parts[1].isEmpty else { return nil }
             parts.removeFirst()
@@ -117,15 +120,15 @@ package struct IPAddress: Sendable, Hashable {
     }
 }
 
-/// A range of addresses: `10.0.0.0/8`, `fd00::/8`, or a single address.
+/// A range of addresses, such as `10.0.0.0/8` or `fd00::/8`, or a single address.
 package struct IPNetwork: Sendable, Hashable {
-    /// The lowest address of the range.
+    /// Lowest address of the range.
     package let address: IPAddress
-    /// 0…32 for IPv4, 0…128 for IPv6.
+    /// Length of the prefix in bits: 0 to 32 for IPv4, 0 to 128 for IPv6.
     package let prefixLength: Int
 
-    /// Reads CIDR notation (RFC 4632 §3.1); bits behind the prefix are ignored, an IPv4-mapped range becomes
-    /// the IPv4 range. Nil for anything else.
+    /// Reads CIDR notation (RFC 4632 §3.1). Ignores bits after the prefix; converts an IPv4-mapped range to
+    /// the IPv4 range. `nil` for anything else.
     package init?(cidr: some StringProtocol) {
         let parts = String(cidr).split(separator: "/", omittingEmptySubsequences: false)
         guard (1...2).contains(parts.count), let written = IPAddress(text: parts[0]) else { return nil }
@@ -149,7 +152,8 @@ package struct IPNetwork: Sendable, Hashable {
         self.prefixLength = prefixLength
     }
 
-    /// Whether the address lies in the range. The families are kept apart; unwrap mapped addresses first.
+    /// Returns `true` if the range contains the address. An IPv4-mapped address is IPv6 here; pass its
+    /// `canonical` address.
     package func contains(_ other: IPAddress) -> Bool {
         let (high, low) = Self.mask(prefixLength, isIPv6: address.isIPv6)
         return other.isIPv6 == address.isIPv6 && other.high & high == address.high

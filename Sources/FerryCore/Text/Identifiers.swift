@@ -1,42 +1,64 @@
 import Synchronization
 
-/// What kind of thing an identifier names; gives it its prefix and keeps kinds apart at compile time.
+/// Kind of object that an identifier names. Gives the identifier its prefix, and makes identifiers of
+/// different kinds different types.
 package protocol IdentifierKind: Sendable {
+    /// Text before the encoded value.
     static var prefix: String { get }
 }
 
+/// Jobs.
 package enum JobKindTag: IdentifierKind { package static let prefix = "job_" }
+/// Events.
 package enum EventKindTag: IdentifierKind { package static let prefix = "evt_" }
+/// Deliveries.
 package enum DeliveryKindTag: IdentifierKind { package static let prefix = "dlv_" }
-/// A receiver: an endpoint's identifier, or a digest of tenant and origin. Never shown.
+/// Receivers: the identifier of an endpoint, or a digest of tenant and origin. Never shown.
 package enum ReceiverQueueKindTag: IdentifierKind { package static let prefix = "lane_" }
+/// Webhook endpoints.
 package enum WebhookKindTag: IdentifierKind { package static let prefix = "whk_" }
+/// Nodes.
 package enum NodeKindTag: IdentifierKind { package static let prefix = "nod_" }
+/// API keys.
 package enum KeyKindTag: IdentifierKind { package static let prefix = "key_" }
+/// Entries of the audit.
 package enum AuditKindTag: IdentifierKind { package static let prefix = "aud_" }
+/// Schedules.
 package enum ScheduleKindTag: IdentifierKind { package static let prefix = "sch_" }
 
+/// Identifier of a job.
 package typealias JobID = Identifier<JobKindTag>
+/// Identifier of an event.
 package typealias EventID = Identifier<EventKindTag>
+/// Identifier of a delivery.
 package typealias DeliveryID = Identifier<DeliveryKindTag>
+/// Identifier of a receiver.
 package typealias ReceiverQueueID = Identifier<ReceiverQueueKindTag>
+/// Identifier of a webhook endpoint.
 package typealias WebhookID = Identifier<WebhookKindTag>
+/// Identifier of a node.
 package typealias NodeID = Identifier<NodeKindTag>
+/// Identifier of an API key.
 package typealias KeyID = Identifier<KeyKindTag>
+/// Identifier of an entry of the audit.
 package typealias AuditID = Identifier<AuditKindTag>
+/// Identifier of a schedule.
 package typealias ScheduleID = Identifier<ScheduleKindTag>
 
-/// A prefix and a time-ordered 128-bit value (the layout of UUIDv7, RFC 9562 §5.7) in Crockford base32.
+/// A time-ordered 128-bit value (UUIDv7, RFC 9562 §5.7), written as a prefix and Crockford base32.
 package struct Identifier<Kind: IdentifierKind>: Hashable, Comparable, Sendable, CustomStringConvertible {
+    /// First 8 bytes.
     package let high: UInt64
+    /// Last 8 bytes.
     package let low: UInt64
 
+    /// Creates an identifier.
     package init(high: UInt64, low: UInt64) {
         self.high = high
         self.low = low
     }
 
-    /// Reads the form that `description` writes; upper case is accepted. Nil for anything else.
+    /// Reads the text of `description`, also in upper case; `nil` for anything else.
     package init?(_ text: some StringProtocol) {
         let bytes = Array(text.utf8)
         guard bytes.count == Kind.prefix.utf8.count + 26, text.hasPrefix(Kind.prefix) else { return nil }
@@ -50,11 +72,12 @@ package struct Identifier<Kind: IdentifierKind>: Hashable, Comparable, Sendable,
         self.init(high: high, low: low)
     }
 
+    /// The prefix and 26 digits in lower case.
     package var description: String {
         String(decoding: utf8, as: UTF8.self)
     }
 
-    /// The text as bytes, for writers that need no String.
+    /// `description` as bytes.
     package var utf8: [UInt8] {
         let prefix = Kind.prefix.utf8
         var text = [UInt8](repeating: 0, count: prefix.count + 26)
@@ -68,9 +91,10 @@ package struct Identifier<Kind: IdentifierKind>: Hashable, Comparable, Sendable,
         return text
     }
 
-    /// Milliseconds since 1970 at which it was made.
+    /// Time of creation in milliseconds since 1970.
     package var millisecondsSince1970: Int64 { Int64(high >> 16) }
 
+    /// Orders identifiers by their time of creation.
     package static func < (a: Self, b: Self) -> Bool {
         a.high != b.high ? a.high < b.high : a.low < b.low
     }
@@ -83,9 +107,10 @@ private func crockfordValue(_ byte: UInt8) -> UInt8? {
     return crockfordDigits.firstIndex(of: lower).map(UInt8.init)
 }
 
-/// Makes identifiers that sort by the time at which they were made, also within one millisecond.
+/// Creates identifiers that sort by their time of creation, also within one millisecond. May be used on any
+/// thread.
 ///
-/// 48 bits of milliseconds, 12 + 14 bits of counter that start at random, 48 random bits (RFC 9562 §6.2,
+/// 48 bits of milliseconds, 12 + 14 bits of a counter with a random start, 48 random bits (RFC 9562 §6.2,
 /// method 1).
 package final class IdentifierGenerator: Sendable {
     private struct State {
@@ -96,10 +121,12 @@ package final class IdentifierGenerator: Sendable {
     private let state = Mutex(State())
     private let now: @Sendable () -> Timestamp
 
+    /// Creates a generator with a clock.
     package init(now: @escaping @Sendable () -> Timestamp) {
         self.now = now
     }
 
+    /// Returns a new identifier.
     package func make<Kind: IdentifierKind>(_ kind: Kind.Type = Kind.self) -> Identifier<Kind> {
         let current = now().microseconds / 1000
         return state.withLock { state in
@@ -107,8 +134,8 @@ package final class IdentifierGenerator: Sendable {
                 state.milliseconds = current
                 state.counter = UInt32.random(in: 0..<(1 << 25), using: &state.random)
             } else {
-                // Within one millisecond, or when the clock steps back: count on; an overflow borrows from
-                // the future.
+                // Within one millisecond, or after the clock has stepped back, the counter continues. An
+                // overflow uses the next millisecond.
                 state.counter += 1
                 if state.counter >= 1 << 26 {
                     state.milliseconds += 1

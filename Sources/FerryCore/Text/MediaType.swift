@@ -1,7 +1,7 @@
-/// Media types and their parameters (RFC 9110 §8.3.1).
+/// Parser of media types and their parameters (RFC 9110 §8.3.1).
 enum MediaType {
-    /// The parameters of a `Content-Type` as its sender wrote them, from the first semicolon on. Empty: the
-    /// value is of another type than `type` (lower case), too long, or not fit to be sent in a field again.
+    /// Returns the parameters of a `Content-Type` as sent, from the first semicolon. Empty if the value has
+    /// another type than `type` (lower case), is too long, or cannot be sent in a field again.
     static func parameters(of value: String, type: String) -> Substring {
         guard value.utf8.count <= Limits.contentTypeByteCountMax,
             let start = value.utf8.firstIndex(of: UInt8(ascii: ";")),
@@ -11,7 +11,7 @@ enum MediaType {
         return value[start...]
     }
 
-    /// `parameters` (RFC 9110 §5.6.6) in visible ASCII.
+    /// Returns `true` for `parameters` (RFC 9110 §5.6.6) in visible ASCII.
     private static func areParameters(_ bytes: Substring.UTF8View) -> Bool {
         var rest = bytes[...]
         while true {
@@ -53,7 +53,7 @@ enum MediaType {
 }
 
 extension Substring {
-    /// Without optional white space (RFC 9110 §5.6.3) around it.
+    /// The text without optional white space (RFC 9110 §5.6.3) at its ends.
     var trimmed: Substring {
         let isSpace = { (byte: UInt8) in byte == 0x20 || byte == 0x09 }
         guard let first = utf8.firstIndex(where: { !isSpace($0) }),

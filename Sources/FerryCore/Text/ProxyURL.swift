@@ -1,8 +1,10 @@
-/// Where a proxy is: `http://host:port`, `https://…` or `socks5://…`. The port must be written: curl and the web
-/// do not agree about the one that is meant otherwise.
+/// URL of a proxy: `http://host:port`, `https://…` or `socks5://…`. The port is required, because curl and
+/// the web use different defaults.
 package struct ProxyURL: Sendable, Hashable {
+    /// Protocol between the client and the proxy.
     package enum Scheme: String, Sendable, CaseIterable { case http, https, socks5 }
 
+    /// Why a text is no proxy URL.
     package enum Failure: Error, Sendable, Equatable {
         case unsupportedScheme, userInformation, credentials, missingPort, path
         case invalid(WebURL.Failure)
@@ -21,19 +23,20 @@ package struct ProxyURL: Sendable, Hashable {
         }
     }
 
+    /// Protocol of the proxy.
     package let scheme: Scheme
-    /// The same place as a web address, for the egress policy.
+    /// Host and port of the proxy as a web URL, for the egress policy.
     package let place: WebURL
 
-    /// Reads a URL without user information. `socks5h` is read as `socks5`: names are resolved by the proxy
-    /// either way.
+    /// Reads a URL without user information. `socks5h` is read as `socks5`, since the proxy resolves names in
+    /// both cases.
     package init(_ text: String) throws(Failure) {
         let parts = try Self.parts(text)
         guard parts.user == nil else { throw .userInformation }
         self = parts.url
     }
 
-    /// The same with `user:password@` in front of the host, percent-encoded (RFC 3986 §3.2.1).
+    /// Reads a URL with percent-encoded `user:password@` before the host (RFC 3986 §3.2.1).
     package static func withCredentials(
         _ text: String
     ) throws(Failure) -> (url: ProxyURL, user: String?, password: String?) {
@@ -76,7 +79,7 @@ package struct ProxyURL: Sendable, Hashable {
         }
     }
 
-    /// Normalised, with its port.
+    /// The normalised URL with its port.
     package var string: String { "\(scheme.rawValue)://\(place.host):\(place.port)" }
 }
 
@@ -96,21 +99,24 @@ private func percentDecoded(_ text: Substring) -> String? {
     return String(validating: bytes, as: UTF8.self)
 }
 
-/// Which hosts are reached without the proxy (`no_proxy`).
+/// Hosts that are connected without the proxy (`no_proxy`).
 package struct ProxyBypass: Sendable, Equatable {
-    /// As they were written: `*`, a name (which stands for those below it as well), an address, a network.
+    /// Entries as written: `*`, a name with all names below it, an address, or a network.
     package let entries: [String]
 
+    /// Creates a list of entries, which must be valid.
     package init(_ entries: [String] = []) { self.entries = entries }
 
-    /// Whether an entry can be read.
+    /// Returns `true` if the entry is valid.
     package static func isEntry(_ text: String) -> Bool {
         if text == "*" || IPNetwork(cidr: text) != nil { return true }
         let name = text.hasPrefix(".") ? text.dropFirst() : text[...]
+        // The reason of the failure is not reported.
         guard let url = try? WebURL.parse("http://\(name)/") else { return false }
         return url.host.utf8.elementsEqual(name.lowercased().utf8)
     }
 
+    /// Returns `true` if an entry contains the URL's host.
     package func contains(_ url: WebURL) -> Bool {
         entries.contains { entry in
             if entry == "*" { return true }

@@ -1,11 +1,11 @@
-/// A URL as it is shown to those who may not see what is secret in it: user information and the values of the
-/// query, of which any may be a signature or a token, are replaced by `***`. Scheme, host, path and the names
-/// of the query stay.
+/// The form of a URL for readers that may not see its secrets. User information and the values of the query,
+/// any of which may be a signature or token, are replaced by `***`. Scheme, host, path and the names of the
+/// query stay.
 package enum RedactedURL {
-    /// What takes the place of a hidden part.
+    /// Replacement of a hidden part.
     package static let marker = "***"
 
-    /// Whether the URL says nothing that would be hidden.
+    /// Returns `true` if nothing in the URL has to be hidden.
     package static func isHarmless(_ url: String) -> Bool {
         var isInQuery = false
         for byte in url.utf8 {
@@ -15,10 +15,11 @@ package enum RedactedURL {
             }
             break
         }
-        // Nearly all: nothing else has to be looked at.
+        // True for nearly all URLs, without further checks.
         return !isInQuery || text(of: url) == url
     }
 
+    /// Returns the URL with its secret parts replaced.
     package static func text(of url: String) -> String {
         var rest = url[...]
         var fragment = ""
@@ -36,7 +37,7 @@ package enum RedactedURL {
         return withoutUser(rest) + query + fragment
     }
 
-    /// `name=***`; what has no name is a value.
+    /// Returns `name=***`; a parameter without a name is a value.
     private static func parameter(_ text: Substring) -> String {
         guard let equals = text.firstIndex(of: "=") else { return hidden(text, after: "") }
         return hidden(text[equals...].dropFirst(), after: String(text[...equals]))

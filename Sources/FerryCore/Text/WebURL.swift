@@ -1,14 +1,16 @@
-/// An absolute `http` or `https` URL (RFC 3986), taken apart once and strictly: what this type accepts,
-/// libcurl and the egress policy understand in the same way.
+/// An absolute `http` or `https` URL (RFC 3986), parsed once and strictly, so that libcurl and the egress
+/// policy read it in the same way.
 ///
 /// Normalised: scheme and host in lower case, no dot segments, no fragment, bytes beyond ASCII
 /// percent-encoded.
 package struct WebURL: Sendable, Hashable, CustomStringConvertible {
+    /// Scheme of a URL.
     package enum Scheme: String, Sendable, CaseIterable {
         case http, https
+        /// Port of URLs without one.
         package var defaultPort: UInt16 { self == .http ? 80 : 443 }
 
-        /// Schemes compare without regard to case (RFC 3986 §3.1).
+        /// Reads a scheme in any case (RFC 3986 §3.1).
         fileprivate init?(_ name: Substring) {
             if name == "https" {
                 self = .https
@@ -20,7 +22,7 @@ package struct WebURL: Sendable, Hashable, CustomStringConvertible {
         }
     }
 
-    /// Why a text is not accepted.
+    /// Why a text is no accepted URL.
     package enum Failure: Error, Sendable, Equatable {
         case tooLong, forbiddenCharacter, notAbsolute, unsupportedScheme, userInformation, emptyHost,
             nonASCIIHost
@@ -45,19 +47,21 @@ package struct WebURL: Sendable, Hashable, CustomStringConvertible {
         }
     }
 
+    /// Scheme.
     package let scheme: Scheme
-    /// Lower case; an IPv6 address is in brackets. Numeric forms are kept as they were written.
+    /// Host in lower case; an IPv6 address in brackets. Numeric forms are kept as written.
     package let host: String
-    /// The port that is connected to, whether it was written or not.
+    /// Port that is connected, written or default.
     package let port: UInt16
-    /// Begins with a slash, percent-encoded.
+    /// Percent-encoded path with its leading slash.
     package let path: String
-    /// Without its question mark; nil when there is none.
+    /// Query without its question mark, or `nil` if there is none.
     package let query: String?
-    /// The address, when the host is one; every form that inet_aton(3) reads (`127.1`, `0x7f000001`) is one.
+    /// The address if the host is one in any form that inet_aton(3) reads (`127.1`, `0x7f000001`), else
+    /// `nil`.
     package let address: IPAddress?
 
-    /// Reads an absolute URL. A fragment is dropped.
+    /// Reads an absolute URL. Drops a fragment.
     package static func parse(_ text: String) throws(Failure) -> WebURL {
         guard text.utf8.count <= Limits.urlByteCountMax else { throw .tooLong }
         guard !text.utf8.contains(where: { $0 <= 0x20 || $0 == 0x7F }) else { throw .forbiddenCharacter }
@@ -76,35 +80,36 @@ package struct WebURL: Sendable, Hashable, CustomStringConvertible {
         port = portText.isEmpty ? scheme.defaultPort : try Self.port(portText)
         self.path = encoded(removingDotSegments(path.isEmpty ? "/" : path))
         self.query = query.map(encoded)
-        // Encoding may have made it longer.
+        // Encoding may have made the URL longer.
         guard
             self.path.utf8.count + (self.query?.utf8.count ?? 0) + 300 <= Limits.urlByteCountMax
                 || string.utf8.count <= Limits.urlByteCountMax
         else { throw .tooLong }
     }
 
-    /// `scheme://host:port`, the port always written.
+    /// `scheme://host:port`, always with the port.
     package var origin: String { "\(scheme.rawValue)://\(host):\(port)" }
 
-    /// The whole URL; a default port is left out.
+    /// The whole URL, without a default port.
     package var string: String {
         let authority = port == scheme.defaultPort ? host : "\(host):\(port)"
         return "\(scheme.rawValue)://\(authority)\(path)\(query.map { "?" + $0 } ?? "")"
     }
 
+    /// The whole URL.
     package var description: String { string }
 
-    /// Whether scheme, host and port are the same (RFC 6454 §5): credentials may go along.
+    /// Returns `true` if scheme, host and port are equal (RFC 6454 §5), so that credentials may be sent to
+    /// both.
     package func isSameOrigin(as other: WebURL) -> Bool {
         scheme == other.scheme && host == other.host && port == other.port
     }
 
-    /// What a `Location` of an answer from this URL names (RFC 3986 §5.2). White space around it is dropped
-    /// and spaces within are percent-encoded, as browsers do; everything else is checked as `parse` checks
-    /// it.
+    /// Returns the URL of a `Location` field in a response from this URL (RFC 3986 §5.2). Drops white space
+    /// at the ends and percent-encodes spaces inside, as browsers do; validates the rest like `parse`.
     package func resolving(_ reference: String) throws(Failure) -> WebURL {
         guard reference.utf8.count <= Limits.urlByteCountMax else { throw .tooLong }
-        let trimmed = reference.trimmed
+        let trimmed = String(Substring(reference).trimmed)
         guard !trimmed.utf8.contains(where: { $0 < 0x20 || $0 == 0x7F }) else { throw .forbiddenCharacter }
         let parts = Reference(trimmed)
         if let name = parts.scheme {
@@ -122,7 +127,7 @@ package struct WebURL: Sendable, Hashable, CustomStringConvertible {
         if parts.path.utf8.first == UInt8(ascii: "/") {
             return try WebURL(scheme: scheme, authority: own, path: parts.path, query: parts.query)
         }
-        // Merge (§5.2.3): everything up to the last slash of our path, then the reference.
+        // Merge (§5.2.3): the path up to its last slash, then the reference.
         let base = path.utf8.lastIndex(of: UInt8(ascii: "/")).map { String(path[...$0]) } ?? "/"
         return try WebURL(scheme: scheme, authority: own, path: base + parts.path, query: parts.query)
     }
@@ -154,7 +159,7 @@ extension WebURL {
         if host.utf8.first == UInt8(ascii: "[") { return try bracketed(host) }
         var lower: [UInt8] = []
         lower.reserveCapacity(host.utf8.count)
-        // Where the last label begins that is not empty, and the length of the label that is being read.
+        // Start of the last label that is not empty, and length of the current label.
         var (last, length) = (0, 0)
         for byte in host.utf8 {
             guard byte < 0x80 else { throw .nonASCIIHost }
@@ -171,8 +176,8 @@ extension WebURL {
         guard lower.count <= 253 else { throw .invalidHost }
         let name = String(decoding: lower, as: UTF8.self)
         let end = length == 0 ? lower.count - 1 : lower.count
-        // A name whose last label is a number is an IPv4 address or nothing (WHATWG URL, "ends in a number"),
-        // and libcurl reads none with a dot at its end.
+        // A name whose last label is a number is an IPv4 address or invalid (WHATWG URL, "ends in a number").
+        // libcurl accepts no IPv4 address with a dot at its end.
         guard (48...57).contains(lower[last]),
             IPAddress.isNumber(String(decoding: lower[last..<end], as: UTF8.self)[...])
         else { return (name, nil) }
@@ -201,9 +206,9 @@ extension WebURL {
     }
 }
 
-// MARK: - RFC 3986 pieces
+// MARK: - RFC 3986
 
-/// The components of a URI reference (RFC 3986 appendix B); the fragment is dropped.
+/// The components of a URI reference (RFC 3986 appendix B), without the fragment.
 private struct Reference {
     var scheme: Substring?
     var authority: Substring?
@@ -240,7 +245,8 @@ private struct Reference {
     }
 }
 
-/// RFC 3986 §5.2.4, for a path that begins with a slash. `%2e` is a dot, as servers see it (WHATWG URL).
+/// Returns a path that begins with a slash without dot segments (RFC 3986 §5.2.4). `%2e` counts as a dot, as
+/// servers read it (WHATWG URL).
 private func removingDotSegments(_ path: String) -> String {
     guard mayHoldDotSegment(path) else { return path }
     var segments: [Substring] = []
@@ -259,7 +265,7 @@ private func removingDotSegments(_ path: String) -> String {
     return "/" + segments.joined(separator: "/")
 }
 
-/// Whether a segment begins with a dot, as it is or percent-encoded.
+/// Returns `true` if a segment begins with a dot, literal or percent-encoded.
 private func mayHoldDotSegment(_ path: String) -> Bool {
     var isStart = false
     for byte in path.utf8 {
@@ -269,7 +275,7 @@ private func mayHoldDotSegment(_ path: String) -> Bool {
     return false
 }
 
-/// Bytes that no request line may hold (spaces, controls, everything beyond ASCII), percent-encoded.
+/// Percent-encodes bytes that a request line cannot contain: spaces, controls, and bytes beyond ASCII.
 private func encoded(_ text: String) -> String {
     guard text.utf8.contains(where: { $0 <= 0x20 || $0 >= 0x7F }) else { return text }
     var bytes: [UInt8] = []
@@ -281,15 +287,4 @@ private func encoded(_ text: String) -> String {
         }
     }
     return String(decoding: bytes, as: UTF8.self)
-}
-
-extension String {
-    /// Without the white space of HTTP (RFC 9110 §5.6.3) at either end.
-    fileprivate var trimmed: String {
-        let isSpace: (UInt8) -> Bool = { $0 == 0x20 || $0 == 0x09 }
-        guard let first = utf8.firstIndex(where: { !isSpace($0) }),
-            let last = utf8.lastIndex(where: { !isSpace($0) })
-        else { return "" }
-        return String(self[first...last])
-    }
 }

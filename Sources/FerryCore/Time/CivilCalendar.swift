@@ -1,6 +1,6 @@
-/// The proleptic Gregorian calendar, without time zones. Days are counted from 1970-01-01.
+/// The proleptic Gregorian calendar without time zones. Days count from 1970-01-01.
 enum CivilCalendar {
-    /// Counted in eras of 400 years that begin in March.
+    /// Returns the day number of a date. Computed in eras of 400 years that begin in March.
     static func days(_ year: Int64, _ month: Int64, _ day: Int64) -> Int64 {
         let y = month <= 2 ? year - 1 : year
         let era = floorDivide(y, 400)
@@ -9,6 +9,7 @@ enum CivilCalendar {
         return era * 146_097 + yearOfEra * 365 + yearOfEra / 4 - yearOfEra / 100 + dayOfYear - 719_468
     }
 
+    /// Returns the date of a day number.
     static func date(days: Int64) -> (year: Int64, month: Int64, day: Int64) {
         let z = days + 719_468
         let era = floorDivide(z, 146_097)
@@ -22,6 +23,7 @@ enum CivilCalendar {
 
     static func isLeap(_ year: Int64) -> Bool { year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) }
 
+    /// Returns the number of days of a month.
     static func dayCount(ofMonth month: Int64, _ year: Int64) -> Int64 {
         switch month {
         case 2: return isLeap(year) ? 29 : 28
@@ -30,14 +32,14 @@ enum CivilCalendar {
         }
     }
 
-    /// 0 is Sunday.
+    /// Returns the weekday of a day number; 0 is Sunday.
     static func weekday(days: Int64) -> Int64 {
         // 1970-01-01 was a Thursday.
         let ofWeek = (days + 4) % 7
         return ofWeek < 0 ? ofWeek + 7 : ofWeek
     }
 
-    /// Rounds down, also below zero.
+    /// Divides and rounds down, also below zero.
     static func floorDivide(_ a: Int64, _ b: Int64) -> Int64 {
         a >= 0 ? a / b : -((-a + b - 1) / b)
     }

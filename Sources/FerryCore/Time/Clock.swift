@@ -1,4 +1,5 @@
-/// Time, as a port: the real one follows the database's clock, tests set it by hand.
+/// The current time, as a port: the real clock follows the database's clock, tests set it by hand.
 package protocol WallClock: Sendable {
+    /// Returns the current time.
     func now() -> Timestamp
 }

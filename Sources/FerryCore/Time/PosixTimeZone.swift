@@ -1,5 +1,5 @@
-/// The rule that a time zone follows for ever after: the footer of a TZif file (RFC 9636 §3.3), which is a
-/// POSIX `TZ` value with the extended hours of version 3.
+/// The rule that a time zone follows after its last listed transition: the footer of a TZif file (RFC 9636
+/// §3.3), a POSIX `TZ` value with the extended hours of version 3.
 struct PosixTimeZone: Sendable, Equatable {
     struct Daylight: Sendable, Equatable {
         var offset: Int64
@@ -7,18 +7,18 @@ struct PosixTimeZone: Sendable, Equatable {
         var end: Rule
     }
 
-    /// A moment of each year, by the wall clock before the change.
+    /// A moment of each year by the wall clock before the change.
     struct Rule: Sendable, Equatable {
         enum Day: Sendable, Equatable {
             /// 1 to 365; 29 February is never counted.
             case julian(Int64)
             /// 0 to 365.
             case ordinal(Int64)
-            /// The `week`th such day of a month; 5 is the last. 0 is Sunday.
+            /// The `week`th such weekday of a month; 5 is the last one, day 0 is Sunday.
             case weekday(month: Int64, week: Int64, day: Int64)
         }
         var day: Day
-        /// Seconds after midnight, −167 h to 167 h.
+        /// Seconds after midnight, from -167 h to 167 h.
         var time: Int64
     }
 
@@ -26,7 +26,7 @@ struct PosixTimeZone: Sendable, Equatable {
     var standardOffset: Int64
     var daylight: Daylight?
 
-    /// Nil for anything that is no such value, and for daylight time without its rules.
+    /// Reads a `TZ` value; `nil` if it is invalid or has daylight time without rules.
     init?(_ text: some Sequence<UInt8>) {
         var reader = PosixReader(bytes: Array(text)[...])
         guard reader.name(), let west = reader.time(hoursMax: 24) else { return nil }
@@ -42,14 +42,14 @@ struct PosixTimeZone: Sendable, Equatable {
         daylight = Daylight(offset: offset, start: start, end: end)
     }
 
-    /// The changes of a year, in their order.
+    /// Returns the transitions of a year in order.
     func transitions(_ year: Int64) -> [TimeZoneRules.Transition] {
         guard let daylight else { return [] }
         let start = TimeZoneRules.Transition(
             at: daylight.start.second(year) - standardOffset, offset: daylight.offset)
         let end = TimeZoneRules.Transition(
             at: daylight.end.second(year) - daylight.offset, offset: standardOffset)
-        // Daylight time that never ends, ends and starts at one moment.
+        // Permanent daylight time ends and starts at the same moment.
         return end.at <= start.at ? [end, start] : [start, end]
     }
 
@@ -78,7 +78,7 @@ struct PosixTimeZone: Sendable, Equatable {
 }
 
 extension PosixTimeZone.Rule {
-    /// Of the wall clock, as if it were UTC.
+    /// Returns the moment in a year in seconds of the wall clock, as if it were UTC.
     fileprivate func second(_ year: Int64) -> Int64 {
         let newYear = CivilCalendar.days(year, 1, 1)
         let days: Int64
@@ -96,7 +96,7 @@ extension PosixTimeZone.Rule {
     }
 }
 
-/// The parts of a `TZ` value, from its start.
+/// Parser of the parts of a `TZ` value.
 private struct PosixReader {
     var bytes: ArraySlice<UInt8>
 
@@ -110,7 +110,7 @@ private struct PosixReader {
         return true
     }
 
-    /// Letters, or anything between `<` and `>`.
+    /// Reads letters, or any text between `<` and `>`.
     mutating func name() -> Bool {
         if take("<") {
             guard let end = bytes.firstIndex(of: UInt8(ascii: ">")) else { return false }
@@ -130,7 +130,7 @@ private struct PosixReader {
         return range.contains(value) ? value : nil
     }
 
-    /// `[+-]hh[:mm[:ss]]` in seconds.
+    /// Reads `[+-]hh[:mm[:ss]]` in seconds.
     mutating func time(hoursMax: Int64) -> Int64? {
         let isNegative = take("-")
         if !isNegative { _ = take("+") }
@@ -147,7 +147,7 @@ private struct PosixReader {
         return isNegative ? -seconds : seconds
     }
 
-    /// `,date[/time]`; without a time it is 02:00.
+    /// Reads `,date[/time]`; the default time is 02:00.
     mutating func rule() -> PosixTimeZone.Rule? {
         guard take(","), let day = day() else { return nil }
         guard take("/") else { return PosixTimeZone.Rule(day: day, time: 7_200) }

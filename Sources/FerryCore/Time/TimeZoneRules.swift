@@ -1,22 +1,26 @@
-/// When a place's clocks differ from UTC, and by how much. Seconds since 1970 throughout.
+/// UTC offsets of a place over time. All times in seconds since 1970.
 package struct TimeZoneRules: Sendable, Equatable {
+    /// A change of the UTC offset.
     package struct Transition: Sendable, Equatable {
+        /// Time of the change.
         package var at: Int64
-        /// East of Greenwich, from then on.
+        /// Seconds east of Greenwich from then on.
         package var offset: Int64
+        /// Creates a transition.
         package init(at: Int64, offset: Int64) {
             self.at = at
             self.offset = offset
         }
     }
 
-    /// Ascending.
+    /// Transitions in ascending order.
     private let transitions: [Transition]
-    /// Before the first of them.
+    /// Offset before the first transition.
     private let firstOffset: Int64
-    /// After the last of them; nil: nothing changes any more.
+    /// Rule after the last transition, or `nil` if the offset stays the same.
     private let footer: PosixTimeZone?
 
+    /// The rules of UTC.
     package static let utc = TimeZoneRules(transitions: [], firstOffset: 0, footer: nil)
 
     init(transitions: [Transition], firstOffset: Int64, footer: PosixTimeZone?) {
@@ -25,19 +29,21 @@ package struct TimeZoneRules: Sendable, Equatable {
         self.footer = footer
     }
 
+    /// Returns the offset at a time, in seconds east of Greenwich.
     package func offset(at second: Int64) -> Int64 {
         if let footer, second >= transitions.last?.at ?? Int64.min { return footer.offset(at: second) }
         let next = index(after: second)
         return next == 0 ? firstOffset : transitions[next - 1].offset
     }
 
+    /// Returns the next transition after a time, or `nil` if there is none.
     package func nextTransition(after second: Int64) -> Transition? {
         let next = index(after: second)
         if next < transitions.count { return transitions[next] }
         return footer?.nextTransition(after: second)
     }
 
-    /// Of the first transition after that second.
+    /// Returns the index of the first transition after a time.
     private func index(after second: Int64) -> Int {
         var (low, high) = (0, transitions.count)
         while low < high {
@@ -49,10 +55,11 @@ package struct TimeZoneRules: Sendable, Equatable {
 
     // MARK: Wall clocks
 
-    /// The first instant at which the wall clock shows `local` (seconds as if it were UTC) or, when it is put
-    /// forward over it, more: the end of the gap. Of two instants that show it, the earlier one.
+    /// Returns the first instant at which the wall clock shows `local` (seconds as if it were UTC). If the
+    /// clock is put forward over `local`, returns the end of the gap. If two instants show it, returns the
+    /// earlier one.
     package func instant(local: Int64) -> Int64 {
-        // No clock is more than 26 hours away from UTC.
+        // No clock differs from UTC by more than 26 hours.
         var start = local - 100_000
         var offset = offset(at: start)
         while true {
@@ -62,8 +69,8 @@ package struct TimeZoneRules: Sendable, Equatable {
         }
     }
 
-    /// The latest time that the wall clock has shown up to that second: more than it shows just after it was
-    /// put back.
+    /// Returns the latest time that the wall clock has shown until `second`; later than the present one
+    /// shortly after the clock was put back.
     package func latestLocal(through second: Int64) -> Int64 {
         var latest = second + offset(at: second)
         var start = second - 172_800
@@ -79,8 +86,8 @@ package struct TimeZoneRules: Sendable, Equatable {
 // MARK: TZif
 
 extension TimeZoneRules {
-    /// Reads a TZif file of version 2 or later (RFC 9636 §3). Nil: it is none, it is damaged, or it counts
-    /// leap seconds, which no clock here does.
+    /// Reads a TZif file of version 2 or later (RFC 9636 §3). Returns `nil` if it is damaged, something else,
+    /// or has leap seconds, which Ferry's clocks do not count.
     package init?(tzif bytes: [UInt8]) {
         var reader = TZifReader(bytes: bytes)
         guard let first = reader.header(), first.version >= UInt8(ascii: "2"),
@@ -125,7 +132,7 @@ private struct TZifReader {
         var typeCount: Int
         var charCount: Int
 
-        /// Of the data block behind it.
+        /// Returns the size of the data block after the header.
         func byteCount(timeSize: Int) -> Int {
             timeCount * (timeSize + 1) + typeCount * 6 + charCount + leapCount * (timeSize + 4)
                 + standardCount + universalCount
@@ -148,7 +155,7 @@ private struct TZifReader {
         return skip(count) ? bytes[start..<offset] : nil
     }
 
-    /// Big-endian, with a sign.
+    /// Reads a signed big-endian integer.
     mutating func integer(byteCount: Int) -> Int64? {
         guard let slice = bytes(byteCount) else { return nil }
         let value = slice.reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
@@ -169,22 +176,25 @@ private struct TZifReader {
             timeCount: counts[3], typeCount: counts[4], charCount: counts[5])
     }
 
-    /// What stands between two line feeds.
+    /// Reads the text between two line feeds.
     mutating func line() -> ArraySlice<UInt8>? {
         guard bytes(1)?.first == 10, let end = bytes[offset...].firstIndex(of: 10) else { return nil }
         return bytes[offset..<end]
     }
 }
 
-/// Finds the rules of a place by its IANA name (`Europe/Berlin`). Any thread; may read a small file.
+/// Finds the rules of a place by its IANA name (`Europe/Berlin`). May be called on any thread; may read a
+/// small file.
 package protocol TimeZoneSource: Sendable {
-    /// Nil: there is no such place.
+    /// Returns the rules, or `nil` if there is no such place.
     func rules(named name: String) -> TimeZoneRules?
 }
 
-/// Knows what it was given; for those who have no files.
+/// A fixed set of places, for uses without files.
 package struct KnownTimeZones: TimeZoneSource {
     private let zones: [String: TimeZoneRules]
+    /// Creates a set; the default has UTC only.
     package init(_ zones: [String: TimeZoneRules] = ["UTC": .utc]) { self.zones = zones }
+    /// Returns the rules of a place, or `nil` if it is not in the set.
     package func rules(named name: String) -> TimeZoneRules? { zones[name] }
 }

@@ -1,52 +1,64 @@
 /// An event on its way to one webhook.
 package struct Delivery: Sendable {
+    /// Identifier of the delivery.
     package let id: DeliveryID
-    /// Deliveries of one lane go to one receiver.
+    /// The receiver: all deliveries of one value go to one receiver.
     package let lane: ReceiverQueueID
-    /// `webhook-id`: the same on every try.
+    /// `webhook-id`, the same for every try.
     package let event: EventID
-    /// An `EventType`, `WebhookPing.type`, or a type that a newer version knows.
+    /// An `EventType`, `WebhookPing.type`, or a type of a newer version.
     package let type: String
+    /// Tenant of the webhook.
     package let tenant: String
-    /// Empty: of none.
+    /// Session of the event; empty if it has none.
     package let session: String
-    /// Nil: it is an event of a session or of an endpoint, or a ping.
+    /// Job of the event, or `nil` for an event of a session or an endpoint, and for a ping.
     package let job: JobID?
-    /// Gap-free per tenant and session.
+    /// Number of the event, without gaps per tenant and session.
     package let sequence: Int64
+    /// Time of the event.
     package let occurredAt: Timestamp
+    /// URL of the receiver.
     package let url: String
-    /// The job's own `whsec_…`; nil: the service's secret signs, or the endpoint's keys do.
+    /// The job's own secret `whsec_…`, or `nil` if Ferry's secret or the endpoint's keys sign.
     package let secret: String?
-    /// Nil: of a job's own webhook.
+    /// The endpoint, or `nil` for a job's own webhook.
     package let endpoint: Endpoint?
-    /// The job as it was when the event happened: a JSON object; `null` without a job.
+    /// The job at the time of the event as a JSON object, or `null` without a job.
     package let jobJSON: [UInt8]
+    /// Trace context as stored (`TraceContext`), or `nil`.
     package let traceparent: String?
-    /// 1 for the first try.
+    /// Number of the try, from 1.
     package let tryNumber: Int32
-    /// Earlier ones of which nobody knows whether they were made: their senders were lost.
+    /// Number of earlier tries that may or may not have been made, because their senders were lost.
     package var lostTryCount: Int32 = 0
-    /// Nil: it can be sent.
+    /// Why the delivery cannot be sent, or `nil` if it can.
     package var obstacle: Obstacle?
 
-    /// Why it cannot be sent now.
+    /// Why a delivery cannot be sent now.
     package enum Obstacle: Sendable {
-        /// What signs it cannot be opened with this node's key.
+        /// The secret cannot be decrypted with this node's key.
         case secretUnreadable
-        /// Its endpoint was removed.
+        /// The endpoint was removed.
         case endpointGone
     }
 
-    /// What an endpoint says about its deliveries; shared by them.
+    /// Settings of an endpoint that its deliveries share. Immutable.
     package final class Endpoint: Sendable {
+        /// Identifier of the endpoint.
         package let id: WebhookID
+        /// Revision of the endpoint that the settings are from.
         package let revision: Int32
+        /// Keys that sign.
         package let keys: WebhookKeys
+        /// Format of the body.
         package let format: WebhookEndpoint.Format
+        /// `true` if deliveries are sent one after the other.
         package let isOrdered: Bool
+        /// Seconds after the first, second, … try.
         package let retryDelays: [Double]
 
+        /// Creates settings.
         package init(
             id: WebhookID, revision: Int32, keys: WebhookKeys, format: WebhookEndpoint.Format,
             isOrdered: Bool, retryDelays: [Double]
@@ -60,6 +72,7 @@ package struct Delivery: Sendable {
         }
     }
 
+    /// Creates a delivery.
     package init(
         id: DeliveryID, lane: ReceiverQueueID, event: EventID, type: String, tenant: String, session: String,
         job: JobID?, sequence: Int64, occurredAt: Timestamp, url: String, secret: String?,
@@ -82,42 +95,50 @@ package struct Delivery: Sendable {
         self.tryNumber = tryNumber
     }
 
-    /// What it counts where memory is bounded: one, as most do, and one more for each of so many bytes of its
-    /// job. The SQL counts like this.
+    /// Memory units of the delivery: one, and one more for each `Limits.deliveryWeightByteCount` bytes of its
+    /// job. SQL computes the same.
     package var weight: Int { 1 + jobJSON.count / Limits.deliveryWeightByteCount }
+    /// `true` for a ping.
     package var isPing: Bool { type == WebhookPing.type }
-    /// Whether nothing of its lane may overtake it.
+    /// `true` if no later delivery to the receiver may overtake it.
     package var isOrdered: Bool { !isPing && endpoint?.isOrdered ?? false }
 }
 
-/// The delivery that a client asks for to see whether its receiver works: one try, ahead of everything else.
+/// Delivery that a client requests to test its receiver: one try, before all other deliveries.
 package enum WebhookPing {
+    /// Type of the event.
     package static let type = "webhook.ping"
 }
 
-/// One try of a delivery, and what follows from it.
+/// One try of a delivery with its consequence.
 package struct DeliveryTry: Sendable {
+    /// Consequence of a try.
     package enum Verdict: Sendable, Equatable {
         case accepted
         case retry(at: Timestamp)
-        /// Given up: the schedule is over, or the receiver answered 410.
+        /// No more tries: the schedule has ended, or the receiver answered 410.
         case givenUp
-        /// Not tried at all: somebody else may, at once.
+        /// Not tried; another sender may try at once.
         case returned
     }
+    /// The delivery.
     package let delivery: DeliveryID
+    /// Number of the try.
     package let number: Int32
+    /// Start of the try.
     package let startedAt: Timestamp
-    /// Seconds.
+    /// Duration in seconds.
     package let duration: Double
-    /// Nil: no answer.
+    /// Status of the response, or `nil` if there was none.
     package let status: Int?
-    /// Why there was no acceptable answer; a stable code such as `timed_out`, nil when accepted.
+    /// Stable code of the failure such as `timed_out`, or `nil` if the delivery was accepted.
     package let error: String?
-    /// The start of the answer's body, at most 1 KiB, valid UTF-8.
+    /// Beginning of the response's body: at most 1 KiB of valid UTF-8.
     package let answer: String
+    /// The consequence.
     package let verdict: Verdict
 
+    /// Creates a try.
     package init(
         delivery: DeliveryID, number: Int32, startedAt: Timestamp, duration: Double, status: Int?,
         error: String?,
@@ -133,7 +154,7 @@ package struct DeliveryTry: Sendable {
         self.verdict = verdict
     }
 
-    /// Of a delivery that goes back.
+    /// Returns the try of a delivery that was not tried.
     package static func returned(_ delivery: Delivery, at now: Timestamp) -> DeliveryTry {
         DeliveryTry(
             delivery: delivery.id, number: delivery.tryNumber, startedAt: now, duration: 0, status: nil,
@@ -141,17 +162,18 @@ package struct DeliveryTry: Sendable {
     }
 }
 
-/// How many deliveries a sender can take.
+/// Deliveries that a sender can accept.
 package struct DeliveryDemand: Sendable {
-    /// Of all lanes together, by their weights.
+    /// For all receivers together, by weight.
     package var total: Int
-    /// Of lanes that the sender has to do with; 0: none, for now.
+    /// For receivers that the sender knows; 0 for none at present.
     package var lanes: [ReceiverQueueID: Int]
-    /// Of each other lane.
+    /// For each other receiver.
     package var other: Int
-    /// Nothing of theirs, for now: they have taken what leaves room for others.
+    /// Tenants that get nothing at present, because they use all that is not reserved for others.
     package var fullTenants: Set<String> = []
 
+    /// Creates a demand.
     package init(total: Int, lanes: [ReceiverQueueID: Int] = [:], other: Int) {
         self.total = total
         self.lanes = lanes
@@ -159,28 +181,29 @@ package struct DeliveryDemand: Sendable {
     }
 }
 
-/// What a claim has found.
+/// Result of a claim.
 package struct ClaimedDeliveries: Sendable {
-    /// Leased; those of an ordered lane in their order, and before them nothing of the lane is pending.
+    /// Leased deliveries. Those of an ordered receiver are in order, and no earlier one is pending.
     package var due: [Delivery] = []
-    /// When something more is due in a lane that has nothing due now; nil: nothing is known.
+    /// Time of the next delivery to a receiver with none due now, or `nil` if not known.
     package var next: Timestamp?
-    /// Something is due that there was no room or no time to look for: claim again.
+    /// `true` if more is due than the demand or the time allowed; claim again.
     package var isMore = false
-    /// Something is due of a tenant that was full.
+    /// `true` if a delivery of a full tenant is due.
     package var isHeldBack = false
-    /// Revisions of the endpoints among the lanes that were asked for by name.
+    /// Revisions of the endpoints among the receivers in the demand.
     package var revisions: [ReceiverQueueID: Int32] = [:]
 
+    /// Creates an empty result.
     package init() {}
 }
 
-/// Where deliveries wait. A claimed delivery that nobody reports on becomes due again after its lease.
+/// Stores deliveries. A claimed delivery without a recorded try becomes due again after its lease.
 package protocol DeliveryStore: Sendable {
-    /// Due deliveries, leased for `leaseSeconds`, no more of a lane than there is room for. The reply comes
-    /// on the queue's thread; when the database is away, it is empty.
+    /// Claims due deliveries for `leaseSeconds`, for each receiver no more than the demand allows. Replies on
+    /// a thread of the store; the result is empty if the database cannot be reached.
     func claim(
         _ rooms: DeliveryDemand, leaseSeconds: Double, reply: @escaping @Sendable (ClaimedDeliveries) -> Void)
-    /// Keeps what came of tries; retried inside until the database has it.
+    /// Records tries; repeats the transaction until it succeeds.
     func record(_ tries: [DeliveryTry])
 }

@@ -1,35 +1,34 @@
 import Synchronization
 
-/// Places for deliveries that this node's sender gets as they are made, leased to it, so that it need not
-/// claim them. The sender says how many it has; whoever makes deliveries reserves them before the commit.
-/// Any thread.
+/// Limits how many new deliveries this node's sender gets leased when they are created, without a claim. The
+/// sender publishes its demand; the relay reserves deliveries before the commit. May be used on any thread.
 package final class DeliveryCredits: Sendable {
-    private struct Lane {
-        /// As the sender said last, in deliveries; nil: it has nothing to do with the lane.
-        var room: Int?
+    private struct Receiver {
+        /// Deliveries that the sender accepts for this receiver, or `nil` if it does not know the receiver.
+        var demand: Int?
         var reservedCount = 0
     }
     private struct State {
-        var lanes: [ReceiverQueueID: Lane] = [:]
-        /// Of all lanes together, in `Delivery.weight`.
+        var receivers: [ReceiverQueueID: Receiver] = [:]
+        /// Accepted weight of all receivers together (`Delivery.weight`).
         var total = 0
         var other = 0
         var reservedWeight = 0
         var fullTenants: Set<String> = []
-        /// Of `reservedWeight`.
+        /// Part of `reservedWeight` by tenant.
         var tenants: [String: Int] = [:]
         var sender: (@Sendable (LeasedDeliveries) -> Void)?
     }
     private let state = Mutex(State())
 
-    /// Nothing can be reserved before the sender's first word.
+    /// Creates credits of 0 until the sender publishes its demand.
     package init() {}
 
-    /// Whether anything can be reserved now.
+    /// `true` if a delivery can be reserved now.
     package var isOpen: Bool { state.withLock { $0.total > $0.reservedWeight } }
 
-    /// One of its lane, and its weight of all. No tenant gets more than it leaves to others. False: the
-    /// delivery has to wait until it is claimed.
+    /// Reserves a delivery: one of its receiver, and its weight of the total. No tenant gets more than it
+    /// leaves for others. Returns `false` if the delivery must wait for a claim.
     package func reserve(_ delivery: Delivery) -> Bool {
         state.withLock { state in
             let left = state.total - state.reservedWeight
@@ -38,69 +37,72 @@ package final class DeliveryCredits: Sendable {
             guard weight <= left, ownWeight <= left, !state.fullTenants.contains(tenant) else {
                 return false
             }
-            var lane = state.lanes[delivery.lane] ?? Lane()
-            guard lane.reservedCount < lane.room ?? state.other else { return false }
-            lane.reservedCount += 1
+            var receiver = state.receivers[delivery.lane] ?? Receiver()
+            guard receiver.reservedCount < receiver.demand ?? state.other else { return false }
+            receiver.reservedCount += 1
             state.tenants[tenant] = ownWeight + weight
             state.reservedWeight += weight
-            state.lanes[delivery.lane] = lane
+            state.receivers[delivery.lane] = receiver
             return true
         }
     }
 
-    /// After the commit: to the sender. It must not block.
+    /// Passes committed deliveries to the sender, which must not block.
     package func hand(_ handed: LeasedDeliveries) {
         let sender = state.withLock { $0.sender }
         sender?(handed)
     }
 
-    /// Deliveries for which places were reserved were not made.
+    /// Releases the reservations of deliveries that were not created.
     package func release(_ deliveries: [Delivery]) {
         state.withLock { Self.release(deliveries, &$0) }
     }
 
-    /// To be called before anything is published.
+    /// Sets the sender; call it before `publish`.
     package func connect(_ sender: @escaping @Sendable (LeasedDeliveries) -> Void) {
         state.withLock { $0.sender = sender }
     }
 
-    /// The sender's word: lanes that changed, and in `gone` those that it has forgotten. `arrived`: of
-    /// deliveries for which places were reserved, and that count among its own now.
+    /// Updates the demand of the sender: of receivers that changed, and, in `gone`, of those that it no
+    /// longer knows. `arrived`: reserved deliveries that the sender counts itself from now on.
     package func publish(
-        _ rooms: DeliveryDemand, gone: [ReceiverQueueID] = [], arrived: [Delivery] = []
+        _ demand: DeliveryDemand, gone: [ReceiverQueueID] = [], arrived: [Delivery] = []
     ) {
         state.withLock { state in
-            state.total = rooms.total
-            state.other = rooms.other
-            state.fullTenants = rooms.fullTenants
-            for (id, room) in rooms.lanes { state.lanes[id, default: Lane()].room = room }
-            for id in gone { state.lanes[id]?.room = nil }
+            state.total = demand.total
+            state.other = demand.other
+            state.fullTenants = demand.fullTenants
+            for (id, demand) in demand.lanes { state.receivers[id, default: Receiver()].demand = demand }
+            for id in gone { state.receivers[id]?.demand = nil }
             Self.release(arrived, &state)
-            for id in gone where state.lanes[id]?.reservedCount == 0 { state.lanes[id] = nil }
+            for id in gone where state.receivers[id]?.reservedCount == 0 { state.receivers[id] = nil }
         }
     }
 
     private static func release(_ deliveries: [Delivery], _ state: inout State) {
         for delivery in deliveries {
             let (id, tenant, weight) = (delivery.lane, delivery.tenant, delivery.weight)
-            guard var lane = state.lanes[id], lane.reservedCount > 0 else {
-                preconditionFailure("a place was given back twice")
+            guard var receiver = state.receivers[id], receiver.reservedCount > 0 else {
+                preconditionFailure("a reservation was released twice")
             }
-            lane.reservedCount -= 1
+            receiver.reservedCount -= 1
             state.reservedWeight -= weight
             let ownWeight = state.tenants[tenant] ?? 0
             state.tenants[tenant] = ownWeight > weight ? ownWeight - weight : nil
-            state.lanes[id] = lane.reservedCount == 0 && lane.room == nil ? nil : lane
+            state.receivers[id] = receiver.reservedCount == 0 && receiver.demand == nil ? nil : receiver
         }
     }
 }
 
-/// Deliveries that were made for this node's sender: leased to it, committed.
+/// Committed deliveries that were created leased to this node's sender.
 package struct LeasedDeliveries: Sendable {
+    /// The deliveries.
     package var deliveries: [Delivery] = []
+    /// End of their lease.
     package var leasedUntil: Timestamp
-    /// Lanes of which others were made that had no place here.
+    /// Receivers with further new deliveries that were not reserved.
     package var overflowing: Set<ReceiverQueueID> = []
 
+    /// Creates an empty set.
     package init(leasedUntil: Timestamp) { self.leasedUntil = leasedUntil }
 }

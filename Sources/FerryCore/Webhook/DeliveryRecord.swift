@@ -1,22 +1,27 @@
-/// A delivery as operators and clients see it.
+/// A delivery as the API shows it.
 package struct DeliveryRecord: Sendable, Equatable {
+    /// State of a delivery.
     package enum State: String, Sendable, CaseIterable {
         case pending, accepted
         case givenUp = "given_up"
     }
 
+    /// A try.
     package struct Try: Sendable, Equatable {
+        /// Number, from 1.
         package let number: Int32
+        /// Start.
         package let startedAt: Timestamp
-        /// Seconds.
+        /// Duration in seconds.
         package let duration: Double
-        /// Nil: no answer.
+        /// Status of the response, or `nil` if there was none.
         package let status: Int32?
-        /// A stable code; nil when accepted.
+        /// Stable code of the failure, or `nil` if it was accepted.
         package let error: String?
-        /// The start of the answer's body.
+        /// Beginning of the response's body.
         package let answer: String
 
+        /// Creates a try.
         package init(
             number: Int32, startedAt: Timestamp, duration: Double, status: Int32?, error: String?,
             answer: String
@@ -30,26 +35,34 @@ package struct DeliveryRecord: Sendable, Equatable {
         }
     }
 
+    /// Identifier of the delivery.
     package let id: DeliveryID
+    /// The event.
     package let event: EventID
-    /// An `EventType`, or one that a newer version knows.
+    /// An `EventType`, or a type of a newer version.
     package let type: String
+    /// Tenant.
     package let tenant: String
-    /// Empty: of none.
+    /// Session of the event; empty if it has none.
     package let session: String
-    /// Nil: it is an event of the session.
+    /// Job of the event, or `nil` for an event of a session.
     package let job: JobID?
-    /// Nil: of the job's own webhook.
+    /// The endpoint, or `nil` for a job's own webhook.
     package let webhook: WebhookID?
+    /// Number of the event in its session.
     package let sequence: Int64
+    /// Time of the event.
     package let occurredAt: Timestamp
+    /// URL of the receiver.
     package let url: String
+    /// State.
     package var state: State
-    /// Nil unless it is pending.
+    /// Time of the next try of a pending delivery, else `nil`.
     package var nextTryAt: Timestamp?
-    /// In their order.
+    /// The tries in order.
     package var tries: [Try]
 
+    /// Creates a record.
     package init(
         id: DeliveryID, event: EventID, type: String, tenant: String, session: String, job: JobID?,
         webhook: WebhookID? = nil, sequence: Int64, occurredAt: Timestamp, url: String, state: State,

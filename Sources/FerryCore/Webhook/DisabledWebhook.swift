@@ -1,14 +1,17 @@
-/// What `webhook.disabled` tells of an endpoint. Nothing that could be secret: a URL may be.
+/// Content of the event `webhook.disabled`, without the URL, which may be secret.
 package struct DisabledWebhook: Sendable, Equatable {
+    /// The endpoint.
     package let id: WebhookID
+    /// Reason of the change.
     package let reason: WebhookRecord.DisabledReason
 
+    /// Creates the content.
     package init(id: WebhookID, reason: WebhookRecord.DisabledReason) {
         self.id = id
         self.reason = reason
     }
 
-    /// `{"id","disabled_reason"}`, as the endpoint shows them.
+    /// Writes `{"id","disabled_reason"}`, as the endpoint shows them.
     package func write(into writer: inout JSONWriter) {
         writer.beginObject()
         writer.member("id", id)
@@ -17,6 +20,7 @@ package struct DisabledWebhook: Sendable, Equatable {
         writer.endObject()
     }
 
+    /// The same as JSON.
     package var json: [UInt8] {
         var writer = JSONWriter(reservingCapacity: 160)
         write(into: &writer)
@@ -25,7 +29,7 @@ package struct DisabledWebhook: Sendable, Equatable {
 }
 
 extension EventRecord {
-    /// Of `webhook.disabled`.
+    /// Endpoint of the event `webhook.disabled`; `nil` for other events.
     package var disabledWebhook: DisabledWebhook? {
         guard type == .webhookDisabled, detail.count > 16,
             let reason = WebhookRecord.DisabledReason(

@@ -1,5 +1,5 @@
 extension WebhookEndpoint {
-    /// Reads and checks an endpoint; every complaint is thrown at once. `mergedWith`: as of `FieldReader`;
+    /// Reads and validates an endpoint. Throws all errors at once. `mergedWith`: as for `FieldReader`;
     /// `refusal`: the egress policy's.
     package init(
         _ json: JSON, mergedWith patch: JSON? = nil, refusal: (WebURL) -> String?
@@ -14,7 +14,7 @@ extension WebhookEndpoint {
         self = endpoint
     }
 
-    /// This endpoint after a merge patch (RFC 7396), found right as a new one.
+    /// Returns this endpoint after a merge patch (RFC 7396), validated like a new one.
     package func merging(_ patch: JSON, refusal: (WebURL) -> String?) throws(InvalidFields) -> Self {
         guard case .object = patch else {
             throw InvalidFields("#", "wrong_type", "This must be an object, not \(patch.typeName).")
@@ -23,6 +23,7 @@ extension WebhookEndpoint {
         writer.beginObject()
         writeMembers(into: &writer, isRedacted: false)
         writer.endObject()
+        // Our own encoding, which is valid JSON.
         guard let shown = try? JSON.parse(writer.bytes) else { return self }
         return try Self(shown.merged(with: patch), mergedWith: patch, refusal: refusal)
     }
@@ -50,7 +51,7 @@ extension JobDecoding {
         return endpoint
     }
 
-    /// Nil: all.
+    /// Reads the types of events; `nil` for all.
     private func eventTypes(_ fields: inout FieldReader) -> [String]? {
         let isEmpty = fields.value("events") == .array([])
         guard

@@ -1,54 +1,62 @@
-/// Where a tenant wants its events, and which of them: what a client may say about an endpoint.
+/// Configuration of a webhook endpoint: the receiver of a tenant's events, and which events it gets.
 package struct WebhookEndpoint: Sendable, Equatable {
-    /// How the body of a delivery is written.
+    /// Format of the body of a delivery.
     package enum Format: String, Sendable, CaseIterable {
         /// Standard Webhooks 1.0.
         case standard
-        /// CloudEvents 1.0.2 in structured mode, signed in the same way.
+        /// CloudEvents 1.0.2 in structured mode, signed like Standard Webhooks.
         case cloudevents
     }
 
+    /// URL of the receiver.
     package var url: String
+    /// Events that the endpoint gets.
     package var filter: WebhookFilter
+    /// Text of the client, or `nil`.
     package var description: String?
+    /// `false` if a client has disabled it.
     package var isEnabled = true
-    /// The next event only after the one before was accepted or given up.
+    /// `true` if an event is sent only after the one before was accepted or given up.
     package var isOrdered = false
+    /// Format of the body.
     package var format = Format.standard
     /// Seconds after the first, second, … try.
     package var retryDelays = Self.standardRetryDelays
-    /// Seconds of nothing but failures after which it is disabled.
+    /// Seconds of failures alone after which it is disabled.
     package var disableAfter = Self.standardDisableAfter
-    /// Of jobs whose end it is told of; what a job or its session says goes before.
+    /// Rules of acknowledgement for jobs whose end it is told, unless the job or its session has rules; or
+    /// `nil`.
     package var acknowledgement: AcknowledgementRules?
 
     /// The example schedule of Standard Webhooks 1.0: ten tries in 75 hours.
     package static let standardRetryDelays: [Double] = [
         5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400,
     ]
+    /// Default of `disableAfter` in seconds.
     package static let standardDisableAfter = 432_000.0
 
+    /// Creates an endpoint with default settings.
     package init(url: String, filter: WebhookFilter = WebhookFilter()) {
         self.url = url
         self.filter = filter
     }
 }
 
-/// An endpoint as it is kept and shown.
+/// An endpoint as it is stored and shown.
 package struct WebhookRecord: Sendable, Equatable {
-    /// Why an endpoint gets nothing; the raw value is stable.
+    /// Why an endpoint gets no deliveries; the raw value is stable.
     package enum DisabledReason: String, Sendable, CaseIterable {
-        /// A client said so.
+        /// A client disabled it.
         case requested
-        /// The receiver answered "410 Gone".
+        /// The receiver answered 410 (Gone).
         case gone
-        /// Nothing was accepted for as long as `disable_after` says.
+        /// All tries have failed for the time of `disable_after`.
         case failing
 
         var detail: String {
             switch self {
             case .requested: "A client has disabled it."
-            case .gone: "The receiver answered 410: it wants nothing more."
+            case .gone: "The receiver answered 410 (Gone)."
             case .failing: "Nothing was accepted for as long as disable_after says."
             }
         }
@@ -61,22 +69,29 @@ package struct WebhookRecord: Sendable, Equatable {
         }
     }
 
+    /// Identifier of the endpoint.
     package let id: WebhookID
+    /// Tenant.
     package let tenant: String
+    /// Times of creation and of the last change.
     package let createdAt: Timestamp
     package var updatedAt: Timestamp
-    /// Grows with every change that clients can see, but for `failingSince`.
+    /// Revision; grows with every visible change except of `failingSince`.
     package var revision: Int32
+    /// Configuration.
     package var endpoint: WebhookEndpoint
+    /// Time at which it was disabled, or `nil`.
     package var disabledAt: Timestamp?
+    /// Reason for that, or `nil`.
     package var disabledReason: DisabledReason?
-    /// The first failure since something was accepted last.
+    /// Time of the first failure since the last success, or `nil`.
     package var failingSince: Timestamp?
-    /// `whpk_…` of the newest key.
+    /// Public half of the newest key, `whpk_…`.
     package var publicKey: String
-    /// `WebhookKeys`, sealed.
+    /// `WebhookKeys`, encrypted.
     package var sealedKeys: [UInt8]
 
+    /// Creates a record.
     package init(
         id: WebhookID, tenant: String, createdAt: Timestamp, updatedAt: Timestamp, revision: Int32 = 1,
         endpoint: WebhookEndpoint, disabledAt: Timestamp? = nil, disabledReason: DisabledReason? = nil,
@@ -95,7 +110,7 @@ package struct WebhookRecord: Sendable, Equatable {
         self.sealedKeys = sealedKeys
     }
 
-    /// The endpoint as every answer shows it; `secret` as text in the answers that make one only.
+    /// Writes the endpoint as the API shows it. `secret`: shown only in responses that create one.
     package func write(
         into writer: inout JSONWriter, secret: WebhookSecret? = nil, isRedacted: Bool
     ) {
@@ -117,7 +132,8 @@ package struct WebhookRecord: Sendable, Equatable {
 }
 
 extension WebhookRecord {
-    /// Whether nothing is different, also no byte of a text: to `==` é is the same as e with an accent.
+    /// Returns `true` if both have the same bytes; `==` considers equivalent Unicode sequences equal (é as
+    /// one or two code points).
     package func isIdentical(to other: WebhookRecord) -> Bool {
         shown == other.shown && sealedKeys == other.sealedKeys
     }
@@ -130,7 +146,7 @@ extension WebhookRecord {
 }
 
 extension WebhookEndpoint {
-    /// The accepted fields with their effective values, into the open object.
+    /// Writes all members with their effective values into an open object.
     func writeMembers(into writer: inout JSONWriter, isRedacted: Bool) {
         writer.member("url", isRedacted ? RedactedURL.text(of: url) : url)
         writer.name("events")
@@ -162,25 +178,30 @@ extension WebhookEndpoint {
     }
 }
 
-/// An endpoint that is to be made.
+/// An endpoint to be stored.
 package struct NewWebhook: Sendable {
+    /// The endpoint.
     package let record: WebhookRecord
+    /// `Idempotency-Key` of the request, or `nil`.
     package let idempotency: Submission.Idempotency?
 
+    /// Creates a new endpoint.
     package init(record: WebhookRecord, idempotency: Submission.Idempotency?) {
         self.record = record
         self.idempotency = idempotency
     }
 }
 
-/// What the first request with an idempotency key has added to what it says: with both the first answer can
-/// be given again, whatever has become of the endpoint since.
+/// What the first request with an idempotency key has generated. With the request it is enough to repeat the
+/// first response, whatever has happened to the endpoint since.
 package struct MadeWebhook: Sendable, Equatable {
+    /// Identifier and time of creation of the endpoint.
     package let id: WebhookID
     package let createdAt: Timestamp
-    /// `WebhookKeys` as they were then, sealed.
+    /// `WebhookKeys` of that time, encrypted.
     package let sealedKeys: [UInt8]
 
+    /// Creates a result.
     package init(id: WebhookID, createdAt: Timestamp, sealedKeys: [UInt8]) {
         self.id = id
         self.createdAt = createdAt
@@ -188,11 +209,11 @@ package struct MadeWebhook: Sendable, Equatable {
     }
 }
 
-/// What became of it.
+/// Result of the creation of an endpoint.
 package enum WebhookCreation: Sendable {
     case made(WebhookRecord)
-    /// The first request with the same idempotency key made this one.
+    /// A request with the same idempotency key had created this one.
     case known(MadeWebhook)
-    /// The tenant has as many as it may have.
+    /// The tenant has its largest number of endpoints.
     case limitReached
 }

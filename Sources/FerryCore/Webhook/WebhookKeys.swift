@@ -1,13 +1,15 @@
-/// What an endpoint's deliveries are signed with. Kept sealed; every key that is still valid signs.
+/// Signing keys of an endpoint. Stored encrypted; all valid keys sign.
 package struct WebhookKeys: Sendable, Equatable {
+    /// A pair of keys.
     package struct Key: Sendable, Equatable {
-        /// Signs `v1`: HMAC-SHA256.
+        /// Secret of `v1` signatures: HMAC-SHA256.
         package let secret: WebhookSecret
-        /// Signs `v1a`: the private key of Ed25519 (RFC 8032 §5.1.5), 32 bytes.
+        /// Private key of `v1a` signatures: Ed25519 (RFC 8032 §5.1.5), 32 bytes.
         package let seed: [UInt8]
-        /// Nil: until it is replaced.
+        /// End of its validity, or `nil` until it is replaced.
         package var validUntil: Timestamp?
 
+        /// Creates a pair.
         package init(secret: WebhookSecret, seed: [UInt8], validUntil: Timestamp? = nil) {
             self.secret = secret
             self.seed = seed
@@ -15,19 +17,22 @@ package struct WebhookKeys: Sendable, Equatable {
         }
     }
 
-    /// The newest first, at least one.
+    /// The keys, the newest first; at least one.
     package private(set) var keys: [Key]
 
+    /// Creates a set with one key.
     package init(_ key: Key) { keys = [key] }
 
+    /// The newest key.
     package var newest: Key { keys[0] }
 
+    /// Returns the keys that are valid at a time.
     package func valid(at now: Timestamp) -> [Key] {
         keys.filter { key in key.validUntil.map { $0 > now } ?? true }
     }
 
-    /// `key` takes over. Those before go on signing for `overlap` seconds, older ones until the time that
-    /// they were given when that is sooner: a rotation in an emergency ends every key that may be known.
+    /// Adds `key` as the newest one. Older keys remain valid for `overlap` seconds, or until their end if
+    /// that is earlier, so that a rotation after a leak ends all keys that may be known.
     package mutating func rotate(to key: Key, overlap: Double, now: Timestamp) {
         let end = now + overlap
         var old = valid(at: now)
@@ -35,7 +40,7 @@ package struct WebhookKeys: Sendable, Equatable {
         keys = [key] + (end > now ? old : []).prefix(Limits.webhookKeyCountMax - 1)
     }
 
-    /// What is sealed.
+    /// Returns the JSON that is encrypted.
     package func encode() -> [UInt8] {
         var writer = JSONWriter()
         writer.beginArray()
@@ -50,8 +55,9 @@ package struct WebhookKeys: Sendable, Equatable {
         return writer.bytes
     }
 
-    /// Reads what `encode` writes; nil for anything else.
+    /// Reads what `encode` returned; `nil` for anything else.
     package init?(json: [UInt8]) {
+        // Anything but our own JSON is refused here.
         guard let entries = (try? JSON.parse(json))?.array, !entries.isEmpty else { return nil }
         var keys: [Key] = []
         for entry in entries {
@@ -67,5 +73,5 @@ package struct WebhookKeys: Sendable, Equatable {
     }
 }
 
-/// The public half of a `v1a` key as receivers get it: `whpk_` and the base64 of 32 bytes.
+/// Returns the public half of a `v1a` key for receivers: `whpk_` and the base64 of 32 bytes.
 package func webhookPublicKeyText(_ bytes: [UInt8]) -> String { "whpk_" + Base64.encode(bytes) }

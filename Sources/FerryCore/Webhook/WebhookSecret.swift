@@ -1,15 +1,17 @@
-/// A symmetric signing key of Standard Webhooks 1.0: `whsec_` and the base64 of 24 to 64 bytes.
+/// Symmetric signing key of Standard Webhooks 1.0: `whsec_` and the base64 of 24 to 64 bytes.
 package struct WebhookSecret: Sendable, Equatable {
+    /// Beginning of the text.
     package static let prefix = "whsec_"
+    /// The key.
     package let key: [UInt8]
 
-    /// Nil when the text has another form or the key another length.
+    /// Reads a text; `nil` if its form or the length of the key is wrong.
     package init?(_ text: some StringProtocol) {
         guard text.hasPrefix(Self.prefix) else { return nil }
         self.init(key: Base64.decode(text.dropFirst(Self.prefix.count)) ?? [])
     }
 
-    /// Nil when the key has fewer than 24 or more than 64 bytes.
+    /// Creates a secret; `nil` if the key has fewer than 24 or more than 64 bytes.
     package init?(key: [UInt8]) {
         guard (24...64).contains(key.count) else { return nil }
         self.key = key

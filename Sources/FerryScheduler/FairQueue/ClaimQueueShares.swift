@@ -1,17 +1,18 @@
 import FerryCore
 
-/// Whose the lots are that are known. When there are too many, those who have the most give one up for those
-/// who have fewer: first tenants, then the sessions of a tenant; of a session the most urgent stay.
+/// The known claim queues by owner. If there are too many, the tenant with the most loses one to a tenant
+/// with fewer; within a tenant, the session with the most loses one. Of a session, the least urgent queue is
+/// dropped.
 struct ClaimQueueShares: Sendable {
-    /// The least urgent first.
+    /// Urgency of a queue's first job; the least urgent sorts first.
     private struct Rank: Comparable, Sendable {
         let head: Timestamp
         static func < (a: Self, b: Self) -> Bool { a.head > b.head }
     }
 
-    /// How many lots each has.
+    /// Number of queues of each tenant, or of each session of a tenant.
     private struct Sizes: Sendable {
-        /// Negative, so that the most come first.
+        /// Negated counts, so that the largest is first.
         private var counts = RankedHeap<String, Int>()
 
         var largest: String? { counts.first?.key }
@@ -23,8 +24,9 @@ struct ClaimQueueShares: Sendable {
             if count == 0 { counts.remove(name) } else { counts.set(name, -count) }
         }
 
-        /// Who gives one up for `name`: who has the most, or itself where that would even nothing out.
-        func giver(for name: String) -> String {
+        /// Returns the name that loses a queue to `name`: the one with the most, or `name` itself if the
+        /// difference is at most 1.
+        func donor(for name: String) -> String {
             guard let largest, count(of: largest) > count(of: name) + 1 else { return name }
             return largest
         }
@@ -38,39 +40,41 @@ struct ClaimQueueShares: Sendable {
     private var tenants: [String: Tenant] = [:]
     private var sizes = Sizes()
 
-    /// How many lots of the lot's session are known.
-    func sessionCount(of lot: ClaimQueue) -> Int { tenants[lot.tenant]?.sizes.count(of: lot.session) ?? 0 }
-
-    /// One more is known, its first job as urgent as `head`.
-    mutating func insert(_ lot: ClaimQueue, head: Timestamp) {
-        set(lot, head: head)
-        tenants[lot.tenant]?.sizes.add(1, to: lot.session)
-        sizes.add(1, to: lot.tenant)
+    /// Returns the number of known queues of the queue's session.
+    func sessionCount(of queue: ClaimQueue) -> Int {
+        tenants[queue.tenant]?.sizes.count(of: queue.session) ?? 0
     }
 
-    /// The first job of one that is known is as urgent as `head`.
-    mutating func set(_ lot: ClaimQueue, head: Timestamp) {
-        tenants[lot.tenant, default: Tenant()].sessions[lot.session, default: RankedHeap()]
-            .set(lot.id, Rank(head: head))
+    /// Adds a queue. `head`: urgency of its first job.
+    mutating func insert(_ queue: ClaimQueue, head: Timestamp) {
+        set(queue, head: head)
+        tenants[queue.tenant]?.sizes.add(1, to: queue.session)
+        sizes.add(1, to: queue.tenant)
     }
 
-    /// It is known no more.
-    mutating func remove(_ lot: ClaimQueue) {
-        tenants[lot.tenant]?.sessions[lot.session]?.remove(lot.id)
-        tenants[lot.tenant]?.sizes.add(-1, to: lot.session)
-        sizes.add(-1, to: lot.tenant)
-        guard tenants[lot.tenant]?.sessions[lot.session]?.isEmpty == true else { return }
-        tenants[lot.tenant]?.sessions[lot.session] = nil
-        if tenants[lot.tenant]?.sessions.isEmpty == true { tenants[lot.tenant] = nil }
+    /// Updates the urgency of the first job of a known queue.
+    mutating func set(_ queue: ClaimQueue, head: Timestamp) {
+        tenants[queue.tenant, default: Tenant()].sessions[queue.session, default: RankedHeap()]
+            .set(queue.id, Rank(head: head))
     }
 
-    /// Which one is to be forgotten for one that is not known; nil: that one has no better right to be.
-    func victim(for lot: ClaimQueue, head: Timestamp) -> Int64? {
-        let giver = sizes.giver(for: lot.tenant)
-        guard let tenant = tenants[giver] else { return nil }
-        let session = giver == lot.tenant ? tenant.sizes.giver(for: lot.session) : tenant.sizes.largest
+    /// Removes a known queue.
+    mutating func remove(_ queue: ClaimQueue) {
+        tenants[queue.tenant]?.sessions[queue.session]?.remove(queue.id)
+        tenants[queue.tenant]?.sizes.add(-1, to: queue.session)
+        sizes.add(-1, to: queue.tenant)
+        guard tenants[queue.tenant]?.sessions[queue.session]?.isEmpty == true else { return }
+        tenants[queue.tenant]?.sessions[queue.session] = nil
+        if tenants[queue.tenant]?.sessions.isEmpty == true { tenants[queue.tenant] = nil }
+    }
+
+    /// Returns the queue to drop for a new one, or `nil` if the new one has no better claim to be known.
+    func victim(for queue: ClaimQueue, head: Timestamp) -> Int64? {
+        let donor = sizes.donor(for: queue.tenant)
+        guard let tenant = tenants[donor] else { return nil }
+        let session = donor == queue.tenant ? tenant.sizes.donor(for: queue.session) : tenant.sizes.largest
         guard let session, let least = tenant.sessions[session]?.first else { return nil }
-        let isOwn = giver == lot.tenant && session == lot.session
+        let isOwn = donor == queue.tenant && session == queue.session
         return isOwn && least.rank.head <= head ? nil : least.key
     }
 }

@@ -1,19 +1,21 @@
 package import FerryCore
 
-/// Queued jobs that are claimed together: those of a session, or those of one origin in a session when
-/// something limits them, or those of one path there when the path is limited by itself. Jobs that one node
-/// alone can do have lots of their own.
+/// Queued jobs that are claimed together: those of a session; those of one origin in a session if something
+/// limits the origin; those of one path of that origin if the path has a limit of its own. Jobs that only one
+/// node can do have queues of their own.
 package struct ClaimQueue: Sendable, Hashable {
+    /// Row number of the queue in the database.
     package let id: Int64
     package let tenant: String
     package let session: String
-    /// `scheme://host:port`; nil: every origin that nothing limits.
+    /// `scheme://host:port`, or `nil` for all origins without a limit.
     package let origin: String?
-    /// `RequestScope.path` of its jobs. Empty: every path that is not limited by itself.
+    /// `RequestScope.path` of the jobs; empty for all paths without a limit of their own.
     package let path: String
-    /// The only node that can do them; nil: any.
+    /// The only node that can do the jobs, or `nil` if every node can.
     package let home: NodeID?
 
+    /// Creates a queue.
     package init(
         id: Int64, tenant: String, session: String, origin: String? = nil, path: String = "",
         home: NodeID? = nil
@@ -27,42 +29,47 @@ package struct ClaimQueue: Sendable, Hashable {
     }
 }
 
-/// From which lots the next jobs are claimed: tenants get equal shares, the sessions of a tenant shares by
-/// their weights, and within a session the lot goes first whose first job is the most urgent. Shares are of
-/// slots' time: each job is charged for as long as its session's took lately, and set right when it ends.
+/// Decides which queues the next jobs are claimed from. Tenants get equal shares, the sessions of a tenant
+/// get shares by weight, and within a session the queue with the most urgent first job is next. Shares are of
+/// slot time: each job is charged the mean duration of its session's recent jobs, and the charge is corrected
+/// when the job ends.
 ///
-/// A value without a clock: knows what may queue, not what queues.
+/// A value without clock or I/O: it knows which queues may have jobs, not the jobs.
 package struct ClaimSchedule: Sendable {
+    /// A number of jobs to claim from one queue.
     package struct Ask: Sendable, Equatable {
+        /// The queue.
         package let lot: ClaimQueue
+        /// Number of jobs to claim.
         package let count: Int
-        /// Seconds of a slot that each was charged for.
+        /// Seconds of slot time charged for each job.
         package let cost: Double
     }
 
-    /// What a claim has found out about a lot.
+    /// What a claim has found out about a queue.
     package enum Depth: Sendable, Equatable {
-        /// There may be more.
+        /// The queue may have more jobs.
         case more
+        /// The queue has no more jobs.
         case empty
-        /// Nothing of it can be claimed before.
+        /// No job of the queue can be claimed before this time.
         case blocked(until: Timestamp)
     }
 
-    /// Into how many steps a plan is cut, at least.
+    /// Minimum number of steps in which a plan distributes its jobs.
     private static let stepCount = 16
 
     private struct Known {
-        let lot: ClaimQueue
+        let queue: ClaimQueue
         var head: Timestamp
-        /// The most that it can give at once.
+        /// Largest number of jobs that can be claimed at once, or `nil` if there is no limit.
         var limit: Int?
-        /// The widest scope that limits its requests.
+        /// The widest scope that limits the queue's requests, or `nil` if none does.
         var limited: HostScope?
     }
     private struct Session {
         var weight = 1.0
-        /// By the urgency of their first job.
+        /// Queues by the urgency of their first job.
         var ready = RankedHeap<Int64, Timestamp>()
     }
     private struct Tenant {
@@ -70,110 +77,114 @@ package struct ClaimSchedule: Sendable {
         var sessions: [String: Session] = [:]
     }
 
-    private let lotCountMax: Int
+    private let queueCountMax: Int
     private var costs = SlotCosts()
     private var known: [Int64: Known] = [:]
-    private var crowd = ClaimQueueShares()
+    private var owners = ClaimQueueShares()
     private var tenants: [String: Tenant] = [:]
     private var shares = FairShares<String>()
-    /// Blocked lots, by the time at which they are tried again.
+    /// Blocked queues by the time at which they become ready.
     private var blocked = RankedHeap<Int64, Timestamp>()
-    /// Those that belong to one origin, blocked or not.
-    private var lotsOf: [String: Set<Int64>] = [:]
+    /// The queues of each origin, blocked or not.
+    private var queuesOfOrigin: [String: Set<Int64>] = [:]
 
-    /// `lotCountMax`: lots that are known at once, about 30 MB. Who has the most of them gives the others up;
-    /// a look finds them again.
-    package init(lotCountMax: Int = 50_000) { self.lotCountMax = lotCountMax }
+    /// `queueCountMax`: largest number of known queues; 50,000 take about 30 MB. If there are more, tenants
+    /// and sessions with the most lose some; a later search finds those again.
+    package init(queueCountMax: Int = 50_000) { self.queueCountMax = queueCountMax }
 
+    /// `true` if no queue is known.
     package var isEmpty: Bool { known.isEmpty }
+    /// Number of known queues.
     package var count: Int { known.count }
-    /// Whether anything may be claimed, blocked lots aside.
+    /// `true` if a queue is not blocked.
     package var hasReady: Bool { !shares.isEmpty }
-    /// Lots that are not blocked.
+    /// Number of queues that are not blocked.
     package var readyCount: Int { known.count - blocked.count }
-    /// When the next blocked lot is tried again.
+    /// Time at which the next blocked queue becomes ready, or `nil` if none is blocked.
     package var nextWake: Timestamp? { blocked.first?.rank }
-    package func knows(_ lot: Int64) -> Bool { known[lot] != nil }
+    /// Returns `true` if the queue is known.
+    package func knows(_ queue: Int64) -> Bool { known[queue] != nil }
 
-    // MARK: What queues
+    // MARK: Queues
 
-    /// The lot may have queued jobs, the first of them as urgent as `head`. `weight`: of its session.
-    /// `limit`: what it can give at once. `limited`: the widest scope that limits its requests, or `nil` if
-    /// only its session does. A blocked lot stays blocked. When too many are known, another one is forgotten
-    /// for it, which is returned, or it is not taken in.
+    /// Adds a queue that may have jobs, or updates it. `head`: urgency of its first job; `weight`: of its
+    /// session; `limit`: largest number of jobs that can be claimed at once; `limited`: the widest scope that
+    /// limits its requests, or `nil` if only the session does. A blocked queue stays blocked. If too many
+    /// queues are known, another one is dropped and returned, or the new one is not added.
     @discardableResult
     package mutating func add(
-        _ lot: ClaimQueue, head: Timestamp, weight: Double = 1, limit: Int? = nil, limited: HostScope? = nil
+        _ queue: ClaimQueue, head: Timestamp, weight: Double = 1, limit: Int? = nil, limited: HostScope? = nil
     ) -> Int64? {
         var victim: Int64?
-        if let before = known[lot.id] {
-            known[lot.id]?.limit = limit
-            known[lot.id]?.limited = limited
-            if head < before.head { setHead(of: lot, head) }
+        if let before = known[queue.id] {
+            known[queue.id]?.limit = limit
+            known[queue.id]?.limited = limited
+            if head < before.head { setHead(of: queue, head) }
         } else {
-            if known.count >= lotCountMax {
-                victim = crowd.victim(for: lot, head: head)
+            if known.count >= queueCountMax {
+                victim = owners.victim(for: queue, head: head)
                 guard let victim else { return nil }
                 remove(victim)
             }
-            known[lot.id] = Known(lot: lot, head: head, limit: limit, limited: limited)
-            crowd.insert(lot, head: head)
-            if let origin = lot.origin { lotsOf[origin, default: []].insert(lot.id) }
+            known[queue.id] = Known(queue: queue, head: head, limit: limit, limited: limited)
+            owners.insert(queue, head: head)
+            if let origin = queue.origin { queuesOfOrigin[origin, default: []].insert(queue.id) }
         }
-        tenants[lot.tenant, default: Tenant()].sessions[lot.session, default: Session()].weight = weight
-        if !blocked.contains(lot.id) { makeReady(lot.id) }
+        tenants[queue.tenant, default: Tenant()].sessions[queue.session, default: Session()].weight = weight
+        if !blocked.contains(queue.id) { makeReady(queue.id) }
         return victim
     }
 
-    /// Nothing of the lot can be claimed before.
+    /// Blocks a queue until `instant`.
     package mutating func block(_ id: Int64, until instant: Timestamp) {
         guard let entry = known[id] else { return }
-        setAside(entry.lot)
+        setAside(entry.queue)
         blocked.set(id, instant)
     }
 
-    /// Nothing of a scope of the origin can be claimed before, whatever the lot.
+    /// Blocks all queues of a scope of the origin until `instant`.
     package mutating func block(origin: String, _ scope: HostScope, until instant: Timestamp) {
-        for id in lotsOf[origin] ?? [] where !blocked.contains(id) {
-            guard let lot = known[id]?.lot, scope.contains(tenant: lot.tenant, path: lot.path) else {
+        for id in queuesOfOrigin[origin] ?? [] where !blocked.contains(id) {
+            guard let queue = known[id]?.queue, scope.contains(tenant: queue.tenant, path: queue.path) else {
                 continue
             }
             block(id, until: instant)
         }
     }
 
-    /// Nothing of the lot can be claimed here, or it is given up for another one.
+    /// Removes a queue: this node can claim nothing from it, or it was dropped for another one.
     package mutating func remove(_ id: Int64) {
         guard let entry = known[id] else { return }
         _ = blocked.remove(id)
-        forget(entry.lot)
+        forget(entry.queue)
     }
 
-    /// Nothing blocks the lot any more. `instant`: one that is tried again before that stays blocked.
+    /// Makes a blocked queue ready, unless its block ends before `instant`.
     package mutating func unblock(_ id: Int64, unlessBefore instant: Timestamp) {
         guard let until = blocked.rank(of: id), until >= instant else { return }
         unblock(id)
     }
 
-    /// Blocked lots of an origin are tried again: one of its requests has ended. `isHeld`: whether nothing of
-    /// a lot may begin all the same.
+    /// Makes the blocked queues of an origin ready after one of its requests has ended, except those for
+    /// which `isHeld` returns `true`.
     package mutating func wake(origin: String, unless isHeld: (ClaimQueue) -> Bool = { _ in false }) {
-        guard !blocked.isEmpty, let lots = lotsOf[origin] else { return }
-        for id in lots {
-            if let lot = known[id]?.lot, isHeld(lot) { continue }
+        guard !blocked.isEmpty, let queues = queuesOfOrigin[origin] else { return }
+        for id in queues {
+            if let queue = known[id]?.queue, isHeld(queue) { continue }
             unblock(id)
         }
     }
 
-    /// Blocked lots whose time has come are tried again.
+    /// Makes the blocked queues ready whose block has ended.
     package mutating func wake(at now: Timestamp) {
-        while let (lot, instant) = blocked.first, instant <= now { unblock(lot) }
+        while let (queue, instant) = blocked.first, instant <= now { unblock(queue) }
     }
 
     // MARK: Claims
 
-    /// From where up to `count` jobs are to be claimed, each lot once, and at most one of those that a scope
-    /// of an origin limits together, or of a tenant's there. Everything that is returned has to be settled.
+    /// Plans the claim of up to `count` jobs: each queue appears once, and of the queues that one scope of an
+    /// origin limits together, or one tenant's requests to the origin, at most one. Every returned request
+    /// must be settled.
     package mutating func plan(_ count: Int) -> [Ask] {
         if known.count == 1, let only = known.values.first {
             return planAlone(only, count)
@@ -182,67 +193,69 @@ package struct ClaimSchedule: Sendable {
         var prices: [Int64: Double] = [:]
         var order: [Int64] = []
         var limited: Set<OriginScope> = []
-        // Out of the way until the plan is made.
+        // Set aside until the plan is made.
         var aside: [Int64] = []
         var left = count
         while left > 0, let tenant = shares.next, let session = tenants[tenant]?.shares.next,
             let id = tenants[tenant]?.sessions[session]?.ready.first?.key, let next = known[id]
         {
             let before = counts[id] ?? 0
-            if before == 0, let origin = next.lot.origin,
+            if before == 0, let origin = next.queue.origin,
                 !limited.insert(
-                    OriginScope(origin: origin, scope: next.limited ?? HostScope(tenant: next.lot.tenant))
+                    OriginScope(origin: origin, scope: next.limited ?? HostScope(tenant: next.queue.tenant))
                 ).inserted
             {
-                setAside(next.lot)
+                setAside(next.queue)
                 aside.append(id)
                 continue
             }
             if before == 0 {
                 order.append(id)
-                prices[id] = costs.cost(of: next.lot)
+                prices[id] = costs.cost(of: next.queue)
             }
-            // Several at a time, so that a large claim is not decided job by job.
+            // Several jobs a step, so that a large claim is not decided job by job.
             let taken = max(1, min(left / Self.stepCount, (next.limit ?? .max) - before))
             counts[id] = before + taken
             left -= taken
-            charge(next.lot, Double(taken) * (prices[id] ?? 0))
+            charge(next.queue, Double(taken) * (prices[id] ?? 0))
             if let limit = next.limit, before + taken >= limit {
-                setAside(next.lot)
+                setAside(next.queue)
                 aside.append(id)
             }
         }
         for id in aside { makeReady(id) }
         return order.compactMap { id in
-            known[id].map { Ask(lot: $0.lot, count: counts[id] ?? 0, cost: prices[id] ?? 0) }
+            known[id].map { Ask(lot: $0.queue, count: counts[id] ?? 0, cost: prices[id] ?? 0) }
         }
     }
 
     private mutating func planAlone(_ only: Known, _ count: Int) -> [Ask] {
         guard hasReady, count > 0 else { return [] }
-        let cost = costs.cost(of: only.lot)
-        let ask = Ask(lot: only.lot, count: max(1, min(count, only.limit ?? count)), cost: cost)
-        // In two steps, so that who comes now starts where this one will be, and not before all of it.
-        charge(only.lot, Double(ask.count - 1) * cost)
-        charge(only.lot, cost)
-        return [ask]
+        let cost = costs.cost(of: only.queue)
+        let request = Ask(lot: only.queue, count: max(1, min(count, only.limit ?? count)), cost: cost)
+        // In two steps: a queue added now starts at the virtual time of this queue's last job, not before all
+        // of its jobs.
+        charge(only.queue, Double(request.count - 1) * cost)
+        charge(only.queue, cost)
+        return [request]
     }
 
-    /// What became of an ask. `head`: how urgent its next job is at most.
-    package mutating func settle(_ ask: Ask, claimed: Int, _ depth: Depth, head: Timestamp? = nil) {
-        if claimed < ask.count { charge(ask.lot, Double(claimed - ask.count) * ask.cost) }
-        let id = ask.lot.id
+    /// Records the result of a request. `head`: lower bound of the urgency of the next job, or `nil` if not
+    /// known.
+    package mutating func settle(_ request: Ask, claimed: Int, _ depth: Depth, head: Timestamp? = nil) {
+        if claimed < request.count { charge(request.lot, Double(claimed - request.count) * request.cost) }
+        let id = request.lot.id
         guard known[id] != nil else { return }
-        if let head { setHead(of: ask.lot, head) }
+        if let head { setHead(of: request.lot, head) }
         switch depth {
         case .more: makeReady(id)
-        case .empty: forget(ask.lot)
+        case .empty: forget(request.lot)
         case .blocked(let instant): block(id, until: instant)
         }
     }
 
-    /// A job of the session has held a slot for so many seconds. `charged`: its ask's `cost`; nil: it was
-    /// leased without an ask, when nothing else wanted its slot.
+    /// Corrects the charge of a job that held a slot for `seconds`. `charged`: the `cost` of its request, or
+    /// `nil` if the job was leased without one because nothing else wanted the slot.
     package mutating func ended(tenant: String, session: String, seconds: Double, charged: Double?) {
         costs.note(tenant: tenant, session: session, seconds: seconds)
         guard let charged else { return }
@@ -252,50 +265,50 @@ package struct ClaimSchedule: Sendable {
         tenants[tenant]?.shares.correct(session, more / weight, most: SlotCosts.correctionMax / weight)
     }
 
-    // MARK: Pieces
+    // MARK: Private
 
-    private mutating func setHead(of lot: ClaimQueue, _ head: Timestamp) {
-        known[lot.id]?.head = head
-        crowd.set(lot, head: head)
+    private mutating func setHead(of queue: ClaimQueue, _ head: Timestamp) {
+        known[queue.id]?.head = head
+        owners.set(queue, head: head)
     }
 
-    private mutating func charge(_ lot: ClaimQueue, _ seconds: Double) {
-        let weight = tenants[lot.tenant]?.sessions[lot.session]?.weight ?? 1
-        shares.charge(lot.tenant, seconds)
-        tenants[lot.tenant]?.shares.charge(lot.session, seconds / weight)
+    private mutating func charge(_ queue: ClaimQueue, _ seconds: Double) {
+        let weight = tenants[queue.tenant]?.sessions[queue.session]?.weight ?? 1
+        shares.charge(queue.tenant, seconds)
+        tenants[queue.tenant]?.shares.charge(queue.session, seconds / weight)
     }
 
     private mutating func makeReady(_ id: Int64) {
         guard let entry = known[id] else { return }
-        let lot = entry.lot
-        tenants[lot.tenant, default: Tenant()].sessions[lot.session, default: Session()].ready
+        let queue = entry.queue
+        tenants[queue.tenant, default: Tenant()].sessions[queue.session, default: Session()].ready
             .set(id, entry.head)
-        tenants[lot.tenant]?.shares.insert(lot.session)
-        shares.insert(lot.tenant)
+        tenants[queue.tenant]?.shares.insert(queue.session)
+        shares.insert(queue.tenant)
     }
 
     private mutating func unblock(_ id: Int64) {
         if blocked.remove(id) != nil { makeReady(id) }
     }
 
-    /// Takes a lot out of those that are ready, and its session and tenant with the last one.
-    private mutating func setAside(_ lot: ClaimQueue) {
-        tenants[lot.tenant]?.sessions[lot.session]?.ready.remove(lot.id)
-        guard tenants[lot.tenant]?.sessions[lot.session]?.ready.isEmpty == true else { return }
-        tenants[lot.tenant]?.shares.remove(lot.session)
-        if tenants[lot.tenant]?.shares.isEmpty == true { shares.remove(lot.tenant) }
+    /// Removes a queue from the ready ones, and its session and tenant with their last ready queue.
+    private mutating func setAside(_ queue: ClaimQueue) {
+        tenants[queue.tenant]?.sessions[queue.session]?.ready.remove(queue.id)
+        guard tenants[queue.tenant]?.sessions[queue.session]?.ready.isEmpty == true else { return }
+        tenants[queue.tenant]?.shares.remove(queue.session)
+        if tenants[queue.tenant]?.shares.isEmpty == true { shares.remove(queue.tenant) }
     }
 
-    private mutating func forget(_ lot: ClaimQueue) {
-        setAside(lot)
-        known[lot.id] = nil
-        crowd.remove(lot)
-        if let origin = lot.origin {
-            lotsOf[origin]?.remove(lot.id)
-            if lotsOf[origin]?.isEmpty == true { lotsOf[origin] = nil }
+    private mutating func forget(_ queue: ClaimQueue) {
+        setAside(queue)
+        known[queue.id] = nil
+        owners.remove(queue)
+        if let origin = queue.origin {
+            queuesOfOrigin[origin]?.remove(queue.id)
+            if queuesOfOrigin[origin]?.isEmpty == true { queuesOfOrigin[origin] = nil }
         }
-        guard crowd.sessionCount(of: lot) == 0 else { return }
-        tenants[lot.tenant]?.sessions[lot.session] = nil
-        if tenants[lot.tenant]?.sessions.isEmpty == true { tenants[lot.tenant] = nil }
+        guard owners.sessionCount(of: queue) == 0 else { return }
+        tenants[queue.tenant]?.sessions[queue.session] = nil
+        if tenants[queue.tenant]?.sessions.isEmpty == true { tenants[queue.tenant] = nil }
     }
 }

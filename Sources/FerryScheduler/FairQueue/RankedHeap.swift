@@ -1,4 +1,5 @@
-/// Keys by their rank, the least first; each key once. Equal ranks come in any order, always the same one.
+/// Keys ordered by rank, the least first; each key occurs once. A binary heap; the order of equal ranks is
+/// deterministic.
 struct RankedHeap<Key: Hashable & Sendable, Rank: Comparable & Sendable>: Sendable {
     private struct Entry: Sendable {
         let key: Key
@@ -15,7 +16,7 @@ struct RankedHeap<Key: Hashable & Sendable, Rank: Comparable & Sendable>: Sendab
 
     func rank(of key: Key) -> Rank? { places[key].map { entries[$0].rank } }
 
-    /// Inserts a key, or gives it another rank.
+    /// Inserts a key, or changes its rank.
     mutating func set(_ key: Key, _ rank: Rank) {
         if let place = places[key] {
             entries[place].rank = rank
@@ -27,7 +28,7 @@ struct RankedHeap<Key: Hashable & Sendable, Rank: Comparable & Sendable>: Sendab
         }
     }
 
-    /// Returns the rank that the key had; nil: it was not there.
+    /// Removes `key` and returns its rank, or `nil` if it was not present.
     @discardableResult
     mutating func remove(_ key: Key) -> Rank? {
         guard let place = places.removeValue(forKey: key) else { return nil }

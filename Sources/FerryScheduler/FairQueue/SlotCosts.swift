@@ -1,32 +1,35 @@
-/// For how long the jobs of each session hold a slot, as far as the last ones tell. Seconds.
+/// Estimates for how many seconds the next job of each session holds a slot: a moving average.
 struct SlotCosts: Sendable {
     private struct Name: Hashable, Sendable {
         let tenant: String
         let session: String
     }
-    /// A claim costs something, however short the transfer is; beyond an hour what holds a slot is no measure
-    /// for the next job.
+    /// Seconds. A claim has a cost however short the transfer is. A job that took over an hour says little
+    /// about the next one.
     private static let costMin = 0.005
     private static let costMax = 3_600.0
-    /// While nothing is known. Too little rather than too much: what is charged cannot be taken back from
-    /// those who have come meanwhile.
+    /// Seconds for a first job. Rather too low: a charge that was too high cannot be made good to keys that
+    /// were added meanwhile.
     private static let costUnknown = 0.05
-    /// By how much a session or tenant may be behind because its jobs took longer than was charged.
+    /// Seconds that a session or tenant can be behind because its jobs took longer than charged.
     static let correctionMax = 60.0
-    /// Of the latest job in the mean.
+    /// Weight of the latest job in the average.
     private static let weight = 0.2
-    /// Sessions that are remembered, about 2 MB.
+    /// Number of sessions that are remembered; about 2 MB.
     private static let countMax = 10_000
 
+    /// Average of all sessions.
     private var means: [Name: Double] = [:]
     private var mean: Double?
 
+    /// Limits a duration to the range that is charged.
     static func bounded(_ seconds: Double) -> Double { min(max(seconds, costMin), costMax) }
 
-    /// What the next job of the lot's session is charged.
-    func cost(of lot: ClaimQueue) -> Double {
-        means[Name(tenant: lot.tenant, session: lot.session)] ?? mean ?? Self.costUnknown
+    /// Returns the seconds that the next job of the queue's session is charged.
+    func cost(of queue: ClaimQueue) -> Double {
+        means[Name(tenant: queue.tenant, session: queue.session)] ?? mean ?? Self.costUnknown
     }
+    /// Adds the duration of a job to the averages of its session and of all sessions.
 
     mutating func note(tenant: String, session: String, seconds: Double) {
         let name = Name(tenant: tenant, session: session)

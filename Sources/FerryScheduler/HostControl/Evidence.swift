@@ -1,55 +1,63 @@
 import FerryCore
 
-/// What is known of one narrowest scope: its window of evidence, and when it was used and answered.
+/// Evidence about one narrowest scope: what ended in the current window of time, and when the scope was used
+/// and responded. The property names are keys of the stored JSON.
 struct EvidenceWindow: Codable, Sendable, Equatable {
-    /// Ends before it do not count.
+    /// Start of the window; attempts that ended before do not count.
     var start: Timestamp?
-    /// What has ended since.
+    /// Attempts that have ended since `start`.
     var seen = ScopeReport()
-    /// Attempts in flight since, summed over time.
+    /// Attempts in flight since `start`, integrated over time.
     var inFlightSeconds = 0.0
-    /// Of an answered attempt, in seconds, averaged.
+    /// Moving average of the duration of an answered attempt, in seconds.
     var meanSeconds = 0.0
+    /// Attempts in flight at the last report.
     var inFlight = 0
+    /// Last time at which an attempt ran or ended.
     var lastUsedAt: Timestamp?
-    /// When the last answer came, and the last response that was answered or throttled.
+    /// Time of the last answered attempt, and of the last answered or throttled one.
     var lastAnsweredAt: Timestamp?
     var lastResponseAt: Timestamp?
     /// Attempts that are silent since that response, and their jobs.
     var silent = 0
     var silentJobs = ScopeReport.Jobs.none
-    /// Until when the jobs that were told `Retry-After` since the last answer wait: the shortest; and the
-    /// status of the last response.
+    /// Earliest end of the `Retry-After` waits since the last answered attempt, their jobs, and the status of
+    /// the last such response.
     var retryAfterUntil: Timestamp?
     var retryAfterJobs = ScopeReport.Jobs.none
     var retryAfterStatus: Int?
 
-    /// Seconds of a window that a decision may be made of, and for which too little evidence is kept.
+    /// Shortest window that a decision is based on, and the age at which a window is dropped, in seconds.
+    /// Windows of slow hosts last twice the mean duration.
     static let secondsMin = 1.0
     static let secondsMax = 10.0
-    /// Failures that decide.
+    /// Minimum number of failures for a decision.
     static let failedCountMin = 3
-    /// Ends of which hardly any failed that say enough.
+    /// Number of ended attempts that prove a scope to be healthy if hardly any failed.
     private static let cleanCount = 10
-    /// Seconds without an answer that are no accident, where some requests fail at random.
+    /// Seconds without an answered attempt after which `Retry-After` is believed. A host that fails some
+    /// requests at random answers others meanwhile.
     private static let unansweredSeconds = 5.0
+    /// Weight of the latest report in `meanSeconds`.
     private static let meanWeight = 0.3
 
-    /// Until when the scope asks to be left alone; nil: fewer than two jobs were told so, or it answers.
+    /// Returns the time until which the host asks for no requests, or `nil` if fewer than two jobs got
+    /// `Retry-After` or the scope is still answered.
     func holdUntil(at now: Timestamp) -> Timestamp? {
         let isUnanswered = lastAnsweredAt.map { now - $0 >= Self.unansweredSeconds } ?? true
         return retryAfterJobs == .several && isUnanswered ? retryAfterUntil : nil
     }
 
-    /// Whether it has enough evidence that no more than `share` fails.
+    /// Returns `true` if enough attempts have ended and at most `share` of them failed.
     func isClean(where share: Double) -> Bool { seen.ended >= Self.cleanCount && seen.failedShare <= share }
 
-    /// Drops the evidence before `instant`.
+    /// Drops the evidence and begins a window at `instant`.
     mutating func restart(at instant: Timestamp) {
         (start, seen, inFlightSeconds) = (instant, ScopeReport(), 0)
     }
 
-    /// Takes a report. `since`: when the last one came; `isHeld`: nothing begins.
+    /// Adds a report. `since`: time of the last report; `isHeld`: `true` if no request of the scope may
+    /// begin.
     mutating func take(
         _ report: ScopeReport, inFlight: Int, since: Timestamp?, isHeld: Bool, now: Timestamp
     ) {
@@ -84,15 +92,16 @@ struct EvidenceWindow: Codable, Sendable, Equatable {
     }
 }
 
-/// The evidence of several narrowest scopes together, each over a window of its own.
+/// Evidence of several narrowest scopes together; each has a window of its own.
 struct Evidence {
+    /// Sum of the windows.
     private(set) var seen = ScopeReport()
-    /// The longest window.
+    /// Duration of the longest window, in seconds.
     private(set) var seconds = 0.0
     private(set) var answeredPerSecond = 0.0
     private(set) var failedPerSecond = 0.0
-    /// Mean attempts in flight that are answered, by Little's law: by their own durations, and with what
-    /// their claims and results take; and all that are in flight.
+    /// Mean number of answered attempts in flight by Little's law: from the durations of the attempts alone,
+    /// and with the time that their claims and results take; then the number of all attempts in flight.
     private(set) var answeredInFlight = 0.0
     private(set) var answeredWithOverhead = 0.0
     private(set) var inFlight = 0
@@ -101,11 +110,12 @@ struct Evidence {
     private(set) var silentJobs = ScopeReport.Jobs.none
     private var usualSeconds = 0.0
 
-    /// Seconds of a window at most before a decision is made of it.
+    /// Longest time of evidence that a decision waits for, in seconds.
     private static let secondsWantedMax = 5.0
-    /// The share of failures that changes nothing anywhere.
+    /// Share of failures that is tolerated of every host.
     private static let toleratedMin = 0.01
 
+    /// Adds up the windows.
     init(_ windows: some Sequence<EvidenceWindow>, at now: Timestamp) {
         for window in windows {
             inFlight += window.inFlight
@@ -124,24 +134,25 @@ struct Evidence {
         }
     }
 
-    /// The mean duration of an answered attempt; of the slowest window if none was answered in these.
+    /// Mean duration of an answered attempt in seconds; the slowest window's average if none was answered.
     var meanSeconds: Double {
         seen.answered == 0 ? usualSeconds : seen.answeredSeconds / Double(seen.answered)
     }
 
-    /// Seconds of the window before a decision is made of it: several transfers end in them.
+    /// Seconds of evidence that a decision needs: enough for several transfers to end.
     var secondsWanted: Double { min(max(EvidenceWindow.secondsMin, 3 * meanSeconds), Self.secondsWantedMax) }
 
+    /// Share of failures, 0 to 1, by rates, so that long windows do not outweigh short ones.
     var share: Double {
         failedPerSecond == 0 ? 0 : failedPerSecond / (failedPerSecond + answeredPerSecond)
     }
 
-    /// The share of failures that changes nothing, where `usual` fails however little is asked.
+    /// Returns the share of failures that is tolerated if `usual` fails at any load.
     static func toleratedShare(usual: Double) -> Double {
         max(toleratedMin, min(1.5 * usual, (1 + usual) / 2))
     }
 
-    /// Whether more fail than is usual, with too little chance that this is an accident.
+    /// Returns `true` if significantly more attempts fail than usual: more than three standard deviations.
     func exceeds(usual: Double) -> Bool {
         let expected = max(usual, Self.toleratedMin)
         let deviation = (expected * (1 - expected) / Double(max(1, seen.ended))).squareRoot()
@@ -149,8 +160,8 @@ struct Evidence {
             && share > Self.toleratedShare(usual: usual) + 3 * deviation
     }
 
-    /// By how many standard deviations fewer fail than of a whole of which `share` fails; 0 unless they are
-    /// at most half as many.
+    /// Returns by how many standard deviations fewer attempts failed than expected of a scope where `share`
+    /// fails; 0 unless at most half as many failed.
     func fineness(where share: Double) -> Double {
         let (expected, failed) = (share * Double(seen.ended), Double(seen.failed))
         guard expected > 0, failed <= expected / 2 else { return 0 }

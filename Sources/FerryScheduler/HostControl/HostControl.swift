@@ -1,30 +1,32 @@
 package import FerryCore
 
-/// Decides how much one origin gets, of all nodes together: a pure state machine of reports, probes and the
-/// clock, kept as JSON in the origin's row (docs/decisions/0033).
+/// Decides how many requests an origin gets from all nodes together. A pure state machine of reports, probes
+/// and the clock, stored as JSON in the origin's row (docs/decisions/0033); the property names are keys of
+/// that JSON.
 ///
-/// Failures limit the narrowest scope that they concern. A wider scope acts only if failures come from at
-/// least two of the scopes in it, and no scope in it that is used is fine.
+/// Failures limit the narrowest scope that they concern. A wider scope acts only if at least two of the
+/// scopes in it fail and no scope in use in it is healthy.
 package struct HostControl: Codable, Sendable, Equatable {
-    /// What holds for the requests of a scope.
+    /// State of a scope.
     package enum State: String, Sendable, CaseIterable {
         case normal, limited
         case backingOff = "backing_off"
         case unreachable
-        /// Reached again; the jobs that waited are let go in growing numbers.
+        /// Reachable again; the waiting jobs are released in growing numbers.
         case recovering
         case paused
     }
 
-    /// What holds for the requests of one scope now. Nil: no such limit.
+    /// Limits of one scope; `nil` means no such limit.
     package struct Limit: Sendable, Equatable {
-        /// Attempts at once, of all nodes together.
+        /// Attempts at once on all nodes together.
         package var connectionLimit: Int?
-        /// Nothing begins before this.
+        /// Time before which no attempt begins.
         package var blockedUntil: Timestamp?
-        /// Attempts begun a second, of all nodes together.
+        /// Attempts begun per second on all nodes together.
         package var requestRate: Double?
 
+        /// Creates a limit.
         package init(
             connectionLimit: Int? = nil, blockedUntil: Timestamp? = nil, requestRate: Double? = nil
         ) {
@@ -34,68 +36,73 @@ package struct HostControl: Codable, Sendable, Equatable {
         }
     }
 
-    /// What an administrator is shown of one scope in trouble.
+    /// State of a scope that is not normal, for administrators.
     package struct ScopeStatus: Sendable, Equatable {
+        /// The scope, its state, its limit, and the reason in words.
         package let scope: HostScope
         package let state: State
         package let limit: Limit
         package let reason: String
     }
 
-    /// What a node has to do about the host now.
+    /// Actions that a node has to take for the host now.
     package struct Errands: Sendable, Equatable {
-        /// Connect to the host, and tell `probed` whether that worked.
+        /// `true` if the node has to connect to the host and pass the result to `probed`.
         package var probes = false
-        /// Let so many of its waiting jobs go.
+        /// Number of waiting jobs to release.
         package var releases = 0
     }
 
-    /// Seconds of the longest hold that a host may ask for.
+    /// Longest hold that a host can ask for, in seconds.
     package static let holdSecondsMax = 3_600.0
-    /// Paths of one tenant, and scopes in all, that are told apart.
+    /// Number of paths of a tenant, and of scopes in total, that are tracked separately.
     package static let pathCountMax = 64
     package static let scopeCountMax = 512
 
-    /// Seconds between two looks at the evidence, and of one measurement.
+    /// Seconds between two decisions, and of a throughput measurement.
     static let lookSeconds = 1.0
     static let measureSeconds = 10.0
-    /// Seconds after which a scope without attempts is not in use, and after which it is forgotten.
+    /// Seconds without attempts after which a scope counts as unused, and after which it is dropped.
     static let useSeconds = 10.0
     static let idleSeconds = 60.0
-    /// Seconds without trouble after which a busy host is forgotten.
+    /// Seconds without failures after which the state of a busy host can be dropped.
     static let healthySeconds = 600.0
 
+    /// Settings of the operator.
     package var settings = HostSettings()
     var breaker = CircuitBreaker()
-    /// Of each narrowest scope in use.
+    /// Evidence by narrowest scope; only scopes in use.
     var windows: [HostScope: EvidenceWindow] = [:]
-    /// Of each scope in trouble.
+    /// Limits by scope; only scopes with failures or limits.
     var controls: [HostScope: ScopeControl] = [:]
     var lastTakeAt: Timestamp?
     var lastLookAt: Timestamp?
-    /// A report that was not empty, and one that had trouble.
+    /// Time of the last report that was not empty, and of the last one with failures.
     var lastReportAt: Timestamp?
     var lastTroubleAt: Timestamp?
-    /// Of the whole origin, measured over the last ten seconds or more; and what is being measured.
+    /// Throughput of the whole origin over the last 10 s or more, or `nil` before the first measurement; then
+    /// the measurement that runs.
     package private(set) var answeredPerSecond: Double?
     package private(set) var bytesPerSecond: Double?
     private var measured = ScopeReport()
     private var measuredSince: Timestamp?
 
+    /// Creates the state of an origin without history.
     package init() {}
 
-    /// Reads `json`; nil if it is damaged.
+    /// Reads the stored state; `nil` if it is damaged.
     package init?(json: [UInt8]) {
         guard let control: HostControl = StateJSON.state(of: json) else { return nil }
         self = control
     }
 
+    /// The state as it is stored.
     package var json: [UInt8] { StateJSON.bytes(of: self) }
 
     // MARK: Reports
 
-    /// Takes what one node has seen. `reports` and `inFlight` are keyed by narrowest scopes; `inFlight`:
-    /// attempts that run now, of all nodes.
+    /// Adds the reports of one node and returns the decisions that follow. `reports` and `inFlight` are keyed
+    /// by narrowest scope; `inFlight` counts the attempts that run on all nodes.
     package mutating func take(
         _ reports: [HostScope: ScopeReport], by node: NodeID? = nil, inFlight: [HostScope: Int],
         now: Timestamp
@@ -119,7 +126,7 @@ package struct HostControl: Codable, Sendable, Equatable {
         return decisions
     }
 
-    /// Adds up what is beyond the bounds of scopes under the next wider one.
+    /// Merges scopes beyond the limits on their number into their next wider scope.
     private func fold(
         _ reports: [HostScope: ScopeReport], _ inFlight: [HostScope: Int]
     ) -> ([HostScope: ScopeReport], [HostScope: Int]) {
@@ -140,6 +147,7 @@ package struct HostControl: Codable, Sendable, Equatable {
         return (foldedReports, foldedInFlight)
     }
 
+    /// Adds the reports to the windows and controls of their scopes.
     private mutating func note(
         _ reports: [HostScope: ScopeReport], _ inFlight: [HostScope: Int], _ now: Timestamp
     ) {
@@ -157,6 +165,7 @@ package struct HostControl: Codable, Sendable, Equatable {
         lastTakeAt = now
     }
 
+    /// Measures the throughput of the origin.
     private mutating func measure(_ report: ScopeReport, _ now: Timestamp) {
         measured.add(report)
         let start = measuredSince ?? now
@@ -167,6 +176,7 @@ package struct HostControl: Codable, Sendable, Equatable {
         (measured, measuredSince) = (ScopeReport(), now)
     }
 
+    /// Drops scopes that are unused or have no history worth keeping.
     private mutating func forget(_ now: Timestamp) {
         controls = controls.filter { !$0.value.isForgettable(at: now) }
         windows = windows.filter { scope, window in
@@ -176,23 +186,28 @@ package struct HostControl: Codable, Sendable, Equatable {
 
     // MARK: Connections
 
+    /// Time of the change to unreachable, or `nil` if the host is not unreachable.
     package var unreachableSince: Timestamp? { breaker.unreachableSince }
+    /// Error code of the last failed connection, or `nil` if the host is not unreachable.
     package var unreachableCode: TransferError.Code? { breaker.unreachableCode }
+    /// Time of the next probe, or `nil` if the host is not unreachable.
     package var nextProbeAt: Timestamp? { breaker.nextProbeAt }
+    /// Number of waiting jobs of the next release; 0 unless the host recovers.
     package var releaseCount: Int { breaker.releaseCount }
 
-    /// Whether another node was answered after `instant`.
+    /// Returns `true` if another node had a response after `instant`.
     package func isReached(byOthersThan node: NodeID, after instant: Timestamp) -> Bool {
         breaker.isReached(byOthersThan: node, after: instant)
     }
 
-    /// `count` waiting jobs were let go of those that `errands` allowed.
+    /// Records that a release of up to `allowed` jobs has released `count`.
     package mutating func released(_ count: Int, of allowed: Int) { breaker.released(count, of: allowed) }
 
-    /// No job waits for the host.
+    /// Ends the probes because no job waits for the host.
     package mutating func stopProbing(at now: Timestamp) { breaker.stopProbing(at: now) }
 
-    /// A probe has ended. `code`: why the host was not reached; nil if it was.
+    /// Records the result of a probe. `code`: why the host was not reached, or `nil` if it was. Returns a
+    /// decision if the probe ends an outage.
     package mutating func probed(
         _ code: TransferError.Code?, by node: NodeID? = nil, at now: Timestamp
     ) -> HostDecision? {
@@ -203,7 +218,8 @@ package struct HostControl: Codable, Sendable, Equatable {
             "Reached again after \(seconds.tenths) seconds; the jobs that waited begin in growing numbers.")
     }
 
-    /// What is due. A probe is leased for `CircuitBreaker.probeLeaseSeconds` if the node `mayProbe`.
+    /// Returns the actions that are due, and removes expired holds. If the node `mayProbe`, a due probe is
+    /// leased to it for `CircuitBreaker.probeLeaseSeconds`.
     package mutating func errands(at now: Timestamp, mayProbe: Bool = true) -> Errands {
         for (scope, control) in controls where control.hold.map({ $0.until <= now }) ?? false {
             controls[scope]?.hold = nil
@@ -213,8 +229,8 @@ package struct HostControl: Codable, Sendable, Equatable {
 
     // MARK: Operators
 
-    /// Takes other settings. `backoffUntil`: until when the operator holds the host; nil in it ends every
-    /// hold.
+    /// Applies the operator's settings. `backoffUntil`: end of a hold by the operator; an inner `nil` ends
+    /// all holds, and an outer `nil` leaves them. Returns `nil` if nothing changes.
     package mutating func configure(
         _ settings: HostSettings, backoffUntil: Timestamp??, now: Timestamp
     ) -> HostDecision? {
@@ -233,7 +249,7 @@ package struct HostControl: Codable, Sendable, Equatable {
             "An operator has changed the settings of this host.")
     }
 
-    /// A decision about a scope, with its limits before and now.
+    /// Creates a decision about a scope, with its limits before and now.
     func decision(
         _ kind: HostDecision.Kind, of scope: HostScope = .origin, from before: Limit? = nil,
         report: ScopeReport = ScopeReport(), _ now: Timestamp, _ sentence: String

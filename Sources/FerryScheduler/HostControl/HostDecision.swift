@@ -1,36 +1,46 @@
 package import FerryCore
 
-/// One decision about a host, with what it was made of and a sentence for people. Kept as history.
+/// One decision about a host, with the figures that it was based on and a sentence for people. Stored as
+/// history.
 package struct HostDecision: Sendable, Equatable {
+    /// Kind of a decision.
     package enum Kind: String, Sendable, CaseIterable {
-        /// A limit was set, raised because it paid or may pay, taken back because it did not, lowered,
-        /// removed.
+        /// A limit was set, raised, reverted because the increase brought failures or the decrease did not
+        /// help, lowered, or removed.
         case limited, raised, reverted, lowered, released
-        /// The requests that may begin per second changed, and nothing else.
+        /// Only the request rate changed.
         case paced
-        /// Nothing begins for a while; nobody is reached; somebody is reached again.
+        /// Requests are held; the host became unreachable; the host was reached again.
         case backedOff = "backed_off"
         case unreachable, reachable
-        /// An operator changed something.
+        /// An operator changed the settings.
         case configured
     }
 
+    /// Time of the decision.
     package var at: Timestamp
+    /// What was decided.
     package var kind: Kind
-    /// The requests that it is about.
+    /// The requests that the decision is about.
     package var scope: HostScope
+    /// Attempts at once before and after; `nil` if there is no limit.
     package var limitBefore: Int?
     package var limitAfter: Int?
+    /// Attempts of the scope in flight.
     package var inFlight: Int?
+    /// Throughput of the whole origin, or `nil` if it has not been measured.
     package var answeredPerSecond: Double?
     package var bytesPerSecond: Double?
+    /// Attempts that were throttled, and lost, in the evidence.
     package var throttled: Int
     package var lost: Int
-    /// Requests per second. `nil` if there is no limit.
+    /// Request rate before and after, in attempts per second; `nil` if there is no limit.
     package var rateBefore: Double?
     package var rateAfter: Double?
+    /// The decision in words.
     package var sentence: String
 
+    /// Creates a decision.
     package init(
         at: Timestamp, kind: Kind, scope: HostScope = .origin, limitBefore: Int?, limitAfter: Int?,
         inFlight: Int? = nil, answeredPerSecond: Double? = nil, bytesPerSecond: Double? = nil,
@@ -52,7 +62,7 @@ package struct HostDecision: Sendable, Equatable {
         self.sentence = sentence
     }
 
-    /// What is stored and shown.
+    /// The decision as JSON, as stored and as shown to administrators.
     package var json: [UInt8] {
         var writer = JSONWriter(reservingCapacity: 320)
         writer.beginObject()

@@ -1,12 +1,12 @@
 import FerryCore
 
 extension HostControl {
-    /// Standard deviations by which fewer fail in a part of a scope that is fine, and in one that is clearly
-    /// so.
+    /// Standard deviations by which a part of a scope must fail less to count as healthy, and as clearly
+    /// healthy.
     private static let fineDeviations = 2.0
     private static let clearDeviations = 4.0
 
-    /// Decides about the levels of all scopes, at most once a second.
+    /// Decides about the levels of all scopes, at most once per second.
     mutating func look(_ now: Timestamp) -> [HostDecision] {
         guard lastLookAt.map({ now - $0 >= Self.lookSeconds }) ?? true else { return [] }
         lastLookAt = now
@@ -32,12 +32,12 @@ extension HostControl {
         return decisions
     }
 
-    /// The share of failures that is usual in a scope, which is also that of the scopes around it.
+    /// Returns the share of failures that is usual in a scope or in the scopes around it.
     private func usual(of scope: HostScope) -> Double {
         scope.upward.map { controls[$0]?.usual ?? 0 }.max() ?? 0
     }
 
-    /// Finds the scopes that act on failures, the widest ones only. Lifts the limits of those of which
+    /// Finds the scopes that act on failures, the widest ones only. Lifts the limits of scopes of which
     /// clearly only a part fails.
     private mutating func find(
         _ failing: inout [HostScope: Evidence], in scope: HostScope, _ decisions: inout [HostDecision],
@@ -46,7 +46,7 @@ extension HostControl {
         let evidence = evidence(of: scope, now)
         switch extent(of: evidence, in: scope, now) {
         case .whole:
-            // A moment later there is enough of it; until then no narrower scope acts either.
+            // Not enough evidence yet: wait for it, and let no narrower scope act meanwhile.
             let wanted = controls[scope]?.secondsWanted(evidence) ?? evidence.secondsWanted
             if evidence.seconds >= wanted { failing[scope] = evidence }
             return
@@ -68,10 +68,11 @@ extension HostControl {
         case part(isClear: Bool)
     }
 
-    /// Whether too few fail to tell, the whole scope does, or only a part of it: the whole if at least two
-    /// parts fail and none that is used is fine. Parts with too few ends to tell are judged together.
+    /// Returns how much of a scope fails: too little to tell, all of it, or a part. The whole scope fails if
+    /// at least two parts fail and no part in use is healthy. Parts with too few ended attempts are judged
+    /// together.
     private func extent(of whole: Evidence, in scope: HostScope, _ now: Timestamp) -> Extent {
-        // Of a host that answers nothing one more failure says the same again.
+        // If the host answers nothing at all, each further failure confirms it.
         if controls[scope]?.isUnanswered ?? false, whole.seen.answered == 0 {
             return whole.seen.failed > 0 ? .whole : .few
         }
@@ -83,7 +84,7 @@ extension HostControl {
             let windows = part == scope ? [self.windows[scope]].compactMap(\.self) : windows(in: part)
             let sum = Evidence(windows, at: now)
             if share * Double(sum.seen.ended) < Double(EvidenceWindow.failedCountMin) { others += windows }
-            // Where most requests fail, one that is answered is no sign that its part is fine.
+            // Where most requests fail, a single answered one does not prove its part healthy.
             if sum.seen.ended > 1 {
                 fineness = max(fineness, sum.fineness(where: share))
             }
@@ -94,7 +95,7 @@ extension HostControl {
         return failingCount >= 2 ? .whole : .few
     }
 
-    /// A scope has acted: what began before says nothing more, and the limits of narrower scopes go.
+    /// Called after a scope has acted: drops the evidence from before, and the limits of narrower scopes.
     private mutating func settle(_ scope: HostScope, until instant: Timestamp, _ now: Timestamp) {
         for narrow in windows.keys where narrow.isInside(scope) {
             windows[narrow]?.restart(at: max(instant, now))

@@ -3,15 +3,16 @@ import FerryCore
 extension HostControl {
     // MARK: Holds
 
-    /// Until when the scope is held, by itself or by a wider one; nil: it is not.
+    /// Returns the end of the hold of the scope or of a wider one, or `nil` if it is not held.
     private func heldUntil(_ scope: HostScope, _ now: Timestamp) -> Timestamp? {
         scope.upward.compactMap { limit(of: $0, at: now).blockedUntil }.max()
     }
 
+    /// Returns `true` if the scope or a wider one is held.
     func isHeld(_ scope: HostScope, _ now: Timestamp) -> Bool { heldUntil(scope, now) != nil }
 
-    /// Holds the scopes whose jobs were told `Retry-After`: a path if at least two jobs were and none was
-    /// answered since; a wider scope if all that is used in it is held, and there are two.
+    /// Holds the scopes whose jobs got `Retry-After`: a path if at least two jobs did and none was answered
+    /// since; a wider scope if at least two of its parts are in use and all of those are held.
     mutating func holdScopes(_ now: Timestamp) -> [HostDecision] {
         var decisions: [HostDecision] = []
         for scope in windows.keys.inOrder where !scope.path.isEmpty && !isHeld(scope, now) {
@@ -39,7 +40,7 @@ extension HostControl {
         control.hold = .init(until: until, status: windows(in: scope).compactMap(\.retryAfterStatus).first)
         control.beginSlowStart(inFlight: inside.inFlight + inside.seen.failed, now: now)
         controls[scope] = control
-        // Responses until then are to what began before.
+        // Responses until then are to requests from before the hold.
         for narrow in windows.keys where narrow.isInside(scope) { windows[narrow]?.restart(at: until) }
         return decision(
             .backedOff, of: scope, from: before, report: inside.seen, now, reason(of: scope, at: now) ?? "")
@@ -47,7 +48,7 @@ extension HostControl {
 
     // MARK: Silence
 
-    /// Limits the scopes of which nothing is answered, the widest ones only, until something is.
+    /// Limits the widest scopes of which the host answers nothing, until it answers.
     mutating func noteSilence(_ reports: [HostScope: ScopeReport], _ now: Timestamp) -> [HostDecision] {
         var decisions: [HostDecision] = []
         for scope in controls.keys.inOrder {
@@ -92,12 +93,13 @@ extension HostControl {
         return [decision(kind, of: scope, from: before, now, sentence)]
     }
 
-    /// The scopes of which nothing is answered, the widest ones only.
+    /// Returns the scopes of which nothing is answered, the widest ones only.
     private func silentScopes(in scope: HostScope, _ now: Timestamp) -> [HostScope] {
         isSilent(scope, now) ? [scope] : narrower(than: scope).flatMap { silentScopes(in: $0, now) }
     }
 
-    /// Whether nothing in the scope is answered: requests of at least two jobs, and of two of its parts.
+    /// Returns `true` if the host answers nothing in the scope: requests of at least two jobs and two of its
+    /// parts.
     private func isSilent(_ scope: HostScope, _ now: Timestamp) -> Bool {
         let inside = evidence(of: scope, now)
         guard inside.silentJobs == .several, inside.silent >= ScopeControl.Silence.countMin else {

@@ -1,46 +1,47 @@
 package import FerryCore
 
 extension HostScope {
-    /// The scopes that hold for its requests, itself first.
+    /// The scope itself and all wider scopes, which limit its requests as well.
     var upward: [HostScope] { [self] + (wider?.upward ?? []) }
 
-    /// Whether every request of it is one of `wide`.
+    /// Returns `true` if `wide` contains every request of this scope.
     func isInside(_ wide: HostScope) -> Bool {
         wide.isOrigin || tenant == wide.tenant && (wide.path.isEmpty || path == wide.path)
     }
 }
 
 extension Sequence<HostScope> {
-    /// The widest first, so that the same events lead to the same state.
+    /// The scopes in a fixed order, the widest first, so that equal reports lead to equal states.
     var inOrder: [HostScope] { sorted { ($0.tenant, $0.path) < ($1.tenant, $1.path) } }
 }
 
 extension HostControl {
-    /// The windows of the narrowest scopes inside one.
+    /// Returns the windows of the narrowest scopes inside a scope.
     func windows(in scope: HostScope) -> [EvidenceWindow] {
         windows.compactMap { $0.key.isInside(scope) ? $0.value : nil }
     }
 
+    /// Returns the evidence of a scope.
     func evidence(of scope: HostScope, _ now: Timestamp) -> Evidence {
         Evidence(windows(in: scope), at: now)
     }
 
-    /// Attempts of the scope that run now.
+    /// Returns the number of attempts of the scope in flight.
     func inFlight(in scope: HostScope) -> Int { windows(in: scope).reduce(0) { $0 + $1.inFlight } }
 
-    /// The next narrower scopes in one: tenants of the origin, paths of a tenant. What was folded into the
-    /// scope counts as a part of it, and so does a path.
+    /// Returns the next narrower scopes: the tenants of an origin, the paths of a tenant. Includes the scope
+    /// itself for what was merged into it, and for a path.
     func parts(of scope: HostScope) -> [HostScope] {
         let inside = windows.keys.filter { $0.isInside(scope) }
         return Set(inside.map { scope.isOrigin ? HostScope(tenant: $0.tenant) : $0 }).inOrder
     }
 
-    /// The same without the scope itself.
+    /// Like `parts(of:)`, without the scope itself.
     func narrower(than scope: HostScope) -> [HostScope] { parts(of: scope).filter { $0 != scope } }
 
     // MARK: Limits
 
-    /// Every scope that is limited now. `.origin` has what the operator has set as well.
+    /// Returns the limits of all limited scopes. `.origin` includes the operator's limits.
     package func limits(at now: Timestamp) -> [HostScope: Limit] {
         var limits: [HostScope: Limit] = [:]
         for scope in Set(controls.keys).union([.origin]) {
@@ -50,6 +51,7 @@ extension HostControl {
         return limits
     }
 
+    /// Returns the limits of a scope itself, without those of wider scopes.
     func limit(of scope: HostScope, at now: Timestamp) -> Limit {
         let control = controls[scope]
         var limit = Limit(
@@ -63,6 +65,7 @@ extension HostControl {
         return limit
     }
 
+    /// Returns the state of a scope.
     package func state(of scope: HostScope = .origin, at now: Timestamp) -> State {
         let limit = limit(of: scope, at: now)
         if scope.isOrigin, settings.isPaused { return .paused }
@@ -72,7 +75,7 @@ extension HostControl {
         return limit == Limit() ? .normal : .limited
     }
 
-    /// Every scope in trouble, the widest first.
+    /// Returns all scopes that are not normal, the widest first.
     package func scopes(at now: Timestamp) -> [ScopeStatus] {
         limits(at: now).keys.inOrder.compactMap { scope in
             reason(of: scope, at: now).map {
@@ -85,14 +88,15 @@ extension HostControl {
 
     // MARK: The clock
 
-    /// When a node has to look next; nil: with the next report.
+    /// Returns the time at which a node must look at the host again, or `nil` if the next report is early
+    /// enough.
     package func dueAt(_ now: Timestamp) -> Timestamp? {
         var looks = [breaker.dueAt, forgettableAt.map { max($0, now + 1) }]
         for (scope, control) in controls {
             looks.append(control.hold?.until)
             if control.silence != nil { looks.append(now + ScopeControl.Silence.seconds) }
             if control.isLimited {
-                // More than the limit is in flight: the next look may find a higher one.
+                // More attempts than the limit are in flight: the next look may raise the limit.
                 let isAbove = control.window.map { inFlight(in: scope) > $0.size } ?? false
                 looks.append(now + (isAbove ? Self.lookSeconds : Self.idleSeconds))
             }
@@ -106,10 +110,10 @@ extension HostControl {
         return looks.compactMap(\.self).min()
     }
 
-    /// Whether nothing has to be remembered of the host.
+    /// Returns `true` if the stored state of the host can be deleted.
     package func isForgettable(at now: Timestamp) -> Bool { forgettableAt.map { $0 <= now } ?? false }
 
-    /// When nothing has to be remembered of the host any more if nothing happens; nil: not known.
+    /// Time at which the state can be deleted if no more reports come; `nil` if it cannot.
     private var forgettableAt: Timestamp? {
         guard settings == HostSettings(), breaker.isClosed, !controls.values.contains(where: \.isInEffect)
         else { return nil }

@@ -1,7 +1,7 @@
 package import FerryCore
 
 extension HostControl {
-    /// Why the scope is not in its normal state, and until when or how much; nil: it is.
+    /// Returns why the scope is not normal, and how long or how much it is limited; `nil` if it is normal.
     package func reason(of scope: HostScope = .origin, at now: Timestamp) -> String? {
         let (control, limit, words) = (controls[scope], limit(of: scope, at: now), scope.words)
         switch state(of: scope, at: now) {
@@ -34,7 +34,7 @@ extension HostControl {
         }
     }
 
-    /// The decision that a change of a level is; nil: its limit is what it was.
+    /// Returns the decision for a change of a level, or `nil` if the limit stays the same.
     func decision(
         _ change: ScopeControl.Change, of scope: HostScope, from before: Limit, _ now: Timestamp
     ) -> HostDecision? {
@@ -67,7 +67,7 @@ extension HostControl {
 }
 
 extension HostScope {
-    /// The requests of the scope, in words for the tenant.
+    /// Names the requests of the scope, for the tenant.
     var words: String {
         if isOrigin { return "the requests to this host" }
         guard !path.isEmpty else { return "this tenant's requests to this host" }
@@ -77,7 +77,7 @@ extension HostScope {
 }
 
 extension HostControl.Limit {
-    /// How much it allows: `10 at once and 20 a second`.
+    /// The limit in words: `10 at once and 20 a second`.
     var words: String {
         let parts = [
             connectionLimit.map { "\($0) at once" }, requestRate.map { "\(decimalText($0)) a second" },
@@ -88,6 +88,6 @@ extension HostControl.Limit {
 }
 
 extension Double {
-    /// With one digit after the point, unless it is large or whole.
+    /// The number with one decimal, without decimals from 10.
     var tenths: String { decimalText(self >= 10 ? rounded() : (self * 10).rounded() / 10) }
 }

@@ -1,20 +1,24 @@
 package import FerryCore
 
-/// What an attempt's end says about the host that it talked to.
+/// What the end of an attempt tells about the host that it talked to.
 package enum HostSignal: Sendable, Equatable {
-    /// It answers, whatever it says: a missing file or wrong credentials are the request's own trouble.
+    /// The host responded. The status does not matter: a missing file or wrong credentials concern the
+    /// request alone.
     case answered
-    /// It asks to be left alone (RFC 9110 §15.6.4, RFC 6585 §4). `retryAfter`: seconds, if it said so.
+    /// The host responded with 429 or 503 (RFC 6585 §4, RFC 9110 §15.6.4). `retryAfter`: seconds, or `nil` if
+    /// there was no `Retry-After`.
     case throttled(status: Int, retryAfter: Double?)
-    /// Nobody is reached there: no name, no connection, or no TLS handshake.
+    /// No connection: the name did not resolve, or the TCP connection or the TLS handshake failed.
     case unreachable(TransferError.Code)
-    /// A connection that stood was lost, nothing came in time, or a gateway found nobody behind it.
+    /// The connection was lost after it was established, a timeout passed, or a gateway reported a failure
+    /// behind it (408, 502, 504).
     case lost
-    /// A request was sent, and there has been no answer for seconds.
+    /// A request was sent and has had no response for some seconds.
     case silent
-    /// Nothing: another host, a proxy, the disk, or whoever stopped the attempt.
+    /// Nothing: the cause was another host, a proxy, the disk, or a stop of the attempt.
     case none
 
+    /// Classifies a response by its status.
     package init(_ answer: HostResponse) {
         switch answer.status {
         case 429, 503: self = .throttled(status: answer.status, retryAfter: answer.retryAfter)
@@ -23,7 +27,7 @@ package enum HostSignal: Sendable, Equatable {
         }
     }
 
-    /// About `result.scope`.
+    /// Classifies the end of an attempt; the signal is about `result.scope`.
     package init(_ result: AttemptResult) {
         guard result.answer != nil || !result.endedElsewhere else {
             self = .none
@@ -31,7 +35,7 @@ package enum HostSignal: Sendable, Equatable {
         }
         switch result.outcome {
         case .succeeded:
-            // A data job takes any answer.
+            // A data job accepts every response, so its status decides.
             self = result.answer.map { HostSignal($0) } ?? .answered
         case .failed(let error, _):
             self = result.attempt.spec.request.causes(error) ? .none : Self.failure(error, result.answer)
@@ -42,6 +46,7 @@ package enum HostSignal: Sendable, Equatable {
         }
     }
 
+    /// Classifies an error that the job's own settings did not cause.
     private static func failure(_ error: TransferError, _ answer: HostResponse?) -> HostSignal {
         if isUnreachable(error) { return .unreachable(error.code) }
         if error.isAnswer { return .answered }
@@ -57,13 +62,13 @@ package enum HostSignal: Sendable, Equatable {
         }
     }
 
-    /// The codes of errors of which `isUnreachable` may be true.
+    /// The error codes for which `isUnreachable` can be `true`.
     package static let unreachableCodes: [TransferError.Code] = [
         .hostNotFound, .couldNotConnect, .tlsFailed, .connectionLost, .timedOut,
     ]
 
-    /// Whether an error means that the host could not be reached, and that it may be reached later: not what
-    /// certificates, versions of TLS or a proxy's rules forbid, nor what it has refused itself.
+    /// Returns `true` if the error means that the host could not be reached and may be reachable later.
+    /// Excluded: what certificates, TLS versions or a proxy's rules forbid, and refusals by the host itself.
     package static func isUnreachable(_ error: TransferError) -> Bool {
         switch error.code {
         case .hostNotFound, .couldNotConnect: return error.isRetryable
@@ -76,13 +81,13 @@ package enum HostSignal: Sendable, Equatable {
 }
 
 extension JobSpec.RequestSpec {
-    /// Seconds that connecting, and the whole exchange, may take before a timeout says something about the
-    /// host.
+    /// Shortest timeouts, in seconds, whose expiry tells something about the host: while connecting, and for
+    /// the whole exchange.
     static let connectSecondsMin = 10.0
     static let exchangeSecondsMin = 60.0
 
-    /// Whether an error may come from the job's own settings, so that it says nothing to other jobs: its
-    /// proxy, its TLS settings, a timeout shorter than the default.
+    /// Returns `true` if the job's own settings may have caused the error, so that it tells nothing about
+    /// other jobs: its proxy, its TLS settings, or a short timeout.
     func causes(_ error: TransferError) -> Bool {
         let isConnecting = [.resolving, .connecting, .securing].contains(error.phase)
         switch error.code {

@@ -1,47 +1,48 @@
 import FerryCore
 
-/// Decides how much the requests of one scope get: a window and a bucket that follow what the host has shown,
-/// a hold, and a limit while the host is silent.
+/// Decides how many requests of one scope may run: a window and a token bucket that follow what the host
+/// serves, a hold, and a limit while the host is silent. The property names are keys of the stored JSON.
 struct ScopeControl: Codable, Sendable, Equatable {
-    /// Nil: no limit. There is a bucket if and only if there is a window, but for slow start after a hold.
+    /// Limits of the scope; `nil` means no limit. Both are set or neither, except in slow start after a hold.
     private(set) var window: AIMDWindow?
     private(set) var bucket: TokenBucket?
     var hold: Hold?
     var silence: Silence?
     private var slowStart: SlowStart?
     private var baseline: Baseline?
-    /// The share of failures that fewer requests do not make smaller.
+    /// Share of failures, 0 to 1, that fewer requests do not lower.
     private(set) var usual = 0.0
-    /// What was decreased last, and what the host is known to limit; nil: not known.
+    /// The part that was decreased last, and the part that the host is known to limit; `nil` if not known.
     private var decreased: Part?
     private var limited: Part?
-    /// How long a level is held, and when it may increase.
+    /// Seconds for which a level is held, and the time from which it may increase.
     private var holdSeconds = Self.holdSecondsMin
     private var increaseAt: Timestamp?
-    /// Ends before it are of what began before the last decrease.
+    /// Attempts that ended before this time began before the last decrease.
     private(set) var settledAt: Timestamp?
     private var lastNeededAt: Timestamp?
     private var lastFailedAt: Timestamp?
-    /// Since the last look at the level.
+    /// The measurement since the last look at the level: its start, ended attempts, and attempts in flight.
     private var start: Timestamp?
     private var seen = ScopeReport()
     private var inFlightMin = 0
     private var inFlightMax = 0
 
-    /// Nothing begins until then. `status`: of the responses that asked for it; nil: an operator did.
+    /// A hold: no request begins before `until`. `status`: of the responses that asked for it, or `nil` if an
+    /// operator set the hold.
     struct Hold: Codable, Sendable, Equatable {
         let until: Timestamp
         let status: Int?
     }
 
-    /// The limit of a host that takes requests and answers none (docs/decisions/0028).
+    /// Limit on a host that accepts requests and answers none (docs/decisions/0028).
     struct Silence: Codable, Sendable, Equatable {
         let limit: Int
-        /// When one more may find out whether only some requests take long.
+        /// Time at which one more request may find out whether only some requests take long.
         let moreAt: Timestamp
 
         static let limitMin = 4
-        /// Seconds without an answer, and attempts that say so.
+        /// Seconds without a response and number of silent attempts that start this limit.
         static let seconds = 5.0
         static let countMin = 3
         static let moreSeconds = 15.0
@@ -50,64 +51,66 @@ struct ScopeControl: Codable, Sendable, Equatable {
     /// The level that slow start doubles up to.
     struct SlowStart: Codable, Sendable, Equatable {
         let window: Int
-        /// Nil: there was no rate.
+        /// Rate of the level, or `nil` if it had none.
         let rate: Double?
-        /// Whether there was a limit before. Without one none remains.
+        /// `true` if there was a limit before; else slow start ends without one.
         let isLimitedAfter: Bool
-        /// Nothing is answered yet.
+        /// `true` until a request has been answered.
         var isUnanswered = false
     }
 
-    /// The part of a level.
+    /// A part of a level.
     enum Part: String, Codable { case window, rate }
 
-    /// What was seen before a decrease, and the level then, to compare: failures that fewer requests do not
-    /// make rarer are usual (docs/decisions/0026).
+    /// Failures and level before a decrease, for comparison: failures that fewer requests do not lower are
+    /// usual (docs/decisions/0026).
     struct Baseline: Codable, Sendable, Equatable {
         let share: Double
         let window: Int
         let rate: Double
-        /// What was decreased; nil: both.
+        /// The part that was decreased, or `nil` for both.
         var part: Part?
-        /// The rate was decreased before, and that did not help.
+        /// `true` if a decrease of the rate had been tried before without effect.
         var isSecond = false
-        /// Since the decrease.
+        /// Attempts that ended after the decrease.
         var after = ScopeReport()
     }
 
     /// Seconds for which a level is held after a decrease.
     private static let holdSecondsMin = 10.0
     private static let holdSecondsMax = 60.0
-    /// Seconds after which a limit goes that was not needed.
+    /// Seconds after which an unused limit is removed.
     private static let unneededSeconds = 600.0
-    /// Seconds between two looks at most.
+    /// Longest time between two looks, in seconds.
     private static let lookSecondsMax = 60.0
-    /// Failures that have to be expected after a decrease before it is judged, and the part of the odds
-    /// before that is about the same. Several times as much is something else.
+    /// Failures to be expected after a decrease before it is judged. Then the range of the odds ratio, after
+    /// to before, that counts as unchanged. Above it, something else has happened.
     private static let judgedCount = 10.0
     private static let sameness = 0.5...3.0
-    /// The rate beside a window that is what the host limits, in answers a second.
+    /// Factor on the rate of answers for the bucket beside a window that the host limits.
     private static let slack = 1.25
-    /// The part of what was in flight that begins after a hold.
+    /// Slow start after a hold begins with this fraction of the attempts in flight before.
     private static let slowStartPart = 8
 
+    /// `true` if the scope has a window or a bucket.
     var isLimited: Bool { window != nil || bucket != nil }
+    /// `true` if slow start waits for its first answered request.
     var isUnanswered: Bool { slowStart?.isUnanswered ?? false }
     private var hasIncreased: Bool { window?.hasIncreased ?? false || bucket?.hasIncreased ?? false }
 
-    /// Attempts at once; nil: no limit.
+    /// Attempts at once, or `nil` if there is no limit.
     var connectionLimit: Int? { [window?.size, silence?.limit].compactMap(\.self).min() }
 
-    /// Whether something is limited or held.
+    /// `true` if something is limited or held.
     var isInEffect: Bool { isLimited || hold != nil || silence != nil }
 
-    /// Whether nothing has to be remembered of it.
+    /// Returns `true` if the control can be dropped.
     func isForgettable(at now: Timestamp) -> Bool {
         !isLimited && hold.map { $0.until <= now } ?? true && silence == nil
             && lastFailedAt.map { now - $0 > Self.unneededSeconds } ?? true
     }
 
-    /// Seconds of the evidence before a decision is made of it.
+    /// Returns the seconds of evidence that a decision needs.
     func secondsWanted(_ evidence: Evidence) -> Double {
         guard let bucket else { return evidence.secondsWanted }
         return min(max(EvidenceWindow.secondsMin, 8 / bucket.rate), EvidenceWindow.secondsMax)
@@ -115,7 +118,7 @@ struct ScopeControl: Codable, Sendable, Equatable {
 
     // MARK: Measuring
 
-    /// Takes what was seen of the scope since the last time.
+    /// Adds what was seen of the scope since the last call.
     mutating func note(_ report: ScopeReport, inFlight: Int, now: Timestamp) {
         guard isLimited else { return }
         if start == nil || settledAt.map({ now <= $0 }) ?? false { restart(inFlight, now) }
@@ -132,38 +135,39 @@ struct ScopeControl: Codable, Sendable, Equatable {
 
     // MARK: Decisions
 
-    /// What a decision does to the level.
+    /// The effect of a decision on the level.
     enum Change: Equatable {
-        /// Set to what was shown, or to less because nothing was answered.
+        /// Decreased to what the host served, or to less because it answered nothing.
         case decreased(ScopeReport)
         case increased, doubled
-        /// Back to what it was: less was of no use. `share`: of failures, which is usual from now on.
+        /// Restored because the decrease did not help. `share`: of failures, which is usual from now on;
+        /// `nil` if the other part is the one that the host limits.
         case restored(share: Double?)
         case lifted(Reason)
     }
 
-    /// Why a limit is gone.
+    /// Reason for the removal of a limit.
     enum Reason: String {
         case unneeded = "it was not needed for ten minutes"
         case recovered = "the host answers as much as before"
         case narrowed = "only a part of its requests fails"
     }
 
-    /// Decides with the evidence of the scope. `isFailing`: it has more failures than usual.
+    /// Decides with the evidence of the scope. `isFailing`: `true` if it has more failures than usual.
     mutating func decide(_ shown: Evidence, isFailing: Bool, now: Timestamp) -> Change? {
         if isFailing { lastFailedAt = now }
         let compared = baseline
         if let baseline, let change = judge(baseline, shown, now) { return change }
         guard isFailing else { return look(shown, now) }
-        // Until it is known whether the last decrease has helped none follows.
+        // No further decrease until it is known whether the last one helped.
         guard baseline == nil else { return nil }
         decrease(shown, since: compared, now)
         return .decreased(shown.seen)
     }
 
-    /// `since`: what was before the last decrease, if that was a moment ago.
+    /// Decreases the level. `since`: the state before the last decrease, if that was just now.
     private mutating func decrease(_ shown: Evidence, since last: Baseline?, _ now: Timestamp) {
-        // What was asked without a limit.
+        // The demand without a limit.
         let peak = max(shown.inFlight, Int(shown.answeredWithOverhead.rounded(.up)))
         if shown.answeredPerSecond == 0 {
             leaveAlone(from: slowStart ?? slowStart(to: last, peak: peak))
@@ -182,12 +186,12 @@ struct ScopeControl: Codable, Sendable, Equatable {
         keepLevel(shown, now)
     }
 
-    /// Decreases both parts at first, then the rate and the window in turn, until it is known which of them
-    /// the host limits. Returns which; nil: both.
+    /// Decreases both parts first; after that, the rate and the window in turn until it is known which of
+    /// them the host limits. Returns the decreased part, or `nil` for both.
     private mutating func decreasePart(_ shown: Evidence, from window: AIMDWindow) -> Part? {
         var narrower = window
         guard var bucket else {
-            // A host that counts requests has sometimes more in flight than the mean.
+            // A host that limits requests in flight sometimes has more of them than the mean.
             let mean = shown.answeredWithOverhead
             narrower.decrease(to: mean + mean.squareRoot() / 2)
             (self.window, self.bucket) = (narrower, TokenBucket(rate: shown.answeredPerSecond))
@@ -204,7 +208,7 @@ struct ScopeControl: Codable, Sendable, Equatable {
         return .window
     }
 
-    /// Holds the level that it has decreased to.
+    /// Holds the level after a decrease.
     private mutating func keepLevel(_ shown: Evidence, _ now: Timestamp) {
         lastNeededAt = now
         increaseAt = now + holdSeconds
@@ -213,8 +217,8 @@ struct ScopeControl: Codable, Sendable, Equatable {
         restart(shown.inFlight, now)
     }
 
-    /// Compares what has failed since a decrease with what failed before. Nil: it has helped, or it is too
-    /// early.
+    /// Compares the failures since a decrease with those before. Returns `nil` if the decrease has helped or
+    /// it is too early to tell.
     private mutating func judge(_ before: Baseline, _ shown: Evidence, _ now: Timestamp) -> Change? {
         let seconds = settledAt.map { now - $0 } ?? 0
         guard before.share * Double(before.after.ended) >= Self.judgedCount,
@@ -231,7 +235,7 @@ struct ScopeControl: Codable, Sendable, Equatable {
         if before.part == .rate, var narrower = window {
             narrower.decrease(to: before.after.answeredSeconds / seconds)
             if narrower.size < before.window {
-                // The host may count what is in flight.
+                // Perhaps the host limits the requests in flight: decrease the window instead.
                 (window, bucket, decreased) = (narrower, TokenBucket(rate: before.rate), .window)
                 var next = before
                 (next.part, next.isSecond, next.after) = (.window, true, ScopeReport())
@@ -249,11 +253,12 @@ struct ScopeControl: Codable, Sendable, Equatable {
         return .restored(share: isUsual ? usual : nil)
     }
 
-    /// Looks at the level once a window: increases it if the host was well and the level was used.
+    /// Looks at the level once per window, and increases it if the host responded well and the level was
+    /// used.
     private mutating func look(_ shown: Evidence, _ now: Timestamp) -> Change? {
         guard isLimited, let start else { return nil }
         let elapsed = now - start
-        // Attempts that go on while others failed are well: the host serves so many.
+        // The host serves attempts that continue while none fails.
         if elapsed >= EvidenceWindow.secondsMin, seen.failed == 0, inFlightMin > window?.size ?? .max {
             window?.include(inFlightMin)
             bucket?.include(Double(inFlightMin) / max(shown.meanSeconds, 1))
@@ -283,7 +288,7 @@ struct ScopeControl: Codable, Sendable, Equatable {
 
     // MARK: Slow start
 
-    /// Lets one attempt at once begin, one a second at first, and half as many each time after that.
+    /// Limits the scope to one attempt at once and one per second; halves the rate each further time.
     private mutating func leaveAlone(from start: SlowStart) {
         let rate = min(bucket?.rate ?? TokenBucket.unansweredRate, TokenBucket.unansweredRate)
         bucket = TokenBucket(rate: isUnanswered ? rate / 2 : rate)
@@ -293,8 +298,8 @@ struct ScopeControl: Codable, Sendable, Equatable {
         slowStart?.isUnanswered = true
     }
 
-    /// Returns slow start up to the level before the last decrease if that was a moment ago, else to the
-    /// level of now.
+    /// Returns slow start up to the level before the last decrease if that was just now, else up to the
+    /// current level.
     private func slowStart(to last: Baseline?, peak: Int) -> SlowStart {
         if let last {
             return SlowStart(window: last.window, rate: last.rate, isLimitedAfter: last.part != nil)
@@ -302,7 +307,7 @@ struct ScopeControl: Codable, Sendable, Equatable {
         return SlowStart(window: window?.size ?? peak, rate: bucket?.rate, isLimitedAfter: window != nil)
     }
 
-    /// Begins slow start after a hold, or goes on with it. `inFlight`: before the hold.
+    /// Begins slow start after a hold, or continues it. `inFlight`: attempts before the hold.
     mutating func beginSlowStart(inFlight: Int, now: Timestamp) {
         let start = slowStart ?? slowStart(to: baseline, peak: max(1, inFlight))
         slowStart = start
@@ -317,7 +322,7 @@ struct ScopeControl: Codable, Sendable, Equatable {
         restart(inFlight, now)
     }
 
-    /// Doubles the level until it is what it was.
+    /// Doubles the level until the former one is reached.
     private mutating func double(_ start: SlowStart, _ now: Timestamp) -> Change {
         let size = min(2 * (window?.size ?? 1), start.window)
         let wanted = bucket.map { max(2 * $0.rate, TokenBucket.unansweredRate) }
@@ -333,7 +338,7 @@ struct ScopeControl: Codable, Sendable, Equatable {
         return .doubled
     }
 
-    /// Removes the window and the bucket. What is usual is remembered.
+    /// Removes the window and the bucket; keeps the usual share of failures.
     @discardableResult
     mutating func lift(_ reason: Reason = .narrowed) -> Change {
         let before = self

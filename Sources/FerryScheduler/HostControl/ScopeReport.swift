@@ -1,17 +1,23 @@
 package import FerryCore
 
-/// What was seen of one scope: by one node since it last told the others, or in a window of time. Additive.
+/// What was seen of one scope: by one node since its last report, or in a window of time. Reports can be
+/// added. The property names are keys of the stored JSON.
+///
+/// An attempt is *answered* if the host responded with any status but 408, 429, 502, 503 or 504; it is
+/// *throttled* after 429 or 503, and *lost* after the others or without a complete response.
 package struct ScopeReport: Codable, Sendable, Equatable {
-    /// The jobs that something happened to: whether they are at least two is all that matters.
+    /// Jobs that something happened to; only the difference between one and several matters.
     package enum Jobs: RawRepresentable, Codable, Sendable, Equatable {
         case none
         case one(JobID)
         case several
 
+        /// Reads `rawValue`.
         package init(rawValue: String) {
             self = rawValue.isEmpty ? .none : JobID(rawValue).map { .one($0) } ?? .several
         }
 
+        /// Empty, the identifier of the job, or `several`.
         package var rawValue: String {
             switch self {
             case .none: ""
@@ -20,44 +26,48 @@ package struct ScopeReport: Codable, Sendable, Equatable {
             }
         }
 
-        /// Adds the jobs that something else happened to.
+        /// Adds jobs that the same happened to.
         package mutating func add(_ other: Jobs) {
             if self == .none { self = other } else if other != .none, other != self { self = .several }
         }
     }
 
+    /// Attempts that were answered.
     package var answered = 0
-    /// Durations of the attempts that were answered, and of those that were throttled or lost.
+    /// Sum of the durations of answered attempts, and of throttled or lost ones.
     package var answeredSeconds = 0.0
     package var failedSeconds = 0.0
-    /// Of the attempts that ended, both directions together.
+    /// Bytes of the ended attempts, both directions together.
     package var bytes: Int64 = 0
     package var throttled = 0
     package var throttleStatus: Int?
     package var lost = 0
-    /// The jobs that were throttled or lost.
+    /// Jobs of the throttled or lost attempts.
     package var failedJobs = Jobs.none
-    /// The shortest `Retry-After` since the last answer, in seconds, and the jobs that were told one.
+    /// Shortest `Retry-After` since the last answered attempt, in seconds, and the jobs that got one.
     package var retryAfter: Double?
     package var retryAfterJobs = Jobs.none
-    /// Attempts without an answer for seconds, since the last answer, and their jobs.
+    /// Attempts without a response for some seconds, since the last answered attempt, and their jobs.
     package var silent = 0
     package var silentJobs = Jobs.none
+    /// Attempts that could not connect, and the error code of the last one.
     package var unreachable = 0
     package var unreachableCode: TransferError.Code?
 
+    /// Creates an empty report.
     package init() {}
 
+    /// `true` if nothing was seen.
     package var isEmpty: Bool { self == ScopeReport() }
-    /// Whether anything was throttled, lost, silent or not reached.
+    /// `true` if an attempt was throttled, lost, silent or could not connect.
     package var isTrouble: Bool { failed + silent + unreachable > 0 }
     var failed: Int { throttled + lost }
     var ended: Int { answered + failed }
-    /// The part of those that ended which failed, and failures for each answer.
+    /// Failed attempts as a share of the ended ones, and for each answered one.
     var failedShare: Double { ended == 0 ? 0 : Double(failed) / Double(ended) }
     var failureOdds: Double { answered == 0 ? .infinity : Double(failed) / Double(answered) }
 
-    /// The same without what a node that is cut off cannot know: connections that failed, and silence.
+    /// The report without what a node that is cut off cannot judge: failed connections and silence.
     package var withoutMisses: ScopeReport {
         var report = self
         (report.unreachable, report.unreachableCode) = (0, nil)
@@ -65,7 +75,7 @@ package struct ScopeReport: Codable, Sendable, Equatable {
         return report
     }
 
-    /// Adds the end of an attempt, or its silence. `seconds`: the duration of the attempt.
+    /// Adds the end of an attempt, or its silence. `seconds`: duration of the attempt.
     package mutating func add(_ signal: HostSignal, job: JobID, seconds: Double = 0, bytes: Int64 = 0) {
         self.bytes += bytes
         switch signal {
@@ -95,8 +105,8 @@ package struct ScopeReport: Codable, Sendable, Equatable {
         }
     }
 
-    /// Adds another report. Which of both came first is not known: an answer in one of them ends the silence
-    /// and the `Retry-After` of the other.
+    /// Adds another report. Their order is not known: an answered attempt in one of them ends the silence and
+    /// the `Retry-After` of the other.
     package mutating func add(_ other: ScopeReport) {
         if other.answered > 0 { forgetSilence() }
         if answered == 0 {

@@ -1,8 +1,8 @@
 package import FerryCore
 
-/// The JSON of a state that is `Codable`. What is zero, false, empty or nil has no member.
+/// Coder for the JSON of a `Codable` state. Members that are zero, `false`, empty or `nil` are left out.
 enum StateJSON {
-    /// Writes a state.
+    /// Returns the JSON of a state.
     static func bytes(of state: some Encodable) -> [UInt8] {
         var writer = JSONWriter()
         do {
@@ -13,17 +13,18 @@ enum StateJSON {
         return writer.bytes
     }
 
-    /// Reads a state; nil if that is no JSON object, or a member has no valid value.
+    /// Reads a state; `nil` if `bytes` is no JSON object or a member has an invalid value.
     static func state<State: Decodable>(of bytes: [UInt8]) -> State? {
+        // Why the state is damaged does not matter: the caller starts without it.
         guard let json = try? JSON.parse(bytes), json.members != nil else { return nil }
         return try? StateDecoder.value(of: json) as State
     }
 
-    /// No state has arrays or superclasses.
+    /// Stops the process: a state has no arrays or superclasses.
     fileprivate static func unused() -> Never { preconditionFailure("A state has objects and values only.") }
 }
 
-/// Collects what one value writes.
+/// Collects the JSON of one value.
 private final class StateEncoder: Encoder, SingleValueEncodingContainer {
     var json = JSON.object([])
     var codingPath: [any CodingKey] { [] }
@@ -34,7 +35,7 @@ private final class StateEncoder: Encoder, SingleValueEncodingContainer {
     func encodeNil() { json = .null }
     func encode<Value: Encodable>(_ value: Value) throws { json = try Self.json(of: value) }
 
-    /// Returns the JSON of any value.
+    /// Returns the JSON of a value.
     static func json(of value: some Encodable) throws -> JSON {
         switch value {
         case let value as Bool: return .bool(value)
@@ -75,7 +76,7 @@ private final class StateEncoder: Encoder, SingleValueEncodingContainer {
     }
 }
 
-/// Reads one value; `json` is nil if it was left out.
+/// Reads one value; `json` is `nil` if the member was left out.
 private struct StateDecoder: Decoder, SingleValueDecodingContainer {
     let json: JSON?
     var codingPath: [any CodingKey] { [] }
@@ -89,7 +90,7 @@ private struct StateDecoder: Decoder, SingleValueDecodingContainer {
     func decodeNil() -> Bool { json == nil }
     func decode<Value: Decodable>(_: Value.Type) throws -> Value { try Self.value(of: json) }
 
-    /// Returns any value.
+    /// Returns the value of `json`, or the default of its type if it was left out.
     static func value<Value: Decodable>(of json: JSON?) throws -> Value {
         let simple: Any? =
             switch Value.self {
@@ -104,7 +105,7 @@ private struct StateDecoder: Decoder, SingleValueDecodingContainer {
         return try Value(from: StateDecoder(json: json))
     }
 
-    /// Reads members of an object.
+    /// Reads the members of an object.
     private struct Members<Key: CodingKey>: KeyedDecodingContainerProtocol {
         let members: [String: JSON]
         var codingPath: [any CodingKey] { [] }
@@ -123,7 +124,7 @@ private struct StateDecoder: Decoder, SingleValueDecodingContainer {
     }
 }
 
-/// As microseconds.
+/// Encoded as microseconds.
 extension Timestamp: Codable {
     package init(from decoder: any Decoder) throws {
         self.init(microseconds: try decoder.singleValueContainer().decode(Int64.self))
@@ -135,7 +136,7 @@ extension Timestamp: Codable {
     }
 }
 
-/// As its text.
+/// Encoded as its text.
 extension Identifier: Codable {
     package init(from decoder: any Decoder) throws {
         let container = try decoder.singleValueContainer()
@@ -153,7 +154,7 @@ extension Identifier: Codable {
 
 extension TransferError.Code: Codable {}
 
-/// As the name of a member: `tenant/path`. No tenant's name has a slash.
+/// Encoded as the name of a member, `tenant/path`. The name of a tenant has no slash.
 extension HostScope: CodingKeyRepresentable {
     private struct Key: CodingKey {
         let stringValue: String

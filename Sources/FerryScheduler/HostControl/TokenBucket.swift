@@ -1,52 +1,55 @@
-/// How many attempts begin a second: the rate at which the host's bucket of tokens fills. Claims take the
-/// tokens.
+/// Number of attempts of a scope that may begin per second: the rate at which a bucket of tokens fills. Each
+/// claimed job takes a token.
 package struct TokenBucket: Codable, Sendable, Equatable {
+    /// Attempts per second, at least `rateMin`, rounded to three digits.
     package private(set) var rate: Double { didSet { rate = Self.threeDigits(rate) } }
-    /// The highest rate since the last decrease that was well.
+    /// Highest rate since the last decrease at which the host responded well.
     private var goodRate: Double
-    /// The part by which it increases next.
+    /// Fraction of the rate by which the next increase grows it.
     private var step = AIMDWindow.stepMin
 
-    /// Attempts a second of a host that answers nothing: the first rate, and the lowest one.
+    /// Attempts per second for a host that answers nothing: the first rate, and the lowest.
     package static let unansweredRate = 1.0
     package static let rateMin = 0.1
-    /// The part of the tokens that has to be taken before the rate counts as used.
+    /// Fraction of the tokens that must be taken for the rate to count as used.
     private static let usedPart = 0.85
 
+    /// Creates a bucket of `rate` attempts per second.
     package init(rate: Double) {
         self.rate = Self.threeDigits(max(rate, Self.rateMin))
         goodRate = self.rate
     }
 
+    /// `true` if the rate was increased since the last decrease.
     package var hasIncreased: Bool { rate > goodRate }
 
-    /// Whether so many in so many seconds leave little of it unused.
+    /// Returns `true` if `count` attempts in `seconds` leave little of the rate unused.
     package func isUsed(by count: Int, seconds: Double) -> Bool {
         Double(count) >= Self.usedPart * rate * seconds
     }
 
-    /// Decreases to `shown`, the answers a second.
+    /// Decreases to `shown`, the answered attempts per second.
     package mutating func decrease(to shown: Double) { self = TokenBucket(rate: min(shown, rate)) }
 
-    /// Takes an increase back: to `shown`, but not below the good rate.
+    /// Reverts an increase: decreases to `shown`, but not below the rate before the increase.
     package mutating func revert(to shown: Double) {
         self = TokenBucket(rate: max(min(shown, rate), goodRate))
     }
 
-    /// Increases by a sixteenth, then an eighth, and so on.
+    /// Increases the rate by a sixteenth the first time, then by an eighth, and so on.
     package mutating func increase() {
         goodRate = max(goodRate, rate)
         rate *= 1 + step
         step = min(1, 2 * step)
     }
 
-    /// So many a second were answered.
+    /// Raises the rate to `shown`, a rate that the host was seen to serve.
     mutating func include(_ shown: Double) {
         rate = max(rate, shown)
         goodRate = max(goodRate, shown)
     }
 
-    /// Those digits that count.
+    /// Rounds to three significant digits.
     private static func threeDigits(_ rate: Double) -> Double {
         let steps = rate >= 100 ? 1.0 : rate >= 10 ? 10 : 100
         return (rate * steps).rounded() / steps

@@ -4,80 +4,104 @@ import Glibc
 package import Logging
 import Sys
 
-/// Everything an operator can set, validated. Secrets are in here: it never describes itself.
+/// All settings, validated. Contains secrets, so it must never be logged.
 package struct Configuration: Sendable {
+    /// Roles of a node.
     package enum Role: String, Sendable, CaseIterable { case api, worker, webhooks }
+    /// Whether completed files are synced.
     package enum FileSync: String, Sendable, CaseIterable { case full, none }
+    /// Whether NOTIFY is used.
     package enum Notify: String, Sendable, CaseIterable { case on, off }
+    /// Formats of the log.
     package enum LogFormat: String, Sendable, CaseIterable { case text, json }
 
+    /// IP address to listen on.
     package var listenHost: String
+    /// Port to listen on; 0 lets the kernel choose.
     package var listenPort: UInt16
+    /// Data directory, an absolute path.
     package var dataDirectory: String
+    /// Directory of the files of the tenant `default`, an absolute path.
     package var storageRoot: String
-    /// Where the files of all tenants but `default` are.
+    /// Directory of the files of all other tenants, an absolute path.
     package var tenantStorageRoot: String
-    /// Whether the operator has named the directory; otherwise Ferry makes its own in the data directory.
+    /// `true` if the operator has set the directory; otherwise it is one in the data directory.
     package var isStorageRootNamed: Bool
+    /// Like `isStorageRootNamed`, for `tenantStorageRoot`.
     package var isTenantStorageRootNamed: Bool
-    /// Of files and directories that transfers make; nil: the standard one of each root.
+    /// umask of files and directories that transfers create; `nil` for the default of each root.
     package var umask: UInt32?
-    /// Nil: a private PostgreSQL in the data directory.
+    /// libpq URI of the database; `nil` for a private PostgreSQL in the data directory.
     package var databaseURL: String?
+    /// The configured admin key, at least 20 bytes; `nil` for none.
     package var adminKey: String?
+    /// The configured key for stored secrets, at least 16 bytes; `nil` for one in the data directory.
     package var secretKey: String?
+    /// Secret for webhooks of jobs without their own; `nil` for one in the database.
     package var webhookSecret: WebhookSecret?
+    /// Networks that transfers may reach although they are not public.
     package var egressAllow: [IPNetwork]
-    /// For transfers that name no proxy of their own; nil: none.
+    /// Proxy of transfers that name none; `nil` for none.
     package var proxy: ServiceProxy?
+    /// Whether completed files are synced.
     package var fileSync: FileSync
-    /// Bytes that downloads leave free.
+    /// Bytes that downloads leave free on each disk.
     package var storageReserve: Int64
-    /// Seconds, as in `EngineConfiguration`.
+    /// Seconds without a response of the disk after which its attempts end (`EngineConfiguration`).
     package var storageTimeout: Double
-    /// Until they are changed over the API.
+    /// Rate limits that apply until they are changed through the API.
     package var limits: TransferLimits
+    /// Transfers at the same time on this node.
     package var concurrency: Int
-    /// Unfinished jobs that one tenant may have.
+    /// Most unfinished jobs of one tenant.
     package var unfinishedJobs: Int64
+    /// Roles of this node.
     package var roles: Set<Role>
-    /// Whether nodes tell each other with NOTIFY what they would find by looking as well.
+    /// Whether nodes use NOTIFY in addition to polling.
     package var notify: Notify
+    /// Lowest level that is logged.
     package var logLevel: Logger.Level
+    /// Format of the log.
     package var logFormat: LogFormat
-    /// The account that runs the private PostgreSQL when Ferry is started as root.
+    /// User that runs the private PostgreSQL if Ferry runs as root.
     package var postgresUser: String
-    /// Threads that run libcurl.
+    /// Number of threads that run libcurl.
     package var transferLoops: Int
-    /// Simultaneous connections of the HTTP server.
+    /// Connections of the HTTP server at the same time.
     package var httpConnections: Int
-    /// Requests a second that one key may make over time, and at once.
+    /// Requests per second of one key on average.
     package var rateLimit: Double
+    /// Requests at once of one key.
     package var rateBurst: Double
-    /// Seconds that running transfers get to end after SIGTERM.
+    /// Seconds that running transfers get after SIGTERM.
     package var drainSeconds: Double
     /// Seconds for which events are kept.
     package var eventRetention: Double
-    /// Seconds for which finished jobs and the files kept for them stay.
+    /// Seconds for which finished jobs and their kept files stay.
     package var retentionSeconds: Double
-    /// What was set and means nothing.
+    /// Environment variables that begin with `FERRY_` but are no settings.
     package var unknownSettings: [UnknownSetting]
 
-    /// Why a configuration cannot be used: one sentence that names the setting.
+    /// Why the configuration cannot be used.
     package struct Failure: Error, Sendable, CustomStringConvertible {
+        /// One sentence that names the setting.
         package let description: String
     }
 }
 
-/// One setting: its name as an environment variable, and what it means (for `docs/configuration.md` and
-/// `ferry check`).
+/// A setting, for `docs/configuration.md` and `ferry check`.
 package struct Setting: Sendable {
+    /// Name of the environment variable.
     package let name: String
+    /// Meaning of the setting, in a few words.
     package let meaning: String
+    /// Default as text; empty for none.
     package let fallback: String
-    /// Also readable from the file that `NAME_FILE` names; never shown.
+    /// `true` if the value is secret: it is never shown, and can also be read from the file that `NAME_FILE`
+    /// names.
     package let isSecret: Bool
 
+    /// All settings.
     package static let all: [Setting] = [
         Setting("FERRY_LISTEN", "address and port of the API", "127.0.0.1:8080"),
         Setting("FERRY_DATA_DIR", "files, staged uploads, the private PostgreSQL", "./ferry-data"),
@@ -138,93 +162,9 @@ package struct Setting: Sendable {
     }
 }
 
-/// Where values come from: flags, then environment, then the file that FERRY_CONFIG names, then defaults. An
-/// empty value is none, in each of them.
-package struct SettingSource: Sendable {
-    private let values: [String: String]
-    /// In the environment.
-    package let unknown: [UnknownSetting]
-
-    /// Throws for unknown `FERRY_…` names in the file, unreadable files, empty files of secrets, and secrets
-    /// given twice.
-    package init(flags: [String: String], environment: [String: String]) throws(Configuration.Failure) {
-        var values: [String: String] = [:]
-        let files = [flags, environment].compactMap { $0["FERRY_CONFIG"] }
-        if let path = files.first(where: { !$0.isEmpty }) {
-            values = try Self.parse(file: path)
-        }
-        for source in [environment, flags] {
-            for setting in Setting.all {
-                if let value = source[setting.name], !value.isEmpty { values[setting.name] = value }
-                guard setting.isSecret, let path = source[setting.name + "_FILE"], !path.isEmpty else {
-                    continue
-                }
-                guard source[setting.name, default: ""].isEmpty else {
-                    throw Configuration.Failure(
-                        description: "\(setting.name) and \(setting.name)_FILE are both set; one is enough.")
-                }
-                values[setting.name] = try Self.readSecret(path, for: setting.name + "_FILE")
-            }
-        }
-        self.values = values
-        unknown = UnknownSetting.all(in: environment)
-    }
-
-    package subscript(name: String) -> String? { values[name] }
-
-    /// Lines of `NAME=value`; `#` begins a comment line.
-    private static func parse(file path: String) throws(Configuration.Failure) -> [String: String] {
-        var values: [String: String] = [:]
-        let known = Set(Setting.all.flatMap(\.names))
-        // To Swift the two characters of a line's end from Windows are one, and no "\n".
-        let lines = try read(path, for: "FERRY_CONFIG").split(omittingEmptySubsequences: false) {
-            $0 == "\n" || $0 == "\r\n"
-        }
-        for (index, line) in lines.enumerated() {
-            let text = String(line).trimmed
-            if text.isEmpty || text.hasPrefix("#") { continue }
-            guard let equals = text.firstIndex(of: "=") else {
-                throw Configuration.Failure(description: "\(path), line \(index + 1): expected NAME=value.")
-            }
-            let name = String(text[..<equals]).trimmed
-            guard known.contains(name) else {
-                let hint = UnknownSetting(name).nearest.map { "; is \($0) meant?" } ?? "."
-                throw Configuration.Failure(
-                    description: "\(path), line \(index + 1): there is no setting \(name)\(hint)")
-            }
-            let value = String(text[text.index(after: equals)...]).trimmed
-            if value.isEmpty { continue }
-            if name.hasSuffix("_FILE") {
-                values[String(name.dropLast(5))] = try readSecret(value, for: name)
-            } else {
-                values[name] = value
-            }
-        }
-        return values
-    }
-
-    /// Whoever names a file means a secret to be in it: without one there would be another database, or key.
-    private static func readSecret(
-        _ path: String, for name: String
-    ) throws(Configuration.Failure) -> String {
-        let secret = try read(path, for: name).trimmed
-        guard !secret.isEmpty else {
-            throw Configuration.Failure(description: "\(name): the file \(path) is empty.")
-        }
-        return secret
-    }
-
-    private static func read(_ path: String, for name: String) throws(Configuration.Failure) -> String {
-        guard let bytes = try? readFile(path, byteCountMax: 1 << 20),
-            let text = String(validating: bytes, as: UTF8.self)
-        else {
-            throw Configuration.Failure(description: "\(name): the file \(path) cannot be read.")
-        }
-        return text
-    }
-}
-
 extension Configuration {
+    /// Validates all settings. Throws for the first invalid one. `isTerminal`: `true` if the log goes to a
+    /// terminal.
     package init(_ source: SettingSource, isTerminal: Bool) throws(Failure) {
         let read = SettingReader(source: source)
         (listenHost, listenPort) = try Self.address(read.value("FERRY_LISTEN"))
@@ -277,7 +217,8 @@ extension Configuration {
         try checkSecrets()
     }
 
-    /// Octal. What the owner may not do, Ferry itself could not.
+    /// Parses an octal umask. Masks that take permissions from the owner are invalid, because they would take
+    /// them from Ferry.
     private static func umask(_ text: String?) throws(Failure) -> UInt32? {
         guard let text else { return nil }
         guard text.utf8.count <= 4, text.utf8.allSatisfy({ (0x30...0x37).contains($0) }),
@@ -292,7 +233,7 @@ extension Configuration {
         let entries = exceptions.split(separator: ",").map { String($0).trimmed }
         for entry in entries where !ProxyBypass.isEntry(entry) {
             throw Failure(
-                description: "FERRY_NO_PROXY: \(entry) is no host's name, address or network.")
+                description: "FERRY_NO_PROXY: \(entry) is not a host name, address or network.")
         }
         guard let text else { return nil }
         do throws(ProxyURL.Failure) {
@@ -318,17 +259,17 @@ extension Configuration {
         if let adminKey, adminKey.utf8.count < 20 {
             throw Failure(
                 description:
-                    "FERRY_ADMIN_KEY is too short: use at least 20 characters, best from a generator.")
+                    "FERRY_ADMIN_KEY is too short: use at least 20 random characters.")
         }
         if let secretKey, secretKey.utf8.count < 16 {
             throw Failure(
                 description:
-                    "FERRY_SECRET_KEY is too short: use at least 16 characters, best from a generator.")
+                    "FERRY_SECRET_KEY is too short: use at least 16 random characters.")
         }
-        guard !roles.isEmpty else { throw Failure(description: "FERRY_ROLES names no role.") }
+        guard !roles.isEmpty else { throw Failure(description: "FERRY_ROLES contains no role.") }
     }
 
-    /// `127.0.0.1:8080`, `[::1]:8080`, `:8080` (every IPv4 address), `8080` is not enough.
+    /// Parses `127.0.0.1:8080`, `[::1]:8080` or `:8080` (all IPv4 addresses). A port alone is not enough.
     private static func address(_ text: String) throws(Failure) -> (String, UInt16) {
         guard let colon = text.lastIndex(of: ":"), let port = UInt16(text[text.index(after: colon)...]) else {
             throw Failure(description: "FERRY_LISTEN must be an address and a port, such as 127.0.0.1:8080.")
@@ -344,7 +285,7 @@ extension Configuration {
     }
 }
 
-/// Reads settings as what they must be; complains with a sentence that names the setting.
+/// Reads settings with their types. Errors name the setting.
 private struct SettingReader {
     let source: SettingSource
 
@@ -361,7 +302,7 @@ private struct SettingReader {
         return number
     }
 
-    /// Nil when it is not set.
+    /// Returns `nil` if the setting is empty.
     func rate(_ name: String) throws(Configuration.Failure) -> Int64? {
         value(name).isEmpty ? nil : Int64(try integer(name, 1...(1 << 53 - 1)))
     }

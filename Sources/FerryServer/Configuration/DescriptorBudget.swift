@@ -1,31 +1,32 @@
 import Glibc
 
-/// What this node may have open at once, as far as the process's limit of open files allows
+/// How many transfers and connections may be open at once, within the process's limit of open files
 /// (RLIMIT_NOFILE, getrlimit(2)).
 ///
-/// A transfer has a socket and a file, a client of the API a socket. Where there is not enough for all that
-/// the configuration asks for there is less of everything: a transfer that finds no descriptor for its file
-/// has fetched it for nothing, and one without a socket looks like a host that is away.
+/// A transfer needs a socket and a file, a client of the API a socket. If the limit is too low for the
+/// configured numbers, all numbers are reduced. Otherwise a transfer without a descriptor for its file would
+/// download for nothing, and one without a socket would look like an unreachable host.
 struct DescriptorBudget {
-    /// Transfers at once.
+    /// Transfers at the same time.
     let transfers: Int
-    /// Connections of the API at once.
+    /// Connections of the API at the same time.
     let clients: Int
     /// Idle connections to hosts.
     let keptConnections: Int
-    /// Attempts beyond the transfers that reach nobody: a socket, or two while a name is looked up.
+    /// Attempts beyond `transfers` that wait for an unreachable host: each needs one socket, or two during
+    /// name resolution.
     let lentSlots: Int
 
-    /// Database, files of the process, deliveries on their way.
+    /// Descriptors of the database, of the process's own files and of webhook deliveries.
     private static let others = 200
 
     init(limit: Int, transfers: Int, clients: Int, keptConnections: Int) {
         let isEnough = limit >= Self.others + clients + 2 * transfers
         let others = isEnough ? Self.others : min(Self.others, limit / 4)
-        // Few clients keep as many connections as they may have; transfers come first.
+        // Few clients use all their connections, so transfers come first.
         self.clients = isEnough ? clients : max(16, min(clients, limit / 4))
         let left = limit - others - self.clients
-        // Socket, file, and a connection that is kept for the next one.
+        // A socket, a file, and an idle connection for the next transfer.
         self.transfers = isEnough ? transfers : min(transfers, max(1, left / 3))
         let rest = max(0, left - 2 * self.transfers)
         self.keptConnections = min(keptConnections, rest / 2)
@@ -33,7 +34,7 @@ struct DescriptorBudget {
     }
 }
 
-/// Raises the limit of open files to what the system allows.
+/// Raises the limit of open files to the hard limit and returns it.
 func raiseDescriptorLimit() -> Int {
     var limit = rlimit()
     let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)

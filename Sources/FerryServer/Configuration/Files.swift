@@ -2,7 +2,7 @@ import Glibc
 package import Sys
 
 extension String {
-    /// Without white space at either end.
+    /// The text without white space at both ends.
     package var trimmed: String {
         let isSpace: (Character) -> Bool = {
             $0 == " " || $0 == "\t" || $0 == "\n" || $0 == "\r" || $0 == "\r\n"
@@ -13,7 +13,7 @@ extension String {
     }
 }
 
-/// A relative path is below the working directory.
+/// Returns an absolute path. A relative path is below the working directory.
 package func absolutePath(_ path: String) -> String {
     guard !path.hasPrefix("/") else { return path }
     var buffer = [CChar](repeating: 0, count: Int(PATH_MAX) + 1)
@@ -23,7 +23,7 @@ package func absolutePath(_ path: String) -> String {
     return directory == "/" ? "/" + relative : directory + "/" + relative
 }
 
-/// Creates the directory and its parents; one that exists is left as it is.
+/// Creates the directory and its parents. Existing directories are not changed.
 package func createDirectory(_ path: String, mode: UInt32) throws(SystemError) {
     var partial = ""
     for part in path.split(separator: "/") {
@@ -33,8 +33,8 @@ package func createDirectory(_ path: String, mode: UInt32) throws(SystemError) {
 }
 
 /// Locks an open file for this process (flock(2)) until it is closed. Returns `false` if another process
-/// still holds the lock after `milliseconds`: a child that a killed process had just forked shares its lock
-/// until it becomes another program.
+/// still has the lock after `milliseconds`. It waits because a child that a killed process had just forked
+/// shares its lock until it executes another program.
 func lockFile(_ descriptor: Int32, milliseconds: Int = 1_000) -> Bool {
     let deadline = monotonicNanoseconds() + Int64(milliseconds) * 1_000_000
     while flock(descriptor, LOCK_EX | LOCK_NB) != 0 {

@@ -3,12 +3,13 @@ import FerryCore
 import Glibc
 import Sys
 
-/// Where files are. The tenant `default` is the operator's own; the others have a directory each.
+/// Directories for files. The tenant `default` belongs to the operator; each other tenant has a directory of
+/// its own.
 struct StoragePaths: Sendable {
     let storageRoot: String
     let tenantStorageRoot: String
     private let dataDirectory: String
-    /// What FERRY_UMASK says.
+    /// Value of FERRY_UMASK; `nil` if not set.
     private let umask: UInt32?
     private let modes: FileModes
     private let tenantModes: FileModes
@@ -22,24 +23,25 @@ struct StoragePaths: Sendable {
         dataDirectory = configuration.dataDirectory
     }
 
-    /// Files of jobs without a destination.
+    /// Directory of the results of jobs without a destination.
     var kept: String { dataDirectory + "/results" }
 
     /// All directories that attempts write to, without those below another one.
     var roots: [String] {
+        // A directory that cannot be compared is listed: reading it will fail in the same way.
         [storageRoot]
             + [kept, tenantStorageRoot].filter { (try? isDirectory($0, atOrBelow: storageRoot)) != true }
     }
 
-    /// The directories on whose disks room is needed.
+    /// Directories whose disks need free space.
     var watched: [String] { [storageRoot, tenantStorageRoot, dataDirectory] }
 
     func root(of tenant: String) -> String {
         tenant == APIKey.defaultTenant ? storageRoot : "\(tenantStorageRoot)/\(tenant)/files"
     }
 
-    /// Permissions of a tenant's files: in Ferry's own directories only the owner and the group may read
-    /// them; in a root that the operator has named the process's umask decides.
+    /// Permissions of a tenant's files. In Ferry's own directories, owner and group may read them; in a
+    /// configured root, the umask of the process decides.
     func fileModes(of tenant: String) -> FileModes {
         tenant == APIKey.defaultTenant ? modes : tenantModes
     }
@@ -48,11 +50,12 @@ struct StoragePaths: Sendable {
         FileModes(umask: umask ?? ((isNamed ? 0o022 : 0o027) | processUmask()))
     }
 
-    /// Makes what is missing, and FERRY_UMASK the process's umask. Throws when a tenant could name files that
-    /// are not its own, or the kernel does not keep paths below a root.
+    /// Creates missing directories, and sets FERRY_UMASK as the umask of the process. Throws if a tenant
+    /// could name files of others, or the kernel cannot restrict paths to a root.
     func prepare() throws {
         if let umask { Glibc.umask(mode_t(umask)) }
-        // Others may pass through, not look: a private PostgreSQL runs as another user when we are root.
+        // Others may pass through but not list it: the private PostgreSQL runs as another user if Ferry runs
+        // as root.
         try createDirectory(dataDirectory, mode: 0o711)
         try createDirectory(kept, mode: 0o700)
         try createDirectory(storageRoot, mode: modes.directory)
@@ -61,7 +64,7 @@ struct StoragePaths: Sendable {
         try checkKernel()
     }
 
-    /// Without openat2(2) no file could be opened later, and each job would fail.
+    /// Without openat2(2) no file could be opened later, and all jobs would fail.
     private func checkKernel() throws {
         let directory = open(kept, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         guard directory >= 0 else { throw SystemError("open \(kept)") }
@@ -73,12 +76,12 @@ struct StoragePaths: Sendable {
         }
         throw Configuration.Failure(
             description:
-                "\(SystemError("openat2 \(kept)")). Ferry opens files with openat2(2): Linux has it from 5.6 "
-                + "on, and a container's seccomp profile has to let it pass.")
+                "\(SystemError("openat2 \(kept)")). Ferry opens files with openat2(2): it needs Linux 5.6 or "
+                + "later, and a seccomp profile that allows it.")
     }
 
-    /// What is directly below the root of the tenants is a tenant's by its name, and below its root a tenant
-    /// can name every path.
+    /// Throws if roots contain each other: names directly below the tenants' root are tenants, and a tenant
+    /// can name each path below its own root.
     private func checkNesting() throws {
         for (root, others) in [(tenants, [data, results, storage]), (results, [storage, tenants])] {
             for other in others {
@@ -86,27 +89,27 @@ struct StoragePaths: Sendable {
                 throw Configuration.Failure(
                     description:
                         "\(other.name) (\(other.path)) is at or below \(root.name) (\(root.path)): a tenant "
-                        + "could reach files that are not its own. Choose directories apart from each other.")
+                        + "could reach files of others. Choose separate directories.")
             }
         }
     }
 
-    /// What clients of the tenant `default`, who are the operator's own, can reach besides their files: a
-    /// sentence each. Call after `prepare`.
+    /// Returns a warning for each directory that clients of the tenant `default` can reach besides their
+    /// files. Call after `prepare`.
     func exposed() throws -> [String] {
         try [data, tenants].filter { try isDirectory($0.path, atOrBelow: storageRoot) }.map {
-            "\($0.name) (\($0.path)) is at or below FERRY_STORAGE_ROOT (\(storageRoot)): every client of the "
-                + "tenant default can reach what is in there."
+            "\($0.name) (\($0.path)) is at or below FERRY_STORAGE_ROOT (\(storageRoot)): clients of "
+                + "the tenant default can reach its files."
         }
     }
 
-    /// Where files are to go and this process may not write: a sentence each. Call after `prepare`.
+    /// Returns a warning for each root that this process may not write to. Call after `prepare`.
     func unwritable() -> [String] {
         [storage, tenants, results].compactMap { named in
             guard access(named.path, W_OK | X_OK) != 0 else { return nil }
             let words = String(cString: strerror(errno))
-            return "\(named.name) (\(named.path)) cannot be written to (\(words)): files go only to "
-                + "directories below it in which this process may write."
+            return "\(named.name) (\(named.path)) is not writable (\(words)): files can only be "
+                + "created in directories below it that this process may write to."
         }
     }
 
@@ -116,7 +119,7 @@ struct StoragePaths: Sendable {
     private var data: Named { ("FERRY_DATA_DIR", dataDirectory) }
     private var results: Named { ("the directory of kept files", kept) }
 
-    /// Compares directories, not names: links may lead anywhere.
+    /// Compares directories by identity, because names may be links.
     private func isDirectory(_ path: String, atOrBelow root: String) throws(SystemError) -> Bool {
         let wanted = try DirectoryIdentity(root)
         var path = path
@@ -124,7 +127,7 @@ struct StoragePaths: Sendable {
         while here != wanted {
             path += "/.."
             let above = try DirectoryIdentity(path)
-            // The root of the file system is above itself.
+            // The parent of the file system's root is the root itself.
             if above == here { return false }
             here = above
         }
@@ -132,7 +135,7 @@ struct StoragePaths: Sendable {
     }
 }
 
-/// Which directory it is, whatever it is called.
+/// Identity of a directory, independent of its path.
 private struct DirectoryIdentity: Equatable {
     private let device: dev_t
     private let inode: ino_t

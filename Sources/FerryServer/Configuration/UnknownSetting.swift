@@ -1,12 +1,13 @@
-/// A variable of the environment that is named like a setting and is none.
+/// An environment variable that begins like a setting but is unknown.
 package struct UnknownSetting: Sendable, Equatable {
+    /// Name of the variable.
     package let name: String
-    /// The setting that is meant, perhaps.
+    /// Name of the setting that was probably meant, or `nil`.
     package let nearest: String?
 
-    /// Never with the value: it may be a secret.
+    /// A warning for the operator. Never contains the value, which may be a secret.
     package var sentence: String {
-        "\(name) is no setting and is ignored" + (nearest.map { "; is \($0) meant?" } ?? ".")
+        "Unknown setting \(name) is ignored." + (nearest.map { " Did you mean \($0)?" } ?? "")
     }
 
     init(_ name: String) {
@@ -16,7 +17,7 @@ package struct UnknownSetting: Sendable, Equatable {
         nearest = closest.flatMap { $0.edits <= max(2, name.utf8.count / 4) ? $0.name : nil }
     }
 
-    /// In the order of their names.
+    /// Returns the unknown variables of the environment, sorted by name.
     package static func all(in environment: [String: String]) -> [UnknownSetting] {
         let known = Set(Setting.readNames)
         return environment.filter { name, value in
@@ -24,8 +25,8 @@ package struct UnknownSetting: Sendable, Equatable {
         }.keys.sorted().map { UnknownSetting($0) }
     }
 
-    /// Kubernetes sets these in every container for a service that is called `ferry` or `ferry-…`, and so did
-    /// Docker for links.
+    /// Returns `true` for variables that Kubernetes sets in all containers for a service named `ferry` or
+    /// `ferry-…`, and that Docker sets for links.
     private static func isLink(_ name: String, _ value: String) -> Bool {
         name.hasSuffix("_SERVICE_HOST") || name.contains("_SERVICE_PORT")
             || name.hasSuffix("_PORT") && value.contains("://")
@@ -34,15 +35,15 @@ package struct UnknownSetting: Sendable, Equatable {
 }
 
 extension Setting {
-    /// The variables that it is read from.
+    /// Names of the variables that the setting is read from.
     var names: [String] { isSecret ? [name, name + "_FILE"] : [name] }
 
-    /// All that the service and its client read.
+    /// Names of all variables that the service and its client read.
     fileprivate static let readNames =
         all.flatMap(\.names) + ["FERRY_CONFIG", "FERRY_URL", "FERRY_KEY", "FERRY_KEY_FILE"]
 }
 
-/// How many letters have to be put in, taken out or changed to make one text of the other (Levenshtein).
+/// Returns the number of insertions, deletions and substitutions between two texts (Levenshtein).
 private func editCount(_ one: String, _ other: String) -> Int {
     let other = Array(other.utf8)
     var row = Array(0...other.count)

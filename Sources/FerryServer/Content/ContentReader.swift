@@ -5,8 +5,8 @@ import FerryEngine
 import Glibc
 import Sys
 
-/// Opens what a job has fetched, on a thread of its own: a disk that is slow or gone must hold no server
-/// thread.
+/// Opens the results of jobs for download. Runs on a thread of its own, so that a slow or missing disk does
+/// not block a thread of the HTTP server.
 final class ContentReader: ContentStore {
     private struct Request: Sendable {
         let job: JobRecord
@@ -14,14 +14,14 @@ final class ContentReader: ContentStore {
     }
     private let mailbox = Mailbox<Request>()
     private let paths: StoragePaths
-    let proofs = ContentVerifier()
+    let verifier = ContentVerifier()
 
     init(paths: StoragePaths) {
         self.paths = paths
-        let (mailbox, proofs) = (mailbox, proofs)
+        let (mailbox, verifier) = (mailbox, verifier)
         _ = Thread(name: "content") {
             while true {
-                for request in mailbox.wait(milliseconds: -1) { Self.open(request, paths, proofs) }
+                for request in mailbox.wait(milliseconds: -1) { Self.open(request, paths, verifier) }
                 if mailbox.isClosed, mailbox.count == 0 { return }
             }
         }
@@ -31,15 +31,15 @@ final class ContentReader: ContentStore {
         if !mailbox.send(Request(job: job, reply: reply)) { reply(.failure(.unavailable)) }
     }
 
-    /// Whoever waits for the bytes of a file to be compared is refused: that may take minutes.
-    func endWaits() { proofs.stop() }
+    /// Refuses requests that wait for the verification of a file, which may take minutes.
+    func endWaits() { verifier.stop() }
 
     func stop() {
         mailbox.close()
-        proofs.stop()
+        verifier.stop()
     }
 
-    private static func open(_ request: Request, _ paths: StoragePaths, _ proofs: ContentVerifier) {
+    private static func open(_ request: Request, _ paths: StoragePaths, _ verifier: ContentVerifier) {
         let (job, reply) = (request.job, request.reply)
         guard let content = JobContent(job) else { return reply(.failure(.notFound)) }
         let descriptor = descriptor(of: content, job, paths)
@@ -54,13 +54,13 @@ final class ContentReader: ContentStore {
         guard !isPublished(status, content) else {
             return reply(.success(OpenContent(descriptor: descriptor, byteCount: content.size)))
         }
-        proofs.ask(
-            ContentVerifier.Question(
+        verifier.verify(
+            ContentVerifier.Request(
                 tenant: job.tenant, sha256: content.sha256, descriptor: descriptor, stamp: FileStamp(status),
                 reply: reply))
     }
 
-    /// Below 0: there is none.
+    /// Returns a descriptor owned by the caller, or a negative number if there is no file.
     private static func descriptor(of content: JobContent, _ job: JobRecord, _ paths: StoragePaths) -> Int32 {
         guard case .path(let path, _) = content.place else {
             return Glibc.open("\(paths.kept)/\(ManagedFiles.path(for: job.id))", O_RDONLY | O_CLOEXEC)
@@ -68,14 +68,14 @@ final class ContentReader: ContentStore {
         let root = Glibc.open(paths.root(of: job.tenant), O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         guard root >= 0 else { return -1 }
         defer { close(root) }
-        // Not blocking: a FIFO in its place would wait for a writer.
+        // Non-blocking: opening a FIFO there would wait for a writer.
         return csys_open_beneath(root, path, O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0, 0)
     }
 
-    /// Whether it is the very file that the job has published, untouched: digest, tag and type are that
-    /// job's. Another job or a user may have put another one in its place since, or a backup this one.
+    /// Returns `true` if the file is the one that the job has published, unchanged. If not, its digest has to
+    /// be verified: another job or a user may have replaced it, or a backup restored it.
     private static func isPublished(_ status: stat, _ content: JobContent) -> Bool {
-        // Nobody else writes where the service keeps files.
+        // Only Ferry writes to the directory of kept files.
         guard case .path(_, let identity) = content.place else { return true }
         return identity == FileIdentity(status)
     }

@@ -4,26 +4,26 @@ import Glibc
 import Synchronization
 import Sys
 
-/// Whether files are what jobs have fetched, where only their bytes can tell: after a restore from a backup
-/// each one is another file. What was read once is remembered as long as nobody touches the file.
+/// Compares the SHA-256 of files with those of jobs' results, for files whose identity has changed, such as
+/// after a restore from a backup. Digests are remembered while the file is unchanged.
 ///
-/// A thread of its own reads: a slice of one file of each tenant in turn, so that nobody waits for all the
-/// bytes of another one.
+/// One thread reads the files: a slice of one file of each tenant in turn, so that no tenant waits for all
+/// files of another one.
 final class ContentVerifier: Sendable {
-    struct Question: Sendable {
+    struct Request: Sendable {
         let tenant: String
-        /// Of the job's result.
+        /// Expected digest in hexadecimal, from the job's result.
         let sha256: String
-        /// Closed, or handed on with the reply.
+        /// The file, owned by the request: closed, or passed on with the reply.
         let descriptor: Int32
         let stamp: FileStamp
         let reply: Reply<OpenContent>
     }
 
-    /// Requests that may wait, each with a descriptor: of one tenant, and of all.
+    /// Requests of one tenant, and of all tenants, that may wait. Each has an open descriptor.
     static let tenantCountMax = contentWaiterCountMax
     private static let countMax = 512
-    /// Files that are remembered; beyond it all are forgotten.
+    /// Largest number of digests that are remembered; beyond it all are dropped.
     private static let knownCountMax = 10_000
 
     private struct State {
@@ -32,127 +32,127 @@ final class ContentVerifier: Sendable {
         var waitingCount = 0
     }
     private let state = Mutex(State())
-    private let mailbox = Mailbox<Question>()
+    private let mailbox = Mailbox<Request>()
     private let read = Atomic<Int64>(0)
 
-    /// Bytes that were read until now.
+    /// Bytes read so far.
     var readByteCount: Int64 { read.load(ordering: .relaxed) }
 
     init() {
-        // Lives until `stop()`.
+        // Keeps this object alive until `stop()`.
         _ = Thread(name: "content-proofs") { [self] in run() }
     }
 
-    /// `reply` is called once: with the descriptor, with `notFound` when the bytes are others, with
-    /// `overloaded` when too many wait. Any thread, never waits.
-    func ask(_ question: Question) {
-        if let known = state.withLock({ $0.known[question.stamp] }) {
-            return answer(question, known)
+    /// Verifies a file. Calls `reply` once: with the descriptor, with `notFound` if the digest differs, or
+    /// with `overloaded` if too many requests wait. Usable on any thread; never blocks.
+    func verify(_ request: Request) {
+        if let known = state.withLock({ $0.known[request.stamp] }) {
+            return reply(to: request, known)
         }
-        guard admits(question) else { return refuse(question, .overloaded) }
-        if !mailbox.send(question) {
-            leave(question)
-            refuse(question, .unavailable)
+        guard admits(request) else { return refuse(request, .overloaded) }
+        if !mailbox.send(request) {
+            leave(request)
+            refuse(request, .unavailable)
         }
     }
 
-    /// Whoever waits, or comes later, is refused.
+    /// Refuses waiting and later requests.
     func stop() { mailbox.close() }
 
-    private func admits(_ question: Question) -> Bool {
+    private func admits(_ request: Request) -> Bool {
         state.withLock { state in
-            let count = state.waiting[question.tenant, default: 0]
+            let count = state.waiting[request.tenant, default: 0]
             guard count < Self.tenantCountMax, state.waitingCount < Self.countMax else { return false }
-            state.waiting[question.tenant] = count + 1
+            state.waiting[request.tenant] = count + 1
             state.waitingCount += 1
             return true
         }
     }
 
-    private func leave(_ question: Question) {
+    private func leave(_ request: Request) {
         state.withLock { state in
-            let count = state.waiting[question.tenant, default: 1] - 1
-            state.waiting[question.tenant] = count > 0 ? count : nil
+            let count = state.waiting[request.tenant, default: 1] - 1
+            state.waiting[request.tenant] = count > 0 ? count : nil
             state.waitingCount -= 1
         }
     }
 
-    private func answer(_ question: Question, _ sha256: String) {
-        guard sha256 == question.sha256 else { return refuse(question, .notFound) }
-        question.reply(
-            .success(OpenContent(descriptor: question.descriptor, byteCount: question.stamp.byteCount)))
+    private func reply(to request: Request, _ sha256: String) {
+        guard sha256 == request.sha256 else { return refuse(request, .notFound) }
+        request.reply(
+            .success(OpenContent(descriptor: request.descriptor, byteCount: request.stamp.byteCount)))
     }
 
-    private func refuse(_ question: Question, _ error: StoreError) {
-        close(question.descriptor)
-        question.reply(.failure(error))
+    private func refuse(_ request: Request, _ error: StoreError) {
+        close(request.descriptor)
+        request.reply(.failure(error))
     }
 
     // MARK: The thread
 
-    /// A file, and who asks about it.
+    /// A file and the requests for it.
     private struct Work {
-        let proof: FileFingerprint
-        var questions: [Question]
+        let fingerprint: FileFingerprint
+        var requests: [Request]
     }
 
     private func run() {
         var queues: [(tenant: String, works: [Work])] = []
         while true {
-            for question in mailbox.wait(milliseconds: queues.isEmpty ? -1 : 0) { add(question, to: &queues) }
+            for request in mailbox.wait(milliseconds: queues.isEmpty ? -1 : 0) { add(request, to: &queues) }
             if mailbox.isClosed {
-                let left = queues.flatMap { $0.works.flatMap(\.questions) } + mailbox.take()
-                for question in left {
-                    leave(question)
-                    refuse(question, .unavailable)
+                let left = queues.flatMap { $0.works.flatMap(\.requests) } + mailbox.take()
+                for request in left {
+                    leave(request)
+                    refuse(request, .unavailable)
                 }
                 return
             }
             guard !queues.isEmpty else { continue }
-            // Whose turn it was comes last.
+            // The tenant whose turn it was goes to the end.
             var queue = queues.removeFirst()
             if settle(queue.works[0]) { queue.works.removeFirst() }
             if !queue.works.isEmpty { queues.append(queue) }
         }
     }
 
-    private func add(_ question: Question, to queues: inout [(tenant: String, works: [Work])]) {
-        // While it waited somebody else's answer may have come.
-        if let known = state.withLock({ $0.known[question.stamp] }) {
-            leave(question)
-            return answer(question, known)
+    private func add(_ request: Request, to queues: inout [(tenant: String, works: [Work])]) {
+        // The digest may have been computed for another request in the meantime.
+        if let known = state.withLock({ $0.known[request.stamp] }) {
+            leave(request)
+            return reply(to: request, known)
         }
-        guard let index = queues.firstIndex(where: { $0.tenant == question.tenant }) else {
-            return queues.append((question.tenant, [work(question)]))
+        guard let index = queues.firstIndex(where: { $0.tenant == request.tenant }) else {
+            return queues.append((request.tenant, [work(request)]))
         }
-        if let same = queues[index].works.firstIndex(where: { $0.proof.stamp == question.stamp }) {
-            queues[index].works[same].questions.append(question)
+        if let same = queues[index].works.firstIndex(where: { $0.fingerprint.stamp == request.stamp }) {
+            queues[index].works[same].requests.append(request)
         } else {
-            queues[index].works.append(work(question))
+            queues[index].works.append(work(request))
         }
     }
 
-    private func work(_ question: Question) -> Work {
-        Work(proof: FileFingerprint(question.stamp, question.descriptor), questions: [question])
+    private func work(_ request: Request) -> Work {
+        Work(fingerprint: FileFingerprint(request.stamp, request.descriptor), requests: [request])
     }
 
-    /// Reads on; true when all who asked have their answer.
+    /// Reads the next slice. Returns `true` if all requests for the file have a reply.
     private func settle(_ work: Work) -> Bool {
-        let before = work.proof.byteCount
-        let step = work.proof.step()
-        read.wrappingAdd(work.proof.byteCount - before, ordering: .relaxed)
+        let before = work.fingerprint.byteCount
+        let step = work.fingerprint.step()
+        read.wrappingAdd(work.fingerprint.byteCount - before, ordering: .relaxed)
         switch step {
         case .more: return false
         case .failed: break
-        case .digest(let sha256, let lasts):
-            if lasts { remember(sha256, of: work.proof.stamp) }
+        case .digest(let sha256, let isStable):
+            if isStable { remember(sha256, of: work.fingerprint.stamp) }
         }
-        for question in work.questions {
-            leave(question)
+        for request in work.requests {
+            leave(request)
             if case .digest(let sha256, _) = step {
-                answer(question, sha256)
+                reply(to: request, sha256)
             } else {
-                refuse(question, .notFound)
+                refuse(request, .notFound)
             }
         }
         return true

@@ -3,18 +3,17 @@ import Glibc
 import OpenSSL
 import Sys
 
-/// What a file is known again by as long as nobody touches it: whoever writes into it, or puts another one in
-/// its place, leaves another of these.
+/// Identifies a file and its state. Writing to the file or replacing it changes the stamp.
 struct FileStamp: Hashable, Sendable {
     let byteCount: Int64
     private let device: UInt64
     private let inode: UInt64
     private let modified: Int64
-    /// Nanoseconds since 1970, of the last change of anything about it (stat(2), `st_ctim`).
+    /// Time of the last status change in nanoseconds since 1970 (`st_ctim`, stat(2)).
     let changed: Int64
 
     init(_ status: stat) {
-        /// Those before 1677 and after 2262 are told apart from others, not ordered.
+        /// Times before 1677 and after 2262 are distinguished, but not in order.
         func nanoseconds(_ time: timespec) -> Int64 {
             Int64(time.tv_sec) &* 1_000_000_000 &+ Int64(time.tv_nsec)
         }
@@ -25,7 +24,7 @@ struct FileStamp: Hashable, Sendable {
         changed = nanoseconds(status.st_ctim)
     }
 
-    /// Nil when the file system does not say.
+    /// `nil` if fstat(2) fails.
     init?(_ descriptor: Int32) {
         var status = stat()
         guard fstat(descriptor, &status) == 0 else { return nil }
@@ -33,22 +32,22 @@ struct FileStamp: Hashable, Sendable {
     }
 }
 
-/// The SHA-256 of an open file, computed a slice at a time. One thread at a time.
+/// SHA-256 of an open file, computed in slices. Used by one thread at a time.
 final class FileFingerprint {
     enum Step: Equatable {
         case more
-        /// In hexadecimal. `lasts`: the file's stamp stands for these bytes from now on; not while it was
-        /// changed so short a time ago that another change might leave the same stamp.
-        case digest(String, lasts: Bool)
-        /// It was changed meanwhile, or cannot be read.
+        /// The digest in hexadecimal. `isStable`: `true` if the stamp identifies these bytes from now on.
+        /// `false` if the file was changed so recently that another change could leave the same stamp.
+        case digest(String, isStable: Bool)
+        /// The file was changed during the computation, or cannot be read.
         case failed
     }
 
     /// Bytes of one step, and of one read.
     static let sliceByteCount = 16 << 20
     private static let readByteCount = 1 << 20
-    /// Nanoseconds: many times what the clocks of file systems jump by.
-    private static let settledAfter: Int64 = 1_000_000_000
+    /// Nanoseconds: many times the resolution of file system timestamps.
+    private static let stableAfter: Int64 = 1_000_000_000
 
     let stamp: FileStamp
     private let descriptor: Int32
@@ -56,10 +55,10 @@ final class FileFingerprint {
     private var digest = Digest(.sha256)
     private var offset: Int64 = 0
 
-    /// Bytes that were read until now.
+    /// Bytes read so far.
     var byteCount: Int64 { offset }
 
-    /// Of a file that the caller keeps open. `now`: nanoseconds since 1970.
+    /// Begins the digest of a file that the caller keeps open. `now`: nanoseconds since 1970.
     init(_ stamp: FileStamp, _ descriptor: Int32, now: Int64 = wallMicroseconds() * 1_000) {
         self.stamp = stamp
         beganAt = now
@@ -80,7 +79,7 @@ final class FileFingerprint {
             guard offset == stamp.byteCount else { return .more }
             guard FileStamp(descriptor) == stamp else { return .failed }
             return .digest(
-                hexEncoded(digest.finish()), lasts: stamp.changed < beganAt - Self.settledAfter)
+                hexEncoded(digest.finish()), isStable: stamp.changed < beganAt - Self.stableAfter)
         }
     }
 }

@@ -4,13 +4,12 @@ import FerryStore
 import Logging
 import Sys
 
-/// Looks now and then for what dead attempts have left in the directories of this node, and for files that
-/// are kept for jobs which are no longer there.
+/// Regularly removes partial files of attempts that are gone, and kept files of jobs that are gone.
 final class Sweeper: Sendable {
     private static let intervalSeconds = 3_600.0
-    private static let answerMilliseconds: Int32 = 30_000
-    private let ending = Mailbox<Never>()
-    private let keptEnding = Mailbox<Never>()
+    private static let replyMilliseconds: Int32 = 30_000
+    private let stopping = Mailbox<Never>()
+    private let keptStopping = Mailbox<Never>()
     private let store: Store
     private let roots: @Sendable () -> [String]
     private let kept: String
@@ -18,7 +17,7 @@ final class Sweeper: Sendable {
     private let retentionSeconds: Double
     private let logger: Logger
 
-    /// `roots`: directories without each other; `kept`: where the service keeps files.
+    /// `roots`: directories to search, none below another one. `kept`: directory of kept files.
     init(
         store: Store, roots: @escaping @Sendable () -> [String], kept: String, clock: DatabaseClock,
         retentionSeconds: Double, logger: Logger
@@ -31,56 +30,59 @@ final class Sweeper: Sendable {
         self.logger = logger
     }
 
-    /// The first rounds begin at once, on threads of their own.
+    /// Starts two threads, which sweep at once and then regularly.
     func start() {
-        _ = Thread(name: "sweep") { [self] in repeatedly(ending, round) }
-        // Not behind the other: that one may take a day.
-        _ = Thread(name: "sweep-kept") { [self] in repeatedly(keptEnding, removeKept) }
+        _ = Thread(name: "sweep") { [self] in repeatedly(stopping, removePartialFiles) }
+        // A thread of its own: the other sweep may take a day.
+        _ = Thread(name: "sweep-kept") { [self] in repeatedly(keptStopping, removeKept) }
     }
 
-    private func repeatedly(_ ending: Mailbox<Never>, _ sweep: () -> Void) {
-        while !ending.isClosed {
+    private func repeatedly(_ stopping: Mailbox<Never>, _ sweep: () -> Void) {
+        while !stopping.isClosed {
             sweep()
             let seconds = min(Self.intervalSeconds, max(1, retentionSeconds / 4))
-            _ = ending.wait(milliseconds: Int32(seconds * 1_000))
+            _ = stopping.wait(milliseconds: Int32(seconds * 1_000))
         }
     }
 
     func stop() {
-        ending.close()
-        keptEnding.close()
+        stopping.close()
+        keptStopping.close()
     }
 
-    private func round() {
+    private func removePartialFiles() {
         let sweep = PartialSweep(
-            ask: { [self] in fates(of: $0) }, isStopped: { [ending] in ending.isClosed })
+            ask: { [self] in fates(of: $0) }, isStopped: { [stopping] in stopping.isClosed })
         let removed = roots().reduce(0) { $0 + sweep.run(below: $1) }
         if removed > 0 {
-            logger.notice("Files of dead attempts were removed.", metadata: ["count": "\(removed)"])
+            logger.notice("Partial files of ended attempts were removed.", metadata: ["count": "\(removed)"])
         }
     }
 
-    /// No job is gone before the shortest retention is over.
+    /// Removes kept files of jobs that are gone. Younger files are skipped: no job is removed before the
+    /// shortest retention has passed.
     private func removeKept() {
         let shortest = store.sessionBoard.current.retentionMin ?? retentionSeconds
         let sweep = ManagedFileSweep(
-            ask: { [self] in known($0) }, isStopped: { [keptEnding] in keptEnding.isClosed })
+            ask: { [self] in known($0) }, isStopped: { [keptStopping] in keptStopping.isClosed })
         let removed = sweep.run(in: kept, madeBefore: clock.now() + -min(shortest, retentionSeconds))
         if removed > 0 {
-            logger.notice("Files of jobs that are gone were removed.", metadata: ["count": "\(removed)"])
+            logger.notice("Kept files of removed jobs were removed.", metadata: ["count": "\(removed)"])
         }
     }
 
     private func known(_ jobs: [JobID]) -> Set<JobID>? {
-        let answer = Mailbox<Set<JobID>?>()
-        store.control.known(jobs) { answer.send(try? $0.get()) }
-        return answer.wait(milliseconds: Self.answerMilliseconds).first ?? nil
+        let reply = Mailbox<Set<JobID>?>()
+        // After an error, which the store logs, all files stay until the next sweep.
+        store.control.known(jobs) { reply.send(try? $0.get()) }
+        return reply.wait(milliseconds: Self.replyMilliseconds).first ?? nil
     }
 
     private func fates(of jobs: [JobID]) -> [JobID: PartialSweep.Fate]? {
-        let answer = Mailbox<[JobID: Bool]?>()
-        store.control.leftovers(of: jobs) { answer.send(try? $0.get()) }
-        guard let goes = answer.wait(milliseconds: Self.answerMilliseconds).first ?? nil else { return nil }
+        let reply = Mailbox<[JobID: Bool]?>()
+        // After an error, which the store logs, all files stay until the next sweep.
+        store.control.leftovers(of: jobs) { reply.send(try? $0.get()) }
+        guard let goes = reply.wait(milliseconds: Self.replyMilliseconds).first ?? nil else { return nil }
         return goes.mapValues { $0 ? .goes : .stays }
     }
 }

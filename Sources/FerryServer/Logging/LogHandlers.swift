@@ -2,14 +2,17 @@ import FerryCore
 package import Logging
 import Sys
 
-/// Writes one line a message to standard error: for people, or as JSON for machines.
+/// Log handler that writes each message as one line to standard error, as text or JSON.
 package struct LineLogHandler: LogHandler {
+    /// Fields of all messages of this handler.
     package var metadata: Logger.Metadata = [:]
+    /// Lowest level that is written.
     package var logLevel: Logger.Level
     private let label: String
     private let isJSON: Bool
     private let sink: LogSink
 
+    /// Creates a handler that writes to `sink`.
     package init(
         label: String, level: Logger.Level, isJSON: Bool, sink: LogSink = .standardError
     ) {
@@ -19,15 +22,17 @@ package struct LineLogHandler: LogHandler {
         self.sink = sink
     }
 
+    /// A field of all messages; `nil` removes it.
     package subscript(metadataKey key: String) -> Logger.Metadata.Value? {
         get { metadata[key] }
         set { metadata[key] = newValue }
     }
 
+    /// Writes a message with its fields.
     package func log(event: LogEvent) {
         let all = event.metadata.map { metadata.merging($0) { $1 } } ?? metadata
         sink.write(line(event.level, event.message.description, all)) { count in
-            line(.warning, "lines of the log were lost: nobody read them", ["count": "\(count)"])
+            line(.warning, "Log lines were dropped: they were not read.", ["count": "\(count)"])
         }
     }
 
@@ -48,7 +53,7 @@ package struct LineLogHandler: LogHandler {
         } else {
             var text = "\(time) \(level.rawValue) \(label): \(message)"
             for (key, value) in pairs { text += " \(key)=\(value)" }
-            // A line stays a line, whatever a value holds.
+            // Control characters become spaces, so that a message stays one line.
             line = text.utf8.map { $0 < 0x20 || $0 == 0x7F ? UInt8(ascii: " ") : $0 }
         }
         line.append(UInt8(ascii: "\n"))

@@ -2,20 +2,22 @@ import Glibc
 import Synchronization
 import Sys
 
-/// Where log lines go. Nobody who logs waits for whoever reads them: while a pipe is full (a collector that
-/// hangs, a stopped terminal) lines gather here, and beyond a bound they are counted and lost. Any thread.
+/// Destination of log lines. Writing never blocks: while a pipe is full (a collector that hangs, a stopped
+/// terminal), lines are kept in memory up to a limit, and further ones are dropped and counted. Usable on any
+/// thread.
 package final class LogSink: Sendable {
     private struct State {
-        /// Not written yet, the oldest first; of the first one `writtenCount` bytes are.
+        /// Lines not written yet, oldest first; `writtenCount` bytes of the first one are written.
         var waiting: [[UInt8]] = []
         var writtenCount = 0
         var waitingByteCount = 0
-        /// Lost since it was last told.
-        var untoldCount = 0
+        /// Lines dropped since the last notice.
+        var unreportedCount = 0
     }
 
+    /// Standard error of the process.
     package static let standardError = LogSink(STDERR_FILENO)
-    /// What a pipe that can be written to takes without blocking (PIPE_BUF, pipe(7)).
+    /// Bytes that a writable pipe accepts without blocking (PIPE_BUF, pipe(7)).
     private static let pieceByteCount = 4_096
 
     private let descriptor: Int32
@@ -23,24 +25,24 @@ package final class LogSink: Sendable {
     private let state = Mutex(State())
     private let lost = Atomic<Int>(0)
 
-    /// `byteCountMax`: bytes that may wait here.
+    /// `descriptor` stays open and belongs to the caller. `byteCountMax`: bytes that may wait in memory.
     package init(_ descriptor: Int32, byteCountMax: Int = 1 << 20) {
         self.descriptor = descriptor
         self.byteCountMax = byteCountMax
     }
 
-    /// Lines that nobody will read.
+    /// Number of dropped lines.
     package var lostCount: Int { lost.load(ordering: .relaxed) }
 
-    /// Writes a line, or keeps it while the reader takes none. `notice` makes the line that tells how many
-    /// were lost; it comes in their place, once there is room again.
+    /// Writes a line, or keeps it while the descriptor is not writable. `notice` returns a line with the
+    /// number of dropped lines, which is written in their place when there is room again.
     package func write(_ line: [UInt8], notice: (Int) -> [UInt8]) {
         state.withLock { state in
             drain(&state)
-            if state.untoldCount > 0 {
-                guard state.waitingByteCount <= byteCountMax / 2 else { return lose(1, &state) }
-                let count = state.untoldCount
-                state.untoldCount = 0
+            if state.unreportedCount > 0 {
+                guard state.waitingByteCount <= byteCountMax / 2 else { return drop(1, &state) }
+                let count = state.unreportedCount
+                state.unreportedCount = 0
                 add(notice(count), &state)
             }
             add(line, &state)
@@ -48,7 +50,7 @@ package final class LogSink: Sendable {
         }
     }
 
-    /// Writes what waits, as far as the reader takes it. Returns whether nothing is left.
+    /// Writes waiting lines as far as possible without blocking. Returns `true` if none is left.
     @discardableResult
     package func flush() -> Bool {
         state.withLock { state in
@@ -57,7 +59,7 @@ package final class LogSink: Sendable {
         }
     }
 
-    /// The same at the end of the process: for so long the reader may take its time.
+    /// Writes waiting lines at the end of the process. Waits for at most `milliseconds`.
     package func finish(milliseconds: Int32) {
         let end = monotonicNanoseconds() + Int64(milliseconds) * 1_000_000
         while !flush() {
@@ -68,13 +70,13 @@ package final class LogSink: Sendable {
     }
 
     private func add(_ line: [UInt8], _ state: inout State) {
-        guard state.waitingByteCount + line.count <= byteCountMax else { return lose(1, &state) }
+        guard state.waitingByteCount + line.count <= byteCountMax else { return drop(1, &state) }
         state.waiting.append(line)
         state.waitingByteCount += line.count
     }
 
-    private func lose(_ count: Int, _ state: inout State) {
-        state.untoldCount += count
+    private func drop(_ count: Int, _ state: inout State) {
+        state.unreportedCount += count
         lost.add(count, ordering: .relaxed)
     }
 
@@ -92,8 +94,8 @@ package final class LogSink: Sendable {
             }
             if written < 0, errno == EINTR { continue }
             if written < 0, errno == EAGAIN { return }
-            // Nobody is there any more, or a full disk: the next line may find somebody.
-            if written < 0 { lose(1, &state) }
+            // The reader is gone, or the disk is full: drop the line and try the next one.
+            if written < 0 { drop(1, &state) }
             state.writtenCount += max(0, written)
             guard written < 0 || state.writtenCount == line.count else { continue }
             state.waitingByteCount -= line.count

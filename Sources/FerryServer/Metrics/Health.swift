@@ -6,12 +6,12 @@ import Glibc
 import Synchronization
 import Sys
 
-/// Whether the node can do its work, from what the parts know; never waits for one of them.
+/// Whether the node can work, computed from the state of its parts without waiting for any of them.
 final class Health: Sendable {
     struct Check: Sendable {
         let name: String
         let isPassed: Bool
-        /// False: the node works without it, only not as well.
+        /// `false` if the node stays ready when this check fails.
         var isRequired = true
     }
 
@@ -35,22 +35,23 @@ final class Health: Sendable {
     }
 
     func becomeReady() { stage.withLock { $0 = .ready } }
-    /// The first step of a shutdown: load balancers turn away.
+    /// Makes the node unready, the first step of a shutdown, so that load balancers stop using it.
     func beginDraining() { stage.withLock { $0 = .draining } }
 
-    /// Bytes that an unprivileged process may still write where files are kept; nil when it cannot be asked.
+    /// Bytes that an unprivileged process may still write to the data directory's disk; `nil` if it cannot be
+    /// determined.
     var freeBytes: Int64? {
-        // As the engine has last seen it: a file system that hangs must not hold up whoever asks.
+        // Last measured by the engine, because a file system that hangs must not block the caller.
         if let room = engine?.rooms.first(where: { $0.path == dataDirectory }) { return room.free }
         var information = statvfs()
         guard statvfs(dataDirectory, &information) == 0 else { return nil }
         return Int64(information.f_bavail) * Int64(information.f_frsize)
     }
 
-    /// Free space below which the node takes no traffic: a job's row and its file need some.
+    /// Free space in bytes below which the node is not ready: a job's row and its file need some.
     private static let freeBytesMin: Int64 = 64 << 20
 
-    /// Whether downloads wait because there is too little room for them, or their disk cannot be written to.
+    /// `true` if downloads wait because there is too little space or their disk cannot be written to.
     var holdsDownloads: Bool { !downloads.isOpen }
 
     var checks: [Check] {
@@ -70,14 +71,14 @@ final class Health: Sendable {
 
     var isReady: Bool { checks.allSatisfy { $0.isPassed || !$0.isRequired } }
 
-    /// A loop that has not come round for so long will not come round again.
+    /// A loop without a turn for this many seconds will not recover.
     private static let loopAgeMax = 30.0
     private func hangs(_ loopAge: Double?) -> Bool { loopAge ?? 0 > Self.loopAgeMax }
 
     var isBroken: Bool { hangs(engine?.snapshot.loopAgeSeconds) || hangs(webhooks?.loopAgeSeconds) }
 }
 
-/// How fast things went over the last seconds: the difference of counters, sampled when somebody asks.
+/// Throughput over the last seconds: differences of counters, sampled at each request.
 final class Throughput: Sendable {
     struct Rates: Sendable {
         var bytesReceived = 0.0
@@ -93,7 +94,7 @@ final class Throughput: Sendable {
     }
     private let state = Mutex(State(at: monotonicNanoseconds()))
 
-    /// Rates since the last sample that is at least a second old.
+    /// Returns the rates since the last sample that is at least one second old.
     func rates(received: Int64, sent: Int64, finished: Int64) -> Rates {
         let now = monotonicNanoseconds()
         return state.withLock { state in

@@ -1,11 +1,11 @@
 import Glibc
 import Sys
 
-/// What the kernel knows about this process, under the names that Prometheus clients use.
+/// Metrics of the process from the kernel, with the names that Prometheus client libraries use.
 struct ProcessMetrics {
     private static let startedAt = Double(wallMicroseconds()) / 1e6
 
-    /// Fixes the start time; call early.
+    /// Sets the start time. Call at the beginning of the process.
     static func begin() { _ = startedAt }
 
     static var uptimeSeconds: Double { Double(wallMicroseconds()) / 1e6 - startedAt }
@@ -28,8 +28,9 @@ struct ProcessMetrics {
         Double(time.tv_sec) + Double(time.tv_usec) / 1e6
     }
 
-    /// The second number of /proc/self/statm, in pages (proc(5)).
+    /// Returns the resident size, the second number of /proc/self/statm in pages (proc(5)).
     private static func residentBytes() -> Int {
+        // Without /proc the metric is 0.
         guard let bytes = try? readFile("/proc/self/statm", byteCountMax: 1024) else { return 0 }
         let fields = String(decoding: bytes, as: UTF8.self).split(separator: " ")
         return (fields.count > 1 ? Int(fields[1]) ?? 0 : 0) * Int(sysconf(Int32(_SC_PAGESIZE)))
@@ -40,7 +41,7 @@ struct ProcessMetrics {
         defer { closedir(directory) }
         var count = 0
         while readdir(directory) != nil { count += 1 }
-        // `.`, `..` and the directory itself are not descriptors of ours.
+        // Without `.`, `..` and the descriptor of the directory itself.
         return max(0, count - 3)
     }
 }

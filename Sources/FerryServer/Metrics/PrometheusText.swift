@@ -1,11 +1,14 @@
-/// The Prometheus text exposition format 0.0.4.
+/// A page in the Prometheus text exposition format 0.0.4.
 package struct PrometheusText: Sendable {
+    /// Types of metrics with a single value.
     package enum Kind: String, Sendable { case counter, gauge }
+    /// The page so far.
     package private(set) var text = ""
 
+    /// Creates an empty page.
     package init() { text.reserveCapacity(16_384) }
 
-    /// A metric with one sample for each set of labels.
+    /// Adds a metric with one sample for each set of labels.
     package mutating func add(
         _ kind: Kind, _ name: String, _ help: String, _ samples: [(labels: [(String, String)], value: Double)]
     ) {
@@ -13,16 +16,20 @@ package struct PrometheusText: Sendable {
         for sample in samples { line(name, sample.labels, sample.value) }
     }
 
+    /// Adds a metric with one sample.
     package mutating func add(_ kind: Kind, _ name: String, _ help: String, _ value: some BinaryInteger) {
         add(kind, name, help, [([], Double(value))])
     }
 
+    /// Adds a metric with one sample.
     package mutating func add(_ kind: Kind, _ name: String, _ help: String, _ value: Double) {
         add(kind, name, help, [([], value)])
     }
 
-    /// `buckets`: upper bounds and counts, not cumulative; the last count is of what is above every bound.
+    /// Begins a histogram; `histogram` adds its samples.
     package mutating func beginHistogram(_ name: String, _ help: String) { begin(name, "histogram", help) }
+    /// Adds one histogram. `counts`: number of values up to each of `bounds`, not cumulative; the last count
+    /// is that of larger values.
     package mutating func histogram(
         _ name: String, labels: [(String, String)], bounds: [Double], counts: [UInt64], sum: Double
     ) {

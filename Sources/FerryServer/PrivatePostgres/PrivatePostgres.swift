@@ -2,56 +2,59 @@ import Glibc
 import Synchronization
 import Sys
 
-/// A PostgreSQL of Ferry's own, for those who have none: below the data directory, on a Unix socket only.
+/// A PostgreSQL server that Ferry starts when no database is configured. Its files are in the data directory,
+/// and it listens on a Unix socket only.
 ///
-/// A thread owns the server for as long as it runs, starts it again when it ends by itself, and is the one
-/// whose end (when Ferry is killed) makes the kernel tell the server to shut down.
+/// One thread owns the server while it runs and restarts it when it ends by itself. If Ferry is killed, the
+/// end of that thread makes the kernel send the server its death signal.
 package final class PrivatePostgres: Sendable {
-    /// A libpq URI; the role owns everything and needs no password, the directory is closed to others.
+    /// libpq URI. The role owns all objects and needs no password, because other users cannot enter the
+    /// socket's directory.
     package let url: String
-    private let ending: EventDescriptor
-    /// Closed once the thread has nothing left to do.
-    private let ended: Mailbox<Never>
+    private let stopping: EventDescriptor
+    /// Closed when the thread is done.
+    private let hasEnded: Mailbox<Never>
     private let thread: Mutex<Thread?>
 
-    /// What fast and immediate shutdown and the kill may take (`PostgresOwner.shutDown`).
+    /// Longest duration in seconds of fast shutdown, immediate shutdown and kill (`PostgresOwner.shutDown`).
     private static let stopSeconds: Int64 = 20
 
-    private init(url: String, ending: EventDescriptor, ended: Mailbox<Never>, thread: Thread) {
+    private init(url: String, stopping: EventDescriptor, hasEnded: Mailbox<Never>, thread: Thread) {
         self.url = url
-        self.ending = ending
-        self.ended = ended
+        self.stopping = stopping
+        self.hasEnded = hasEnded
         self.thread = Mutex(thread)
     }
 
-    deinit { ending.signal() }
+    deinit { stopping.signal() }
 
-    /// Creates the cluster at the first call, starts the server and returns when it accepts connections:
-    /// about 0.6 s the first time, less than 0.1 s later, longer when it recovers from a crash.
+    /// Starts the server and returns when it accepts connections. The first call creates the cluster, which
+    /// takes about 0.6 s. Later starts take less than 0.1 s, and longer if the server recovers from a crash.
     ///
-    /// `dataDirectory` is Ferry's own; `user` names the account for the server when we are root. `notice`
-    /// receives sentences for the operator, on the owning thread. Blocks; throws when the directory is in
+    /// `dataDirectory`: Ferry's data directory. `user`: the account that runs the server if Ferry runs as
+    /// root. `notice` gets sentences for the operator, on the owning thread. Blocks. Throws if the directory
+    /// is in use, cannot be reached or belongs to another major version.
     /// use, belongs to another major version or cannot be reached.
     package static func start(
         dataDirectory: String, user: String? = nil, notice: @escaping @Sendable (String) -> Void = { _ in }
     ) throws(PrivatePostgresError) -> PrivatePostgres {
-        let (ending, ended) = (EventDescriptor(), Mailbox<Never>())
-        let answers = Mailbox<Result<String, PrivatePostgresError>>()
+        let (stopping, hasEnded) = (EventDescriptor(), Mailbox<Never>())
+        let replies = Mailbox<Result<String, PrivatePostgresError>>()
         let thread = Thread(name: "postgres-owner") {
             do throws(PrivatePostgresError) {
                 let owner = try PostgresOwner(
-                    dataDirectory: dataDirectory, user: user, ending: ending, notice: notice)
+                    dataDirectory: dataDirectory, user: user, stopping: stopping, notice: notice)
                 try owner.launch()
-                answers.send(.success(owner.url))
-                owner.attend()
-            } catch { answers.send(.failure(error)) }
-            ended.close()
+                replies.send(.success(owner.url))
+                owner.supervise()
+            } catch { replies.send(.failure(error)) }
+            hasEnded.close()
         }
         while true {
-            guard let answer = answers.wait(milliseconds: -1).first else { continue }
-            switch answer {
+            guard let reply = replies.wait(milliseconds: -1).first else { continue }
+            switch reply {
             case .success(let url):
-                return PrivatePostgres(url: url, ending: ending, ended: ended, thread: thread)
+                return PrivatePostgres(url: url, stopping: stopping, hasEnded: hasEnded, thread: thread)
             case .failure(let error):
                 thread.join()
                 throw error
@@ -59,16 +62,16 @@ package final class PrivatePostgres: Sendable {
         }
     }
 
-    /// Shuts the server down with a checkpoint and waits until it is gone, at most 20 s; open connections are
-    /// cut. Later calls wait for the same. Any thread.
+    /// Shuts the server down with a checkpoint and waits up to 20 s until it has ended. Closes open
+    /// connections. Repeated calls wait for the same shutdown. Usable on any thread.
     package func stop() {
-        ending.signal()
-        // Its thread writes the server's log as well, perhaps to a disk that hangs.
+        stopping.signal()
+        // The owning thread also writes the server's log, perhaps to a disk that does not respond.
         let deadline = monotonicNanoseconds() + Self.stopSeconds * 1_000_000_000
-        while !ended.isClosed {
+        while !hasEnded.isClosed {
             let left = deadline - monotonicNanoseconds()
             guard left > 0 else { return }
-            _ = ended.wait(milliseconds: Int32(left / 1_000_000 + 1))
+            _ = hasEnded.wait(milliseconds: Int32(left / 1_000_000 + 1))
         }
         thread.withLock { thread in
             thread?.join()

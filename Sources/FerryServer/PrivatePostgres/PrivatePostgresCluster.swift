@@ -1,37 +1,39 @@
 import Glibc
 import Sys
 
-/// The files of the private PostgreSQL below Ferry's data directory, and who may touch them.
+/// Files of the private PostgreSQL in Ferry's data directory, and their permissions.
 ///
-/// `postgres` is the cluster, `postgres.new` one that initdb has not finished, `postgres.lock` says which
-/// Ferry owns them, `postgres.log` is what the server says. `postgres` may be a symbolic link to a cluster
-/// that was moved; as root, below a directory that the server's user may not pass (such as /root), it is made
-/// as one, to a cluster below /var/lib/ferry. Until that is whole the link is called `postgres.new`.
+/// - `postgres`: the cluster, or a symbolic link to a cluster at another place. If Ferry runs as root and the
+///   server's user may not pass a directory above (such as /root), Ferry creates a link to a cluster below
+///   /var/lib/ferry.
+/// - `postgres.new`: a cluster that initdb has not completed, or the link to one.
+/// - `postgres.lock`: locked by the Ferry that uses the cluster.
+/// - `postgres.log`: log of the server.
 struct PostgresCluster {
-    /// Ferry's data directory: absolute, free of symbolic links.
+    /// Ferry's data directory, absolute and without symbolic links.
     let parent: String
     let account: PostgresProcess.Account
-    /// The cluster itself: in `parent`, or where the link there leads.
+    /// Directory of the cluster: in `parent`, or the target of the link there.
     private(set) var directory: String
-    /// It is to be made below /var/lib/ferry.
-    private var isMovingOut = false
+    /// `true` if the cluster is to be created below /var/lib/ferry.
+    private var usesFallback = false
 
     var log: String { "\(parent)/postgres.log" }
-    /// The cluster as Ferry's data directory has it.
+    /// Path of the cluster in Ferry's data directory.
     private var link: String { "\(parent)/postgres" }
     private var unfinished: String { "\(directory).new" }
     private var unfinishedLink: String { "\(link).new" }
     private var processFile: String { "\(directory)/postmaster.pid" }
 
-    /// The role that initdb makes; the database is `postgres`.
+    /// Role that initdb creates; the database is `postgres`.
     static let role = "ferry"
-    /// The longest path that a Unix socket can have (unix(7): 108 bytes with the closing zero).
+    /// Longest path of a Unix socket in bytes (unix(7): 108 with the final zero).
     static let socketPathByteCountMax = 107
     static let socketName = ".s.PGSQL.5432"
-    /// The kernel gives no process a higher number (PID_MAX_LIMIT, proc(5)).
+    /// Highest process ID of the kernel (PID_MAX_LIMIT, proc(5)).
     static let processIDMax: UInt32 = 1 << 22
-    /// Where clusters go whose data directory is out of reach for the user who runs the server.
-    static let refuge = "/var/lib/ferry"
+    /// Parent of clusters whose data directory is not accessible to the user that runs the server.
+    static let varLib = "/var/lib/ferry"
 
     init(parent: String, account: PostgresProcess.Account) {
         self.parent = parent
@@ -41,7 +43,7 @@ struct PostgresCluster {
 
     // MARK: Directories
 
-    /// Creates Ferry's data directory if need be, and makes sure that `account` can reach the cluster in it.
+    /// Creates Ferry's data directory if it is missing, and makes the cluster in it accessible to `account`.
     static func prepare(
         dataDirectory: String, userName: String?
     ) throws(PrivatePostgresError) -> PostgresCluster {
@@ -50,15 +52,16 @@ struct PostgresCluster {
             throw PrivatePostgresError(.directoryUnusable, "the data directory cannot be created: \(error)")
         }
         guard let parent = FileTree.resolved(dataDirectory) else {
-            throw PrivatePostgresError(.directoryUnusable, "the data directory \(dataDirectory) is not there")
+            throw PrivatePostgresError(.directoryUnusable, "\(dataDirectory) does not exist")
         }
         var cluster = PostgresCluster(parent: parent, account: account)
         try cluster.followLink()
-        if account != .own { try cluster.openTheWay(userName ?? "postgres") }
+        if account != .own { try cluster.makeAccessible(userName ?? "postgres") }
         return cluster
     }
 
-    /// PostgreSQL refuses to run as root; anybody else runs it as themselves.
+    /// Returns the account that runs the server. PostgreSQL refuses to run as root; other users run it
+    /// themselves.
     static func findAccount(_ name: String?) throws(PrivatePostgresError) -> PostgresProcess.Account {
         guard geteuid() == 0 else { return .own }
         let name = name ?? "postgres"
@@ -75,58 +78,59 @@ struct PostgresCluster {
         return PostgresProcess.Account(uid: entry.pointee.pw_uid, gid: entry.pointee.pw_gid)
     }
 
-    /// A cluster that was moved is never made anew: where nothing is, its disk may not be mounted. Throws
-    /// also when nobody can tell.
+    /// Follows the link to a cluster at another place. Throws if there is no cluster or it cannot be read:
+    /// its disk may not be mounted, so a new cluster is never created there.
     mutating func followLink() throws(PrivatePostgresError) {
         guard let target = FileTree.target(ofLink: link) else { return }
         directory = FileTree.resolved(link) ?? link
         guard try majorVersion != nil else {
             throw PrivatePostgresError(
                 .directoryUnusable,
-                "\(link) is a link to \(target), and there is no cluster of PostgreSQL: mount the disk that "
-                    + "holds it, or remove the link for a new, empty database")
+                "\(link) is a link to \(target), where there is no PostgreSQL cluster: mount its disk, or "
+                    + "remove the link for a new, empty database")
         }
     }
 
-    /// The data directory is ours to open for passing through; what is above it is not.
-    private mutating func openTheWay(_ user: String) throws(PrivatePostgresError) {
+    /// Makes the cluster accessible to the server's user. May open Ferry's data directory for passing
+    /// through, but no directory above it.
+    private mutating func makeAccessible(_ user: String) throws(PrivatePostgresError) {
         if let status = FileTree.status(parent), status.st_uid == geteuid(), status.st_mode & 0o001 == 0 {
             chmod(parent, (status.st_mode | 0o001) & 0o7777)
         }
-        if directory == link, let closed = FileTree.firstClosedDirectory(onTheWayTo: link, for: account) {
-            guard FileTree.status(link) == nil, isRefugeOpen else {
+        if directory == link, let closed = FileTree.firstClosedDirectory(above: link, for: account) {
+            guard FileTree.status(link) == nil, isFallbackAccessible else {
                 throw PrivatePostgresError(
                     .directoryUnusable,
                     "the user \(user), who runs the private PostgreSQL, may not pass \(closed) on the way to "
-                        + "\(link): set FERRY_DATA_DIR to a place such as \(Self.refuge), or allow it with "
+                        + "\(link): set FERRY_DATA_DIR to a place such as \(Self.varLib), or allow it with "
                         + "chmod o+x \(closed)")
             }
-            isMovingOut = true
+            usesFallback = true
         }
         if let status = FileTree.status(directory), status.st_uid != account.uid {
             throw PrivatePostgresError(
                 .directoryUnusable,
-                "\(directory) belongs to the user with the number \(status.st_uid) and not to \(user): name "
-                    + "the owner in FERRY_POSTGRES_USER, or hand it over with chown -R \(user) \(directory)")
+                "\(directory) belongs to the user with ID \(status.st_uid) and not to \(user): set "
+                    + "FERRY_POSTGRES_USER to the owner, or run chown -R \(user) \(directory)")
         }
     }
 
-    private var isRefugeOpen: Bool {
-        mkdir(Self.refuge, 0o711)
-        return FileTree.firstClosedDirectory(onTheWayTo: "\(Self.refuge)/cluster", for: account) == nil
+    private var isFallbackAccessible: Bool {
+        mkdir(Self.varLib, 0o711)
+        return FileTree.firstClosedDirectory(above: "\(Self.varLib)/cluster", for: account) == nil
     }
 
-    /// Where the socket goes: the cluster, which only its user can enter, or a short directory like it.
-    /// `runtime`: the directory for the sockets of the user who runs Ferry.
+    /// Returns the directory for the Unix socket: the cluster, which only its user may enter, or a short
+    /// directory with the same permissions. `runtime`: runtime directory of the user that runs Ferry.
     func socketDirectory(
         runtime: String? = getenv("XDG_RUNTIME_DIR").map { String(cString: $0) }
     ) throws(PrivatePostgresError) -> String {
         if "\(directory)/\(Self.socketName)".utf8.count <= Self.socketPathByteCountMax { return directory }
         guard let status = FileTree.status(parent) else { return directory }
         let user = account == .own ? geteuid() : account.uid
-        // The same for each start, so that a killed Ferry leaves one empty directory and not many.
+        // Same name at each start, so that a killed Ferry leaves one empty directory at most.
         let name = "ferry-\(user)-\(status.st_dev)-\(status.st_ino)"
-        // It goes with the last session of its user.
+        // XDG_RUNTIME_DIR is removed with the last session of its user.
         let parents = account == .own ? (runtime.map { [$0] } ?? []) + ["/tmp"] : ["/tmp"]
         let paths = parents.filter { access($0, W_OK | X_OK) == 0 }.map { "\($0)/\(name)" }
         guard
@@ -138,13 +142,13 @@ struct PostgresCluster {
         return path
     }
 
-    /// Creates the directory that `socketDirectory` has chosen, unless it is the cluster or exists.
+    /// Creates the directory that `socketDirectory` returned, unless it is the cluster or exists.
     func makeSocketDirectory(_ path: String) throws(PrivatePostgresError) {
         guard path != directory else { return }
         let user = account == .own ? geteuid() : account.uid
         mkdir(path, 0o700)
         var found = stat()
-        // Root's own, without access for others: a start was interrupted before it handed the directory over.
+        // Owned by root and closed to others: an earlier start was interrupted before it changed the owner.
         if account != .own, lstat(path, &found) == 0, found.st_mode & (S_IFMT | 0o077) == S_IFDIR,
             found.st_uid == geteuid()
         {
@@ -155,15 +159,15 @@ struct PostgresCluster {
         else {
             throw PrivatePostgresError(
                 .directoryUnusable,
-                "\(path), meant for the socket of the private PostgreSQL, is somebody else's: remove it, or "
-                    + "set FERRY_DATA_DIR to a shorter path")
+                "\(path), meant for the socket of the private PostgreSQL, has another owner or other "
+                    + "permissions: remove it, or set FERRY_DATA_DIR to a shorter path")
         }
     }
 
     // MARK: The lock
 
-    /// Takes the directory for this process until the descriptor is closed; a second Ferry is refused
-    /// after `milliseconds`.
+    /// Locks the data directory for this process until the returned descriptor is closed. Throws if another
+    /// Ferry still has the lock after `milliseconds`.
     func lock(milliseconds: Int = 1_000) throws(PrivatePostgresError) -> Int32 {
         let path = "\(parent)/postgres.lock"
         let descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
@@ -187,7 +191,7 @@ struct PostgresCluster {
 
     // MARK: The cluster
 
-    /// The major version that made the cluster; nil when there is none. What cannot be read may be there.
+    /// Major version of the cluster; `nil` if there is no cluster. Throws if the cluster cannot be read.
     var majorVersion: Int? {
         get throws(PrivatePostgresError) {
             do throws(SystemError) {
@@ -201,30 +205,30 @@ struct PostgresCluster {
         }
     }
 
-    /// Makes a cluster, all of it or nothing.
+    /// Creates the cluster completely or not at all.
     mutating func create(with programs: PostgresPrograms) throws(PrivatePostgresError) {
-        guard isMovingOut else { return try make(with: programs) }
-        if let begun = begunElsewhere() { directory = begun } else { directory = try beginElsewhere() }
+        guard usesFallback else { return try make(with: programs) }
+        if let begun = interruptedFallback() { directory = begun } else { directory = try createFallback() }
         if try majorVersion == nil { try make(with: programs) }
-        // After it: this link always leads to a whole cluster.
+        // Last, so that this link always leads to a complete cluster.
         guard rename(unfinishedLink, link) == 0 else {
             throw PrivatePostgresError(.directoryUnusable, "\(SystemError("rename \(unfinishedLink)"))")
         }
         FileTree.sync(directory: parent)
     }
 
-    /// Where a start that was interrupted was about to make the cluster.
-    private func begunElsewhere() -> String? {
+    /// Returns the place that an interrupted start has chosen for the cluster, or `nil`.
+    private func interruptedFallback() -> String? {
         guard let begun = FileTree.target(ofLink: unfinishedLink) else { return nil }
         return FileTree.status(parentDirectory(of: begun)) == nil ? nil : begun
     }
 
-    /// A place for the cluster that the next start finds as well.
-    private func beginElsewhere() throws(PrivatePostgresError) -> String {
+    /// Creates a directory for the cluster and a link by which the next start finds it.
+    private func createFallback() throws(PrivatePostgresError) -> String {
         FileTree.remove(unfinishedLink)
-        var name = Array("\(Self.refuge)/cluster-XXXXXX".utf8CString)
+        var name = Array("\(Self.varLib)/cluster-XXXXXX".utf8CString)
         guard mkdtemp(&name) != nil else {
-            throw PrivatePostgresError(.directoryUnusable, "\(SystemError("mkdtemp \(Self.refuge)"))")
+            throw PrivatePostgresError(.directoryUnusable, "\(SystemError("mkdtemp \(Self.varLib)"))")
         }
         let home = String(decoding: name.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
         chmod(home, 0o711)
@@ -236,14 +240,14 @@ struct PostgresCluster {
         return "\(home)/postgres"
     }
 
-    /// It gets its name when it is on stable storage.
+    /// Creates the cluster under a temporary name and renames it after it is synced.
     private func make(with programs: PostgresPrograms) throws(PrivatePostgresError) {
-        // The programs of a start that was killed write there for a moment longer.
-        try evict(from: unfinished, names: ["initdb", "postgres"], by: [(SIGKILL, 5_000)])
+        // Programs of a start that was killed may still write there.
+        try endProcesses(from: unfinished, names: ["initdb", "postgres"], by: [(SIGKILL, 5_000)])
         FileTree.remove(unfinished)
         if FileTree.status(directory) != nil, rmdir(directory) != 0 {
             throw PrivatePostgresError(
-                .directoryUnusable, "\(directory) is no cluster of PostgreSQL and not empty: move it away")
+                .directoryUnusable, "\(directory) is not a PostgreSQL cluster and not empty: move it away")
         }
         guard mkdir(unfinished, 0o700) == 0,
             account == .own || lchown(unfinished, account.uid, account.gid) == 0
@@ -274,29 +278,30 @@ struct PostgresCluster {
 
     // MARK: Servers that outlived their Ferry
 
-    /// How a server that outlived its Ferry is ended: by a fast shutdown, an immediate one, which PostgreSQL
-    /// itself enforces after 5 s, and a kill (postgres(1), "Notes"); and the milliseconds that each may take.
-    static let evictionSteps: [EvictionStep] = [(SIGINT, 5_000), (SIGQUIT, 7_000), (SIGKILL, 5_000)]
-    typealias EvictionStep = (signal: Int32, milliseconds: Int64)
+    /// Signals that end a server whose Ferry was killed, and the milliseconds to wait after each: a fast
+    /// shutdown, an immediate one, which PostgreSQL itself enforces after 5 s, and a kill (postgres(1),
+    /// "Notes").
+    static let endSteps: [EndStep] = [(SIGINT, 5_000), (SIGQUIT, 7_000), (SIGKILL, 5_000)]
+    typealias EndStep = (signal: Int32, milliseconds: Int64)
 
-    /// Ends what is left of an earlier server of this cluster, and removes lock files that would stop the
-    /// next one although no server lives. Call with the lock: no other Ferry has started a server here since.
+    /// Ends the processes of an earlier server of this cluster, and removes stale lock files that would
+    /// prevent the next start. Call while holding the lock, so that no other Ferry starts a server here.
     ///
-    /// A server whose Ferry was killed shuts down by its death signal, within a second as a rule. One that
-    /// was recovering from a crash may wait for its checkpointer for ever.
-    func vacate(
-        socketDirectory: String, by steps: [EvictionStep] = evictionSteps,
+    /// A server whose Ferry was killed receives its death signal and usually shuts down within a second. A
+    /// server in crash recovery may wait for its checkpointer forever.
+    func removeEarlierServers(
+        socketDirectory: String, by steps: [EndStep] = endSteps,
         notice: (String) -> Void = { _ in }
     ) throws(PrivatePostgresError) {
-        try evict(from: directory, by: steps, notice: notice)
-        // Without /proc nobody knows: PostgreSQL judges by its own means.
+        try endProcesses(from: directory, by: steps, notice: notice)
+        // Without /proc, the processes are unknown: PostgreSQL checks its lock files itself.
         guard FileTree.status("/proc/self/cwd") != nil else { return }
         removeIfStale(processFile)
         removeIfStale("\(socketDirectory)/\(Self.socketName).lock")
     }
 
-    private func evict(
-        from directory: String, names: Set<String> = ["postgres"], by steps: [EvictionStep],
+    private func endProcesses(
+        from directory: String, names: Set<String> = ["postgres"], by steps: [EndStep],
         notice: (String) -> Void = { _ in }
     ) throws(PrivatePostgresError) {
         func occupants() -> [PostgresOccupant] {
@@ -307,15 +312,15 @@ struct PostgresCluster {
         for (signal, milliseconds) in steps where !left.isEmpty {
             if signal != SIGINT, let first = left.first {
                 notice(
-                    "an earlier PostgreSQL server (process \(first.pid)) still works in \(directory); "
-                        + "it gets \(signal == SIGQUIT ? "SIGQUIT" : "SIGKILL")")
+                    "an earlier PostgreSQL server (process \(first.pid)) still runs in \(directory) "
+                        + "and is sent \(signal == SIGQUIT ? "SIGQUIT" : "SIGKILL")")
             }
             let deadline = monotonicNanoseconds() + milliseconds * 1_000_000
-            var told: Set<pid_t> = []
+            var signalled: Set<pid_t> = []
             while !left.isEmpty, monotonicNanoseconds() < deadline {
-                // A server tells its children itself what it shuts down for; it cannot after a kill.
+                // A server passes a shutdown to its children itself, except for SIGKILL.
                 for occupant in left where signal == SIGKILL || !occupant.belongs(to: left) {
-                    if told.insert(occupant.pid).inserted { occupant.signal(signal) }
+                    if signalled.insert(occupant.pid).inserted { occupant.signal(signal) }
                 }
                 _ = poll(nil, 0, 20)
                 left = occupants()
@@ -324,21 +329,22 @@ struct PostgresCluster {
         guard let first = left.first else { return }
         throw PrivatePostgresError(
             .inUse,
-            "a PostgreSQL server (process \(first.pid)) that this Ferry did not start works in \(directory) "
-                + "and does not end: stop it, and start Ferry again")
+            "another PostgreSQL server (process \(first.pid)) runs in \(directory) and does not end: "
+                + "stop it and start Ferry again")
     }
 
     /// Removes a lock file that PostgreSQL would respect although its server is gone: the file names no
-    /// process, or its number is another process's by now (after a restart of a container), or that of a
-    /// zombie. Other stale ones PostgreSQL replaces, after it has looked for what uses their shared memory.
+    /// process, or its process ID now belongs to another process (after a restart of a container) or to a
+    /// zombie. PostgreSQL replaces other stale lock files itself, after it has checked for users of their
+    /// shared memory.
     private func removeIfStale(_ path: String) {
         guard access(path, F_OK) == 0 else { return }
         if let pid = processID(in: path), kill(pid, 0) != 0 { return }
         unlink(path)
     }
 
-    /// The process that a lock file of PostgreSQL names in its first line; with a minus sign if it serves no
-    /// clients.
+    /// Returns the process ID in the first line of a PostgreSQL lock file. It is negative there if the
+    /// process serves no clients.
     private func processID(in path: String) -> pid_t? {
         let line = FileTree.text(of: path)?.split(separator: "\n", omittingEmptySubsequences: false).first
         guard let number = line.flatMap({ pid_t(String($0).trimmed) })?.magnitude,
@@ -347,7 +353,8 @@ struct PostgresCluster {
         return pid_t(number)
     }
 
-    /// What `pid` says about itself: `starting`, `ready` (line 8 of postmaster.pid). Nil: nothing yet.
+    /// Returns the status in line 8 of postmaster.pid, such as `starting` or `ready`, or `nil` if `pid` has
+    /// written none.
     func status(of pid: pid_t) -> String? {
         let lines = processFileLines
         return lines.count >= 8 && lines[0].trimmed == "\(pid)" ? lines[7].trimmed : nil

@@ -1,21 +1,23 @@
-/// Why the private PostgreSQL cannot be had. The description is a sentence that says what to do.
+/// Why the private PostgreSQL cannot be used. The description is one sentence that says what to do.
 package struct PrivatePostgresError: Error, Sendable, CustomStringConvertible {
-    /// What kind of obstacle it is; stable, for tests and exit statuses.
+    /// Classes of errors. Tests and exit statuses use them.
     package enum Code: String, Sendable {
-        /// No server programs of a version that we can use.
+        /// No PostgreSQL programs of a supported version were found.
         case programsNotFound = "programs_not_found"
-        /// The account that is to run the server is missing or cannot be used.
+        /// The user that runs the server does not exist or cannot be used.
         case userUnusable = "user_unusable"
-        /// The data directory cannot be created, reached or owned as needed.
+        /// The data directory cannot be created or reached, or has the wrong owner.
         case directoryUnusable = "directory_unusable"
-        /// The cluster was made by another major version.
+        /// Another major version created the cluster.
         case versionMismatch = "version_mismatch"
-        /// Another Ferry, or a server that outlived one, holds the directory.
+        /// Another Ferry, or a server that an earlier Ferry started, uses the directory.
         case inUse = "in_use"
-        /// initdb or the server itself gave up; the description quotes it.
+        /// initdb or the server failed; the description quotes its output.
         case failed
     }
+    /// Class of the error.
     package let code: Code
+    /// One sentence for the operator.
     package let description: String
 
     init(_ code: Code, _ description: String) {

@@ -1,16 +1,16 @@
 import Glibc
 import Sys
 
-/// The few questions about the file system that the private PostgreSQL asks.
+/// File system queries of the private PostgreSQL.
 enum FileTree {
-    /// The absolute path without symbolic links, or nil when it does not exist (realpath(3)).
+    /// Returns the absolute path without symbolic links, or `nil` if it does not exist (realpath(3)).
     static func resolved(_ path: String) -> String? {
         guard let raw = realpath(path, nil) else { return nil }
         defer { free(raw) }
         return String(cString: raw)
     }
 
-    /// Where a symbolic link points; nil when it is none.
+    /// Returns the target of a symbolic link, or `nil` if the file is not one.
     static func target(ofLink path: String) -> String? {
         var buffer = [CChar](repeating: 0, count: Int(PATH_MAX))
         let count = readlink(path, &buffer, buffer.count)
@@ -18,18 +18,20 @@ enum FileTree {
         return String(decoding: buffer.prefix(count).map { UInt8(bitPattern: $0) }, as: UTF8.self)
     }
 
-    /// What stat(2) says, following links; nil when it cannot.
+    /// Returns the result of stat(2), which follows links, or `nil` after an error.
     static func status(_ path: String) -> stat? {
         var status = stat()
         return stat(path, &status) == 0 ? status : nil
     }
 
-    /// A small file as text; nil when it cannot be read.
+    /// Returns a small file as text, or `nil` if it cannot be read. The reason does not matter: callers treat
+    /// both as no file.
     static func text(of path: String) -> String? {
+        // All callers treat an unreadable file as a missing one.
         (try? readFile(path, byteCountMax: 4096)).map { String(decoding: $0, as: UTF8.self) }
     }
 
-    /// Removes a directory with everything in it, without following links. What is not there is fine.
+    /// Removes a file or a directory with its content, without following links. Ignores a missing file.
     static func remove(_ path: String) {
         var status = stat()
         guard lstat(path, &status) == 0 else { return }
@@ -41,12 +43,13 @@ enum FileTree {
         rmdir(path)
     }
 
-    /// Makes renames in a directory durable. Errors do not matter: the next start repeats the work.
+    /// Makes renames in a directory durable. Errors are ignored: after a crash, the next start repeats the
+    /// work.
     static func sync(directory: String) { try? syncDirectory(directory) }
 
-    /// The first directory on the way to `path` that `account` may not pass, going by mode bits.
-    static func firstClosedDirectory(onTheWayTo path: String, for account: PostgresProcess.Account) -> String?
-    {
+    /// Returns the first directory above `path` that `account` may not pass, by mode bits, or `nil` if there
+    /// is none.
+    static func firstClosedDirectory(above path: String, for account: PostgresProcess.Account) -> String? {
         var ancestors: [String] = []
         var current = path
         while current != "/" && current != "." {
@@ -62,18 +65,19 @@ enum FileTree {
     }
 }
 
-/// Where the server's messages go: one file and its predecessor, each bounded.
+/// Log of the server: a file and its predecessor, each of limited size.
 final class BoundedLog {
-    /// Bytes after which the file becomes the predecessor.
+    /// Size in bytes at which the file becomes the predecessor.
     static let byteCountMax = 4 << 20
 
     private let path: String
     private var descriptor: Int32
     private var byteCount: Int
-    /// The last lines, for error messages.
+    /// The last 2,048 bytes, for error messages.
     private(set) var tail: [UInt8] = []
 
-    /// Appends to `path`; without a file when it cannot be opened, as a log is no reason to fail.
+    /// Opens `path` for appending. If that fails, only `tail` is kept: a missing log must not prevent the
+    /// start.
     init(path: String) {
         self.path = path
         descriptor = Self.open(path)
@@ -94,7 +98,7 @@ final class BoundedLog {
         byteCount += max(0, write(descriptor, bytes, bytes.count))
     }
 
-    /// Forgets the last lines, so that the next error quotes the next server only.
+    /// Clears `tail`, so that the next error quotes only the next server.
     func forgetTail() { tail = [] }
 
     private static func open(_ path: String) -> Int32 {

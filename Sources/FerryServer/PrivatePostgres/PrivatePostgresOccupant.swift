@@ -2,16 +2,16 @@ import CSys
 import Glibc
 import Sys
 
-/// A process of PostgreSQL that works in a cluster's directory.
+/// A PostgreSQL process whose working directory is a cluster.
 ///
-/// It is known by what the kernel says about it, its name and its working directory, never by a number in a
-/// file. A descriptor stands for it (pidfd_open(2)), so that a signal reaches this process or none: its
-/// number may be another process's by then.
+/// It is identified by what the kernel reports, its name and working directory, never by a process ID in a
+/// file. A descriptor refers to it (pidfd_open(2)), so that a signal never reaches another process that got
+/// its process ID.
 final class PostgresOccupant {
     let pid: pid_t
-    /// The process that started it, or that has adopted it.
+    /// Process ID of the process that started or adopted it.
     let parent: pid_t
-    /// `nil` if it gets no signals: it may be waited for only.
+    /// `nil` if it must not get signals and can only be waited for.
     private var descriptor: Int32?
 
     private init(pid: pid_t, parent: pid_t, descriptor: Int32?) {
@@ -22,9 +22,9 @@ final class PostgresOccupant {
 
     deinit { if let descriptor { close(descriptor) } }
 
-    /// The processes called one of `names` that work in `directory`; those that the others belong to come
-    /// first. `recorded` is the number in postmaster.pid: if the kernel does not tell where that process
-    /// works, it counts as an occupant, but gets no signals.
+    /// Returns the processes with one of `names` that work in `directory`, parents before their children.
+    /// `recorded`: process ID in postmaster.pid. If the kernel does not report that process's working
+    /// directory, it counts as well, but gets no signals.
     static func find(
         in directory: String, names: Set<String> = ["postgres"], account: PostgresProcess.Account,
         recorded: pid_t? = nil
@@ -36,10 +36,10 @@ final class PostgresOccupant {
         return found.filter { !$0.belongs(to: found) } + found.filter { $0.belongs(to: found) }
     }
 
-    /// Whether one of these has started it: a server's children follow the server.
+    /// Returns `true` if one of `others` started this process: the children of a server follow the server.
     func belongs(to others: [PostgresOccupant]) -> Bool { others.contains { $0.pid == parent } }
 
-    /// Sends a signal to this process and to no other.
+    /// Sends a signal to this process only.
     func signal(_ number: Int32) {
         if let descriptor { _ = csys_pidfd_signal(descriptor, number) }
     }
@@ -51,23 +51,25 @@ final class PostgresOccupant {
         let descriptor = csys_pidfd_open(pid)
         let occupant = PostgresOccupant(
             pid: pid, parent: status.parent, descriptor: descriptor >= 0 ? descriptor : nil)
-        // All that is read now is about the process of the descriptor, if that has not been reaped by then.
+        // Information read now belongs to the process of the descriptor, unless it was reaped in the meantime
+        // (checked below).
         let works = works(pid, in: place, account: account)
         guard works ?? (pid == recorded), let name = ProcessStatus(of: pid)?.name, names.contains(name) else {
             return nil
         }
         if descriptor >= 0, csys_pidfd_signal(descriptor, 0) != 0, errno == ESRCH { return nil }
-        if works == nil { occupant.spare() }
+        if works == nil { occupant.withholdSignals() }
         return occupant
     }
 
-    /// Keeps signals from it.
-    private func spare() {
+    /// Prevents signals to the process.
+    private func withholdSignals() {
         if let descriptor { close(descriptor) }
         descriptor = nil
     }
 
-    /// `nil` if the kernel does not say, and the process is of the account that runs the server.
+    /// Returns `true` if the process works in the directory. `nil` if the kernel does not report that and the
+    /// process has the account that runs the server.
     private static func works(_ pid: pid_t, in place: stat, account: PostgresProcess.Account) -> Bool? {
         var (device, inode) = (UInt64(0), UInt64(0))
         var result = csys_working_directory(pid, uid_t.max, gid_t.max, &device, &inode)
@@ -75,14 +77,14 @@ final class PostgresOccupant {
             result = csys_working_directory(pid, account.uid, account.gid, &device, &inode)
         }
         guard result != 0 else { return device == place.st_dev && inode == place.st_ino }
-        // A zombie has no directory.
+        // A zombie has no working directory.
         guard errno == EACCES else { return false }
         let user = account == .own ? geteuid() : account.uid
         return FileTree.status("/proc/\(pid)")?.st_uid == user ? nil : false
     }
 }
 
-/// What `/proc/PID/stat` says about a process (proc(5)).
+/// Process information from `/proc/PID/stat` (proc(5)).
 struct ProcessStatus {
     let name: String
     let parent: pid_t
@@ -93,7 +95,7 @@ struct ProcessStatus {
         self.init(parsing: text)
     }
 
-    /// `7 (name) S 1 …`: the name may hold parentheses and spaces.
+    /// Parses `7 (name) S 1 …`. The name may contain parentheses and spaces.
     init?(parsing text: String) {
         guard let open = text.firstIndex(of: "("), let end = text.lastIndex(of: ")"), open < end else {
             return nil

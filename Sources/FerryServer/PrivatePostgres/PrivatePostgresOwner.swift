@@ -3,7 +3,7 @@ import Glibc
 import Postgres
 import Sys
 
-/// The server process and what belongs to it. Lives on one thread, from `init` to the end of `attend`.
+/// Owns the server process, the lock and the log. Used on one thread, from `init` to the end of `supervise`.
 final class PostgresOwner {
     let url: String
     private let cluster: PostgresCluster
@@ -11,20 +11,20 @@ final class PostgresOwner {
     private let socketDirectory: String
     private let lock: Int32
     private let log: BoundedLog
-    private let ending: EventDescriptor
+    private let stopping: EventDescriptor
     private let notice: @Sendable (String) -> Void
-    /// nil while no server runs.
+    /// `nil` while no server runs.
     private var child: PostgresProcess?
 
-    /// How long a server may take until it says that it starts, and from then on until it is reached. In
-    /// between it may take as long as it wants: who ends a recovery has it begin anew.
+    /// Milliseconds that a server may take to report that it starts, and from then on to accept connections.
+    /// There is no limit while it recovers: ending a recovery would make it begin again.
     private static let startMillisecondsMax: Int64 = 120_000
-    /// Between notices of a start that takes its time.
+    /// Milliseconds between notices about a slow start.
     private static let noticeMilliseconds: Int64 = 30_000
 
-    /// Finds the programs and creates the cluster if there is none. `ending` tells `attend` to stop.
+    /// Finds the programs and creates the cluster if there is none. Signalling `stopping` stops `supervise`.
     init(
-        dataDirectory: String, user: String?, ending: EventDescriptor,
+        dataDirectory: String, user: String?, stopping: EventDescriptor,
         notice: @escaping @Sendable (String) -> Void
     ) throws(PrivatePostgresError) {
         var cluster = try PostgresCluster.prepare(dataDirectory: dataDirectory, userName: user)
@@ -40,7 +40,7 @@ final class PostgresOwner {
         }
         self.cluster = cluster
         self.lock = lock
-        self.ending = ending
+        self.stopping = stopping
         self.notice = notice
         log = BoundedLog(path: cluster.log)
         let host = percentEncoded(socketDirectory, keeping: "/")
@@ -52,10 +52,11 @@ final class PostgresOwner {
         close(lock)
     }
 
-    /// Starts the server and waits until it accepts connections, or gives up with its own words.
+    /// Starts the server and waits until it accepts connections. Throws with the server's output if it does
+    /// not start.
     func launch() throws(PrivatePostgresError) {
-        try cluster.vacate(socketDirectory: socketDirectory, notice: notice)
-        // A cleaner of temporary files may have taken it since the last server.
+        try cluster.removeEarlierServers(socketDirectory: socketDirectory, notice: notice)
+        // A cleaner of temporary files may have removed it since the last start.
         try cluster.makeSocketDirectory(socketDirectory)
         log.forgetTail()
         let child: PostgresProcess
@@ -69,38 +70,38 @@ final class PostgresOwner {
         var nextNotice = monotonicNanoseconds() + Self.noticeMilliseconds * 1_000_000
         while !isAccepting(child) {
             guard drain(child) else {
-                throw PrivatePostgresError(.failed, "the private PostgreSQL did not start: \(lastWords())")
+                throw PrivatePostgresError(.failed, "the private PostgreSQL did not start: \(recentOutput())")
             }
             let now = monotonicNanoseconds()
             if cluster.status(of: child.pid) == "starting" {
                 deadline = now + Self.startMillisecondsMax * 1_000_000
             }
             if now >= nextNotice {
-                notice("the private PostgreSQL still starts, perhaps with a recovery: \(lastWords())")
+                notice("the private PostgreSQL is still starting, perhaps recovering: \(recentOutput())")
                 nextNotice = now + Self.noticeMilliseconds * 1_000_000
             }
             guard now < deadline, !waitForEnding(milliseconds: 4) else {
                 shutDown()
                 throw PrivatePostgresError(
-                    .failed, "the private PostgreSQL did not get ready: \(lastWords())")
+                    .failed, "the private PostgreSQL was not ready in time: \(recentOutput())")
             }
         }
     }
 
-    /// Writes the log and starts the server again whenever it ends, until `ending` is signalled; then
-    /// shuts it down.
-    func attend() {
+    /// Copies the server's output to the log and restarts the server when it ends. When `stopping` is
+    /// signalled, shuts the server down and returns.
+    func supervise() {
         var pause: Int32 = 100
         while true {
             if let child {
                 var descriptors = [
-                    pollfd(fd: ending.descriptor, events: Int16(POLLIN), revents: 0),
+                    pollfd(fd: stopping.descriptor, events: Int16(POLLIN), revents: 0),
                     pollfd(fd: child.output, events: Int16(POLLIN), revents: 0),
                 ]
                 _ = poll(&descriptors, 2, -1)
                 if descriptors[0].revents != 0 { return shutDown() }
                 if drain(child) { continue }
-                notice("the private PostgreSQL ended by itself and is started again: \(lastWords())")
+                notice("the private PostgreSQL ended unexpectedly and is restarted: \(recentOutput())")
             }
             if waitForEnding(milliseconds: pause) { return }
             do throws(PrivatePostgresError) {
@@ -115,19 +116,22 @@ final class PostgresOwner {
 
     // MARK: Steps
 
-    /// Alive, ready by its own account, and reachable: a server of somebody else fails the first two.
+    /// Returns `true` if the child is alive and ready, and accepts connections. Another server in the same
+    /// place fails the first two.
     private func isAccepting(_ child: PostgresProcess) -> Bool {
         guard cluster.status(of: child.pid) == "ready" else { return false }
+        // Any error means that the server does not accept connections yet.
         return (try? Connection(url: url)) != nil
     }
 
-    /// Moves what the server said to the log. False when it and all its children are gone.
+    /// Copies the server's output to the log. Returns `false` if the server and all its children have ended.
     private func drain(_ child: PostgresProcess) -> Bool {
         while let bytes = child.read() {
             if bytes.isEmpty { return true }
             log.append(bytes)
         }
-        // Nobody holds the other end. Should the postmaster live on deaf, it must not live on at all.
+        // All processes closed their end of the socket. A postmaster that still runs cannot be observed, so
+        // it is killed.
         kill(child.pid, SIGKILL)
         log.append(Array(child.finish().output.utf8))
         self.child = nil
@@ -135,11 +139,12 @@ final class PostgresOwner {
     }
 
     private func waitForEnding(milliseconds: Int32) -> Bool {
-        var descriptor = pollfd(fd: ending.descriptor, events: Int16(POLLIN), revents: 0)
+        var descriptor = pollfd(fd: stopping.descriptor, events: Int16(POLLIN), revents: 0)
         return poll(&descriptor, 1, milliseconds) > 0
     }
 
-    /// Fast shutdown, then an immediate one, then none of its choice (postgres(1), "Notes" on signals).
+    /// Ends the server by a fast shutdown, then an immediate one, then a kill (postgres(1), "Notes" on
+    /// signals).
     private func shutDown() {
         for (signal, seconds) in [(SIGINT, Int64(10)), (SIGQUIT, 5), (SIGKILL, 5)] {
             guard let child else { return }
@@ -149,25 +154,26 @@ final class PostgresOwner {
         }
     }
 
-    private func lastWords() -> String {
+    private func recentOutput() -> String {
         let text = String(decoding: log.tail, as: UTF8.self).trimmed
-        return text.isEmpty ? "it said nothing (\(cluster.log))" : text
+        return text.isEmpty ? "it wrote no message (\(cluster.log))" : text
     }
 
     // MARK: Settings
 
-    /// On the command line, so that nothing in the cluster can open it to the network.
+    /// Command-line settings, which override those in the cluster, so that no file there opens the server to
+    /// the network.
     private var arguments: [String] {
         let settings: [(String, String)] = [
             ("listen_addresses", ""), ("unix_socket_directories", socketDirectory),
             ("unix_socket_permissions", "0700"), ("port", "5432"), ("max_connections", "60"),
             ("shared_buffers", "64MB"), ("huge_pages", "off"), ("jit", "off"),
             ("max_parallel_workers_per_gather", "0"),
-            // One server without standbys: less log, two processes fewer.
+            // A single server without standbys: writes less WAL and runs two processes fewer.
             ("wal_level", "minimal"), ("max_wal_senders", "0"), ("max_logical_replication_workers", "0"),
-            // A queue's dead rows have to go sooner than once a minute.
+            // Dead rows of the queue must be removed more often than once per minute.
             ("autovacuum_naptime", "10s"),
-            // Statements may carry secrets; the log names tables and constraints only.
+            // Statements may contain secrets: the log names only tables and constraints.
             ("logging_collector", "off"), ("log_destination", "stderr"), ("log_min_messages", "warning"),
             ("log_min_error_statement", "panic"), ("log_error_verbosity", "terse"),
             ("log_checkpoints", "off"), ("log_autovacuum_min_duration", "-1"),

@@ -2,30 +2,31 @@ import CSys
 import Glibc
 import Sys
 
-/// One program that we started, and the socket through which it talks.
+/// A program that Ferry has started, and the socket for its output.
 ///
 /// Belongs to the thread that started it, which must outlive it: when that thread ends, the kernel sends the
-/// death signal (prctl(2), PR_SET_PDEATHSIG). Closes the socket with the last reference; does not reap.
+/// death signal (prctl(2), PR_SET_PDEATHSIG). Owns the socket. Does not wait for the process; `finish` does.
 final class PostgresProcess {
-    /// The account a child runs as.
+    /// User and group that a program runs as.
     struct Account: Equatable, Sendable {
         let uid: uid_t
         let gid: gid_t
-        /// Ours: nothing is changed.
+        /// The user and group of this process.
         static let own = Account(uid: uid_t.max, gid: gid_t.max)
     }
 
     let pid: pid_t
-    /// Our end of its standard output and error; non-blocking. At its end every process that
-    /// inherited it is gone.
+    /// Ferry's end of the program's standard output and error, non-blocking. End of file means that all
+    /// processes that inherited the other end are gone.
     let output: Int32
 
-    /// Starts `path` with an environment of its own: PATH, LC_ALL=C and TZ=UTC, nothing of ours.
+    /// Starts `path` with a new environment: PATH, LC_ALL=C and TZ=UTC.
     init(
         _ path: String, _ arguments: [String], account: Account = .own, deathSignal: Int32,
         workingDirectory: String? = nil
     ) throws(SystemError) {
-        // A socket pair and not a pipe: it is born closed on exec, and no other child can inherit it.
+        // A socket pair and not a pipe: its ends are closed on exec from the beginning, so no other child can
+        // inherit them.
         var ends: [Int32] = [-1, -1]
         let kind = Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue)
         guard socketpair(AF_UNIX, kind, 0, &ends) == 0 else { throw SystemError("socketpair") }
@@ -50,7 +51,7 @@ final class PostgresProcess {
 
     deinit { close(output) }
 
-    /// What can be read now; nil at the end, when nobody holds the other end any more.
+    /// Returns the bytes that can be read now, or `nil` at the end of file.
     func read() -> [UInt8]? {
         var buffer = [UInt8](repeating: 0, count: 16 << 10)
         while true {
@@ -61,13 +62,13 @@ final class PostgresProcess {
         }
     }
 
-    /// Waits until output is there to be read, at most `milliseconds`.
+    /// Waits until there is output, at most `milliseconds` (−1: no limit).
     func waitForOutput(milliseconds: Int32) {
         var descriptor = pollfd(fd: output, events: Int16(POLLIN), revents: 0)
         _ = poll(&descriptor, 1, milliseconds)
     }
 
-    /// Everything it says until it ends, and its status.
+    /// Waits for the end of the program. Returns the remaining output and the status of waitpid(2).
     func finish() -> (output: String, status: Int32) {
         var bytes: [UInt8] = []
         while let more = read() {
@@ -79,8 +80,9 @@ final class PostgresProcess {
         return (String(decoding: bytes, as: UTF8.self), status)
     }
 
-    /// What a short program prints; empty when it cannot be run.
+    /// Returns the output of a short program; empty if it cannot be run or fails.
     static func output(of path: String, _ arguments: [String]) -> String {
+        // A program that cannot be started is one that is not installed.
         guard let child = try? PostgresProcess(path, arguments, deathSignal: SIGKILL) else { return "" }
         let (text, status) = child.finish()
         return status == 0 ? text : ""

@@ -1,25 +1,26 @@
 import Glibc
 import Sys
 
-/// Where one installation of PostgreSQL keeps `initdb` and `postgres`.
+/// The programs `initdb` and `postgres` of one installation of PostgreSQL.
 struct PostgresPrograms: Equatable {
-    /// The directory, free of symbolic links.
+    /// Directory of the programs, without symbolic links.
     let directory: String
-    /// 15 for 15.20.
+    /// 15 for version 15.20.
     let majorVersion: Int
 
-    /// 14 brought the pipelines and functions that we use.
+    /// 14 is the first version with all pipeline and SQL functions that are used.
     static let oldestMajorVersion = 14
 
     var initdb: String { "\(directory)/initdb" }
     var server: String { "\(directory)/postgres" }
 
-    /// The installation to use: the one that made the cluster when there is one, otherwise the newest.
+    /// Returns the installation to use: the one with the cluster's version, or the newest if there is no
+    /// cluster.
     static func find(clusterVersion: Int?) throws(PrivatePostgresError) -> PostgresPrograms {
         try choose(from: installed(), clusterVersion: clusterVersion)
     }
 
-    /// `find` without the search, so that the rule can be tested.
+    /// Like `find`, without the search, for tests.
     static func choose(
         from installations: [PostgresPrograms], clusterVersion: Int?
     ) throws(PrivatePostgresError) -> PostgresPrograms {
@@ -37,14 +38,15 @@ struct PostgresPrograms: Equatable {
         guard let same = usable.first(where: { $0.majorVersion == clusterVersion }) else {
             throw PrivatePostgresError(
                 .versionMismatch,
-                "the data directory was made by PostgreSQL \(clusterVersion), but version "
-                    + "\(newest.majorVersion) is installed; install version \(clusterVersion) again, or move "
+                "the data directory was created by PostgreSQL \(clusterVersion), but version "
+                    + "\(newest.majorVersion) is installed: install version \(clusterVersion) again, or move "
                     + "the data with pg_upgrade")
         }
         return same
     }
 
-    /// Every installation on this machine, each once: PATH, pg_config, Debian's and Red Hat's directories.
+    /// Returns all installations on this machine, each once: in PATH, by pg_config, and in the directories of
+    /// Debian and Red Hat.
     static func installed() -> [PostgresPrograms] {
         let search = (getenv("PATH").map { String(cString: $0) } ?? "").split(separator: ":").map(String.init)
         var candidates = search
@@ -57,7 +59,7 @@ struct PostgresPrograms: Equatable {
         candidates += directoryNames("/usr").filter { $0.hasPrefix("pgsql-") }.map { "/usr/\($0)/bin" }
         var seen: Set<String> = []
         return candidates.compactMap { candidate in
-            // Debian links single programs into PATH: the directory that counts is the server's own.
+            // Debian links single programs into PATH: use the directory of the server program itself.
             guard let server = FileTree.resolved("\(candidate)/postgres"), access(server, X_OK) == 0 else {
                 return nil
             }
@@ -69,7 +71,7 @@ struct PostgresPrograms: Equatable {
         }
     }
 
-    /// 15 from `postgres (PostgreSQL) 15.20 (Debian …)` and from `postgres (PostgreSQL) 19beta1`.
+    /// Returns 15 for `postgres (PostgreSQL) 15.20 (Debian …)` and 19 for `postgres (PostgreSQL) 19beta1`.
     static func majorVersion(_ text: String) -> Int? {
         guard let name = text.split(separator: " ").firstIndex(of: "(PostgreSQL)") else { return nil }
         let words = text.split(separator: " ")

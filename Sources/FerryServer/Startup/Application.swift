@@ -11,23 +11,23 @@ import OpenSSL
 import Synchronization
 import Sys
 
-/// A node: every part, built in the order of the flow and stopped against it.
+/// A node: creates all parts in the order of the data flow and stops them in the reverse order.
 final class Application: Sendable {
     private let configuration: Configuration
     private let parts: NodeParts
-    // Held for the lock on the data directory.
+    // Keeps the data directory locked.
     private let identity: NodeIdentity
     private let database: Database
-    private let firstStart: Bootstrap
-    private let surface: APIServer
+    private let bootstrap: Bootstrap
+    private let server: APIServer
     private let sweeper: Sweeper?
     private let logger: Logger
-    /// What `end` waits for.
-    private let awaited = Mutex("")
+    /// Name of the part that `end` waits for.
+    private let stopping = Mutex("")
 
     private init(
         _ configuration: Configuration, _ parts: NodeParts, identity: NodeIdentity, database: Database,
-        firstStart: Bootstrap, surface: APIServer, logger: Logger
+        bootstrap: Bootstrap, server: APIServer, logger: Logger
     ) {
         sweeper = Application.makeSweeper(
             configuration, store: parts.store, clock: parts.clock, logger: logger)
@@ -35,13 +35,13 @@ final class Application: Sendable {
         self.parts = parts
         self.identity = identity
         self.database = database
-        self.firstStart = firstStart
-        self.surface = surface
+        self.bootstrap = bootstrap
+        self.server = server
         self.logger = logger
     }
 
-    /// Builds everything; returns when requests are answered. Nothing that is queued is touched before
-    /// `begin`: an attempt that a failed start had begun could be one of those that cannot be made twice.
+    /// Creates all parts and returns when requests are served. Runs no queued job before `begin`: a start
+    /// that fails later must not have begun an attempt that cannot be repeated.
     static func start(_ configuration: Configuration, logger: Logger) throws -> Application {
         let budget = budget(configuration, logger: logger)
         let memory = memory(logger: logger)
@@ -55,7 +55,7 @@ final class Application: Sendable {
         let migrations = try database.migrate()
         if let first = migrations.first, let last = migrations.last {
             logger.notice(
-                "The schema of the database was brought up to date.",
+                "The schema of the database was migrated.",
                 metadata: ["migrations": first == last ? "\(last)" : "\(first) to \(last)"])
         }
         let application = try build(
@@ -70,15 +70,15 @@ final class Application: Sendable {
         return application
     }
 
-    /// Makes the node known in the database, and starts to answer.
+    /// Registers the node in the database and starts to serve requests.
     private func open() throws {
         let observers = CommitObservers()
-        observers.connect(engine: parts.engine, webhooks: parts.webhooks, waiters: surface.waiters)
+        observers.connect(engine: parts.engine, webhooks: parts.webhooks, waiters: server.waiters)
         try parts.store.start(runner: parts.engine, observer: observers, prober: parts.engine)
-        // The port is ours: what is shown once comes from a start that succeeds.
-        try firstStart.settleAdminKey(
+        // The port is bound: secrets are shown only by a start that succeeds.
+        try bootstrap.prepareAdminKey(
             configuration, store: parts.store, address: address, now: parts.clock.now(), logger: logger)
-        try surface.listen()
+        try server.listen()
     }
 
     private static func budget(_ configuration: Configuration, logger: Logger) -> DescriptorBudget {
@@ -106,7 +106,7 @@ final class Application: Sendable {
         let budget = MemoryBudget(limit: limit)
         if budget.bodies < Limits.bodyBytesMax {
             logger.notice(
-                "There is little memory: bodies of requests wait and are refused sooner.",
+                "There is little memory: less of it is used for request bodies.",
                 metadata: ["limit": "\(limit)", "bodies": "\(budget.bodies)"])
         }
         return budget
@@ -117,24 +117,24 @@ final class Application: Sendable {
         identity: NodeIdentity, database: Database, logger: Logger
     ) throws -> Application {
         let box = SecretBox(key: try secretKey(configuration))
-        let firstStart = try Bootstrap.settle(configuration, url: database.url, box: box)
+        let bootstrap = try Bootstrap.prepare(configuration, url: database.url, box: box)
         let clock = DatabaseClock()
         let slots = WorkerSlots(capacity: budget.transfers, lentMax: budget.lentSlots)
-        // No place for a transfer, whatever networks are allowed.
+        // Ferry's own endpoints, which transfers may never reach, whatever networks are allowed.
         let own = OwnEndpoints(isOwnAddress: isOwnAddress)
         let egress = EgressPolicy(allowing: configuration.egressAllow, own: own)
         let openSecrets = secretsOpener(box)
         var settings = StoreConfiguration(
             url: database.url, node: identity.id, nodeName: identity.name, version: ferryVersion,
             isWorker: configuration.roles.contains(.worker), slots: slots, clock: clock, logger: logger,
-            seal: SecretSeal(seal: { box.seal($0) }, open: { try? box.open($0) }),
+            seal: SecretSeal(seal: { box.seal($0) }, open: { try? box.open($0) }),  // `nil`: another key
             openSecrets: openSecrets, sealSecrets: { box.seal($0.encode()) },
             hashCredentials: { box.shortHash($0) })
         settings.own = own
         settings.spool = ResultSpool(directory: configuration.dataDirectory)
-        let (downloads, places) = (DownloadAdmission(), DeliveryCredits())
+        let (downloads, credits) = (DownloadAdmission(), DeliveryCredits())
         settings.downloads = downloads
-        settings.places = places
+        settings.places = credits
         settings.limits = configuration.limits
         settings.jobCountMax = configuration.unfinishedJobs
         settings.listens = configuration.notify == .on
@@ -151,21 +151,21 @@ final class Application: Sendable {
         var webhooks: WebhookSender?
         do {
             webhooks = try makeWebhooks(
-                configuration, store: store, clock: clock, egress: egress, secret: firstStart.webhookSecret,
-                places: places, logger: logger)
+                configuration, store: store, clock: clock, egress: egress, secret: bootstrap.webhookSecret,
+                credits: credits, logger: logger)
             let health = Health(
                 store: store, engine: engine, webhooks: webhooks, downloads: downloads, configuration)
             let parts = NodeParts(
                 store: store, engine: engine, webhooks: webhooks, health: health, slots: slots,
                 budget: budget, memory: memory, box: box, clock: clock, zones: zones, egress: egress,
                 paths: StoragePaths(configuration), openSecrets: openSecrets)
-            let surface = try APIServer(configuration, parts: parts, logger: logger)
+            let server = try APIServer(configuration, parts: parts, logger: logger)
             if let address = IPAddress(text: configuration.listenHost) {
-                own.add(.init(address, port: surface.port))
+                own.add(.init(address, port: server.port))
             }
             return Application(
-                configuration, parts, identity: identity, database: database, firstStart: firstStart,
-                surface: surface, logger: logger)
+                configuration, parts, identity: identity, database: database, bootstrap: bootstrap,
+                server: server, logger: logger)
         } catch {
             webhooks?.stop(graceSeconds: 0)
             engine?.stop()
@@ -173,10 +173,10 @@ final class Application: Sendable {
         }
     }
 
-    /// Takes up the work, and says that it is ready: one line on standard output.
+    /// Starts to run jobs and reports readiness in one line on standard output.
     func begin(json: Bool) {
         parts.store.beginWork()
-        // What it asked for before this node had a lease it did not get.
+        // Claims of the sender failed before this node had a lease.
         parts.webhooks?.wake()
         sweeper?.start()
         parts.health.becomeReady()
@@ -186,13 +186,14 @@ final class Application: Sendable {
 
     private var address: String {
         let host = configuration.listenHost
-        return "http://\(host.contains(":") ? "[\(host)]" : host):\(surface.port)"
+        return "http://\(host.contains(":") ? "[\(host)]" : host):\(server.port)"
     }
 
-    /// False when a part has ended without which nothing works.
+    /// `false` if a required part has ended or hangs.
     var isHealthy: Bool { !parts.health.isBroken }
 
-    /// Readiness first, then no new work, then what runs may end; the parts stop against the flow.
+    /// Stops the node: becomes unready, takes no new work, lets running work end, then stops the parts in the
+    /// reverse order of the data flow.
     func stop() {
         end()
         logger.notice("Ferry has stopped.")
@@ -204,23 +205,23 @@ final class Application: Sendable {
         parts.store.drain()
         wait(for: "transfers") { parts.engine?.drain(seconds: configuration.drainSeconds) }
         wait(for: "webhooks") { parts.webhooks?.stop() }
-        wait(for: "requests") { surface.drain(seconds: 5) }
-        wait(for: "database lanes") { parts.store.stop() }
+        wait(for: "requests") { server.drain(seconds: 5) }
+        wait(for: "database connections") { parts.store.stop() }
         wait(for: "transfer loops") { parts.engine?.stop() }
-        wait(for: "server") { surface.stop() }
+        wait(for: "server") { server.stop() }
         wait(for: "database") { database.close() }
     }
 
     private func wait(for part: String, _ end: () -> Void) {
-        awaited.withLock { $0 = part }
+        stopping.withLock { $0 = part }
         end()
     }
 
-    /// For a `stop` that does not come to its end: says what it waits for, and shuts the private PostgreSQL
-    /// down. Jobs that run are found as lost, as after a kill. Any thread.
+    /// Called when `stop` hangs: logs which part it waits for and stops the private PostgreSQL. Running jobs
+    /// are then lost as after a kill. Usable on any thread.
     func abandon() {
         logger.critical(
-            "Ferry ends without waiting for what hangs.", metadata: ["part": "\(awaited.withLock { $0 })"])
+            "Ferry ends although a part does not stop.", metadata: ["part": "\(stopping.withLock { $0 })"])
         database.close()
     }
 
@@ -262,24 +263,26 @@ final class Application: Sendable {
 
     private static func makeWebhooks(
         _ configuration: Configuration, store: Store, clock: DatabaseClock, egress: EgressPolicy,
-        secret: WebhookSecret, places: DeliveryCredits, logger: Logger
+        secret: WebhookSecret, credits: DeliveryCredits, logger: Logger
     ) throws -> WebhookSender? {
         guard configuration.roles.contains(.webhooks) else { return nil }
         var settings = WebhookSender.Configuration(secrets: [secret], policy: egress, version: ferryVersion)
         let answers = WebhookAnswers(
             control: store.control, clock: clock, egress: egress,
             node: .reading(
+                // The sender could not have been created without a usable libcurl.
                 hasHTTP3: (try? CurlRuntime.loaded.get().hasHTTP3) ?? false,
                 hasNTLM: (try? CurlRuntime.loaded.get().hasNTLM) ?? false), logger: logger)
         settings.takeAnswer = { answers.take($0, $1, done: $2) }
-        settings.places = places
+        settings.credits = credits
         settings.lease = { [watch = store.watch] in watch.lease }
         return try WebhookSender(
-            queue: store.deliveries, clock: clock, configuration: settings, logger: logger)
+            store: store.deliveries, clock: clock, configuration: settings, logger: logger)
     }
 
     private static func secretsOpener(_ box: SecretBox) -> @Sendable ([UInt8]) -> JobSecrets? {
         { sealed in
+            // Unreadable secrets are `nil`: the job then fails, whatever the reason.
             guard let plain = try? box.open(sealed) else { return nil }
             return try? JobSecrets(json: plain)
         }

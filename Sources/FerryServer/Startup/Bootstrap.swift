@@ -6,26 +6,27 @@ import Logging
 import OpenSSL
 import Sys
 
-/// What a database gets once, at the first start of its first node, and what is shown once.
+/// Values that the first start of a cluster stores in the database, and secrets that are shown once.
 struct Bootstrap: Sendable {
     let webhookSecret: WebhookSecret
 
-    /// Checks that this node's key opens what the database holds, and makes the webhook secret if there is
-    /// none: first of all, as a node with another key must not touch anything there. Blocks for a few round
-    /// trips.
-    static func settle(_ configuration: Configuration, url: String, box: SecretBox) throws -> Bootstrap {
+    /// Checks that this node's key opens the database's secrets, and creates the webhook secret if there is
+    /// none. Must be the first access to the database: a node with another key must not change anything.
+    /// Blocks for a few round trips.
+    static func prepare(_ configuration: Configuration, url: String, box: SecretBox) throws -> Bootstrap {
         var settings = try FirstSettings(url: url)
-        let proof = try settings.keep("secret_key_proof", box.seal(Array("ferry".utf8)))
-        guard (try? box.open(proof)) != nil else {
+        let sealed = try settings.keep("secret_key_proof", box.seal(Array("ferry".utf8)))
+        // The only error: sealed with another key.
+        guard (try? box.open(sealed)) != nil else {
             throw Configuration.Failure(
                 description:
-                    "This database was set up with another FERRY_SECRET_KEY. Use that of its first node "
+                    "This database was set up with another FERRY_SECRET_KEY. Use the key of its first node "
                     + "(its FERRY_SECRET_KEY, or the file secret.key in its data directory).")
         }
-        return Bootstrap(webhookSecret: try settleWebhookSecret(configuration, &settings, box: box))
+        return Bootstrap(webhookSecret: try prepareWebhookSecret(configuration, &settings, box: box))
     }
 
-    private static func settleWebhookSecret(
+    private static func prepareWebhookSecret(
         _ configuration: Configuration, _ settings: inout FirstSettings, box: SecretBox
     ) throws -> WebhookSecret {
         if let secret = configuration.webhookSecret { return secret }
@@ -33,12 +34,13 @@ struct Bootstrap: Sendable {
             preconditionFailure("32 bytes are a webhook secret")
         }
         let sealed = try settings.keep("webhook_secret", box.seal(Array(fresh.text.utf8)))
+        // An unreadable secret is an error below, whatever the reason.
         guard let plain = try? box.open(sealed),
             let kept = WebhookSecret(String(decoding: plain, as: UTF8.self))
         else {
             throw Configuration.Failure(description: "The webhook secret in the database cannot be read.")
         }
-        // Else it comes with the first admin key.
+        // Otherwise it is shown with the first admin key.
         if configuration.adminKey != nil, kept == fresh {
             show("\nWebhooks are signed with, shown this once:  \(kept.text)\n\n")
         }
@@ -50,9 +52,9 @@ struct Bootstrap: Sendable {
         _ = write(STDERR_FILENO, bytes, bytes.count)
     }
 
-    /// Keeps the configured admin key, or makes the first one and shows it. To be called when nothing can
-    /// fail any more that would end this start; `address`: where this node answers.
-    func settleAdminKey(
+    /// Stores the configured admin key, or creates the first one and shows it. Call when nothing else can
+    /// make this start fail. `address`: URL of this node.
+    func prepareAdminKey(
         _ configuration: Configuration, store: Store, address: String, now: Timestamp, logger: Logger
     ) throws {
         let control = store.control
@@ -63,11 +65,11 @@ struct Bootstrap: Sendable {
         if let key = configuration.adminKey {
             let configured = record(key, name: "FERRY_ADMIN_KEY")
             _ = try Self.wait { control.createKey(configured, reply: $0) }
-            Self.tell(of: configured, among: try Self.wait { control.keys(reply: $0) }, logger)
+            Self.logState(of: configured, among: try Self.wait { control.keys(reply: $0) }, logger)
             return
         }
         let key = makeKey()
-        // A configured secret is known to whoever has set it.
+        // A configured webhook secret is known to the operator already.
         let text = announcement(
             of: key, address: address, showsWebhookSecret: configuration.webhookSecret == nil)
         try Self.wait {
@@ -77,37 +79,37 @@ struct Bootstrap: Sendable {
         }
     }
 
-    /// Whoever has set a key has to hear that it opens nothing, and that the one before still does.
-    private static func tell(of configured: APIKey, among keys: [APIKey], _ logger: Logger) {
+    /// Logs if the configured key is revoked, and if an earlier configured key is still valid.
+    private static func logState(of configured: APIKey, among keys: [APIKey], _ logger: Logger) {
         for key in keys {
             if key.hash == configured.hash, let revokedAt = key.revokedAt {
                 logger.error(
-                    "FERRY_ADMIN_KEY was revoked and opens nothing; set another one, or none.",
+                    "FERRY_ADMIN_KEY was revoked. Set another one, or none.",
                     metadata: ["key": "\(key.id)", "revoked_at": "\(revokedAt)"])
             } else if key.hash != configured.hash, key.name == configured.name, key.revokedAt == nil {
                 logger.warning(
-                    "An earlier FERRY_ADMIN_KEY is still valid; revoke it when no node is set to it.",
+                    "An earlier FERRY_ADMIN_KEY is still valid. Revoke it when no node uses it.",
                     metadata: ["key": "\(key.id)"])
             }
         }
     }
 
-    /// Asks a lane and waits for its answer.
+    /// Makes a request to the store and waits up to 30 s for its reply.
     static func wait<Value: Sendable>(
-        _ ask: (@escaping @Sendable (Result<Value, StoreError>) -> Void) -> Void
+        _ request: (@escaping @Sendable (Result<Value, StoreError>) -> Void) -> Void
     ) throws -> Value {
-        let answers = Mailbox<Result<Value, StoreError>>()
-        ask { answers.send($0) }
-        switch answers.wait(milliseconds: 30_000).first {
+        let replies = Mailbox<Result<Value, StoreError>>()
+        request { replies.send($0) }
+        switch replies.wait(milliseconds: 30_000).first {
         case .success(let value)?: return value
         case .failure(.unavailable)?, nil:
             throw Configuration.Failure(
-                description: "The database did not answer every session of this node; the log says why.")
+                description: "The database did not respond to this node. See the log.")
         case .failure(let error)?: throw error
         }
     }
 
-    /// What is shown once, with an example to paste.
+    /// Returns the text that is shown once, with an example to copy.
     private func announcement(of key: String, address: String, showsWebhookSecret: Bool) -> String {
         var text = "\nThe admin key, shown this once:  \(key)\n"
         if showsWebhookSecret { text += "Webhooks are signed with:         \(webhookSecret.text)\n" }

@@ -5,17 +5,17 @@ import Glibc
 import Logging
 import Sys
 
-/// One finding of `ferry check`.
+/// One result of `ferry check`.
 private struct Finding {
     let name: String
     let isPassed: Bool
     let detail: String
-    /// Not wrong, but probably not what was meant.
+    /// `true` if the setting works but is probably unintended.
     var isWarning = false
 }
 
-/// Looks at configuration, database, libraries and disk without changing anything but the data directory's
-/// existence; prints what it found and returns 0 when a service could start here, else 1.
+/// Checks configuration, database, libraries and disk, and prints the results. Creates missing directories
+/// but changes nothing else. Returns 0 if a service could start here, else 1.
 package func check(_ configuration: Configuration, json: Bool) -> Int32 {
     var findings = [Finding(name: "configuration", isPassed: true, detail: "valid")]
     findings += configuration.unknownSettings.map {
@@ -24,6 +24,7 @@ package func check(_ configuration: Configuration, json: Bool) -> Int32 {
     findings.append(checkLibraries())
     findings.append(checkDisk(configuration))
     let paths = StoragePaths(configuration)
+    // Throws only for directories that are missing, which `checkDisk` has reported.
     findings += ((try? paths.exposed() + paths.unwritable()) ?? []).map {
         Finding(name: "storage", isPassed: true, detail: $0, isWarning: true)
     }
@@ -59,8 +60,8 @@ private func checkLibraries() -> Finding {
     case .success(let library):
         let versions =
             library.supportsSafeHTTP2
-            ? "HTTP/2 is safe, HTTP/3 is \(library.hasHTTP3 ? "there" : "not there")"
-            : "HTTP/1.1 only: its HTTP/2 can lose bytes"
+            ? "HTTP/2 is safe, HTTP/3 is \(library.hasHTTP3 ? "supported" : "not supported")"
+            : "HTTP/1.1 only, because this version may lose bytes with HTTP/2"
         let tls = library.tlsVersion ?? "without TLS"
         let authorities = library.certificateFile.map { "authorities from \($0)" } ?? "no authorities found"
         return Finding(
@@ -78,11 +79,11 @@ private func checkDisk(_ configuration: Configuration) -> Finding {
         let probe = configuration.dataDirectory + "/check"
         unlink(probe)
         guard try createPrivateFile(probe, [1]) else {
-            return Finding(name: "disk", isPassed: false, detail: "\(probe) is in the way.")
+            return Finding(name: "disk", isPassed: false, detail: "\(probe) exists. Remove it.")
         }
         unlink(probe)
         let free = try paths.watched.map(freeBytes)
-        let texts = zip(["files", "files of other tenants", "all else"], zip(free, paths.watched)).map {
+        let texts = zip(["files", "files of other tenants", "other data"], zip(free, paths.watched)).map {
             "\($1.0 >> 20) MiB free for \($0) in \($1.1)"
         }
         return Finding(
@@ -98,17 +99,17 @@ private func freeBytes(_ directory: String) throws(SystemError) -> UInt64 {
     return UInt64(information.f_bavail) * UInt64(information.f_frsize)
 }
 
-/// Sessions of a node that does everything, at most: one for each lane of its store, and four that reads
-/// share.
+/// Most database sessions of a node with all roles: one for each thread of its store with a connection of its
+/// own, and four for reads.
 private let sessionCountMax = 16
 
 private func checkSessions(_ url: String) throws(MigrationError) -> Finding {
     guard let room = try Migrator.sessionRoom(url: url), room < sessionCountMax else {
-        return Finding(name: "database", isPassed: true, detail: "answers")
+        return Finding(name: "database", isPassed: true, detail: "responds")
     }
     return Finding(
         name: "database", isPassed: true,
-        detail: "answers, but has room for \(max(0, room)) sessions; a node takes up to \(sessionCountMax) "
+        detail: "responds, but allows only \(max(0, room)) sessions; a node uses up to \(sessionCountMax) "
             + "(max_connections, or the limit of the role or the database)", isWarning: true)
 }
 
@@ -122,7 +123,7 @@ private func checkDatabase(_ configuration: Configuration) -> [Finding] {
                 name: "schema", isPassed: status.found <= status.known,
                 detail: status.isCurrent
                     ? "current (version \(status.found))"
-                    : "version \(status.found) of \(status.known); ferry migrate applies the rest"
+                    : "version \(status.found) of \(status.known); run ferry migrate"
             ),
         ]
     } catch {
@@ -130,7 +131,7 @@ private func checkDatabase(_ configuration: Configuration) -> [Finding] {
     }
 }
 
-/// What `PostgresOwner` asks for at a start, without making or opening anything on the way.
+/// Checks what `PostgresOwner` needs at the start, without creating or opening anything.
 private func checkPrivatePostgres(_ configuration: Configuration) -> Finding {
     var cluster = PostgresCluster(parent: configuration.dataDirectory, account: .own)
     do throws(PrivatePostgresError) {

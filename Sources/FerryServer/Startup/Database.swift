@@ -4,7 +4,7 @@ import Glibc
 import Logging
 import Sys
 
-/// The database that the configuration names, or the private one in the data directory.
+/// The configured database, or the private one in the data directory.
 final class Database: Sendable {
     let url: String
     private let own: PrivatePostgres?
@@ -16,7 +16,7 @@ final class Database: Sendable {
         self.logger = logger
     }
 
-    /// Starts the private PostgreSQL when no database is named.
+    /// Opens the configured database, or starts the private PostgreSQL if none is configured.
     static func open(_ configuration: Configuration, logger: Logger) throws -> Database {
         if let url = configuration.databaseURL { return Database(url: url, own: nil, logger: logger) }
         try StoragePaths(configuration).prepare()
@@ -27,24 +27,23 @@ final class Database: Sendable {
         return Database(url: own.url, own: own, logger: logger)
     }
 
-    /// libpq's own variables (PGPORT, PGSERVICE, PGSSLMODE) lead to another server than the private one, or
-    /// keep us from it. To be called while no other thread reads the environment.
+    /// Removes libpq's variables (PGPORT, PGSERVICE, PGSSLMODE), which could lead to another server or
+    /// prevent the connection. Call while no other thread reads the environment.
     private static func forgetServerVariables() {
         for name in processEnvironment().keys where name.hasPrefix("PG") { unsetenv(name) }
     }
 
-    /// Applies what is missing and returns the numbers of the migrations that were applied. Waits for those
-    /// who hold what is to be changed.
+    /// Applies missing migrations and returns their numbers. Waits while other sessions lock the tables.
     func migrate() throws -> [Int] {
         try Migrator.migrate(url: url) { error in
             logger.warning(
-                "The schema cannot be changed while others hold its tables (a dump?); it is tried again.",
+                "The schema cannot be changed while other sessions lock its tables. Ferry tries again.",
                 metadata: ["reason": "\(error)"])
             poll(nil, 0, 5_000)
             return true
         }
     }
 
-    /// Ends the private PostgreSQL; the connections of others are theirs to close.
+    /// Stops the private PostgreSQL. Connections to it must be closed by their owners.
     func close() { own?.stop() }
 }

@@ -3,27 +3,29 @@ import Glibc
 import OpenSSL
 import Sys
 
-/// Who this node is, over restarts: kept in the data directory, which one process owns at a time.
+/// Identity of this node, stored in the data directory, which one process uses at a time.
 ///
-/// A restarted node has the same identity and so takes its own jobs back at once.
+/// It stays the same after a restart, so the node reclaims its own jobs at once.
 package final class NodeIdentity: Sendable {
+    /// Identifier of the node.
     package let id: NodeID
-    /// The host's name, for people.
+    /// Name of the host, for people.
     package let name: String
     private let lock: Int32
 
-    /// Takes the data directory for this process (flock(2), given back by the kernel when the process ends).
+    /// Locks the data directory for this process (flock(2); the kernel releases the lock when the process
+    /// ends).
     package init(dataDirectory: String) throws(Configuration.Failure) {
         lock = open(dataDirectory + "/lock", O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
         guard lock >= 0 else {
             throw Configuration.Failure(
                 description:
-                    "\(SystemError("The data directory cannot be written: open \(dataDirectory)/lock")).")
+                    "\(SystemError("The data directory is not writable: open \(dataDirectory)/lock")).")
         }
         guard lockFile(lock) else {
             throw Configuration.Failure(
                 description:
-                    "Another ferry uses \(dataDirectory). Give each node a FERRY_DATA_DIR of its own."
+                    "Another Ferry uses \(dataDirectory). Set another FERRY_DATA_DIR for each node."
             )
         }
         do {
@@ -36,7 +38,7 @@ package final class NodeIdentity: Sendable {
             guard let id = NodeID(text) else {
                 throw Configuration.Failure(
                     description:
-                        "\(dataDirectory)/node holds no identity; remove the file to get a new one."
+                        "\(dataDirectory)/node contains no node identifier. Remove the file to get a new one."
                 )
             }
             self.id = id
@@ -55,7 +57,8 @@ package final class NodeIdentity: Sendable {
     deinit { close(lock) }
 }
 
-/// The key that seals secrets: from the settings, else made once in the data directory.
+/// Returns the key that seals secrets: the configured one, or one that the first start creates in the data
+/// directory.
 func secretKey(_ configuration: Configuration) throws(Configuration.Failure) -> [UInt8] {
     if let key = configuration.secretKey { return Array(key.utf8) }
     let path = configuration.dataDirectory + "/secret.key"
@@ -64,6 +67,6 @@ func secretKey(_ configuration: Configuration) throws(Configuration.Failure) -> 
         return Array(String(decoding: try readFile(path, byteCountMax: 4096), as: UTF8.self).trimmed.utf8)
     } catch {
         throw Configuration.Failure(
-            description: "The key for stored secrets cannot be kept in the data directory: \(error).")
+            description: "The key for stored secrets cannot be saved in the data directory: \(error).")
     }
 }

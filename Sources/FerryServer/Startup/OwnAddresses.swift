@@ -1,8 +1,8 @@
 import FerryCore
 import Glibc
 
-/// Whether an interface of this machine has an address now (getifaddrs(3)). When the kernel does not say, it
-/// is taken for one: a transfer may be refused, but never reaches what it must not.
+/// Returns `true` if an interface of this machine has the address now (getifaddrs(3)). If the interfaces
+/// cannot be listed, returns `true` as well, so that a transfer is refused and cannot reach Ferry itself.
 @Sendable
 func isOwnAddress(_ address: IPAddress) -> Bool {
     var first: UnsafeMutablePointer<ifaddrs>?
@@ -19,7 +19,7 @@ func isOwnAddress(_ address: IPAddress) -> Bool {
 }
 
 extension IPAddress {
-    /// Reads a sockaddr; nil for other families than AF_INET and AF_INET6.
+    /// Reads a `sockaddr`. `nil` for other families than AF_INET and AF_INET6.
     fileprivate init?(_ raw: UnsafeRawPointer) {
         switch Int32(raw.loadUnaligned(as: sa_family_t.self)) {
         case AF_INET:

@@ -5,41 +5,42 @@ import Logging
 import Synchronization
 import Sys
 
-/// The version that `ferry --version`, `User-Agent` and `/v1/admin/status` say.
+/// Version in `ferry --version`, `User-Agent` and `/v1/admin/status`.
 package let ferryVersion = "0.1.0"
 
-/// Reads the settings of this process: flags (by the names of the variables), environment, file, defaults.
+/// Reads the settings of this process from `flags` (by the names of the variables), environment, file and
+/// defaults.
 package func loadConfiguration(flags: [String: String]) throws(Configuration.Failure) -> Configuration {
     try Configuration(
         SettingSource(flags: flags, environment: processEnvironment()), isTerminal: isatty(STDERR_FILENO) == 1
     )
 }
 
-/// Runs the service until SIGTERM, SIGINT or SIGHUP and returns the exit status. While it starts they end the
-/// process where it stands, with status 0.
+/// Runs the service until SIGTERM, SIGINT or SIGHUP and returns the exit status. During the start these
+/// signals end the process at once with status 0.
 ///
-/// Call on the main thread, before any other thread exists: signals are blocked here for all of them.
+/// Call on the main thread before other threads exist: this blocks the signals for all threads.
 ///
-/// `json`: says that it is ready with a JSON object instead of a sentence.
+/// `json`: reports readiness as a JSON object instead of a sentence.
 package func serve(_ configuration: Configuration, json: Bool) -> Int32 {
     let blocked = blockSignals()
     signal(SIGPIPE, SIG_IGN)
-    // A body that gathers is freed with the end of its heap; to fetch its pages anew took a tenth of the
-    // processor time of a job of 100 KiB.
+    // Keeps freed memory of request bodies. Otherwise the top of the heap is returned with each body, and
+    // faulting its pages in again took a tenth of the CPU time of a job of 100 KiB.
     keepFreedMemory(perHeap: 4 << 20, mappedFrom: 1 << 20)
     ProcessMetrics.begin()
     let logger = makeLogger(configuration)
     defer { LogSink.standardError.finish(milliseconds: logMilliseconds) }
-    let signals = EndSignals(blocked, logger: logger)
-    let lastResort = ShutdownWatchdog()
+    let signals = TerminationSignals(blocked, logger: logger)
+    let watchdog = ShutdownWatchdog()
     for unknown in configuration.unknownSettings { logger.warning("\(unknown.sentence)") }
     do {
         let application = try Application.start(configuration, logger: logger)
-        signals.handOver()
+        signals.startCompleted()
         application.begin(json: json)
-        let isAsked = waitForEnd(signals, logger: logger) { application.isHealthy }
-        let status: Int32 = isAsked ? 0 : 1
-        lastResort.end(application, status: status, after: configuration.drainSeconds + stopSeconds)
+        let isRequested = waitForEnd(signals, logger: logger) { application.isHealthy }
+        let status: Int32 = isRequested ? 0 : 1
+        watchdog.end(application, status: status, after: configuration.drainSeconds + stopSeconds)
         application.stop()
         return status
     } catch {
@@ -63,7 +64,7 @@ package func migrate(_ configuration: Configuration, json: Bool) -> Int32 {
         }
         return 0
     } catch {
-        logger.critical("The schema cannot be brought up to date.", metadata: ["reason": "\(error)"])
+        logger.critical("The schema cannot be migrated.", metadata: ["reason": "\(error)"])
         return 1
     }
 }
@@ -89,10 +90,10 @@ func processEnvironment() -> [String: String] {
     return values
 }
 
-/// SIGTERM, SIGINT and SIGHUP stay pending until `EndSignals` takes them, but SIGHUP only if it was not to be
-/// ignored (nohup(1)): what is blocked is not ignored.
+/// Blocks SIGTERM, SIGINT and SIGHUP, which `TerminationSignals` then receives. SIGHUP stays ignored if it
+/// was (nohup(1)): a blocked signal would not be.
 private func blockSignals() -> sigset_t {
-    var signals = impatientSignals()
+    var signals = forcingSignals()
     var hangUp = sigaction()
     sigaction(SIGHUP, nil, &hangUp)
     let ignoring = unsafeBitCast(SIG_IGN, to: Int.self)
@@ -103,9 +104,9 @@ private func blockSignals() -> sigset_t {
     return signals
 }
 
-/// Those that end the process at once when they come a second time. A terminal that is closed may say so
-/// several times.
-private func impatientSignals() -> sigset_t {
+/// Returns the signals that end the process at once when received a second time. Not SIGHUP: a closing
+/// terminal may send it several times.
+private func forcingSignals() -> sigset_t {
     var signals = sigset_t()
     sigemptyset(&signals)
     sigaddset(&signals, SIGTERM)
@@ -113,66 +114,67 @@ private func impatientSignals() -> sigset_t {
     return signals
 }
 
-/// Takes the signals that ask the process to end, on a thread of its own.
+/// Receives the signals that end the process, on a thread of its own.
 ///
-/// A start may wait for others (a database, another node's migration, a recovery) and has nothing to finish:
-/// there the process ends at once, and the kernel takes the private PostgreSQL along. Once it has been handed
-/// over, the first signal is `waitForEnd`'s, and the second one ends the process.
-private final class EndSignals: Sendable {
+/// A start may wait (for a database, for another node's migration, for a recovery) and has no work to finish:
+/// a signal then ends the process at once, and the kernel ends the private PostgreSQL. After
+/// `startCompleted`, the first signal makes `wait` return `true`, and the second one ends the process.
+private final class TerminationSignals: Sendable {
     private let isStarting = Mutex(true)
-    private let asked = Mailbox<Void>()
+    private let requests = Mailbox<Void>()
 
-    /// Of threads that exist already all have to block the signals.
+    /// All existing threads must have blocked the signals.
     init(_ signals: sigset_t, logger: Logger) {
         _ = Thread(name: "signals") { [self] in
             var signals = signals
             var number: Int32 = 0
             sigwait(&signals, &number)
-            // Under the lock: nothing begins meanwhile.
+            // Under the lock, so that `startCompleted` cannot happen in between.
             isStarting.withLock { isStarting in
-                if isStarting { endBeforeStart(logger) }
+                if isStarting { exitBeforeStart(logger) }
             }
-            asked.send(())
-            signals = impatientSignals()
+            requests.send(())
+            signals = forcingSignals()
             sigwait(&signals, &number)
             _exit(130)
         }
     }
 
-    /// From here on there is something to finish.
-    func handOver() { isStarting.withLock { $0 = false } }
+    /// From now on a signal does not end the process at once.
+    func startCompleted() { isStarting.withLock { $0 = false } }
 
-    /// Whether a signal has come, or comes within the time.
-    func wait(milliseconds: Int32) -> Bool { !asked.wait(milliseconds: milliseconds).isEmpty }
+    /// Returns `true` if a signal was received, or is within `milliseconds`.
+    func wait(milliseconds: Int32) -> Bool { !requests.wait(milliseconds: milliseconds).isEmpty }
 }
 
-private func endBeforeStart(_ logger: Logger) -> Never {
-    logger.notice("Ferry ends before it has started.")
+private func exitBeforeStart(_ logger: Logger) -> Never {
+    logger.notice("Ferry was stopped during its start.")
     LogSink.standardError.finish(milliseconds: logMilliseconds)
     _exit(0)
 }
 
-/// Returns true at the first of the signals, false when a part has ended or hangs.
-private func waitForEnd(_ signals: EndSignals, logger: Logger, isHealthy: () -> Bool) -> Bool {
-    var brokenCount = 0
+/// Returns `true` after a signal, or `false` if a required part has ended or hangs.
+private func waitForEnd(_ signals: TerminationSignals, logger: Logger, isHealthy: () -> Bool) -> Bool {
+    var unhealthyCount = 0
     while true {
-        let isAsked = signals.wait(milliseconds: 1_000)
+        let isRequested = signals.wait(milliseconds: 1_000)
         LogSink.standardError.flush()
-        if isAsked {
-            logger.notice("Ferry stops: it finishes what it can.")
+        if isRequested {
+            logger.notice("Ferry stops after a signal.")
             return true
         }
-        brokenCount = isHealthy() ? 0 : brokenCount + 1
-        // Not at once: a process that was stopped, or whose machine was, needs a moment to come round.
-        if brokenCount == 5 {
-            logger.critical("Ferry stops: a part that it cannot do without has ended.")
+        unhealthyCount = isHealthy() ? 0 : unhealthyCount + 1
+        // Not at the first time: a process that was stopped (SIGSTOP, a suspended machine) needs a moment to
+        // recover.
+        if unhealthyCount == 5 {
+            logger.critical("Ferry stops because a required part has ended or hangs.")
             return false
         }
     }
 }
 
-/// Ends the process when something that hangs keeps it from stopping: whoever has asked for it kills it a
-/// while later, and its PostgreSQL with it; whoever starts it again waits for it.
+/// Ends the process if a hanging part prevents it from stopping. Otherwise the service manager would kill it
+/// later, and the private PostgreSQL with it.
 private struct ShutdownWatchdog {
     private struct Order {
         let application: Application
@@ -181,7 +183,7 @@ private struct ShutdownWatchdog {
     }
     private let orders = Mailbox<Order>()
 
-    /// The thread is there from the start: when Ferry stops the process may have no more.
+    /// The thread is created at the start: during a shutdown the process may not be able to create one.
     init() {
         _ = Thread(name: "last resort") { [orders] in
             guard let order = orders.wait(milliseconds: -1).first else { return }
@@ -194,14 +196,14 @@ private struct ShutdownWatchdog {
         }
     }
 
-    /// With this status, unless the process has ended by then.
+    /// Ends the process with this status after `seconds`, unless it has ended by then.
     func end(_ application: Application, status: Int32, after seconds: Double) {
         orders.send(Order(application: application, status: status, seconds: seconds))
     }
 }
 
-/// Seconds that a node has to stop, beside its drain and the end of its private PostgreSQL.
+/// Seconds for stopping a node, without its drain and the end of its private PostgreSQL.
 private let stopSeconds = 40.0
 
-/// What the reader of the log may take at the end.
+/// Milliseconds that the reader of the log gets at the end.
 private let logMilliseconds: Int32 = 1_000

@@ -2,9 +2,9 @@ package import FerryCore
 import Synchronization
 import Sys
 
-/// The time zones of this machine: the TZif files that tzdata installs, read when they are first named.
+/// Time zones of this machine: TZif files of tzdata, read when they are first used. Usable on any thread.
 package final class ZoneFiles: TimeZoneSource {
-    /// Seconds after which a file is read anew, so that new rules count without a restart.
+    /// Nanoseconds after which a file is read again, so that new rules apply without a restart.
     private static let lifetimeNanoseconds: Int64 = 3_600_000_000_000
     private static let byteCountMax = 1 << 20
 
@@ -16,15 +16,18 @@ package final class ZoneFiles: TimeZoneSource {
     private let directory: String
     private let entries = Mutex<[String: Entry]>([:])
 
+    /// Creates a source of the files in `directory`.
     package init(directory: String = "/usr/share/zoneinfo") { self.directory = directory }
 
+    /// Returns the rules of a zone such as `Europe/Berlin`, or `nil` if there is no valid file.
     package func rules(named name: String) -> TimeZoneRules? {
-        // Works without tzdata.
+        // Available without tzdata.
         if name == "UTC" { return .utc }
         guard Self.isName(name) else { return nil }
         let now = monotonicNanoseconds()
         let known = entries.withLock { $0[name] }
         if let known, now - known.readAt < Self.lifetimeNanoseconds { return known.rules }
+        // Without a readable file the zone is unknown, or keeps the rules read before.
         guard let bytes = try? readFile("\(directory)/\(name)", byteCountMax: Self.byteCountMax),
             let rules = TimeZoneRules(tzif: bytes)
         else { return known?.rules }
@@ -32,8 +35,8 @@ package final class ZoneFiles: TimeZoneSource {
         return rules
     }
 
-    /// Parts of letters, digits and `+-_`, so that nothing outside the directory can be named; and not the
-    /// copies of the database with leap seconds.
+    /// Returns `true` for parts of letters, digits and `+-_`, so that the name cannot lead out of the
+    /// directory. Excludes the copies of the database in `right` (with leap seconds) and `posix`.
     private static func isName(_ name: String) -> Bool {
         let parts = name.split(separator: "/", omittingEmptySubsequences: false)
         guard (1...4).contains(parts.count), name.utf8.count <= Limits.timeZoneByteCountMax,

@@ -10,7 +10,7 @@ import Logging
 import OpenSSL
 import Sys
 
-/// The HTTP side of a node: the API over its ports, and the server under it.
+/// The HTTP server of a node: the API, its ports, and the server that runs it.
 final class APIServer: Sendable {
     let waiters: JobWaiters
     private let api: API
@@ -20,21 +20,22 @@ final class APIServer: Sendable {
 
     var port: UInt16 { server.port }
 
-    /// Binds the address; nothing is answered before `listen`.
+    /// Binds the address. Requests are not served before `listen`.
     init(_ configuration: Configuration, parts: NodeParts, logger: Logger) throws {
         let waiters = JobWaiters()
         let content = ContentReader(paths: parts.paths)
-        let door = StoreAdapter(
+        let adapter = StoreAdapter(
             store: parts.store, paths: parts.paths, engine: parts.engine, health: parts.health,
             openSecrets: parts.openSecrets)
         var ports = APIPorts(
-            store: door, content: content, clock: parts.clock, egress: parts.egress, waiters: waiters)
+            store: adapter, content: content, clock: parts.clock, egress: parts.egress, waiters: waiters)
         let (engine, health, box, store) = (parts.engine, parts.health, parts.box, parts.store)
         ports.progress = { engine?.progress(of: $0) }
         ports.running = { engine?.runningTransfers ?? [] }
         ports.queue = { store.queueConditions }
         ports.zones = parts.zones
         ports.seal = { box.seal($0) }
+        // The only error: sealed with another key, or damaged. The port returns `nil`.
         ports.open = { try? box.open($0) }
         ports.openWebhookKeys = { box.webhookKeys($0) }
         ports.openResumeData = { box.resumePoint($0) }
@@ -45,6 +46,7 @@ final class APIServer: Sendable {
         let page = MetricsPage(parts)
         ports.metrics = { page.text() }
         var settings = APIConfiguration(version: ferryVersion, adminKey: configuration.adminKey)
+        // Without a usable libcurl this node has no optional features; only other roles need libcurl.
         settings.hasHTTP3 = (try? CurlRuntime.loaded.get().hasHTTP3) ?? false
         settings.hasNTLM = (try? CurlRuntime.loaded.get().hasNTLM) ?? false
         settings.rateLimit = RateLimit(perSecond: configuration.rateLimit, burst: configuration.rateBurst)
@@ -53,7 +55,7 @@ final class APIServer: Sendable {
         let api = API(settings, ports, logger: logger)
         page.connect(
             api.requestMetrics,
-            held: .init(
+            waiting: .init(
                 listenerCount: { [weak api] in api?.listenerCount ?? 0 }, waitCount: { waiters.count }))
         var limits = ServerLimits()
         limits.connections = parts.budget.clients
@@ -67,14 +69,15 @@ final class APIServer: Sendable {
         refresh = KeyRefresh(api)
     }
 
-    /// Starts to answer. Throws when the keys cannot be read that clients will show.
+    /// Starts to serve requests. Throws if the API keys cannot be read.
     func listen() throws {
         try refresh.start()
         waiters.start()
         try server.start()
     }
 
-    /// Takes no new connections and answers what is in flight, from the store: that has to stop later.
+    /// Accepts no more connections and completes requests in progress. These need the store, which must stop
+    /// later.
     func drain(seconds: Double) {
         api.endWaits()
         api.endStreams()
@@ -90,7 +93,7 @@ final class APIServer: Sendable {
     }
 }
 
-/// A node without the role `api` answers probes and metrics only.
+/// API of a node without the role `api`: serves only probes and metrics.
 private struct ProbesOnly: RequestHandler {
     let api: API
 
@@ -110,7 +113,7 @@ private struct ProbesOnly: RequestHandler {
     }
 }
 
-/// What the surface is made over.
+/// Parts of a node that the API and the metrics use.
 struct NodeParts: Sendable {
     let store: Store
     let engine: Engine?
@@ -128,24 +131,24 @@ struct NodeParts: Sendable {
     let openSecrets: @Sendable ([UInt8]) -> JobSecrets?
 }
 
-/// Reads the API keys every few seconds, so that those made or revoked on other nodes count.
+/// Reads the API keys every five seconds, so that keys created or revoked on other nodes take effect.
 private final class KeyRefresh: Sendable {
     private static let milliseconds: Int32 = 5_000
     private let api: API
-    private let ending = Mailbox<Void>()
+    private let stopping = Mailbox<Void>()
 
     init(_ api: API) { self.api = api }
 
-    /// Waits for the first answer, so that no valid key is refused at the beginning.
+    /// Waits for the first read, so that no valid key is refused at the beginning.
     func start() throws {
         try Bootstrap.wait { api.refreshKeys(done: $0) }
-        _ = Thread(name: "keys") { [api, ending] in
-            while !ending.isClosed {
-                _ = ending.wait(milliseconds: Self.milliseconds)
-                if !ending.isClosed { api.refreshKeys() }
+        _ = Thread(name: "keys") { [api, stopping] in
+            while !stopping.isClosed {
+                _ = stopping.wait(milliseconds: Self.milliseconds)
+                if !stopping.isClosed { api.refreshKeys() }
             }
         }
     }
 
-    func stop() { ending.close() }
+    func stop() { stopping.close() }
 }

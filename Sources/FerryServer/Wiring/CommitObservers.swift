@@ -4,7 +4,7 @@ import FerryEngine
 import FerryWebhooks
 import Synchronization
 
-/// Passes the news of a commit on: to those who wait for a job, to the engine, to the webhooks.
+/// Passes notifications of commits to waiting requests, to the engine and to the webhook sender.
 final class CommitObservers: CommitObserver {
     private struct Parts: Sendable {
         var engine: Engine?

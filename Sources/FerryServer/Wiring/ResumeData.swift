@@ -1,12 +1,13 @@
 import FerryCore
 import OpenSSL
 
-/// Resume data as clients see it: sealed, so that nobody can make it who has not got it from this service.
+/// Resume data for clients: sealed, so that only this service can create it.
 extension SecretBox {
     func resumeData(_ point: ResumePoint) -> String { Base64.encode(seal(point.encode())) }
 
-    /// Nil for anything that `resumeData` has not made.
+    /// Returns the resume point, or `nil` for text that `resumeData` has not created.
     func resumePoint(_ text: String) -> ResumePoint? {
+        // The only error of `open`: another service has sealed it.
         guard let sealed = Base64.decode(text), let plain = try? open(sealed) else { return nil }
         return ResumePoint(json: plain)
     }

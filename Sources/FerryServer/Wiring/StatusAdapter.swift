@@ -10,7 +10,7 @@ extension StoreAdapter: StatusSource {
                 result.map { stored in
                     var status = ServiceStatus(stored)
                     status.isDatabaseOK = store.isReady
-                    // As the engine has last seen it.
+                    // Last measured by the engine.
                     status.storageFreeBytes = engine?.rooms.map(\.free).min() ?? health.freeBytes
                     status.holdsDownloads = health.holdsDownloads
                     let counts = engine?.snapshot

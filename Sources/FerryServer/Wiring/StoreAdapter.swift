@@ -6,7 +6,7 @@ import Glibc
 
 // The API's ports over the store.
 
-/// What the API asks of the store, in the API's words.
+/// Adapter from the API's ports to the store and the engine.
 struct StoreAdapter: SubmissionSink {
     let store: Store
     let paths: StoragePaths
@@ -64,10 +64,10 @@ extension StoreAdapter: JobReader, JobControl {
     func delete(_ id: JobID, tenant: String, revision: Int32?, reply: @escaping Reply<Void>) {
         let kept = "\(paths.kept)/\(ManagedFiles.path(for: id))"
         control.delete(id, tenant: tenant, revision: revision) { result in
-            // The row is gone: a file that a crash leaves behind here belongs to nobody and is found by its
-            // name.
+            // The row is gone. If a crash leaves the file, the sweep finds it by its name.
             if case .success(let record) = result {
                 if let engine { engine.remove(kept) } else { unlink(kept) }
+                // A spec that cannot be read has no bytes to forget.
                 if let spec = try? JobSpec(storedJSON: record.specJSON), spec.kind == .download {
                     engine?.forget(
                         ResumePoint(

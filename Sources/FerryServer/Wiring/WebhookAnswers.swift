@@ -3,7 +3,7 @@ import FerryCore
 import FerryStore
 import Logging
 
-/// Receivers of webhooks may answer what is asked about a job in the body of their 2xx.
+/// Answers to jobs' questions that webhook receivers give in the body of a 2xx response.
 struct WebhookAnswers: Sendable {
     let control: ControlLane
     let clock: any WallClock
@@ -11,10 +11,11 @@ struct WebhookAnswers: Sendable {
     let node: NodeAbilities
     let logger: Logger
 
-    /// A body without a `disposition` says nothing. The first valid answer to the question that the receiver
-    /// was shown counts; what comes later, or is wrong, changes nothing. `done`: false when the answer could
-    /// not be kept, for a reason that passes.
+    /// Applies the answer in a response body. A body without `disposition` is not an answer. Only the first
+    /// valid answer to the question that the receiver was sent counts; later and invalid answers change
+    /// nothing. Calls `done` with `false` if the answer could not be stored for a temporary reason.
     func take(_ delivery: Delivery, _ body: [UInt8], done: @escaping @Sendable (Bool) -> Void) {
+        // A body that is not JSON contains no answer.
         guard let kind = delivery.question, let job = delivery.job,
             let json = try? JSON.parse(body), json["disposition"] != nil, let askedAt = delivery.askedAt
         else { return done(true) }
@@ -25,7 +26,7 @@ struct WebhookAnswers: Sendable {
             note(delivery, error)
             return done(true)
         }
-        // An answer that names another question is not one to this.
+        // An answer that names another question does not apply to this one.
         guard (answer.askedAt ?? askedAt) == askedAt else { return done(true) }
         let source = AnswerSource(.webhook, name: delivery.id.description)
         let (clock, egress, node) = (clock, egress, node)
@@ -41,7 +42,7 @@ struct WebhookAnswers: Sendable {
             case .success(.refused(let invalid)): note(delivery, invalid)
             case .failure(.unavailable), .failure(.failed):
                 logger.warning(
-                    "A webhook's answer could not be kept.",
+                    "The answer in a webhook response could not be stored. The question is sent again.",
                     metadata: ["delivery": "\(delivery.id)", "job.id": "\(job)"])
                 return done(false)
             case .success, .failure: break
@@ -52,7 +53,7 @@ struct WebhookAnswers: Sendable {
 
     private func note(_ delivery: Delivery, _ invalid: InvalidFields) {
         logger.notice(
-            "A webhook's answer was refused.",
+            "The answer in a webhook response is invalid and was ignored.",
             metadata: [
                 "delivery": "\(delivery.id)", "job.id": "\(delivery.job?.description ?? "")",
                 "cause": "\(invalid.errors.first?.detail ?? "")",

@@ -12,11 +12,8 @@ extension Statements {
     package static let endAudit = make("end_audit", PackageResources.end_audit_sql, parameters: 3)
     package static let foldCounts = make("fold_counts", PackageResources.fold_counts_sql, parameters: 1)
     package static let listAudit = make("list_audit", PackageResources.list_audit_sql, parameters: 2)
-    package static let listDeliveries = make(
-        "list_deliveries", PackageResources.list_deliveries_sql, parameters: 8)
     package static let listKeys = make("list_keys", PackageResources.list_keys_sql, parameters: 2)
     package static let putSetting = make("put_setting", PackageResources.put_setting_sql, parameters: 2)
-    package static let readDelivery = make("read_delivery", PackageResources.read_delivery_sql, parameters: 2)
     package static let readFirstKey = make(
         "read_first_key", PackageResources.read_first_key_sql, parameters: 2)
     package static let readKey = make("read_key", PackageResources.read_key_sql, parameters: 1)
@@ -24,15 +21,14 @@ extension Statements {
         "read_operations", PackageResources.read_operations_sql, parameters: 2)
     package static let readSetting = make("read_setting", PackageResources.read_setting_sql, parameters: 1)
     package static let readStatus = make("read_status", PackageResources.read_status_sql, parameters: 3)
-    package static let redeliver = make("redeliver", PackageResources.redeliver_sql, parameters: 2)
     package static let removeOldAudit = make(
         "remove_old_audit", PackageResources.remove_old_audit_sql, parameters: 2)
     package static let revokeKey = make("revoke_key", PackageResources.revoke_key_sql, parameters: 1)
+    package static let setSetting = make("set_setting", PackageResources.set_setting_sql, parameters: 2)
 
     static let ofAdmin = [
-        allKeys, beginAudit, changeDrain, changePause, changeSetting, countTenants, createKey,
-        endAudit, foldCounts, listAudit, listDeliveries, listKeys, putSetting, readDelivery,
-        readFirstKey, readKey, readOperations, readSetting, readStatus, redeliver, removeOldAudit,
-        revokeKey,
+        allKeys, beginAudit, changeDrain, changePause, changeSetting, countTenants, createKey, endAudit,
+        foldCounts, listAudit, listKeys, putSetting, readFirstKey, readKey, readOperations, readSetting,
+        readStatus, removeOldAudit, revokeKey, setSetting,
     ]
 }

@@ -2,27 +2,28 @@ package import FerryCore
 import Postgres
 import Synchronization
 
-/// The limits of the service as this node knows them, and to whom they are told. Any thread.
+/// The limits of the service on this node, and this node's share of the rates. May be used from any thread.
 final class LimitsCache: Sendable {
-    /// The name of the setting that holds them once somebody has changed them.
+    /// Name of the setting that holds the limits once they were changed.
     static let setting = "limits"
-    /// What is notified when they have changed.
+    /// Payload of the notification that the limits have changed.
     static let notification = "limits"
 
     private let fallback: TransferLimits
     private let demand = Mutex((shares: RateShares(), told: RateDemand()))
-    /// What an open window says in place of the service's rates; 0: none is open, or says anything.
+    /// Rate of the open off-peak window in bytes per second, which replaces the service's rate; 0 if there is
+    /// none.
     private let windowRate = Atomic<Int64>(0)
     private let readings = Mutex((begun: 0, applied: 0))
 
     init(fallback: TransferLimits) { self.fallback = fallback }
 
-    /// `stored`: the setting's value; nil, and what cannot be read, is what the configuration says.
+    /// Returns the stored limits; those of the configuration if `stored` is `nil` or unreadable.
     func limits(_ stored: [UInt8]?) -> TransferLimits {
         stored.flatMap { TransferLimits(storedJSON: $0) } ?? fallback
     }
 
-    /// To be called before they are read, and once they have been written.
+    /// Returns the number of this reading. Call before the limits are read, and after they were written.
     func beginReading() -> Int {
         readings.withLock { readings in
             readings.begun += 1
@@ -30,7 +31,8 @@ final class LimitsCache: Sendable {
         }
     }
 
-    /// Tells them to `runner`, unless something newer was told before. `reading`: of `beginReading`.
+    /// Passes the limits to `runner`, unless those of a later reading were passed before. `reading`: the
+    /// value of `beginReading`.
     func apply(_ stored: [UInt8]?, reading: Int, to runner: (any AttemptRunner)?) {
         let rate = windowRate.load(ordering: .relaxed)
         let limits = limits(stored).replacing(serviceRate: rate > 0 ? rate : nil)
@@ -41,13 +43,13 @@ final class LimitsCache: Sendable {
         }
     }
 
-    /// Whether it is another one than before.
+    /// Sets the rate of the open window. Returns `true` if it has changed.
     func note(windowRate rate: Int64?) -> Bool {
         windowRate.exchange(rate ?? 0, ordering: .relaxed) != rate ?? 0
     }
 
-    /// To be called before the nodes are told `demand`: nobody may count with more of it than all of them
-    /// know of, and whether they will hear this is not known yet.
+    /// Call before this node's demand is written. Returns the demand that this node may count on: the part
+    /// that other nodes know of, whether they will read the new value or not.
     func beginTelling(_ demand: RateDemand) -> RateDemand {
         self.demand.withLock { state in
             state.told = state.told.common(with: demand)
@@ -55,8 +57,8 @@ final class LimitsCache: Sendable {
         }
     }
 
-    /// The nodes were told `demand`. `own`: of `beginTelling`; `others`: what they have said, nil for each
-    /// that does not say it; `nodeCount`: workers that are alive, this one included.
+    /// Call after this node's demand was written. `own`: the value of `beginTelling`; `others`: the demands
+    /// of the other nodes, `nil` for a node that states none; `nodeCount`: live workers, this node included.
     func endTelling(_ demand: RateDemand, own: RateDemand, others: [[UInt8]?], nodeCount: Int) {
         var sum: RateDemand? = RateDemand()
         for other in others {
@@ -68,13 +70,13 @@ final class LimitsCache: Sendable {
 }
 
 extension ControlLane {
-    /// The limits that hold.
+    /// Reads the limits of the service.
     package func limits(reply: @escaping Reply<TransferLimits>) {
-        let board = context.limits
-        setting(LimitsCache.setting) { reply($0.map { board.limits($0) }) }
+        let cache = context.limits
+        setting(LimitsCache.setting) { reply($0.map { cache.limits($0) }) }
     }
 
-    /// Changes the limits for every node: this one at once, the others when they hear of it.
+    /// Changes the limits of all nodes: this node at once, other nodes when they are notified.
     package func changeLimits(
         if isAllowed: @escaping @Sendable (TransferLimits) -> Bool,
         _ change: @escaping @Sendable (TransferLimits) -> TransferLimits,
@@ -83,7 +85,7 @@ extension ControlLane {
         let context = context
         perform("change_limits", isRead: false, reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<TransferLimits, StoreError> in
-            // Each round fails only because somebody else has changed them meanwhile.
+            // An iteration fails only if another transaction has changed the limits meanwhile.
             for _ in 0..<10 {
                 var parameters = Parameters()
                 parameters.append(text: LimitsCache.setting)
@@ -111,7 +113,7 @@ extension ControlLane {
         }
     }
 
-    /// Reads the limits anew: another node has changed them.
+    /// Reloads the limits. Called when another node has changed them.
     func adoptLimits() {
         let context = context
         let reading = context.limits.beginReading()

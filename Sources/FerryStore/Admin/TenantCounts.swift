@@ -3,12 +3,13 @@ import Logging
 import Postgres
 import Sys
 
-/// Counts tenants' jobs, which reads a whole table: on a connection of its own, open only while it is needed.
+/// Counts the unfinished jobs of tenants, which reads the whole table `jobs`. Has its own thread and a
+/// connection that is open only while it is needed.
 package final class TenantCounts: Sendable {
-    /// Seconds between two censuses, at least, and as a multiple of what one takes.
+    /// Minimum seconds between two counts, and the pause as a multiple of the duration of one.
     private static let interval = 2.0
     private static let intervalFactor = 10.0
-    /// Seconds for which an answer is good enough for operators.
+    /// Seconds for which a count is recent enough for operators.
     private static let answerAge = 2.0
 
     private let context: StoreContext
@@ -16,16 +17,16 @@ package final class TenantCounts: Sendable {
 
     init(_ context: StoreContext) { self.context = context }
 
-    /// The tenants that have unfinished jobs, as they were at most two seconds ago.
+    /// Returns the tenants that have unfinished jobs, as of at most two seconds ago.
     package func tenants(reply: @escaping Reply<[TenantStatus]>) {
         if !mailbox.send(reply) { reply(.failure(.unavailable)) }
     }
 
     func close() { mailbox.close() }
 
-    /// The thread's body.
+    /// Body of the thread; returns after `close()`.
     func run() {
-        let lane = context.connection(
+        let database = context.connection(
             "census", adjust: { $0.statementTimeout = .seconds(60) })
         var last: (tenants: [TenantStatus], at: Int64)?
         var nextAt: Int64 = 0
@@ -39,11 +40,11 @@ package final class TenantCounts: Sendable {
             }
             let isTight = context.admission.isTight
             guard !asked.isEmpty || isTight && now >= nextAt else {
-                if !isTight { lane.close() }
+                if !isTight { database.close() }
                 continue
             }
             do {
-                let tenants = try count(lane)
+                let tenants = try count(database)
                 let end = monotonicNanoseconds()
                 last = (tenants, end)
                 nextAt = end + Int64(max(Self.interval * 1e9, Self.intervalFactor * Double(end - now)))
@@ -52,15 +53,16 @@ package final class TenantCounts: Sendable {
             } catch {
                 nextAt = now + Int64(Self.interval * 1e9)
                 if !error.isConnectionLost {
-                    context.logger.error("tenants could not be counted", metadata: ["error": "\(error)"])
+                    context.logger.error(
+                        "counting the jobs of tenants failed", metadata: ["error": "\(error)"])
                 }
                 for reply in asked { reply(.failure(.unavailable)) }
             }
         }
     }
 
-    private func count(_ lane: ReconnectingConnection) throws(PostgresError) -> [TenantStatus] {
-        try lane.withConnection { connection throws(PostgresError) in
+    private func count(_ database: ReconnectingConnection) throws(PostgresError) -> [TenantStatus] {
+        try database.withConnection { connection throws(PostgresError) in
             let rows = try connection.execute(Statements.countTenants, timeout: .seconds(60))
             return (0..<rows.rowCount).map { row in
                 TenantStatus(

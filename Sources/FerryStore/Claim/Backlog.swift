@@ -2,23 +2,24 @@ import FerryCore
 import FerryScheduler
 import Synchronization
 
-/// What is known of the queue without asking: how many jobs may wait there that this node could take, and in
-/// which lots.
+/// What this process knows of the queued jobs without asking the database: how many this node could lease,
+/// and in which claim queues they are. Any thread.
 ///
-/// A claim that finds less than it asked for has emptied the lots that it asked, up to what was queued after
-/// it began; what others have queued is found by looking.
+/// A claim that leases fewer jobs than it asked for has emptied its claim queues, except for jobs that were
+/// queued after it began. A scan of the table finds jobs that other processes have queued.
 final class Backlog: Sendable {
-    /// Rows that this process has queued in one lot.
+    /// Jobs that this process has added to one claim queue.
     struct Addition: Sendable {
+        /// Urgency of the most urgent one.
         var head: Timestamp
         var count: Int
     }
 
-    /// Lots of which it is remembered, about 2 MB. More come only while nothing is leased here for long: they
-    /// are looked for afterwards.
+    /// Claim queues whose additions are remembered, about 2 MB. There are more only while this node leases
+    /// nothing for long; a scan finds them afterwards.
     static let additionCountMax = 10_000
 
-    /// The last round has left lots that may have more.
+    /// The last claim has left claim queues that may have more jobs.
     private let isDeep = Atomic<Bool>(false)
     private let queued = Atomic<Int>(0)
     private let seen = Atomic<Int>(0)
@@ -26,7 +27,7 @@ final class Backlog: Sendable {
     private let looksDone = Atomic<Int>(0)
     private let additions = Mutex<[ClaimQueue: Addition]>([:])
 
-    /// To be called after this process, which leases jobs, has queued rows and committed them.
+    /// Notes jobs that this process has queued and committed. Called only on nodes that lease jobs.
     func add(_ added: [ClaimQueue: Addition]) {
         guard !added.isEmpty else { return }
         let isFull = additions.withLock { additions in
@@ -39,10 +40,10 @@ final class Backlog: Sendable {
         if isFull { addUnknown() }
     }
 
-    /// Somebody has queued an unknown number of rows: the lots are looked for.
+    /// Requests a scan: another process has queued an unknown number of jobs.
     func addUnknown() { looksWanted.add(1, ordering: .acquiringAndReleasing) }
 
-    /// What was added since the last call. To be called after `mark`.
+    /// Returns and forgets what was added since the last call. Call after reading `mark`.
     func takeAdditions() -> [ClaimQueue: Addition] {
         additions.withLock { additions in
             defer { additions = [:] }
@@ -50,24 +51,24 @@ final class Backlog: Sendable {
         }
     }
 
-    /// What a round remembers before it begins.
+    /// Jobs that this process has queued so far. A claim reads it before it begins.
     var mark: Int { queued.load(ordering: .acquiring) }
-    /// Nil: nobody has asked for a look that is not done.
+    /// Number of the scan that was requested last; `nil` if every requested scan is done.
     var wantedLook: Int? {
         let wanted = looksWanted.load(ordering: .acquiring)
         return wanted == looksDone.load(ordering: .acquiring) ? nil : wanted
     }
 
-    /// A look that began when `wanted` was wanted has seen everything.
+    /// Notes that a scan is done that began after the request `wanted`.
     func looked(_ wanted: Int) { looksDone.store(wanted, ordering: .releasing) }
 
-    /// A round that began at `mark` has committed. `isDeep`: lots are left that may have more.
+    /// Notes a committed claim that began at `mark`. `isDeep`: claim queues are left that may have more jobs.
     func claimed(since mark: Int, isDeep: Bool) {
         self.isDeep.store(isDeep, ordering: .releasing)
         if !isDeep { seen.store(mark, ordering: .releasing) }
     }
 
-    /// At most this many jobs queue; nil: more than can be told.
+    /// Upper bound of the queued jobs; `nil` if the number is unknown.
     var count: Int? {
         if isDeep.load(ordering: .acquiring) || wantedLook != nil { return nil }
         return max(0, queued.load(ordering: .acquiring) - seen.load(ordering: .acquiring))

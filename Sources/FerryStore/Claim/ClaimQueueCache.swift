@@ -4,23 +4,23 @@ import Postgres
 import Synchronization
 import Sys
 
-/// The numbers of lots as this process has learned them. Any thread.
+/// The claim queues (rows of the table `lots`) that this process knows, by name. Any thread.
 final class ClaimQueueCache: Sendable {
     struct Name: Hashable, Sendable {
         let tenant: String
         let session: String
-        /// Empty: the wide lot.
+        /// Empty for a wide claim queue: all origins of the session that nothing limits.
         let origin: String
-        /// Empty: every path that is not limited by itself.
+        /// Empty for every path that has no limit of its own.
         var path = ""
-        /// The only node that can do its jobs; nil: any.
+        /// The only node that can run its jobs; `nil` for any node.
         var home: NodeID?
     }
 
     /// About 10 MB.
     private static let countMax = 50_000
-    /// Nanoseconds after which everything is learned anew. A lot without jobs is removed when nobody has
-    /// learned of it for much longer (`Heartbeat`).
+    /// Nanoseconds after which all entries are read again. A claim queue without jobs is removed after a much
+    /// longer time without a reader (`Reaper`).
     private static let lifetime: Int64 = 600_000_000_000
 
     private struct State {
@@ -29,7 +29,7 @@ final class ClaimQueueCache: Sendable {
     }
     private let state = Mutex(State())
 
-    /// Nil also when it was learned too long ago.
+    /// Returns the claim queue of that name; `nil` if it is unknown or was read too long ago.
     func known(_ name: Name) -> ClaimQueue? {
         state.withLock { state in
             guard let lot = state.lots[name] else { return nil }
@@ -41,13 +41,13 @@ final class ClaimQueueCache: Sendable {
         }
     }
 
-    /// They are not there.
+    /// Forgets claim queues that do not exist.
     func forget(_ numbers: Set<Int64>) {
         state.withLock { state in state.lots = state.lots.filter { !numbers.contains($0.value.id) } }
     }
 
-    /// The lots of these names, of which those that nobody knows are asked for. `isCommitted`: what is made
-    /// here stays, whatever becomes of the caller's transaction.
+    /// Returns the claim queues of these names; reads or creates the unknown ones in the database.
+    /// `isCommitted`: the statement commits by itself, so that the result may be remembered.
     func find(
         _ names: some Collection<Name>, _ connection: inout Connection, isCommitted: Bool
     ) throws(PostgresError) -> [Name: ClaimQueue] {
@@ -88,7 +88,7 @@ extension ClaimQueueCache.Name {
 }
 
 extension ClaimQueue {
-    /// Reads number, tenant, session, origin, node and path from six columns.
+    /// Reads number, tenant, session, origin, node and path from six columns, the first of them `column`.
     init(_ rows: borrowing ResultSet, _ row: Int, at column: Int) {
         let origin = rows.text(row, column + 3)
         self.init(
@@ -98,10 +98,10 @@ extension ClaimQueue {
     }
 }
 
-/// What a session's configuration says about its place in the queue.
+/// The part of a session's configuration that decides its share of the queue.
 struct SessionShare: Sendable, Equatable {
     var weight = 1.0
-    /// Connections to one host; nil: no limit.
+    /// Connections to one host; `nil` for no limit.
     var connectionLimit: Int?
 }
 
@@ -115,8 +115,8 @@ extension SessionSnapshot {
 }
 
 extension StoreContext {
-    /// The lot that a job belongs to: a narrow one if something limits it. `home`: the only node that can do
-    /// it.
+    /// Returns the name of a job's claim queue: a narrow one if a limit applies to the job. `home` is the
+    /// only node that can run it.
     func lotName(
         _ scope: RequestScope, session: String, home: NodeID? = nil, _ sessions: SessionSnapshot
     ) -> ClaimQueueCache.Name {
@@ -130,7 +130,7 @@ extension StoreContext {
             path: limitsPath ? scope.path : "", home: home)
     }
 
-    /// The scope of a request to `url` with these secrets.
+    /// Returns the scope of a request to `url` with these secrets.
     func scope(tenant: String, url: String, origin: String, _ secrets: JobSecrets) -> RequestScope {
         let credentials = secrets.credentialBytes.map { configuration.hashCredentials($0) }
         return RequestScope(
@@ -141,7 +141,7 @@ extension StoreContext {
         scope(tenant: job.tenant, url: job.spec.request.url, origin: job.origin, job.secrets)
     }
 
-    /// The wide lots of limited sessions, as far as jobs of them were seen here.
+    /// The wide claim queues of sessions with a connection limit, as far as this process knows them.
     func limitedLots(_ sessions: SessionSnapshot) -> [Int64] {
         sessions.records.compactMap { key, record in
             guard record.configuration.connectionsPerHostMax != nil else { return nil }

@@ -2,7 +2,7 @@ import FerryCore
 import FerryScheduler
 import Postgres
 
-// Jobs that would be leased next and whose hosts nobody reaches: they wait instead, and nothing has begun.
+// Queued jobs of unreachable origins wait for connectivity instead of being leased.
 extension Claims {
     /// The parameters of await_hosts.sql.
     var awaiting: Parameters {
@@ -25,7 +25,7 @@ extension Claims.Outcome {
 }
 
 extension TransferError.Code {
-    /// What jobs say that wait for a host of which others have found this out.
+    /// The error of a job that waits because other jobs have found its origin unreachable.
     fileprivate var awayErrorJSON: [UInt8] {
         TransferError(
             self, "Nobody reaches the server; the service looks for it.", phase: phases.first ?? .connecting,

@@ -2,83 +2,88 @@ import FerryCore
 import FerryScheduler
 import Postgres
 
-/// From where a round leases jobs, and which lots it looks for.
+/// What one transaction leases from which claim queues, and what it scans for.
 struct Claims: Sendable {
+    /// A request for jobs of a narrow claim queue.
     struct Narrow: Sendable {
         let ask: ClaimSchedule.Ask
-        /// Connections per host of its session; nil: no limit.
+        /// Connections per host of its session; `nil` for no limit.
         let sessionLimit: Int?
     }
     var wide: [ClaimSchedule.Ask] = []
-    /// Of wide lots the urgency of the first job that may be there, where it is known.
+    /// Urgency of the first job that may still be in a wide claim queue, where it is known.
     var heads: [Int64: Timestamp] = [:]
-    /// Wide lots whose session is limited by now: what queues there is diverted.
+    /// Wide claim queues whose session has a limit by now. Their jobs move to narrow ones.
     var limited: Set<Int64> = []
-    /// Wide lots that may have jobs of limited origins or of hosts that are away: those are stepped over.
+    /// Wide claim queues that may have jobs of limited or unreachable origins. The claim skips those jobs.
     var suspects: Set<Int64> = []
-    /// The first of those are diverted, and wait for their hosts. Not in every round: that is work for each
-    /// row.
+    /// `true` if this transaction moves the first skipped jobs to narrow claim queues, or lets them wait for
+    /// their origins. Not every transaction does: it costs work for each row.
     var mayDivert = false
-    /// Others of which they are diverted, and nothing is claimed.
+    /// Further wide claim queues whose skipped jobs are moved. Nothing is leased from them.
     var stretches: [ClaimQueue] = []
     var narrow: [Narrow] = []
-    /// Narrow lots without a path that may have jobs of paths that are limited by themselves: those are
-    /// stepped over, and the first of them are diverted.
+    /// Narrow claim queues without a path that may have jobs of paths with limits of their own. The claim
+    /// skips those jobs, and `mayDivert` moves the first of them.
     var mixed: Set<Int64> = []
-    /// Begin to look after this lot; nil: no look.
+    /// A scan begins behind this claim queue; `nil` for no scan.
     var lookAfter: Int64?
-    /// Some origins are limited.
+    /// `true` if some scope of an origin has a limit.
     var hasHosts = false
-    /// Some hosts are known not to be reached.
+    /// `true` if some origin is known to be unreachable.
     var hasAway = false
-    /// Lots of which the first jobs wait for them.
+    /// Claim queues whose first jobs wait for connectivity if their origin is unreachable.
     var away: [ClaimQueue] = []
-    /// The wide lots of sessions that are limited.
+    /// The wide claim queues of sessions with a connection limit.
     var limitedSessions: [Int64] = []
-    /// Some of what it leases may find no slot.
+    /// `true` if the claim prefetches: some of the leased jobs may find no free slot.
     var holds = false
-    /// What runs here is to be counted where something limits it.
+    /// `true` if running jobs of this node move to narrow claim queues, where limits count them.
     var countsRunning: Bool { lookAfter == .min && (hasHosts || !limitedSessions.isEmpty) }
 
     var isEmpty: Bool { wide.isEmpty && narrow.isEmpty && stretches.isEmpty && lookAfter == nil }
 
-    /// A lot that has queued jobs, as a look or a diversion has found it.
+    /// A claim queue with queued jobs that a scan has found, or to which jobs were moved.
     struct Found: Sendable {
         let lot: ClaimQueue
+        /// Urgency of its first job.
         let head: Timestamp
+        /// Requests that the limits of its scopes allow at once; `nil` for no limit.
         var hostLimit: Int?
+        /// End of a hold of its scopes; `nil` for none.
         var blockedUntil: Timestamp?
-        /// Another node than the one that it is for may take it: that one is not there.
+        /// `true` if any node may lease its jobs, because the only node that should is gone.
         var isHomeGone = false
     }
 
     struct Outcome: Sendable {
         var jobs: [StoredJob] = []
-        /// Theirs, in the same order.
+        /// The claim queues of `jobs`, in the same order.
         var lots: [Int64] = []
-        /// By lot: how many were leased, and the urgency of the last.
+        /// By claim queue: how many jobs were leased, and the urgency of the last one.
         var leased: [Int64: (count: Int, last: Timestamp?)] = [:]
-        /// Lots of which jobs were moved to others, or wait for their hosts now.
+        /// Claim queues some of whose jobs were moved to others, or wait for connectivity now.
         var diverted: Set<Int64> = []
-        /// Lots of which a claim has not looked at everything: up to where it has.
+        /// By claim queue: the urgency up to which the claim has read, where it has not read all jobs.
         var windows: [Int64: Timestamp] = [:]
-        /// Jobs that wait for their hosts now.
+        /// Jobs that wait for connectivity now.
         var awaitedCount = 0
         var found: [Found] = []
-        /// There is one that must not be sent twice, and that was not leased because it might find no slot.
+        /// `true` if a job was not leased because its request must not be sent twice and it might find no
+        /// free slot.
         var passesOver = false
-        /// Lots of queued jobs that are not there.
+        /// Claim queues of queued jobs that do not exist.
         var lost: Set<Int64> = []
-        /// By narrow lot: what it might give, and until when its host is backed off. Not in it: somebody else
-        /// has the lot just now.
+        /// By narrow claim queue: jobs that its limits allow now, and the end of a hold. A claim queue that
+        /// another node claims from just now is not in it.
         var permits: [Int64: (count: Int, blockedUntil: Timestamp?)] = [:]
-        /// Running jobs whose lots were missing: they are counted with the next look.
+        /// Running jobs whose narrow claim queues had to be created. The next scan moves them.
         var uncountedCount: Int64 = 0
-        /// Where the next look goes on; nil: this one has come to the end.
+        /// Where the next scan goes on; `nil` if this one is complete.
         var lookedUpTo: Int64?
     }
 
-    /// Whether the first rows of a wide lot are looked at for what has to be diverted.
+    /// Returns `true` if the first jobs of a wide claim queue are checked for those that have to move.
     func diverts(_ lot: ClaimQueue) -> Bool {
         limited.contains(lot.id) || mayDivert && suspects.contains(lot.id)
     }
@@ -94,15 +99,16 @@ struct Claims: Sendable {
 
     // MARK: Statements
 
-    /// Rows of a lot that one claim steps over at most: some ten milliseconds.
+    /// Rows of a claim queue that one claim skips at most: some ten milliseconds.
     private static let windowMax: Int32 = 5_000
 
-    /// In this order, so that lots are locked after everything that may have to wait.
+    /// Sends the statements in this order, so that claim queues are locked after everything that may wait for
+    /// a lock.
     func send(to pipeline: inout Pipeline, _ context: StoreContext) {
         if !away.isEmpty { pipeline.send(Statements.awaitHosts, awaiting) }
         if diverts { pipeline.send(Statements.divertJobs, diversion) }
         let claimable = wide.filter { !limited.contains($0.lot.id) }
-        // Before the claim, whose rows are gone then.
+        // Before the claim, which takes rows away.
         if !suspects.isEmpty { pipeline.send(Statements.stretchWindows, windows) }
         if !claimable.isEmpty { pipeline.send(Statements.claimJobs, claim(claimable, context)) }
         if !narrow.isEmpty {
@@ -129,7 +135,7 @@ struct Claims: Sendable {
         let diverted = diverted
         parameters.appendArray(.int64, diverted) { $0.append(int64: $1) }
         parameters.appendArray(.bool, diverted) { $0.append(bool: limited.contains($1)) }
-        // Beyond what is asked for, so that a session that is limited now goes on.
+        // More than the claim asks for, so that a session with a new limit makes progress.
         parameters.append(int32: Int32((wide.map(\.count).max() ?? 0) + Limits.claimBatchMax))
         return parameters
     }
@@ -194,7 +200,7 @@ struct Claims: Sendable {
 
     // MARK: Results
 
-    /// Reads the results of what `send` has sent, the first of them from that place.
+    /// Reads the results of the statements of `send`; `first` is the place of the first of them.
     func read(_ results: inout PipelineResults, from first: Int) -> Outcome {
         var outcome = Outcome()
         var index = first
@@ -210,7 +216,7 @@ struct Claims: Sendable {
         }
         let claimable = wide.filter { !limited.contains($0.lot.id) }
         if !claimable.isEmpty {
-            // The only lot that was asked needs no telling apart.
+            // With one claim queue its column need not be read.
             let only = claimable.count == 1 ? claimable[0].lot.id : nil
             outcome.read(leased: next(&results), of: only, inOrder: holds)
         }
@@ -226,12 +232,12 @@ struct Claims: Sendable {
 }
 
 extension Claims.Outcome {
-    /// `inOrder`: the most urgent first; otherwise they begin at once, in whatever order.
+    /// Reads leased jobs. `inOrder`: sorts them, the most urgent first; otherwise all begin at once.
     fileprivate mutating func read(leased rows: borrowing ResultSet, of only: Int64?, inOrder: Bool) {
         jobs.reserveCapacity(jobs.count + rows.rowCount)
         var order = Array(0..<rows.rowCount)
         if inOrder {
-            // Without a node: it stays queued.
+            // A row without a node was not leased.
             order.removeAll { rows.isNull($0, 7) }
             passesOver = order.count < rows.rowCount
             let urgencies = (0..<rows.rowCount).map { rows.instant($0, 21) }

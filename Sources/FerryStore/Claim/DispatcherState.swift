@@ -6,26 +6,26 @@ import Postgres
 import Synchronization
 import Sys
 
-/// The state of the dispatcher lane. Lives on its thread.
+/// The state of the `JobDispatcher`. Lives on its thread.
 struct DispatcherState {
     private let context: StoreContext
     private let lane: ReconnectingConnection
-    /// Ended attempts that are not committed yet; each holds a lease.
+    /// Results of attempts that are not committed yet; each holds a lease.
     private var endings: [JobTransition] = []
     /// Events of running jobs that are not committed yet.
     private var news: [News] = []
     private var queue: QueueView
-    /// Lowered after a statement failed, so that one bad result fails alone.
+    /// Results of one transaction. One after a statement has failed, so that a bad result fails alone.
     private var batchMax = Limits.resultBatchMax
     // Instants of the monotonic clock, in nanoseconds.
     private var nextPromotion: Int64 = 0
     private var nextReconciliation: Int64 = 0
-    /// After an error that may pass.
+    /// No transaction begins before; set after an error that may pass.
     private var nextStep: Int64 = 0
     private var dependents = Dependents()
     private var connections: ConnectionTransaction
     private var turnover = Turnover()
-    /// Until then nothing is leased for which there is no slot.
+    /// No job is prefetched before.
     private var holdsNothingUntil: Int64 = 0
 
     private static let promotionInterval: Int64 = 1_000_000_000
@@ -54,7 +54,7 @@ struct DispatcherState {
 
     // MARK: Time
 
-    /// How long nothing has to be done unless a message comes.
+    /// Milliseconds until the next step is due if no message comes; at most 1000.
     var idleMilliseconds: Int32 {
         let now = Sys.monotonicNanoseconds()
         var next = now + 1_000_000_000
@@ -73,7 +73,8 @@ struct DispatcherState {
         poll(nil, 0, Int32(lane.retryIn / .milliseconds(1)) + 1)
     }
 
-    /// Keeps what is not committed for the next start of this node. False: it could not.
+    /// Writes uncommitted results to the spool, for the next start of this node. Returns `false` if it could
+    /// not.
     mutating func spool() -> Bool {
         giveBackHeld(Sys.monotonicNanoseconds())
         return context.configuration.spool?.keep(news, endings, context.logger) ?? false
@@ -113,19 +114,19 @@ struct DispatcherState {
     }
 
     private mutating func schedulePromotion(at instant: Timestamp) {
-        // A millisecond later, because the database's clock decides, not ours.
+        // A millisecond later, because the database's clock decides, not this machine's.
         let delay = max(0, instant - context.clock.now()) * 1e9 + 1e6
         nextPromotion = min(nextPromotion, Sys.monotonicNanoseconds() + Int64(min(delay, 1e15)))
     }
 
     // MARK: One transaction
 
-    /// Commits what has gathered and leases what is possible. Does nothing when there is nothing to do.
+    /// Commits the results that have gathered and leases the next jobs. Does nothing if nothing is due.
     mutating func step() {
         let now = Sys.monotonicNanoseconds()
         guard lane.retryIn == .zero, now >= nextStep else { return }
         if !news.isEmpty { tellNews() }
-        // What they tell of must not be over before they are told.
+        // An event of a running attempt is committed before the attempt's result.
         guard news.isEmpty else { return }
         resolveDependencies()
         for scope in connections.step(lane) { queue.note(closedAt: scope) }
@@ -176,7 +177,7 @@ struct DispatcherState {
         return claims
     }
 
-    /// What was held for long enough, or nothing may be begun any more.
+    /// Gives back attempts that were prefetched for too long; all of them if this node may not lease.
     private mutating func giveBackHeld(_ now: Int64) {
         let late = context.held.take(olderThan: isLeasing ? now - context.held.patience : .max)
         guard !late.isEmpty else { return }
@@ -208,7 +209,7 @@ struct DispatcherState {
         if round.promotes {
             nextPromotion =
                 outcome.promotedCount == Int(Self.promotionMax) ? now : now + Self.promotionInterval
-            // What is due and yet was not promoted is somebody else's at this moment.
+            // Another node has locked a job that is due and was not promoted.
             if let due = outcome.nextDue { schedulePromotion(at: max(due, context.clock.now() + 0.05)) }
         }
         for ending in round.endings {
@@ -226,13 +227,13 @@ struct DispatcherState {
         if outcome.hasDependencyNews { dependents.note() }
         if !outcome.claims.lost.isEmpty { mend(outcome.claims.lost) }
         tell(round, outcome)
-        // For a while what has a slot goes first: nothing may overtake it for long.
+        // For a while no job is prefetched: a job that must not be sent twice gets the next slot.
         if outcome.claims.passesOver { holdsNothingUntil = now + Self.holdingPause }
         begin(claims, reserved)
         if outcome.hasDueQuestions { QuestionTransaction(context: context, lane: lane).run() }
     }
 
-    /// Jobs whose lots are not there would never be claimed.
+    /// Moves queued jobs out of claim queues that do not exist. They would never be leased.
     private func mend(_ lots: Set<Int64>) {
         context.lots.forget(lots)
         var parameters = Parameters()
@@ -245,7 +246,7 @@ struct DispatcherState {
             context.logger.warning(
                 "queued jobs were in lots that are not there", metadata: ["count": "\(count)"])
         } catch {
-            // The next look finds them again.
+            // The next scan finds them again.
             guard !error.isConnectionLost, !error.isRetryable else { return }
             context.logger.error("lots were not mended", metadata: ["error": "\(error)"])
         }
@@ -259,7 +260,7 @@ struct DispatcherState {
         if let due = effects.nextDue { schedulePromotion(at: due) }
     }
 
-    /// In a transaction of its own, before the jobs' endings.
+    /// Commits events of running jobs, in a transaction before that of results.
     private mutating func tellNews() {
         var wasSent = false
         do {
@@ -271,7 +272,7 @@ struct DispatcherState {
             news = []
             if told > 0 { context.events.written(isWanted: isWanted) }
         } catch {
-            // Perhaps they are told, and nobody could tell a second time from another event.
+            // The events may be committed. A repetition would look like another event.
             if wasSent, error.isOutcomeUnknown { news = [] }
             guard !error.isConnectionLost, !error.isRetryable else { return }
             context.logger.error("events were refused by the database", metadata: ["error": "\(error)"])
@@ -300,7 +301,7 @@ struct DispatcherState {
         }
         if !suspended.isEmpty { context.commitObserver?.jobsSuspended(suspended) }
         if !leaving.isEmpty { context.commitObserver?.jobsLeaveBytes(leaving) }
-        // Also the fenced ones: whoever waits for them reads what became of them.
+        // Also jobs whose lease was lost: clients that wait for them read their state.
         if !finished.isEmpty { context.commitObserver?.jobsFinished(finished) }
         for case .retry(let retry) in round.endings where retry.isWanted { isWanted = true }
         for case .wait(let wait) in round.endings where wait.isWanted { isWanted = true }
@@ -309,7 +310,7 @@ struct DispatcherState {
         }
     }
 
-    /// Begins what was leased or holds it for the next slot, and ends at once what must not begin.
+    /// Begins leased jobs or keeps them for the next slot; ends at once those that must not begin.
     private mutating func begin(_ claims: [StoredJob], _ reserved: Reservation) {
         guard !claims.isEmpty else { return slots.end(reserved.slots) }
         let now = context.clock.now()
@@ -343,7 +344,7 @@ struct DispatcherState {
 
     private mutating func begin(_ attempts: [Attempt], _ reserved: Reservation) {
         let slotCount = reserved.slots
-        // After the book, as in `SubmissionBatch.begin`.
+        // After the leases are in the registry, as in `SubmissionBatch.begin`.
         guard context.attemptRunner != nil, context.lease.number == reserved.lease else {
             slots.end(slotCount)
             for attempt in attempts { endings.append(.release(Lease(attempt), ended: nil)) }
@@ -360,7 +361,8 @@ struct DispatcherState {
             } else if slots.begin(upTo: 1) == 1 {
                 context.begin([attempt])
             } else {
-                // If this process died nobody would know that it had not begun. Claims look at its text.
+                // A process that dies cannot tell that the job has not begun. Claims that prefetch skip such
+                // jobs (`is_repeatable`) unless an edit has changed the spec since.
                 holdsNothingUntil = Sys.monotonicNanoseconds() + Self.holdingPause
                 endings.append(.release(Lease(attempt), ended: nil))
             }
@@ -376,7 +378,7 @@ struct DispatcherState {
     }
 
     private mutating func fail(_ round: Round, _ error: PostgresError) {
-        // What was leased or given back without an answer is found by comparing.
+        // Whether jobs were leased or given back is unknown: the leases are compared with the database.
         nextReconciliation = 0
         guard !error.isConnectionLost, !error.isRetryable else { return }
         context.logger.error("results were refused by the database", metadata: ["error": "\(error)"])
@@ -391,7 +393,7 @@ struct DispatcherState {
         }
     }
 
-    /// A full disk, a timeout: what is to be said stays, and is said again.
+    /// Waits after an error that may pass, such as a full disk or a timeout. Results are tried again.
     private mutating func wait() {
         let now = Sys.monotonicNanoseconds()
         nextStep = now + Self.pauseAfterError

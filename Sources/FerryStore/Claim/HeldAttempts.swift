@@ -2,24 +2,24 @@ import FerryCore
 import Synchronization
 import Sys
 
-/// Attempts that are leased and wait for a slot, so that one that becomes free begins the next transfer at
-/// once, and not after a round trip to the database. Any thread.
+/// Prefetched attempts: leased ones that wait for a slot, so that a slot that becomes free begins the next
+/// transfer without a round trip to the database. Any thread.
 ///
-/// They are few and held for a moment: whoever has not begun by then goes back to the queue.
+/// They are few. An attempt that has not begun after `patience` goes back to the queue.
 final class HeldAttempts: Sendable {
     struct Held: Sendable {
         let attempt: Attempt
-        /// Monotonic nanoseconds.
+        /// When it was leased; monotonic nanoseconds.
         let since: Int64
     }
 
-    /// However many slots there are.
+    /// Maximum, whatever the number of slots.
     static let countMax = 32
-    /// For how long one is held at most; nanoseconds.
+    /// Longest time between lease and begin, in nanoseconds.
     let patience: Int64
 
     private let held = Mutex<[Held]>([])
-    /// What every end of a transfer looks at.
+    /// Read at every end of a transfer, without the lock.
     private let heldCount = Atomic<Int>(0)
 
     init(seconds: Double) { patience = Int64(seconds * 1e9) }
@@ -30,7 +30,7 @@ final class HeldAttempts: Sendable {
         change { $0 += attempts.map { Held(attempt: $0, since: now) } }
     }
 
-    /// The first ones, up to so many.
+    /// Removes and returns the first ones, at most `count`.
     func take(_ count: Int) -> [Held] {
         change { held in
             defer { held.removeFirst(min(count, held.count)) }
@@ -38,7 +38,7 @@ final class HeldAttempts: Sendable {
         }
     }
 
-    /// All that have been here since before.
+    /// Removes and returns those that were leased before `instant`.
     func take(olderThan instant: Int64) -> [Held] {
         guard count > 0 else { return [] }
         return change { held in
@@ -56,7 +56,7 @@ final class HeldAttempts: Sendable {
 
     var all: [Held] { held.withLock { $0 } }
 
-    /// When the first of them goes back; monotonic nanoseconds.
+    /// When the first one goes back to the queue, in monotonic nanoseconds; `nil` if there is none.
     var nextReturn: Int64? {
         guard count > 0 else { return nil }
         return held.withLock { $0.first?.since }.map { $0 + patience }
@@ -70,20 +70,20 @@ final class HeldAttempts: Sendable {
     }
 }
 
-/// How many jobs are worth leasing before there are slots for them: as many as end while a round commits.
+/// Estimates how many jobs to prefetch: as many as end while a transaction commits.
 struct Turnover {
     private var mean = 0.0
     private var lastCommit: Int64 = 0
 
-    /// Results were committed. `nanoseconds`: what that took.
+    /// Notes a commit of `count` results that took `nanoseconds`.
     mutating func note(ended count: Int, at now: Int64, nanoseconds: Int64) {
         let part = Double(nanoseconds) / Double(max(1, now - lastCommit))
         lastCommit = now
-        // What gathers while a round commits and the next one forms.
+        // Results that gather while one transaction commits and the next one forms.
         mean += (Double(count) * min(1, 2 * part) - mean) / 4
     }
 
-    /// Some were held for nothing.
+    /// Starts the estimate anew: some attempts were prefetched and found no slot in time.
     mutating func forget() { mean = 0 }
 
     func wanted(capacity: Int) -> Int {
@@ -96,18 +96,19 @@ extension StoreContext {
     func begin(_ attempts: [Attempt]) {
         guard !attempts.isEmpty, let runner = attemptRunner else { return }
         runner.begin(attempts)
-        // Whoever changed one before the runner knew of it has put that into the book first.
+        // An edit that came before the runner knew the attempt is in the registry by now.
         edits.rates(of: attempts) { runner.changeRate($0, bytesPerSecondMax: $1) }
     }
 
-    /// Begins what is held, as far as there are slots.
+    /// Begins prefetched attempts while slots are free.
     func beginHeld() {
         let slots = configuration.slots
         while held.count > 0 {
             let begun = slots.begin(upTo: held.count)
             guard begun > 0 else { return }
             let next = held.take(begun)
-            // Somebody else was first; the slots may be what others looked for in vain just now.
+            // Another thread took the attempts. The loop looks again: a third one may have found no slot
+            // meanwhile.
             if next.count < begun { slots.end(begun - next.count) }
             for one in next { begin(one) }
         }
@@ -118,14 +119,14 @@ extension StoreContext {
         begin([held.attempt])
     }
 
-    /// Ends attempts that have slots and are not to begin.
+    /// Gives back attempts that have slots and must not begin.
     func giveBack(_ attempts: [Attempt]) {
         configuration.slots.end(attempts.count)
         for attempt in attempts { end(attempt, .released) }
     }
 
-    /// Whether nothing has come up since it was leased. What is limited by now is for the claims, which
-    /// count.
+    /// Returns `true` if nothing has happened since the lease that forbids to begin. A job with a limit by
+    /// now goes back: claims alone count against limits.
     private func mayBegin(_ held: HeldAttempts.Held) -> Bool {
         let attempt = held.attempt
         guard mayLease, configuration.downloads.admits(attempt.spec.kind),
@@ -135,7 +136,7 @@ extension StoreContext {
         return lotName(attempt.scope, session: attempt.spec.session, sessions.current).origin.isEmpty
     }
 
-    /// Ends what has not begun.
+    /// Reports the result of an attempt that has not begun.
     private func end(_ attempt: Attempt, _ outcome: AttemptResult.Outcome, leavesBytes: Bool = false) {
         let send = heldResult.withLock { $0 }
         send(
@@ -144,7 +145,7 @@ extension StoreContext {
                 leavesBytes: leavesBytes))
     }
 
-    /// Stops the attempt of a job, if this node has one.
+    /// Stops the attempt of a job if this node has one.
     func stop(_ job: JobID, _ how: AttemptStop) {
         guard let held = held.take(job) else {
             attemptRunner?.stop(job, how)

@@ -12,11 +12,11 @@ package final class JobDispatcher: ResultSink {
         case resumed(Attempt, Int64)
         /// There may be queued jobs.
         case wake
-        /// A waiting job is due then.
+        /// A waiting job is due at that time.
         case due(Timestamp)
-        /// Leases may exist in the database that this process does not know.
+        /// The database may have leases of this node that this process does not know.
         case reconcile
-        /// Jobs have ended that others depend on, or have come that depend on others.
+        /// Jobs have ended that others depend on, or jobs were submitted that depend on others.
         case dependencies
     }
 
@@ -25,14 +25,15 @@ package final class JobDispatcher: ResultSink {
 
     init(_ context: StoreContext) { self.context = context }
 
-    /// Bounded by the leases: each result holds one until it is committed. The slot goes to the next attempt.
+    /// Takes a result and gives its slot to the next attempt. The mailbox is bounded: each result holds a
+    /// lease until it is committed.
     package func record(_ result: AttemptResult) {
         context.configuration.slots.end(1)
         context.beginHeld()
         mailbox.send(.result(result))
     }
 
-    /// Bounded by the attempts: each says it once.
+    /// Takes the offset at which a download has resumed. The mailbox is bounded: an attempt reports it once.
     package func resumed(_ attempt: Attempt, at offset: Int64) { mailbox.send(.resumed(attempt, offset)) }
 
     package func answered(_ answer: HostResponse) { context.health.note(answer) }
@@ -60,11 +61,12 @@ package final class JobDispatcher: ResultSink {
     /// what is left in the spool.
     func close() { mailbox.close() }
 
-    /// As for submissions, but nobody waits for these.
+    /// How long a commit waits for further results, in microseconds. Longer than for submissions: no client
+    /// waits.
     private static let gatherMicroseconds = 2_000
 
-    /// Results that are worth a commit at once: any number while slots are free or the next jobs are here;
-    /// else a quarter of the slots, because then they wait for the claim that comes with the commit.
+    /// Number of results for which a commit waits no longer. No limit while slots are free or jobs are
+    /// prefetched; else a quarter of the slots, because free slots then wait for the claim of that commit.
     private var enough: Int {
         let slots = context.configuration.slots
         return slots.freeCount > 0 || context.held.count > 0 ? .max : max(1, slots.capacity / 4)
@@ -74,7 +76,7 @@ package final class JobDispatcher: ResultSink {
     func run() {
         var dispatcher = DispatcherState(context)
         var deadline: Int64?
-        // Several results came in one commit: more are on their way.
+        // `true` after a commit of several results: more are likely to follow.
         var isBusy = false
         while true {
             let messages = mailbox.gather(
@@ -102,7 +104,7 @@ package final class JobDispatcher: ResultSink {
 }
 
 extension JobDispatcher {
-    /// To be called when the answer to a commit that leases was lost: leases that nobody acts on are given
-    /// back.
+    /// Makes the dispatcher give back leases that no attempt uses. Called after the outcome of a commit that
+    /// leases is unknown.
     package func noteLostAnswer() { send(.reconcile) }
 }

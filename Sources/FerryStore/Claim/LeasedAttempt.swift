@@ -1,7 +1,8 @@
 import FerryCore
 
 extension Attempt {
-    /// Whether an earlier attempt was lost with its node after it may have sent what must not be sent twice.
+    /// Returns `true` if an earlier attempt was lost with its node and may have sent a request that must not
+    /// be sent twice.
     func mayHaveActed(before stored: StoredJob) -> Bool {
         guard let error = stored.record.errorJSON, !spec.isRepeatable(spec.request.method) else {
             return false
@@ -9,11 +10,12 @@ extension Attempt {
         return error == TransferError.attemptLost.json
     }
 
-    /// A lease that was read from the database; nil when the row cannot be read.
+    /// Makes an attempt of a leased row. `nil` if its spec or secrets cannot be read.
     convenience init?(_ stored: StoredJob, _ context: StoreContext) {
         let json = stored.record.specJSON
         let known = context.specs.take(stored.record.id, json: json)
         guard
+            // An error means what `nil` does: the caller ends the job as unreadable.
             let spec = known ?? (try? JobSpec(storedJSON: json, opening: context.configuration.seal))
         else { return nil }
         var secrets = JobSecrets()

@@ -1,28 +1,28 @@
 import FerryCore
 import Synchronization
 
-/// Why a node leases nothing although it could.
+/// Reasons for which a worker leases nothing.
 struct OperatorHolds: Sendable {
     var wishes = OperatorSettings(revision: -1, isPaused: false, drains: false)
-    /// The process is about to end.
+    /// `true` once the process stops.
     var isStopping = false
-    /// It reaches nobody, and others do.
+    /// `true` if this node reaches no origin while other nodes do.
     var isCutOff = false
 }
 
 /// The other nodes that run attempts, as of the last heartbeat. Any thread.
 struct WorkerCounts: ~Copyable, Sendable {
-    /// Negative: not known.
+    /// Negative before the first heartbeat.
     private let othersCount = Atomic<Int>(-1)
     private let drainedCount = Atomic<Int>(0)
 
-    /// Alive and leasing; nil: not known.
+    /// Other workers that are alive and do not drain; `nil` before the first heartbeat.
     var others: Int? {
         let count = othersCount.load(ordering: .relaxed)
         return count < 0 ? nil : count
     }
 
-    /// Alive and draining.
+    /// Other workers that are alive and drain.
     var drained: Int { drainedCount.load(ordering: .relaxed) }
 
     func note(others: Int, drained: Int) {
@@ -32,27 +32,28 @@ struct WorkerCounts: ~Copyable, Sendable {
 }
 
 extension StoreContext {
-    /// What is notified when operators want something else.
+    /// Payload of the notification about changed operator settings.
     static let operationsNotification = "operations"
 
-    /// Whether waiting jobs become due here: also while nothing is leased, unless the process ends.
+    /// `true` if this node queues waiting jobs that are due: every worker until it stops, even if it leases
+    /// nothing.
     var isPromoting: Bool { configuration.isWorker && !holds.withLock { $0.isStopping } }
 
-    /// Whether this node is to end its attempts and begin none.
+    /// `true` if this node begins no attempts and lets running ones end: it stops, or operators drain it.
     var isDraining: Bool { holds.withLock { $0.isStopping || $0.wishes.drains } }
 
     var isPaused: Bool { holds.withLock { $0.wishes.isPaused } }
 
-    /// Nodes that are alive, transfer and do not drain. This one is counted as it is now; the others as they
-    /// were at the last heartbeat. Nil before the first.
+    /// Workers that are alive and do not drain: this node as it is now, the others as of the last heartbeat.
+    /// `nil` before the first heartbeat.
     var workerCount: Int? {
         workers.others.map { $0 + (configuration.isWorker && !isDraining ? 1 : 0) }
     }
 
-    /// Whether a node that could transfer is alive and drains.
+    /// `true` if a worker is alive and drains.
     var hasDrainedWorker: Bool { workers.drained > 0 || configuration.isWorker && isDraining }
 
-    /// Leases nothing more, for good.
+    /// Stops leasing for the rest of the process.
     func stopLeasing() {
         holds.withLock { holds in
             holds.isStopping = true
@@ -60,7 +61,8 @@ extension StoreContext {
         }
     }
 
-    /// Does what operators want. Returns whether the node may lease again.
+    /// Adopts operator settings unless they are older than the current ones. Returns `true` if the node may
+    /// lease again.
     func adopt(_ wishes: OperatorSettings) -> Bool {
         holds.withLock { holds in
             guard wishes.revision > holds.wishes.revision else { return false }
@@ -69,10 +71,10 @@ extension StoreContext {
         }
     }
 
-    /// Whether this node reaches nobody although others do: then it leaves the work to them.
+    /// `true` if this node reaches no origin while other nodes do. It then leases nothing.
     var isCutOff: Bool { holds.withLock { $0.isCutOff } }
 
-    /// Returns whether the node may lease again.
+    /// Returns `true` if the node may lease again.
     func setCutOff(_ isCutOff: Bool) -> Bool {
         holds.withLock { holds in
             holds.isCutOff = isCutOff

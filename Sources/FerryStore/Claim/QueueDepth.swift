@@ -1,18 +1,18 @@
 import FerryCore
 import FerryScheduler
 
-// What a claim has said about a lot, and when it is tried again.
+// What a claim has shown about a claim queue, and when the queue is tried again.
 extension QueueView {
-    /// Seconds until a lot is tried again that somebody else is claiming from.
+    /// Seconds until a claim queue is tried again that another node is claiming from.
     private static let takenPause = 0.005
-    /// Seconds until a lot without permits is tried again, and more for each of the others, because only what
-    /// ends on other nodes has to be found so.
+    /// Seconds until a claim queue without permits is tried again, plus `fullPauseStep` for each other one.
+    /// Attempts that end on this node wake it; the pause finds those that end on other nodes.
     private static let fullPause = 0.1
     private static let fullPauseStep = 0.001
     static let fullPauseMax = 5.0
 
-    /// Seconds. While no download may begin, a claim steps over all that queue: it takes no more time than
-    /// looks.
+    /// Returns the pause in seconds while no download may begin. A claim then skips all queued downloads, so
+    /// it gets no larger share of the time than scans.
     func closedPause(_ nanoseconds: Int64) -> Double {
         max(1, Double(Self.lookPause * nanoseconds) / 1e9)
     }
@@ -39,7 +39,7 @@ extension QueueView {
         guard let permits else { return .blocked(until: now + Self.takenPause) }
         guard claimed == permits.count else { return .empty }
         if let until = permits.blockedUntil {
-            // A limit of a narrower scope is of no matter to the other lots of a wider one.
+            // A limit of a narrower scope does not concern the other claim queues of a wider one.
             if let (key, isPaced) = onlyScope(
                 of: ask.lot, where: { $0.blockedUntil ?? now > now || $0.requestRate != nil })
             {
@@ -56,8 +56,8 @@ extension QueueView {
         return .blocked(until: until)
     }
 
-    /// The scope of the lot's jobs that is limited so, if only one is: with several nobody knows which one it
-    /// was.
+    /// Returns the only limited scope of the queue's jobs for which `isSo` is true, or `nil` if there are
+    /// several: then it is unknown which one had no permits.
     private func onlyScope(
         of lot: ClaimQueue, where isSo: (HostLimit) -> Bool
     ) -> (key: OriginScope, isPaced: Bool)? {
@@ -71,13 +71,13 @@ extension QueueView {
         return limited.count == 1 ? limited[0] : nil
     }
 
-    /// Fewer connections are used in a scope: lots that waited for its permits are tried again.
+    /// Notes that a connection in a scope is free: claim queues that waited for its permits are tried again.
     mutating func note(closedAt scope: RequestScope) {
         let (origin, now) = (scope.origin, context.clock.now())
         if !paced.isEmpty { paced = paced.filter { $0.value > now } }
         let (hosts, paced) = (context.configuration.hosts, paced)
         schedule.wake(origin: origin) { lot in
-            // Whatever ends, neither a hold nor a rate allows more before its time.
+            // A hold or a rate allows nothing more when an attempt ends.
             lot.scope?.scopes.contains { one in
                 guard let limit = hosts.limit(at: origin, one) else { return false }
                 return limit.blockedUntil ?? now > now
@@ -88,6 +88,6 @@ extension QueueView {
 }
 
 extension ClaimQueue {
-    /// What its jobs have in common with others. `nil` for a wide lot.
+    /// Scope of its jobs' requests; `nil` for a wide claim queue.
     var scope: RequestScope? { origin.map { RequestScope(tenant: tenant, origin: $0, path: path) } }
 }

@@ -3,55 +3,55 @@ import FerryScheduler
 import Synchronization
 import Sys
 
-/// What the dispatcher knows of the queue: which lots may have jobs, and when it looks again. Lives on the
-/// dispatcher's thread.
+/// What the dispatcher knows of the queue: which claim queues may have jobs, and when it scans again. Lives
+/// on the dispatcher's thread.
 struct QueueView {
     let context: StoreContext
     var schedule = ClaimSchedule()
-    /// Wide lots of which a claim has found less than it asked for while origins are limited or away: either
-    /// they are empty, or the next round has something to divert.
+    /// Wide claim queues that gave fewer jobs than asked for while origins are limited or unreachable. They
+    /// are empty, or have jobs to move to narrow claim queues.
     var suspects: Set<Int64> = []
-    /// Wide lots of which a claim has stepped over all that is there: they rest in the schedule, while the
-    /// jobs of limited origins are diverted round by round, and those of hosts that are away wait.
+    /// Wide claim queues all of whose jobs a claim has skipped. They are blocked in the schedule, while each
+    /// transaction moves some jobs of limited origins and lets jobs of unreachable ones wait.
     private var stretches: [Int64: ClaimQueue] = [:]
     private var nextDiversion: Int64 = 0
-    /// Wide lots whose first jobs a claim has taken, up to an urgency. Until an instant claims begin there:
-    /// they would step over everything that was claimed before and is not vacuumed yet, because somebody
-    /// keeps a snapshot open.
+    /// Wide claim queues whose jobs were leased up to an urgency. Until the instant `until`, claims begin
+    /// there. From the beginning they would read all dead rows of leased jobs, which remain while any
+    /// transaction keeps an old snapshot.
     private var heads: [Int64: (urgency: Timestamp, until: Int64)] = [:]
-    /// What was charged for the jobs that are leased, in seconds of a slot.
+    /// Slot seconds that were charged in advance for each leased job.
     private var charged: [JobID: Double] = [:]
     /// When the rate of a scope allows its next request.
     var paced: [OriginScope: Timestamp] = [:]
-    /// `Backlog.mark` of the last `learn`.
+    /// `Backlog.mark` at the last `learn`.
     private var mark = 0
     // Instants and times of the monotonic clock, in nanoseconds.
     private var nextPoll: Int64 = 0
     private var nextLook: Int64 = 0
-    /// A look that takes several rounds: where it goes on, when it began, what it will have answered.
+    /// A scan of several transactions: where it goes on, how long it has taken, which request it answers.
     private var lookAfter: Int64 = .min
     private var lookNanoseconds: Int64 = 0
     private var lookedFor: Int?
 
-    /// Rows beyond those that are known that a claim asks for: others may have queued some.
+    /// Jobs of each claim queue that a claim asks for beyond the known ones: other nodes may have added some.
     private static let lookMax = 8
-    /// Looks take at most a twentieth of the time, and so do claims from the beginning of a lot, and
-    /// comparisons of what this node holds.
+    /// Scans take at most a twentieth of the time. So do claims from the beginning of a claim queue, and
+    /// comparisons of this node's leases with the database.
     static let lookPause: Int64 = 20
-    /// Seconds until a lot is claimed from again that had nothing but jobs of limited origins, as a multiple
-    /// of what it took to find that, and at most: others may have queued something.
+    /// Pause of a claim queue that had only jobs of limited origins: a multiple of the time that the claim
+    /// took, and at most `restMax` seconds, because other nodes may have queued jobs.
     private static let restShare = 10.0
     private static let restMax = 1.0
-    /// Rounds of which diversions take at most so many parts of the time.
+    /// Transactions that move jobs take at most one part in `diversionPause` of the time.
     private static let diversionPause: Int64 = 2
-    /// Lots of one round that are diverted without a claim.
+    /// Claim queues of one transaction from which jobs are moved without a claim.
     private static let stretchCountMax = 4
-    /// Until a claim begins at the beginning again: others may have queued something more urgent, or given it
-    /// back.
+    /// Nanoseconds until a claim begins at the beginning again: other nodes may have queued more urgent jobs,
+    /// or given some back.
     private static let headLifetimeMax: Int64 = 5_000_000_000
     init(_ context: StoreContext) { self.context = context }
 
-    /// When something has to be done, while slots are free.
+    /// Returns when the next claim or scan is due while slots are free, in monotonic nanoseconds.
     func nextInstant(_ now: Int64) -> Int64 {
         if schedule.hasReady || context.backlog.count.map({ $0 > 0 }) == true { return now }
         var next = nextPoll
@@ -63,7 +63,7 @@ struct QueueView {
         return next
     }
 
-    /// An attempt has ended.
+    /// Notes the end of an attempt: frees its scope and corrects the charge of its session.
     mutating func note(ended result: AttemptResult) {
         let attempt = result.attempt
         note(closedAt: attempt.scope)
@@ -75,14 +75,15 @@ struct QueueView {
             seconds: max(0, trace.finishedAt - trace.startedAt - result.lentSeconds), charged: charge)
     }
 
-    /// Leases are gone. Those that came to no transfer stay charged: a claim is work as well.
+    /// Forgets the charges of jobs whose leases are gone. A job without a transfer stays charged: a claim is
+    /// work as well.
     mutating func forget(_ jobs: some Sequence<JobID>) {
         if !charged.isEmpty { for job in jobs { charged[job] = nil } }
     }
 
     // MARK: What queues
 
-    /// Takes in what this process has queued, and what may be tried again.
+    /// Adds the jobs that this process has queued, and unblocks claim queues whose pause is over.
     mutating func learn() {
         mark = context.backlog.mark
         for (lot, addition) in context.backlog.takeAdditions() {
@@ -92,7 +93,7 @@ struct QueueView {
         schedule.wake(at: context.clock.now())
     }
 
-    /// Jobs of the lot were queued.
+    /// Notes that jobs of the claim queue were queued.
     mutating func add(_ lot: ClaimQueue, head: Timestamp) {
         let share = context.sessions.current.share(tenant: lot.tenant, session: lot.session)
         let host = lot.scope.flatMap { context.configuration.hosts.limit(of: $0) }
@@ -102,7 +103,8 @@ struct QueueView {
         }
     }
 
-    /// What one node alone can do is for that one, until a look finds that it has gone.
+    /// Returns `true` if this node may lease from the claim queue. Jobs for one node are left to it until a
+    /// scan finds that it is gone.
     private func isMine(_ found: Claims.Found) -> Bool {
         found.isHomeGone || found.lot.home == nil || found.lot.home == context.configuration.node
     }
@@ -117,17 +119,17 @@ struct QueueView {
             found.lot, head: found.head, weight: share.weight, limit: limit,
             limited: found.lot.scope.flatMap { context.configuration.hosts.widestLimited(of: $0) })
         if let victim {
-            // It may never come back.
+            // The schedule has dropped it.
             suspects.remove(victim)
             heads[victim] = nil
         }
-        // Of a suspect the first jobs are the ones that are stepped over.
+        // In a suspect the first jobs are the skipped ones.
         if let head = heads[found.lot.id], found.head < head.urgency, !suspects.contains(found.lot.id) {
             heads[found.lot.id] = nil
         }
     }
 
-    /// This process has queued a job in a lot that rests: everything before it is of limited origins.
+    /// Notes a new job of this process in a paused claim queue. All jobs before it are of limited origins.
     private mutating func noteNews(in lot: ClaimQueue, head: Timestamp) {
         guard stretches[lot.id] != nil else { return }
         schedule.unblock(lot.id, unlessBefore: .distantPast)
@@ -136,21 +138,21 @@ struct QueueView {
 
     // MARK: Rounds
 
-    /// Slots worth reserving: no more than may be found, so that jobs which come meanwhile can still be
-    /// leased with their acceptance. 0: nothing is known to be there.
+    /// Slots to reserve for a claim; 0 if no queued job is known. No more than jobs may be found, so that
+    /// jobs that are submitted meanwhile can still be leased in their submission.
     var wantedSlots: Int {
         guard schedule.hasReady else { return 0 }
         guard let count = context.backlog.count else { return Limits.claimBatchMax }
         return min(count + Self.lookMax * schedule.readyCount, Limits.claimBatchMax)
     }
 
-    /// Whether it is time to look for lots.
+    /// Returns `true` if a scan is due.
     func looks(_ now: Int64) -> Bool {
         now >= nextPoll || (now >= nextLook && context.backlog.wantedLook != nil)
     }
 
-    /// What the next round asks for: `count` jobs, and `held` more unless something limits one of them. Has
-    /// to be settled or abandoned.
+    /// Returns what the next transaction asks for: `count` jobs, and `held` more to prefetch unless a limit
+    /// applies to one of the claim queues. Follow with `settle` or `abandon`.
     mutating func plan(_ count: Int, held: Int = 0, looks: Bool) -> Claims {
         var claims = Claims()
         claims.hasHosts = !context.configuration.hosts.isEmpty
@@ -200,7 +202,7 @@ struct QueueView {
         return claims
     }
 
-    /// Whether what is claimed of the lot is counted, or may have to be diverted.
+    /// Returns `true` if limits count the queue's jobs, or some of them may have to move.
     private func isLimited(_ lot: ClaimQueue, _ sessions: SessionSnapshot) -> Bool {
         lot.origin != nil || suspects.contains(lot.id)
             || sessions.share(tenant: lot.tenant, session: lot.session).connectionLimit != nil
@@ -215,6 +217,7 @@ struct QueueView {
         lot.origin.map { context.health.unreachable($0) != nil } ?? false
     }
 
+    /// Takes in the outcome of a committed claim that took `nanoseconds`.
     mutating func settle(_ claims: Claims, _ outcome: Claims.Outcome, nanoseconds: Int64) {
         let now = context.clock.now()
         if claims.mayDivert,
@@ -230,7 +233,8 @@ struct QueueView {
             let walk = walk(ask.lot, claims)
             note(head: leased.last, of: ask, isFull: leased.count == ask.count, claims, outcome, nanoseconds)
             if leased.count < ask.count, let window = outcome.windows[ask.lot.id] {
-                // All up to there was stepped over: a later round goes on behind it, others come first.
+                // All jobs up to there were skipped. A later claim goes on behind them; other claim queues
+                // come first.
                 heads[ask.lot.id] = (window + 1e-6, Sys.monotonicNanoseconds() + Self.headLifetimeMax)
                 schedule.settle(ask, claimed: leased.count, .blocked(until: now + Double(nanoseconds) / 1e9))
                 continue
@@ -239,7 +243,7 @@ struct QueueView {
                 if claims.heads[ask.lot.id] != nil { heads[ask.lot.id] = walk }
                 continue
             }
-            // What is before may have been left by others.
+            // Other nodes may have left jobs before the head.
             if leased.count < ask.count, claims.heads[ask.lot.id] != nil {
                 schedule.settle(ask, claimed: leased.count, .more)
                 continue
@@ -267,7 +271,7 @@ struct QueueView {
             if let until = found.blockedUntil {
                 schedule.block(found.lot.id, until: until)
             } else if claims.lookAfter != nil, !isClosed {
-                // One that is only full is tried again soon enough.
+                // A claim queue that is only full is tried again soon enough.
                 schedule.unblock(found.lot.id, unlessBefore: now + Self.fullPauseMax)
             }
         }
@@ -280,7 +284,8 @@ struct QueueView {
         let lot = narrow.ask.lot
         let (count, permits) = (outcome.leased[lot.id]?.count ?? 0, outcome.permits[lot.id])
         let depth = depth(narrow.ask, count, permits, now)
-        // More of it waits for its host, or is moved to the lots of limited paths, with the next diversion.
+        // The next transaction that moves jobs lets more of them wait, or moves them to claim queues of
+        // limited paths.
         let waits =
             !claims.mayDivert
             && (claims.hasAway && isAway(lot)
@@ -289,13 +294,13 @@ struct QueueView {
         return .blocked(until: now + Double(nextDiversion - Sys.monotonicNanoseconds()) / 1e9)
     }
 
-    /// Where a claim of the lot has begun, and until when the next one goes on from there.
+    /// Returns where a claim of the queue has begun, and until when the next one goes on from there.
     private func walk(_ lot: ClaimQueue, _ claims: Claims) -> (urgency: Timestamp, until: Int64) {
         if claims.heads[lot.id] != nil, let head = heads[lot.id] { return head }
         return (.distantPast, Sys.monotonicNanoseconds() + Self.headLifetimeMax)
     }
 
-    /// Whether a lot had nothing but jobs of limited origins left, and is not claimed from for a while.
+    /// Pauses a claim queue that has only jobs of limited origins left. Returns `false` if it has not.
     private mutating func restsAfterwards(
         _ ask: ClaimSchedule.Ask, _ claimed: Int, _ claims: Claims, _ outcome: Claims.Outcome,
         _ nanoseconds: Int64
@@ -314,12 +319,12 @@ struct QueueView {
         return true
     }
 
-    /// Those of which nothing was diverted any more have nothing of limited origins left.
+    /// Unblocks paused claim queues from which no job was moved: they have no jobs of limited origins left.
     private mutating func settleStretches(_ claims: Claims, _ outcome: Claims.Outcome) {
         for lot in claims.stretches where !outcome.diverted.contains(lot.id) {
             stretches[lot.id] = nil
             schedule.unblock(lot.id, unlessBefore: .distantPast)
-            // The next claim finds out what else is there.
+            // The next claim finds what else is there.
             nextDiversion = 0
         }
     }
@@ -331,8 +336,8 @@ struct QueueView {
         for (job, lot) in zip(outcome.jobs, outcome.lots) { charged[job.record.id] = costs[lot] }
     }
 
-    /// What a claim has left behind is looked for again when that has taken a twentieth of the time, and as
-    /// soon as a claim finds less than it asked for.
+    /// Remembers where the next claim begins. A claim begins at the beginning again after 20 times its
+    /// duration, or as soon as one finds fewer jobs than it asked for.
     private mutating func note(
         head: Timestamp?, of ask: ClaimSchedule.Ask, isFull: Bool, _ claims: Claims,
         _ outcome: Claims.Outcome,
@@ -350,7 +355,7 @@ struct QueueView {
         heads[lot] = (head, until)
     }
 
-    /// Lets those who accept jobs know whether any are left that go before theirs.
+    /// Tells submissions whether queued jobs are left that go before theirs.
     func publish() { context.backlog.claimed(since: mark, isDeep: schedule.hasReady) }
 
     private mutating func settleLook(_ outcome: Claims.Outcome, _ nanoseconds: Int64) {
@@ -364,14 +369,14 @@ struct QueueView {
         }
         if let lookedFor { context.backlog.looked(lookedFor) }
         if outcome.uncountedCount > 0 { context.backlog.addUnknown() }
-        // Notifications hurry us; without them we look more often.
+        // Without notifications the node scans more often.
         let isHurried =
             context.isListening.load(ordering: .relaxed) || !context.hasPeers.load(ordering: .relaxed)
         nextPoll = now + max(isHurried ? 1_000_000_000 : 250_000_000, Self.lookPause * lookNanoseconds)
         (lookAfter, lookNanoseconds, lookedFor) = (.min, 0, nil)
     }
 
-    /// The round has failed, or what became of it is not known.
+    /// Takes back a plan whose transaction has failed or has an unknown outcome.
     mutating func abandon(_ claims: Claims) {
         for ask in claims.wide + claims.narrow.map(\.ask) { schedule.settle(ask, claimed: 0, .more) }
         (lookAfter, lookNanoseconds, lookedFor) = (.min, 0, nil)

@@ -1,12 +1,12 @@
 import FerryCore
 
-/// What a round of the dispatcher may lease.
+/// What one transaction of the dispatcher may lease.
 struct Reservation {
-    /// Slots, each with its lease.
+    /// Slots, each with a lease.
     var slots = 0
-    /// Leases for which there is no slot yet.
+    /// Leases of prefetched jobs, without slots.
     var held = 0
-    /// The node's lease that they rest on; nil: nothing may be leased.
+    /// Number of the node's lease when they were reserved; `nil` if nothing may be leased.
     var lease: Int?
 
     mutating func giveBack(to ledger: WorkerSlots) {

@@ -1,8 +1,8 @@
 import FerryCore
 import Synchronization
 
-/// The specs of jobs that this process has queued itself, so that a claim need not parse them again: parsing
-/// costs as much as everything else that the dispatcher does for a job.
+/// Specs of jobs that this process has queued, so that a claim need not parse them: parsing costs as much as
+/// all other work of the dispatcher for a job. Any thread.
 final class SpecCache: Sendable {
     /// About 10 MB.
     private static let countMax = 8_192
@@ -13,7 +13,7 @@ final class SpecCache: Sendable {
     }
     private let entries = Mutex<[JobID: Entry]>([:])
 
-    /// When it is full, everything goes: other nodes have claimed what is still there.
+    /// Adds specs. A full cache is emptied first: other nodes have leased the jobs that are still in it.
     func insert(_ jobs: [NewJob]) {
         entries.withLock { entries in
             for job in jobs.prefix(Self.countMax) {
@@ -23,7 +23,7 @@ final class SpecCache: Sendable {
         }
     }
 
-    /// Removes the spec of a claimed job and returns it, if it is still what the row says.
+    /// Removes and returns the spec of a leased job, or `nil` if it differs from the row's `json`.
     func take(_ job: JobID, json: [UInt8]) -> JobSpec? {
         let entry = entries.withLock { $0.removeValue(forKey: job) }
         return entry?.json == json ? entry?.spec : nil

@@ -4,7 +4,7 @@ import Postgres
 import Synchronization
 import Sys
 
-/// Hears what other nodes say with NOTIFY. Only hurries what polling would find as well.
+/// Receives the notifications of other nodes (LISTEN). They only save time: polling finds the same changes.
 final class NotificationListener: Sendable {
     private let context: StoreContext
     private let stopping = EventDescriptor()
@@ -54,7 +54,7 @@ final class NotificationListener: Sendable {
                 do throws(PostgresError) {
                     try connection.listen("ferry")
                 } catch {
-                    // A pooler that shares sessions forbids it.
+                    // A pooler that shares sessions refuses LISTEN.
                     guard connection.isOpen, !error.isConnectionLost else { throw error }
                     isRefused = true
                 }
@@ -86,8 +86,8 @@ final class NotificationListener: Sendable {
     private func hear(_ arrived: [Notification]) {
         var hasWork = false
         for notification in arrived {
-            // `work`, news of the limits, of hosts or of sessions, a job that was changed, or how a job's
-            // attempt is to end and which.
+            // The payload is `work`, a name of changed limits, hosts, events, sessions or settings, `edit:`
+            // and a job, or how an attempt is to end, a colon and its job.
             let words = notification.payload.split(separator: ":", maxSplits: 1)
             if words.count == 2, let how = AttemptStop(rawValue: String(words[0])) {
                 if let job = JobID(uuidText: String(words[1])) { onStop(job, how) }

@@ -4,15 +4,15 @@ import Postgres
 import Synchronization
 import Sys
 
-/// Reads of the API over a few connections, which tenants use in turn (`ReadQueue`). Any thread asks; the
-/// reply comes on a thread of this lane and must not block.
+/// Runs the API's reads over a few connections, which tenants use in turn (`ReadQueue`). Any thread may ask.
+/// The reply comes on a thread of the pool and must not block.
 final class ReadPool: Sendable {
     fileprivate enum Read: Sendable {
-        /// `run` replies last; what throws has not replied, and `fail` does.
+        /// `run` replies as its last step. If it throws it has not replied, and `fail` replies.
         case work(
             StaticString, run: @Sendable (inout Connection) throws(PostgresError) -> Void,
             fail: @Sendable (StoreError) -> Void)
-        /// Of one tenant: what waits together is read with one statement.
+        /// Reads of one tenant that wait together use one statement.
         case job(JobID, tenant: String, reply: Reply<StoredJob>)
 
         var isJob: Bool { if case .job = self { true } else { false } }
@@ -25,11 +25,11 @@ final class ReadPool: Sendable {
 
     private struct State {
         var queue: ReadQueue<Read>
-        /// Threads that wait for a turn.
+        /// Threads that wait for a turn, by index.
         var idle: [Int] = []
         var isClosed = false
 
-        /// Nil: nothing may run now.
+        /// Begins the next turn; `nil` if nothing may run now.
         mutating func next() -> Turn? {
             queue.next(joins: \.isJob, countMax: ReadPool.jobCountMax).map {
                 Turn(owner: $0.owner, reads: $0.reads)
@@ -37,12 +37,12 @@ final class ReadPool: Sendable {
         }
     }
 
-    /// Jobs that one statement reads: each may have a body of some size.
+    /// Jobs that one statement reads at most: each may have a body of some size.
     private static let jobCountMax = 50
 
     private let context: StoreContext
     private let state: Mutex<State>
-    /// One a thread: the turn that it is given.
+    /// The turn that a thread is given; one mailbox for each thread.
     private let mailboxes: [Mailbox<Turn>]
 
     init(_ context: StoreContext) {
@@ -57,7 +57,7 @@ final class ReadPool: Sendable {
 
     var threadCount: Int { mailboxes.count }
 
-    /// Refuses further reads with `unavailable`. What waits is still read.
+    /// Refuses further reads with `unavailable`. Reads that wait already still run.
     func close() {
         state.withLock { $0.isClosed = true }
         for mailbox in mailboxes { mailbox.close() }
@@ -65,8 +65,8 @@ final class ReadPool: Sendable {
 
     // MARK: Any thread
 
-    /// Runs `body` on a connection when it is the owner's turn. `continues`: it goes on with a read of the
-    /// same request, which was admitted before.
+    /// Runs `body` on a connection when it is the owner's turn. `continues`: a read of the same request was
+    /// admitted before, so that this one is not refused.
     func read<Value: Sendable>(
         _ name: StaticString, of owner: ReadOwner, continues: Bool = false, _ reply: @escaping Reply<Value>,
         _ body: @escaping @Sendable (inout Connection) throws(PostgresError) -> Result<Value, StoreError>
@@ -111,16 +111,16 @@ final class ReadPool: Sendable {
         state.withLock { state in
             if state.isClosed && !continues { return .unavailable }
             guard state.queue.add(read, of: owner, continues: continues) else { return .tooManyReads }
-            // Closed: the thread that has asked for more takes it.
+            // After the end, the thread whose read continues takes it.
             guard !state.isClosed, let thread = state.idle.last, let turn = state.next() else { return nil }
             state.idle.removeLast()
-            // Under the lock: mailboxes are closed after it says so.
+            // Under the lock: mailboxes are closed after `isClosed` is set.
             mailboxes[thread].send(turn)
             return nil
         }
     }
 
-    // MARK: On the lane's threads
+    // MARK: Threads of the pool
 
     /// The body of the `index`th thread.
     func run(_ index: Int) {
@@ -138,7 +138,8 @@ final class ReadPool: Sendable {
         options.readInOrderOfIndexes()
     }
 
-    /// Waits for a turn. `ended`: the owner of the one before. Nil: the lane is closed and nothing waits.
+    /// Waits for a turn. `ended` is the owner of the turn before. Returns `nil` once the pool is closed and
+    /// nothing waits.
     private func nextTurn(_ index: Int, _ ended: ReadOwner?) -> Turn? {
         let (turn, isOver): (Turn?, Bool) = state.withLock { state in
             if let ended { state.queue.end(ended) }
@@ -149,7 +150,7 @@ final class ReadPool: Sendable {
         }
         if turn != nil || isOver { return turn }
         while true {
-            // Closed: a turn that was given before is still taken.
+            // A turn that was given before the end is still run.
             if let turn = mailboxes[index].wait(milliseconds: -1).first { return turn }
             if mailboxes[index].isClosed { return mailboxes[index].take().first }
         }
@@ -193,17 +194,17 @@ final class ReadPool: Sendable {
     }
 }
 
-/// A page that is read in turns.
+/// A page of a list that is read in turns.
 protocol ListReading: Sendable {
     associatedtype Value: Sendable
-    /// The page. Nil: it needs another turn.
+    /// The page; `nil` if it needs another turn.
     var value: Value? { get }
-    /// Reads on from where the turn before has ended.
+    /// Reads on from where the turn before ended.
     mutating func readTurn(_ connection: inout Connection) throws(PostgresError)
 }
 
 extension StoreContext {
-    /// Logs why the database did not serve a request, and says it as the API needs it.
+    /// Logs why the database did not serve a request, and returns the error for the API.
     func failure(of name: StaticString, _ error: PostgresError) -> StoreError {
         if error.isConnectionLost { return .unavailable }
         if error.isRetryable || error.isShortage {
@@ -216,7 +217,7 @@ extension StoreContext {
         return .failed
     }
 
-    /// As `failure(of:_:)`, for what changes nothing: whoever was stopped can simply ask again.
+    /// Like `failure(of:_:)`, for a read: `readStopped` if it took too long, and the client may ask again.
     func failure(ofRead name: StaticString, _ error: PostgresError) -> StoreError {
         let failure = failure(of: name, error)
         return error.isCancellation ? .readStopped : failure
@@ -224,9 +225,9 @@ extension StoreContext {
 }
 
 extension ConnectionOptions {
-    /// Holds the planner to indexes that have the order which a statement asks for. Plans are made once,
-    /// perhaps on tables that are nearly empty: everything else is wrong later. Bitmaps stay: an index on
-    /// arrays is read in no other way.
+    /// Makes the planner use indexes that have the order of the statement. Plans are made once, perhaps while
+    /// tables are nearly empty, and any other plan is wrong later. Bitmap scans stay allowed: an index on
+    /// arrays has no other scan.
     mutating func readInOrderOfIndexes() {
         settings.append(.init("plan_cache_mode", "force_generic_plan"))
         for kind in ["seqscan", "sort", "incremental_sort", "hashjoin", "mergejoin"] {

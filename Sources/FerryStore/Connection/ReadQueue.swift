@@ -1,9 +1,9 @@
 import FerryCore
 
-/// On whose behalf something is read.
+/// On whose behalf a read runs.
 package enum ReadOwner: Hashable, Sendable {
     case tenant(String)
-    /// The node itself, and operators: what they read is of no tenant.
+    /// The node itself and operators, whose reads belong to no tenant.
     case service
 }
 
@@ -11,7 +11,7 @@ package enum ReadOwner: Hashable, Sendable {
 ///
 /// However much one owner asks for, a read of another one waits for at most one turn of each owner that waits
 /// before it. One owner never uses all connections, so that long reads of one leave a connection for others.
-/// A value without clock or threads: who runs a read says when it has ended.
+/// A value without clock or threads: the caller reports the end of each read.
 struct ReadQueue<Read> {
     private struct Desk {
         var waiting: [Read] = []
@@ -33,9 +33,9 @@ struct ReadQueue<Read> {
     /// Reads that wait, of all owners.
     var waitingCount: Int { desks.values.reduce(0) { $0 + $1.waiting.count } }
 
-    /// Adds a read behind the others of its owner. Returns `false`, and drops it, if as many reads of the
-    /// tenant wait as may. A read that `continues` one that has ended was admitted then. The service's own
-    /// reads are bounded by what causes them.
+    /// Adds a read behind the others of its owner. Returns `false` and drops it if `waitingCountMax` reads of
+    /// the tenant wait. A read that `continues` an ended one was admitted with that, and is always added, as
+    /// are the service's own reads, whose causes bound them.
     mutating func add(_ read: Read, of owner: ReadOwner, continues: Bool = false) -> Bool {
         var desk = desks[owner] ?? Desk()
         if !continues, owner != .service, desk.waiting.count >= waitingCountMax { return false }
@@ -45,8 +45,8 @@ struct ReadQueue<Read> {
         return true
     }
 
-    /// Begins the next turn, or returns `nil` if nothing may run now. It is one read, or several of one owner
-    /// where each of them `joins`: up to `countMax`, in their order.
+    /// Begins the next turn, or returns `nil` if nothing may run now. A turn is one read, or up to `countMax`
+    /// successive reads of one owner for each of which `joins` is true.
     mutating func next(joins: (Read) -> Bool, countMax: Int) -> (owner: ReadOwner, reads: [Read])? {
         guard !turns.isEmpty else { return nil }
         let owner = turns.removeFirst()
@@ -63,7 +63,7 @@ struct ReadQueue<Read> {
         return (owner, reads)
     }
 
-    /// A turn of the owner has ended.
+    /// Ends a turn of the owner.
     mutating func end(_ owner: ReadOwner) {
         guard var desk = desks[owner], desk.runningCount > 0 else { return }
         let wasHeld = desk.runningCount == runningCountMax

@@ -1,7 +1,7 @@
 package import Postgres
 
-/// Every SQL statement. Each folder declares a constant for each file of its `SQL/` folder in an extension. A
-/// test prepares each statement and compares the number of parameters.
+/// All SQL statements. An extension in each folder declares a constant for each file of its `SQL/` folder. A
+/// test prepares each statement and compares the number of its parameters.
 package enum Statements {
     package static let all = [
         ofAdmin, ofClaim, ofConnection, ofDeliveries, ofEvents, ofFinish, ofHosts, ofJobs, ofLeases,

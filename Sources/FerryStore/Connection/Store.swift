@@ -4,9 +4,9 @@ package import Postgres
 import Synchronization
 import Sys
 
-/// Everything that is kept: its lanes, and the order in which they start and stop.
+/// The part of a node that uses the database: its threads, and the order in which they start and stop.
 ///
-/// Any thread may use its parts; `start`, `beginWork`, `drain` and `stop` belong to one.
+/// Any thread may use its parts. One thread calls `start`, `beginWork`, `drain` and `stop`.
 package final class Store: Sendable {
     package let intake: SubmissionWriter
     package let dispatcher: JobDispatcher
@@ -14,16 +14,16 @@ package final class Store: Sendable {
     package let deliveries: DeliveryOutbox
     package let census: TenantCounts
     package let schedules: ScheduleRunner
-    /// The lease of this node.
+    /// The heartbeat, which holds the lease of this node.
     package let watch: Heartbeat
     private let listen: NotificationListener
     private let relay: EventRelay
     private let housekeeping: Housekeeper
-    /// The log of events as it grows.
+    /// Follows the event log as it grows.
     package let tail: EventTail
     private let hosts: HostCoordinator
     let context: StoreContext
-    /// By role, in the order in which they end.
+    /// By role, in the order in which `stop` ends them.
     private struct Threads {
         var intake: Thread?
         var dispatcher: Thread?
@@ -77,12 +77,12 @@ package final class Store: Sendable {
             onOperations: { control.adoptWishes() })
     }
 
-    /// Makes the node known, commits what an earlier process of this node could not, gives back what that
-    /// held, and starts the lanes that answer for it. What is submitted waits, and what is queued stays
-    /// there, until `beginWork`.
+    /// Writes the first heartbeat, commits the results that the last process of this node left in the spool,
+    /// gives back its jobs, and starts the threads for heartbeats and reads. Until `beginWork`, submissions
+    /// wait and queued jobs stay queued.
     ///
-    /// The schema must be current. Blocks for a few round trips; throws when there is no database. `runner`
-    /// nil: this node runs nothing; `prober` nil: it looks for no hosts. Call once.
+    /// The schema must be current. Blocks for a few round trips; throws if the database does not answer. If
+    /// `runner` is `nil` this node runs no attempts; if `prober` is `nil` it probes no hosts. Call once.
     package func start(
         runner: (any AttemptRunner)?, observer: (any CommitObserver)?, prober: (any HostProber)? = nil
     ) throws(PostgresError) {
@@ -90,7 +90,7 @@ package final class Store: Sendable {
         let lane = watch.makeConnection()
         try watch.beat(lane)
         try context.configuration.spool?.commit(lane, context)
-        let lostSenders = self.watch.lostSenders
+        let reclaimer = watch.deliveryReclaimer
         let given = try lane.withConnection { connection throws(PostgresError) in
             try connection.execute(
                 Statements.reclaimJobs, .lost(by: context.configuration.node)
@@ -98,7 +98,7 @@ package final class Store: Sendable {
         }
         do throws(PostgresError) {
             try lane.withConnection { connection throws(PostgresError) in
-                try lostSenders.takeBackOwn(&connection)
+                try reclaimer.takeBackOwn(&connection)
             }
         } catch {
             context.logger.warning(
@@ -108,7 +108,7 @@ package final class Store: Sendable {
         if given > 0 {
             context.logger.notice("jobs of the last run are queued again", metadata: ["count": "\(given)"])
         }
-        // Until the first claim says otherwise.
+        // There may be queued jobs until the first claim finds none.
         context.backlog.addUnknown()
         let (watch, control) = (watch, control)
         threads.withLock { threads in
@@ -117,9 +117,9 @@ package final class Store: Sendable {
         }
     }
 
-    /// Starts the lanes that work: from here on jobs are taken in, leased and begun. To be called when
-    /// nothing can fail any more that would end this start: who ends without `stop` leaves attempts behind of
-    /// which nobody knows how far they came. Call once, after `start`.
+    /// Starts the other threads: from here on jobs are accepted, leased and begun. Call once, after `start`,
+    /// when nothing can fail any more that ends the process: a process that ends without `stop` leaves
+    /// attempts of unknown progress.
     package func beginWork() {
         let (intake, dispatcher, deliveries) = (intake, dispatcher, deliveries)
         let (listen, relay, tail, schedules) = (listen, relay, tail, schedules)
@@ -140,14 +140,14 @@ package final class Store: Sendable {
         }
     }
 
-    /// Leases nothing more. What runs goes on; its results are still taken.
+    /// Stops leasing. Running attempts go on, and their results are committed.
     package func drain() {
         context.stopLeasing()
     }
 
-    /// Commits what is left, gives back what still runs and ends the lanes. Call after the runner has
-    /// stopped. Blocks, for some seconds at most when the database is away or hangs. A second call does
-    /// nothing.
+    /// Commits the remaining results, gives back jobs that still run, and ends the threads. Call after the
+    /// runner has stopped. Blocks, but only for some seconds if the database does not answer. A second call
+    /// does nothing.
     package func stop() {
         drain()
         context.impatience.begin()
@@ -161,7 +161,7 @@ package final class Store: Sendable {
         dispatcher.close()
         ending.dispatcher?.join()
         control.close()
-        // What it still hands over to a sender that has ended goes back through the lane of deliveries.
+        // Before the outbox: deliveries that the relay still gives to the ended sender go back through it.
         relay.close()
         ending.relay?.join()
         deliveries.close()
@@ -175,10 +175,10 @@ package final class Store: Sendable {
         ending.watch?.join()
     }
 
-    /// Whether the database confirmed this node lately.
+    /// `true` if the database has confirmed one of the last two heartbeats.
     package var isReady: Bool { watch.isAnswered }
 
-    /// What a queued job may wait for besides a slot.
+    /// The conditions that explain why a queued job waits, as this node knows them.
     package var queueConditions: QueueConditions {
         var conditions = QueueConditions(isPaused: context.isPaused, workerCount: context.workerCount)
         conditions.hasDrainedWorker = context.hasDrainedWorker
@@ -195,22 +195,22 @@ package final class Store: Sendable {
         return conditions
     }
 
-    /// Whether operators have paused the service, as far as this node knows.
+    /// `true` if operators have paused the service, as far as this node knows.
     package var isPaused: Bool { context.isPaused }
 
-    /// Whether this node reaches nobody although others do, and leaves the work to them.
+    /// `true` if this node reaches no origin while other nodes do. It then leases nothing.
     package var isCutOff: Bool { context.isCutOff }
 
-    /// Whether jobs are known to queue.
+    /// `true` unless this node knows that no job is queued.
     package var hasBacklog: Bool { !context.backlog.isEmpty }
 
-    /// Of the last heartbeat; nil before the first.
+    /// Duration of the last heartbeat in seconds; `nil` before the first.
     package var roundTripSeconds: Double? {
         let nanoseconds = context.metrics.roundTripNanoseconds.load(ordering: .relaxed)
         return nanoseconds < 0 ? nil : Double(nanoseconds) / 1e9
     }
 
-    /// Who admits connections of attempts beyond their first.
+    /// Admits further connections of attempts, beyond the first of each.
     package var connections: any ConnectionLimiter { context.connections }
 
     /// The sessions as this node knows them.

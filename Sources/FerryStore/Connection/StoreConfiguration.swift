@@ -1,7 +1,7 @@
 package import FerryCore
 package import Logging
 
-/// What the store must be told.
+/// The settings of a `Store`.
 package struct StoreConfiguration: Sendable {
     /// A libpq URI.
     package var url: String
@@ -9,56 +9,57 @@ package struct StoreConfiguration: Sendable {
     /// The host's name, for people.
     package var nodeName: String
     package var version: String
-    /// Whether this node runs transfers. One that does not leases nothing.
+    /// `true` if this node runs transfers. Other nodes lease nothing.
     package var isWorker: Bool
-    /// How many transfers this node may begin; shared by the lanes that lease.
+    /// Slots of this node, shared by all threads that lease.
     package var slots: WorkerSlots
-    /// Closed while downloads are not to be leased here.
+    /// Closed while this node must not lease downloads.
     package var downloads = DownloadAdmission()
-    /// Where deliveries go as they are made; without places they wait until they are claimed.
+    /// Credits of this node's sender. A delivery that gets one is leased as it is made; others are claimed.
     package var places = DeliveryCredits()
-    /// A short keyed hash of credentials, by which host control tells requests with different ones apart.
+    /// Returns a short keyed hash of credentials, by which host control distinguishes requests.
     package var hashCredentials: @Sendable ([UInt8]) -> String
-    /// The scopes of requests that are limited now; kept by the store.
+    /// The scopes of requests that are limited now; the store keeps it current.
     package var hosts = HostLimits()
-    /// What holds until somebody changes it over the API.
+    /// Limits until an operator changes them over the API.
     package var limits = TransferLimits()
-    /// What is known of the sessions; the store keeps it current.
+    /// The sessions; the store keeps it current.
     package var sessions = SessionCache()
-    /// Is told where the database answers.
+    /// Receives the addresses at which the database answers.
     package var own = OwnEndpoints()
     package var clock: DatabaseClock
-    /// Where schedules find the rules of their places.
+    /// The time zone rules for schedules.
     package var zones: any TimeZoneSource = KnownTimeZones()
-    /// Encrypts what is not harmless in specs, sessions, responses, questions and attempts.
+    /// Encrypts values that may be secret in specs, sessions, responses, questions and attempts.
     package var seal: SecretSeal
-    /// Opens sealed secrets; nil when they cannot be opened.
+    /// Opens sealed secrets; `nil` if they cannot be opened.
     package var openSecrets: @Sendable ([UInt8]) -> JobSecrets?
-    /// Opens the sealed keys of a webhook endpoint; nil when they cannot be opened.
+    /// Opens the sealed keys of a webhook endpoint; `nil` if they cannot be opened.
     package var openWebhookKeys: @Sendable ([UInt8]) -> WebhookKeys? = { _ in nil }
-    /// Makes resume data of what it says; nil: there is none.
+    /// Makes resume data; `nil` if there is none.
     package var sealResumePoint: @Sendable (ResumePoint) -> String? = { _ in nil }
-    /// Whether to hear what other nodes notify; else only polling finds it.
+    /// `true` to receive notifications of other nodes; else polling alone finds changes.
     package var listens = true
     /// Unfinished jobs that one tenant may have.
     package var jobCountMax = Limits.unfinishedJobCountMax
-    /// Seals the secrets of a job that somebody has changed.
+    /// Seals the secrets of a job that a client has changed.
     package var sealSecrets: @Sendable (JobSecrets) -> [UInt8]
     package var logger: Logger
     /// Seconds for which events are kept.
     package var eventRetention = Limits.eventRetentionSeconds
-    /// Seconds for which finished jobs stay, at least, where their session does not say less.
+    /// Seconds for which finished jobs stay at least, unless their session has a shorter retention.
     package var retentionSeconds = 604_800.0
-    /// Of the jobs in one partition, by when they were made; nil: as fits the retention.
+    /// Seconds of creation times in one partition of finished jobs; `nil` to derive it from the retention.
     package var historySeconds: Double?
     var historyWidthSeconds: Double { historySeconds ?? max(3_600, retentionSeconds / 4) }
-    /// Seconds of silence after which a node has lost its jobs, and between its heartbeats.
+    /// Seconds without a heartbeat after which a node has lost its jobs.
     package var leaseSeconds = Limits.leaseSeconds
+    /// Seconds between heartbeats.
     package var heartbeatSeconds = Limits.heartbeatSeconds
-    /// Where results wait for the next start that cannot be committed before the end; nil: they are lost, and
+    /// Keeps results that cannot be committed before the end, for the next start. If `nil` they are lost, and
     /// their jobs run again.
     package var spool: ResultSpool?
-    /// For how long a job is held at most for which there is no slot yet.
+    /// Seconds after which a prefetched job that has no slot goes back to the queue.
     package var heldSeconds = 0.1
 
     package init(

@@ -4,13 +4,13 @@ import Postgres
 import Synchronization
 import Sys
 
-/// What the lanes of one store share. Everything in it may be used from any thread.
+/// What the threads of one store share. Any thread may use all of it.
 final class StoreContext: Sendable {
     let configuration: StoreConfiguration
     let metrics = StoreMetrics()
-    /// Jobs that this process holds a lease of, so that leases nobody knows of can be found and given back.
+    /// Leases that this process knows. Other leases of this node are found and given back.
     let book = LeaseRegistry()
-    /// What those rest on.
+    /// The lease of this node, on which the leases of its jobs rest.
     let lease: NodeLease
     /// For events and deliveries.
     let identifiers: IdentifierGenerator
@@ -18,35 +18,35 @@ final class StoreContext: Sendable {
     let lots = ClaimQueueCache()
     let specs = SpecCache()
     let edits = EditRegistry()
-    /// Deadlines that the watch lane is to keep; closed when it is to end.
+    /// Deadlines of jobs for the `Reaper`; closed to end the heartbeat thread.
     let deadlines = Mailbox<Timestamp>()
     let workers = WorkerCounts()
     let events = EventSignal()
     let sessions: SessionCache
-    /// Wakes whoever keeps house; closed when it is to end.
+    /// Wakes the `Housekeeper`; closed to end it.
     let chores = Mailbox<Void>()
     let limits: LimitsCache
     let health = HostHealth()
     let connections: ConnectionRegistry
-    /// When this process began, as the nodes' table has it.
+    /// Start of this process, as in the table `nodes`.
     let startedAt: Timestamp
     let admission: Admission
-    /// Nil before the first look.
+    /// Start conditions of discretionary jobs; `nil` before the `ScheduleRunner` has read them.
     let outlook = Mutex<DiscretionaryOutlook?>(nil)
     let holds = Mutex(OperatorHolds())
     let throughputs = ThroughputEstimates()
-    /// Of all connections, once the store stops.
+    /// Shortens the waits of all connections once the store stops.
     let impatience = ShutdownTimeout()
-    /// False while draining, and while operators do not want it.
+    /// `false` while this node drains, is cut off, or operators have paused the service.
     let isLeasing: Atomic<Bool>
-    /// Whether other nodes are alive, who must be notified.
+    /// `true` if other nodes are alive and must be notified.
     let hasPeers = Atomic<Bool>(true)
     let isListening = Atomic<Bool>(false)
     let held: HeldAttempts
-    /// Takes the results of attempts that have not begun.
+    /// Receives the results of prefetched attempts that have not begun.
     let heldResult = Mutex<@Sendable (AttemptResult) -> Void>({ _ in })
     private let wakeDependents = Mutex<(@Sendable () -> Void)?>(nil)
-    /// Told of queued jobs (nil) and of the next begin date.
+    /// Wakes the dispatcher for queued jobs (`nil`) or at the next begin date.
     let dispatcherWake = Mutex<@Sendable (Timestamp?) -> Void>({ _ in })
     private let runner = Mutex<(any AttemptRunner)?>(nil)
     private let observer = Mutex<(any CommitObserver)?>(nil)
@@ -74,15 +74,15 @@ final class StoreContext: Sendable {
         self.observer.withLock { $0 = observer }
     }
 
-    /// `wake`: what `noteDependencies` does.
+    /// Sets the function that `noteDependencies` calls.
     func connect(dependents wake: @escaping @Sendable () -> Void) {
         wakeDependents.withLock { $0 = wake }
     }
 
-    /// To be called after a commit that has left news of dependencies.
+    /// Wakes the reader of dependencies. Call after a commit that has written to `dependency_news`.
     func noteDependencies() { wakeDependents.withLock { $0 }?() }
 
-    /// Jobs were inserted and committed, none of them leased.
+    /// Notes a committed submission that has leased no job.
     func noteSubmitted(_ outcome: SubmissionBatch.Outcome) {
         metrics.submittedJobs.add(Int64(outcome.jobCount), ordering: .relaxed)
         if outcome.jobCount > 0 { events.written(isWanted: outcome.tells) }
@@ -96,8 +96,8 @@ final class StoreContext: Sendable {
         if let deadline = outcome.earliestDeadline { deadlines.send(deadline) }
     }
 
-    /// Whether jobs may be leased and begun: operators do not want otherwise, and the other nodes count on
-    /// this one. One that they do not count on would only do what others do as well.
+    /// `true` if this node may lease and begin jobs: nothing forbids it, and its own lease is held. Without a
+    /// lease other nodes would run the same jobs.
     var mayLease: Bool { isLeasing.load(ordering: .relaxed) && lease.isHeld }
 
     var logger: Logger { configuration.logger }
@@ -106,8 +106,9 @@ final class StoreContext: Sendable {
     var commitObserver: (any CommitObserver)? { observer.withLock { $0 } }
     var hostProber: (any HostProber)? { prober.withLock { $0 } }
 
-    /// The connection of a lane, which only that lane's thread uses. `adjust` changes the lane's session;
-    /// `counts`: it changes counts all the time, and gets a new row for them every few seconds.
+    /// Makes the connection of one thread, which alone uses it. `lane` is its name in the log and in
+    /// `application_name`. `adjust` changes its options. With `counts` it often changes `job_counts`, and
+    /// gets a new row there every few seconds.
     func connection(
         _ lane: String, counts: Bool = false,
         setUp: @escaping (inout Connection) throws(PostgresError) -> Void = { _ throws(PostgresError) in },
@@ -139,7 +140,7 @@ final class StoreContext: Sendable {
                     level: isAway ? .notice : .debug, "database connected", metadata: ["lane": "\(lane)"])
                 isAway = false
             case .disconnected(let error, let delay):
-                // Once an outage.
+                // One warning for each outage.
                 logger.log(
                     level: isAway ? .debug : .warning, "database connection lost",
                     metadata: ["lane": "\(lane)", "error": "\(error)", "retry_in": "\(delay)"])
@@ -159,7 +160,7 @@ extension Parameters {
 }
 
 extension Identifier {
-    /// As PostgreSQL writes a uuid.
+    /// The text form that PostgreSQL writes.
     var uuidText: String {
         var text: [UInt8] = []
         for index in 0..<32 {
@@ -170,7 +171,7 @@ extension Identifier {
         return String(decoding: text, as: UTF8.self)
     }
 
-    /// Reads what PostgreSQL writes. Nil for anything else.
+    /// Reads the text form that PostgreSQL writes. `nil` for anything else.
     init?(uuidText: String) {
         let digits = uuidText.utf8.filter { $0 != UInt8(ascii: "-") }
         guard digits.count == 32, uuidText.utf8.count == 36,
@@ -180,6 +181,6 @@ extension Identifier {
         self.init(high: high, low: low)
     }
 
-    /// Above every identifier there will be: where a list begins.
+    /// The largest identifier, above all real ones: where a list begins.
     static var last: Self { Self(high: .max, low: .max) }
 }

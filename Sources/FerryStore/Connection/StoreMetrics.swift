@@ -1,15 +1,16 @@
 package import FerryScheduler
 import Synchronization
 
-/// Counters of the lanes, written by them and read by whoever shows metrics.
+/// Counters of the store. Any thread.
 package final class StoreMetrics: Sendable {
-    /// What the counters say at one moment. Sums since the start; durations in seconds.
+    /// The counters at one moment: sums since the start, durations in seconds.
     package struct Snapshot: Sendable, Equatable {
         package var submitBatches: Int64
         package var submittedJobs: Int64
         package var leasedAtOnceJobs: Int64
         package var submitSeconds: Double
-        /// Jobs that were refused because too much waited, or because their tenant had too many.
+        /// Jobs that were refused because too many submissions waited, or (`surplusJobs`) because their
+        /// tenant had too many jobs.
         package var overloadedJobs: Int64
         package var surplusJobs: Int64
         package var dispatchBatches: Int64
@@ -17,38 +18,39 @@ package final class StoreMetrics: Sendable {
         package var claimedJobs: Int64
         package var dispatchSeconds: Double
         package var reconnects: Int64
-        /// Results that came after the lease was lost.
+        /// Results that came after their lease was lost.
         package var fencedResults: Int64
-        /// Jobs taken from dead nodes, and own leases that nobody knew of.
+        /// Jobs taken from dead nodes, and leases of this node that its process did not know.
         package var rescuedJobs: Int64
-        /// Jobs of schedules, and occurrences that were given up.
+        /// Jobs of schedules, and (the next three) occurrences without a job.
         package var scheduledJobs: Int64
         package var missedOccurrences: Int64
         package var skippedOccurrences: Int64
         package var surplusOccurrences: Int64
-        /// Jobs that may wait and were started before they had to.
+        /// Discretionary jobs that began before their latest start.
         package var discretionaryStarts: Int64
-        /// Age of the oldest transaction that keeps dead rows from being removed, at the last look.
+        /// Age of the oldest transaction that keeps dead rows from being removed, at the last sweep.
         package var oldestTransactionSeconds: Double
-        /// Finished jobs whose retention was over; about, where whole partitions went.
+        /// Finished jobs that were removed after their retention; estimated for whole partitions.
         package var removedJobs: Int64
-        /// Jobs that were acknowledged, and reminders of those that were not, the last one of each included.
+        /// Acknowledged jobs.
         package var acknowledgedJobs: Int64
+        /// Reminders of jobs that are not acknowledged, including the last one of each job.
         package var reminders: Int64
-        /// Dead rows of `jobs` at the last look.
+        /// Dead rows of the table `jobs` at the last sweep.
         package var deadRowCount: Int64
-        /// Events that this node's relay has given a number.
+        /// Events that this node's relay has numbered.
         package var numberedEvents: Int64
-        /// Rows of the inbox that the relay has set aside.
+        /// Rows of the inbox that the relay could not read and has set aside.
         package var rejectedEvents: Int64
-        /// Of the oldest event in the relay's last pass; 0 when none waited.
+        /// Age of the oldest event in the relay's last transaction; 0 if none waited.
         package var relayLagSeconds: Double
-        /// Attempts that ended because nobody reached their host, and cost the job nothing.
+        /// Attempts that used up no attempt because their origin was unreachable.
         package var connectivityWaits: Int64
         package var hostProbes: Int64
-        /// By kind.
+        /// Decisions of host control, by kind.
         package var hostDecisions: [HostDecision.Kind: Int64]
-        /// Hosts of which something is known, and those of them that nobody reaches.
+        /// Origins of which host control knows something, and (`hostsUnreachable`) unreachable ones.
         package var hostsKnown = 0
         package var hostsUnreachable = 0
     }
@@ -82,7 +84,7 @@ package final class StoreMetrics: Sendable {
     let connectivityWaits = Atomic<Int64>(0)
     let hostProbes = Atomic<Int64>(0)
     private let hostDecisions = Mutex<[HostDecision.Kind: Int64]>([:])
-    /// Of the last heartbeat; −1 before the first.
+    /// Duration of the last heartbeat; −1 before the first.
     let roundTripNanoseconds = Atomic<Int64>(-1)
 
     package var snapshot: Snapshot {

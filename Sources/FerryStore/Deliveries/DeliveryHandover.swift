@@ -1,80 +1,83 @@
 import FerryCore
 import Postgres
 
-/// Hands deliveries to this node's sender as they are made: leased in the transaction that makes them, and
-/// sent after its commit, so that nobody has to look for them and claim them. Only those to the webhooks of
-/// jobs: what an endpoint gets depends on how it is when it is sent. Lives on the relay's thread.
+/// Hands new deliveries to this node's sender (step 6 of `EventRelay`): it leases them in the transaction
+/// that creates them and passes them on after its commit, so that the sender need not claim them. Only for
+/// job webhooks: what is sent to an endpoint depends on its settings at that time. Used on the relay's thread
+/// only.
 final class DeliveryHandover {
-    /// Receivers whose lanes are remembered.
-    private static let laneMax = 10_000
+    /// Maximum number of receivers whose queue ids are cached.
+    private static let queueMax = 10_000
 
     private let context: StoreContext
-    private let places: DeliveryCredits
-    private var lanes: [String: ReceiverQueueID] = [:]
-    private var handed: LeasedDeliveries?
+    private let credits: DeliveryCredits
+    private var queues: [String: ReceiverQueueID] = [:]
+    private var leased: LeasedDeliveries?
 
     init(_ context: StoreContext) {
         self.context = context
-        places = context.configuration.places
+        credits = context.configuration.places
     }
 
-    /// Says of each of the drafts whether it is to be leased, until `leaseSeconds` from now.
+    /// Returns for each draft whether it is to be inserted as leased for `Limits.deliveryLeaseSeconds`.
     func offer(
         _ drafts: ArraySlice<DeliveryDraft>, _ connection: inout Connection
     ) throws(PostgresError) -> [Bool] {
-        guard places.isOpen else { return Array(repeating: false, count: drafts.count) }
-        try learnLanes(drafts, &connection)
+        guard credits.isOpen else { return Array(repeating: false, count: drafts.count) }
+        try readQueues(drafts, &connection)
         return drafts.map { take($0) }
     }
 
     private func take(_ draft: DeliveryDraft) -> Bool {
-        guard draft.endpoint == nil, let lane = lanes[Self.receiver(of: draft)] else { return false }
+        guard draft.endpoint == nil, let queue = queues[Self.receiver(of: draft)] else { return false }
         var secret: String?
         if let sealed = draft.secrets {
             guard let opened = context.configuration.openSecrets(sealed) else { return false }
             secret = opened.webhookSecret
         }
-        // The earliest of a transaction: a lease that seems shorter than it is harms nobody.
-        var handed =
-            handed ?? LeasedDeliveries(leasedUntil: context.clock.now() + Limits.deliveryLeaseSeconds)
-        defer { self.handed = handed }
+        // One time for all deliveries of the transaction, the earliest: the sender may stop too early, which
+        // does no harm.
+        var leased =
+            leased ?? LeasedDeliveries(leasedUntil: context.clock.now() + Limits.deliveryLeaseSeconds)
+        defer { self.leased = leased }
         let (event, record) = (draft.event, draft.event.record)
         let delivery = Delivery(
-            id: draft.id, lane: lane, event: event.id, type: record.type.rawValue, tenant: event.tenant,
+            id: draft.id, lane: queue, event: event.id, type: record.type.rawValue, tenant: event.tenant,
             session: event.session, job: record.job, sequence: event.sequence,
             occurredAt: record.occurredAt, url: draft.url, secret: secret, jobJSON: draft.jobJSON,
             traceparent: draft.traceparent, tryNumber: 1)
-        guard places.reserve(delivery) else {
-            handed.overflowing.insert(lane)
+        guard credits.reserve(delivery) else {
+            leased.overflowing.insert(queue)
             return false
         }
-        handed.deliveries.append(delivery)
+        leased.deliveries.append(delivery)
         return true
     }
 
-    /// After the commit: the sender has them. Returns how many.
+    /// Passes the leased deliveries to the sender and returns their number. Call after the commit.
     func commit() -> Int {
-        guard let handed else { return 0 }
-        self.handed = nil
-        places.hand(handed)
-        return handed.deliveries.count
+        guard let leased else { return 0 }
+        self.leased = nil
+        credits.hand(leased)
+        return leased.deliveries.count
     }
 
-    /// After a failure: those that were made all the same are claimed when their lease is over.
+    /// Returns the credits. Call if the transaction has failed. If it has committed nevertheless, the
+    /// deliveries are claimed when their lease is over.
     func discard() {
-        places.release(handed?.deliveries ?? [])
-        handed = nil
+        credits.release(leased?.deliveries ?? [])
+        leased = nil
     }
 
-    // MARK: Lanes
+    // MARK: Receiver queues
 
-    private func learnLanes(
+    private func readQueues(
         _ drafts: ArraySlice<DeliveryDraft>, _ connection: inout Connection
     ) throws(PostgresError) {
         var unknown: [String: DeliveryDraft] = [:]
         for draft in drafts where draft.endpoint == nil {
             let receiver = Self.receiver(of: draft)
-            if lanes[receiver] == nil { unknown[receiver] = draft }
+            if queues[receiver] == nil { unknown[receiver] = draft }
         }
         guard !unknown.isEmpty else { return }
         var parameters = Parameters()
@@ -82,13 +85,13 @@ final class DeliveryHandover {
         parameters.appendArray(.text, asked) { $0.append(text: $1.value.event.tenant) }
         parameters.appendArray(.text, asked) { $0.append(text: $1.value.url) }
         let rows = try connection.execute(Statements.readLanes, parameters)
-        if lanes.count + asked.count > Self.laneMax { lanes = [:] }
+        if queues.count + asked.count > Self.queueMax { queues = [:] }
         for (row, one) in asked.enumerated() where !rows.isNull(row, 0) {
-            lanes[one.key] = rows.identifier(row, 0)
+            queues[one.key] = rows.identifier(row, 0)
         }
     }
 
-    /// The tenant, and the URL up to its path.
+    /// Returns the key of a receiver: the tenant, and the URL up to its path.
     private static func receiver(of draft: DeliveryDraft) -> String {
         let url = draft.url.utf8
         var slashCount = 0

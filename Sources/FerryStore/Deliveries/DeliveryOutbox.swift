@@ -3,10 +3,11 @@ import Logging
 import Postgres
 import Sys
 
-/// The outbox, as the webhook sender sees it.
+/// The outbox (table `deliveries`) as the webhook sender uses it: claims due deliveries and records tries
+/// (step 8 of `EventRelay`). Has its own thread and connection.
 ///
-/// Its commits do not wait for the disk: what a crash of the database takes back are claims and tries that
-/// are then made again, and deliveries may come twice anyway.
+/// Its commits do not wait for the disk. A crash of the database may lose claims and tries, which are then
+/// made again: delivery is at least once anyway.
 package final class DeliveryOutbox: DeliveryStore {
     enum Message: Sendable {
         case claim(
@@ -19,114 +20,119 @@ package final class DeliveryOutbox: DeliveryStore {
 
     init(_ context: StoreContext) { self.context = context }
 
+    /// Leases due deliveries for `leaseSeconds`. May be called from any thread. The reply comes on the
+    /// outbox's thread, and is empty if the database is unreachable or the outbox is closed.
     package func claim(
-        _ rooms: DeliveryDemand, leaseSeconds: Double, reply: @escaping @Sendable (ClaimedDeliveries) -> Void
+        _ demand: DeliveryDemand, leaseSeconds: Double, reply: @escaping @Sendable (ClaimedDeliveries) -> Void
     ) {
-        if !mailbox.send(.claim(rooms, leaseSeconds: leaseSeconds, reply: reply)) {
+        if !mailbox.send(.claim(demand, leaseSeconds: leaseSeconds, reply: reply)) {
             reply(ClaimedDeliveries())
         }
     }
 
+    /// Records tries. May be called from any thread.
     package func record(_ tries: [DeliveryTry]) { mailbox.send(.record(tries)) }
 
     func close() { mailbox.close() }
 
-    /// The thread's body. Tries are kept until they are committed; claims are answered at once.
+    /// Body of the thread; returns after `close()`. Keeps tries until they are committed, and replies to
+    /// claims at once.
     func run() {
-        let lane = context.connection(
+        let database = context.connection(
             "deliveries", counts: true,
             adjust: { options in
                 options.pinsPlans = true
                 options.connectTimeout = .seconds(2)
                 options.settings.append(.init("synchronous_commit", "off"))
             })
-        var outbox = Outbox(context)
+        var state = OutboxState(context)
         var tries: [DeliveryTry] = []
         while true {
-            let wait = tries.isEmpty ? -1 : Int32(max(lane.retryIn, outbox.rest) / .milliseconds(1)) + 1
+            let wait = tries.isEmpty ? -1 : Int32(max(database.retryIn, state.rest) / .milliseconds(1)) + 1
             let messages = mailbox.wait(milliseconds: wait)
             for case .record(let added) in messages { tries.append(contentsOf: added) }
-            // What came of tries first: a claim must not see them as unfinished.
-            if !tries.isEmpty, outbox.rest == .zero {
+            // Tries before claims, since a claim must not see finished deliveries as pending.
+            if !tries.isEmpty, state.rest == .zero {
                 let count = tries.count
-                outbox.keep(&tries, lane)
+                state.keep(&tries, database)
                 if tries.count < count { context.events.deliveriesEnded() }
             }
-            for case .claim(let rooms, let seconds, let reply) in messages {
-                reply(outbox.claim(rooms, seconds, lane))
+            for case .claim(let demand, let seconds, let reply) in messages {
+                reply(state.claim(demand, seconds, database))
             }
-            outbox.sweep(lane)
+            state.sweep(database)
             if mailbox.isClosed && messages.isEmpty {
-                if !tries.isEmpty { outbox.spool(tries) }
+                if !tries.isEmpty { state.spool(tries) }
                 return
             }
         }
     }
 }
 
-/// What the lane's thread does with its connection.
-private struct Outbox {
-    /// Lanes that one statement steps through, and statements of one claim.
+/// State and statements of the thread.
+private struct OutboxState {
+    /// Maximum number of receiver queues that one statement reads, and of such statements of one claim.
     private static let lookMax: Int32 = 1_000
     private static let lookCountMax = 10
-    /// Deliveries that one sweep removes.
+    /// Maximum number of deliveries that one sweep removes.
     private static let sweepMax: Int32 = 2_000
-    /// Before tries are sent again for which the database had no room or no time.
+    /// Nanoseconds until tries are sent again after a shortage of the database.
     private static let pauseAfterShortage: Int64 = 1_000_000_000
 
     private let context: StoreContext
     private static let first = ReceiverQueueID(high: 0, low: 0)
-    /// Behind which lane the next look begins: behind the one that was served last while there is more than
-    /// one claim can take, so that all have their turn.
+    /// The receiver queue after which the next claim begins. While one claim cannot take everything, this is
+    /// the one served last, so that all have their turn.
     private var position = Self.first
-    /// A round through all lanes that one claim did not end: where it began, and whether it has passed the
-    /// last of them.
-    private var round: (begin: ReceiverQueueID, hasTurned: Bool)?
+    /// An unfinished scan of all receiver queues: where it began, and whether it has passed the last one.
+    private var scan: (begin: ReceiverQueueID, hasWrapped: Bool)?
     private var endpoints: [WebhookID: Delivery.Endpoint] = [:]
     private var sweepAt = Sys.monotonicNanoseconds() + 10_000_000_000
     private var restsUntil: Int64 = 0
 
     init(_ context: StoreContext) { self.context = context }
 
-    /// How long tries are not to be sent; zero when they may be.
+    /// Time until tries may be sent; zero if they may be sent now.
     var rest: Duration { .nanoseconds(max(0, restsUntil - Sys.monotonicNanoseconds())) }
 
-    /// Leaves in `tries` what the database cannot take just now.
-    mutating func keep(_ tries: inout [DeliveryTry], _ lane: ReconnectingConnection) {
+    /// Writes tries. Leaves those in `tries` that the database cannot take now.
+    mutating func keep(_ tries: inout [DeliveryTry], _ database: ReconnectingConnection) {
         do {
-            try store(tries, lane)
+            try store(tries, database)
             tries = []
         } catch {
             guard !error.isConnectionLost && !error.isRetryable else { return }
-            context.logger.error("tries of deliveries were refused", metadata: ["error": "\(error)"])
+            context.logger.error("the database refused delivery tries", metadata: ["error": "\(error)"])
             if error.isShortage {
                 restsUntil = Sys.monotonicNanoseconds() + Self.pauseAfterShortage
             } else if tries.count == 1 {
                 tries = []
             } else {
-                // One bad try is lost alone.
+                // Each try alone, so that only the refused one is lost.
                 tries = tries.flatMap { next in
                     var alone = [next]
-                    if rest == .zero { keep(&alone, lane) }
+                    if rest == .zero { keep(&alone, database) }
                     return alone
                 }
             }
         }
     }
 
-    /// Keeps them for the next start of this node.
+    /// Saves tries in a file for the next start of this node.
     func spool(_ tries: [DeliveryTry]) {
         let count: Logger.Metadata = ["count": "\(tries.count)"]
         if context.configuration.spool?.keep(tries, context.logger) == true {
             context.logger.warning(
-                "tries of deliveries could not be stored: the next start does that", metadata: count)
+                "delivery tries were saved to a file: the next start writes them to the database",
+                metadata: count)
         } else {
-            context.logger.error("tries of deliveries were not stored", metadata: count)
+            context.logger.error(
+                "delivery tries were lost: the database and the file could not be written", metadata: count)
         }
     }
 
-    private func store(_ tries: [DeliveryTry], _ lane: ReconnectingConnection) throws(PostgresError) {
-        let disabled = try lane.withConnection { connection throws(PostgresError) in
+    private func store(_ tries: [DeliveryTry], _ database: ReconnectingConnection) throws(PostgresError) {
+        let disabled = try database.withConnection { connection throws(PostgresError) in
             let rows = try connection.execute(Statements.recordTries, .tries(tries))
             var disabled: [(WebhookID, String, String)] = []
             var acknowledged: Set<JobID> = []
@@ -137,7 +143,7 @@ private struct Outbox {
                     disabled.append((rows.identifier(row, 0), rows.text(row, 1), rows.text(row, 2)))
                 }
             }
-            // What a crash leaves undone here the next look at these jobs finds (remind_jobs.sql).
+            // If a crash prevents this, the next check of these jobs does it (remind_jobs.sql).
             if !acknowledged.isEmpty {
                 try context.acknowledge(acknowledged.map { ($0, nil) }, &connection)
             }
@@ -152,113 +158,115 @@ private struct Outbox {
     }
 
     mutating func claim(
-        _ rooms: DeliveryDemand, _ seconds: Double, _ lane: ReconnectingConnection
+        _ demand: DeliveryDemand, _ seconds: Double, _ database: ReconnectingConnection
     ) -> ClaimedDeliveries {
         var found = ClaimedDeliveries()
         do {
-            let (chosen, end) = try look(rooms, lane, &found)
+            let (chosen, end) = try look(demand, database, &found)
             position = end
             guard !chosen.isEmpty else { return found }
             var parameters = Parameters()
-            parameters.append(int32: Int32(clamping: rooms.total))
+            parameters.append(int32: Int32(clamping: demand.total))
             parameters.append(float64: seconds)
-            parameters.appendArray(.uuid, chosen) { $0.append($1.lane) }
-            parameters.appendArray(.int32, chosen) { $0.append(int32: $1.room) }
+            parameters.appendArray(.uuid, chosen) { $0.append($1.queue) }
+            parameters.appendArray(.int32, chosen) { $0.append(int32: $1.capacity) }
             parameters.appendArray(.bool, chosen) { $0.append(bool: $1.isOrdered) }
             parameters.append(context.configuration.node)
             parameters.append(int32: Int32(Limits.deliveryWeightByteCount))
-            try lane.withConnection { connection throws(PostgresError) in
+            try database.withConnection { connection throws(PostgresError) in
                 let rows = try connection.execute(Statements.claimDeliveries, parameters)
                 for row in 0..<rows.rowCount {
                     found.due.append(delivery(rows, row))
                 }
             }
-            if found.due.weight >= rooms.total { found.isMore = true }
-            if let last = Self.lastServed(chosen, found.due, total: rooms.total) { position = last }
+            if found.due.weight >= demand.total { found.isMore = true }
+            if let last = Self.lastServed(chosen, found.due, total: demand.total) { position = last }
         } catch {
-            context.logger.debug("no deliveries could be claimed", metadata: ["error": "\(error)"])
+            context.logger.debug("claiming deliveries failed", metadata: ["error": "\(error)"])
         }
         return found
     }
 
-    private typealias ChosenLane = (lane: ReceiverQueueID, room: Int32, isOrdered: Bool)
+    private typealias ChosenQueue = (queue: ReceiverQueueID, capacity: Int32, isOrdered: Bool)
 
-    /// The lanes with something due and room for it, in the order in which they are served, and where the
-    /// next look goes on.
+    /// Returns the receiver queues with due deliveries and capacity, in the order of service, and where the
+    /// next claim begins.
     private mutating func look(
-        _ rooms: DeliveryDemand, _ lane: ReconnectingConnection, _ found: inout ClaimedDeliveries
-    ) throws(PostgresError) -> (chosen: [ChosenLane], end: ReceiverQueueID) {
-        var chosen: [ChosenLane] = []
+        _ demand: DeliveryDemand, _ database: ReconnectingConnection, _ found: inout ClaimedDeliveries
+    ) throws(PostgresError) -> (chosen: [ChosenQueue], end: ReceiverQueueID) {
+        var chosen: [ChosenQueue] = []
         var from = position
-        let begin = round?.begin ?? position
-        var hasTurned = round?.hasTurned ?? (position == Self.first)
-        round = nil
+        let begin = scan?.begin ?? position
+        var hasWrapped = scan?.hasWrapped ?? (position == Self.first)
+        scan = nil
         for _ in 0..<Self.lookCountMax {
             var parameters = Parameters()
             parameters.append(from)
             parameters.append(int32: Self.lookMax)
-            let rows = try lane.withConnection { [parameters] connection throws(PostgresError) in
+            let rows = try database.withConnection { [parameters] connection throws(PostgresError) in
                 try connection.execute(Statements.lookAtLanes, parameters)
             }
             for row in 0..<rows.rowCount {
                 let id: ReceiverQueueID = rows.identifier(row, 0)
-                // Once round.
-                if hasTurned, begin != Self.first, id > begin { return (chosen, Self.first) }
-                if let room = Self.room(rows, row, id, rooms, &found) {
-                    chosen.append((id, Int32(clamping: room), rows.bool(row, 3)))
+                // All queues were read.
+                if hasWrapped, begin != Self.first, id > begin { return (chosen, Self.first) }
+                if let capacity = Self.capacity(rows, row, id, demand, &found) {
+                    chosen.append((id, Int32(clamping: capacity), rows.bool(row, 3)))
                 }
                 from = id
             }
             if rows.rowCount < Int(Self.lookMax) {
-                if hasTurned { return (chosen, Self.first) }
-                hasTurned = true
+                if hasWrapped { return (chosen, Self.first) }
+                hasWrapped = true
                 from = Self.first
-            } else if chosen.reduce(0, { $0 + Int($1.room) }) >= rooms.total {
+            } else if chosen.reduce(0, { $0 + Int($1.capacity) }) >= demand.total {
                 found.isMore = true
                 return (chosen, from)
             }
         }
-        round = (begin, hasTurned)
+        scan = (begin, hasWrapped)
         found.isMore = true
         return (chosen, from)
     }
 
-    /// How much of a lane is to be claimed; nil: nothing. Reads a row of look_at_lanes.sql.
-    private static func room(
-        _ rows: borrowing ResultSet, _ row: Int, _ id: ReceiverQueueID, _ rooms: DeliveryDemand,
+    /// Returns how many deliveries of a receiver queue to claim; `nil` for none. Reads a row of
+    /// look_at_lanes.sql.
+    private static func capacity(
+        _ rows: borrowing ResultSet, _ row: Int, _ id: ReceiverQueueID, _ demand: DeliveryDemand,
         _ found: inout ClaimedDeliveries
     ) -> Int? {
-        let room = rooms.lanes[id]
-        if room != nil { found.revisions[id] = rows.int32(row, 4) }
+        let capacity = demand.lanes[id]
+        if capacity != nil { found.revisions[id] = rows.int32(row, 4) }
         guard rows.bool(row, 2), let dueAt = rows.instantOrNil(row, 1) else { return nil }
         guard dueAt <= rows.instant(row, 5) else {
             found.next = min(found.next ?? dueAt, dueAt)
             return nil
         }
-        let free = room ?? rooms.other
+        let free = capacity ?? demand.other
         guard free > 0 else { return nil }
-        if !rooms.fullTenants.isEmpty, rooms.fullTenants.contains(rows.text(row, 6)) {
+        if !demand.fullTenants.isEmpty, demand.fullTenants.contains(rows.text(row, 6)) {
             found.isHeldBack = true
             return nil
         }
         return free
     }
 
-    /// The last lane that got anything of a claim that could not take everything. Each kind of lanes is cut
-    /// by itself (claim_deliveries.sql): of two the earlier one.
-    private static func lastServed(_ chosen: [ChosenLane], _ due: [Delivery], total: Int) -> ReceiverQueueID?
+    /// Returns the receiver queue that was served last if the claim could not take everything; `nil`
+    /// otherwise. Ordered and unordered queues are limited separately (claim_deliveries.sql): of two ends the
+    /// earlier one.
+    private static func lastServed(_ chosen: [ChosenQueue], _ due: [Delivery], total: Int) -> ReceiverQueueID?
     {
         guard due.weight >= total else { return nil }
         var places: [ReceiverQueueID: Int] = [:]
-        for (place, lane) in chosen.enumerated() { places[lane.lane] = place }
+        for (place, next) in chosen.enumerated() { places[next.queue] = place }
         let cuts = [false, true].compactMap { isOrdered -> Int? in
             let served = due.filter { one in places[one.lane].map { chosen[$0].isOrdered } == isOrdered }
             return served.weight >= total ? served.compactMap { places[$0.lane] }.max() : nil
         }
-        return cuts.min().map { chosen[$0].lane }
+        return cuts.min().map { chosen[$0].queue }
     }
 
-    /// Reads a row of claim_deliveries.sql.
+    /// Returns the delivery of a row of claim_deliveries.sql.
     private mutating func delivery(_ rows: borrowing ResultSet, _ row: Int) -> Delivery {
         let id: DeliveryID = rows.identifier(row, 0)
         var secret: String?
@@ -286,7 +294,8 @@ private struct Outbox {
         return delivery
     }
 
-    /// Opened once a revision. Nil when the endpoint is gone or its keys cannot be opened.
+    /// Returns the endpoint of a row; its keys are opened once for each revision. `nil` if the endpoint is
+    /// gone or its keys cannot be opened.
     private mutating func endpoint(_ rows: borrowing ResultSet, _ row: Int) -> Delivery.Endpoint? {
         guard !rows.isNull(row, 18) else { return nil }
         let id: WebhookID = rows.identifier(row, 14)
@@ -297,25 +306,32 @@ private struct Outbox {
             id: id, revision: revision, keys: keys,
             format: WebhookEndpoint.Format(rawValue: rows.text(row, 16)) ?? .standard,
             isOrdered: rows.bool(row, 15), retryDelays: rows.float64Array(row, 17).compactMap { $0 })
-        // As many as are in use at once, many times over.
+        // Many times the number in use at once.
         if endpoints.count >= 10_000 { endpoints = [:] }
         endpoints[id] = endpoint
         return endpoint
     }
 
-    /// Now and then: removes what was kept for long enough, and what deleted endpoints have left.
-    mutating func sweep(_ lane: ReconnectingConnection) {
+    /// Removes deliveries whose retention is over, and those of deleted endpoints, if a sweep is due.
+    mutating func sweep(_ database: ReconnectingConnection) {
         let now = Sys.monotonicNanoseconds()
-        guard now >= sweepAt, lane.isConnected else { return }
+        guard now >= sweepAt, database.isConnected else { return }
         let oldest = context.clock.now() + -Limits.deliverySeconds
         var parameters = Parameters()
         parameters.append(DeliveryID(high: UInt64(max(0, oldest.microseconds / 1_000)) << 16, low: 0))
         parameters.append(int32: Self.sweepMax)
-        let removed = try? lane.withConnection { connection throws(PostgresError) in
-            try connection.execute(Statements.removeOldDeliveries, parameters).int64(0, 0)
+        var removed: Int64 = 0
+        do {
+            removed = try database.withConnection { [parameters] connection throws(PostgresError) in
+                try connection.execute(Statements.removeOldDeliveries, parameters).int64(0, 0)
+            }
+        } catch {
+            if !error.isConnectionLost, !error.isRetryable {
+                context.logger.error("removing old deliveries failed", metadata: ["error": "\(error)"])
+            }
         }
-        // While there is more, in small steps between the claims.
-        let pause: Int64 = (removed ?? 0) >= Int64(Self.sweepMax) ? 250_000_000 : 30_000_000_000
+        // If there is more, small steps between the claims.
+        let pause: Int64 = removed >= Int64(Self.sweepMax) ? 250_000_000 : 30_000_000_000
         sweepAt = now + pause
     }
 }
@@ -334,7 +350,7 @@ extension Parameters {
         parameters.appendArray(.float64, tries) { $0.append(float64: $1.duration) }
         parameters.appendArray(.int32, tries) { $0.append(int32: $1.status.map { Int32(clamping: $0) }) }
         parameters.appendArray(.text, tries) { $0.append(text: $1.error) }
-        // The server refuses U+0000 in a text.
+        // PostgreSQL refuses U+0000 in a text.
         parameters.appendArray(.text, tries) {
             $0.append(text: String($1.answer.map { $0 == "\0" ? "\u{FFFD}" : $0 }))
         }

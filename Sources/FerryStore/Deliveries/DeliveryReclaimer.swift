@@ -3,33 +3,36 @@ import Logging
 import Postgres
 import Synchronization
 
-/// Gives back what the senders of nodes that are gone had in their hands.
+/// Makes deliveries due again that the senders of dead nodes had claimed.
 final class DeliveryReclaimer: Sendable {
     private let context: StoreContext
-    /// Nodes of which everything was taken back, and their last heartbeats.
+    /// Nodes whose deliveries were reclaimed, with their last heartbeats.
     private let done = Mutex<[NodeID: Timestamp]>([:])
 
     init(_ context: StoreContext) { self.context = context }
 
-    /// Of this node: an earlier process never said what came of its tries. Nobody else has its identity.
+    /// Reclaims deliveries of an earlier process of this node, which did not record their tries. No other
+    /// process has this node's identity.
     func takeBackOwn(_ connection: inout Connection) throws(PostgresError) {
         try takeBack(context.configuration.node, &connection)
     }
 
-    /// Of dead nodes, once for each last heartbeat. A node's own sender stops before (`Heartbeat.lease`).
+    /// Reclaims deliveries of dead nodes, once for each last heartbeat. A node's own sender stops earlier
+    /// (`Heartbeat.lease`).
     func takeBack(
-        of dead: [NodeID: Timestamp], _ lane: ReconnectingConnection, lock: Int64
+        of dead: [NodeID: Timestamp], _ database: ReconnectingConnection, lock: Int64
     ) throws(PostgresError) {
         let known = done.withLock { done in
             done = done.filter { dead[$0.key] != nil }
             return done
         }
         for (node, heartbeatAt) in dead where known[node] != heartbeatAt {
-            // Once, also when it fails: they come back with their own lease.
+            // Not repeated after an error: the deliveries are due again when their lease is over.
             done.withLock { $0[node] = heartbeatAt }
-            try lane.withConnection { connection throws(PostgresError) in
+            try database.withConnection { connection throws(PostgresError) in
                 try connection.transaction { connection throws(PostgresError) in
-                    // So that a node that wakes finds either its heartbeat counted or its deliveries gone.
+                    // Under the lock, so that a node that comes back finds either its heartbeat counted or
+                    // its deliveries reclaimed.
                     _ = try connection.execute(Statements.lockRescue, .int64(lock), timeout: .seconds(5))
                     let heartbeats = try connection.execute(
                         Statements.readHeartbeats, .identifier(context.configuration.node),
@@ -51,14 +54,14 @@ final class DeliveryReclaimer: Sendable {
         ).int64(0, 0)
         guard count > 0 else { return }
         context.logger.notice(
-            "deliveries of a lost sender are due again",
+            "deliveries of a dead node are due again",
             metadata: ["count": "\(count)", "node.id": "\(node)"])
         context.commitObserver?.deliveriesAdded(Int(count))
     }
 }
 
 extension ResultSet {
-    /// Rows of read_heartbeats.sql.
+    /// Heartbeats by node, from rows of read_heartbeats.sql.
     var heartbeats: [NodeID: Timestamp] {
         var all: [NodeID: Timestamp] = [:]
         for row in 0..<rowCount { all[identifier(row, 0)] = instant(row, 1) }

@@ -14,9 +14,12 @@ extension Statements {
     package static let editWebhook = make("edit_webhook", PackageResources.edit_webhook_sql, parameters: 15)
     package static let expireDeliveries = make(
         "expire_deliveries", PackageResources.expire_deliveries_sql, parameters: 3)
+    package static let listDeliveries = make(
+        "list_deliveries", PackageResources.list_deliveries_sql, parameters: 8)
     package static let listWebhooks = make("list_webhooks", PackageResources.list_webhooks_sql, parameters: 3)
     package static let lookAtLanes = make("look_at_lanes", PackageResources.look_at_lanes_sql, parameters: 2)
     package static let pingWebhook = make("ping_webhook", PackageResources.ping_webhook_sql, parameters: 6)
+    package static let readDelivery = make("read_delivery", PackageResources.read_delivery_sql, parameters: 2)
     package static let readFirstWebhook = make(
         "read_first_webhook", PackageResources.read_first_webhook_sql, parameters: 2)
     package static let readInterests = make(
@@ -24,6 +27,7 @@ extension Statements {
     package static let readLanes = make("read_lanes", PackageResources.read_lanes_sql, parameters: 2)
     package static let readWebhook = make("read_webhook", PackageResources.read_webhook_sql, parameters: 2)
     package static let recordTries = make("record_tries", PackageResources.record_tries_sql, parameters: 9)
+    package static let redeliver = make("redeliver", PackageResources.redeliver_sql, parameters: 2)
     package static let removeOldDeliveries = make(
         "remove_old_deliveries", PackageResources.remove_old_deliveries_sql, parameters: 2)
     package static let replayDeliveries = make(
@@ -34,9 +38,9 @@ extension Statements {
         "take_session_receivers", PackageResources.take_session_receivers_sql, parameters: 6)
 
     static let ofDeliveries = [
-        addDeliveries, addSessionReceivers, claimDeliveries, createWebhook, deleteWebhook,
-        editWebhook, expireDeliveries, listWebhooks, lookAtLanes, pingWebhook, readFirstWebhook,
-        readInterests, readLanes, readWebhook, recordTries, removeOldDeliveries, replayDeliveries,
-        takeBackDeliveries, takeSessionReceivers,
+        addDeliveries, addSessionReceivers, claimDeliveries, createWebhook, deleteWebhook, editWebhook,
+        expireDeliveries, listDeliveries, listWebhooks, lookAtLanes, pingWebhook, readDelivery,
+        readFirstWebhook, readInterests, readLanes, readWebhook, recordTries, redeliver,
+        removeOldDeliveries, replayDeliveries, takeBackDeliveries, takeSessionReceivers,
     ]
 }

@@ -1,7 +1,7 @@
 import FerryCore
 import Postgres
 
-/// Who wants the events of some tenants: what the routing of events asks about each.
+/// Enabled endpoints of some tenants with their filters, which `EventRouter` asks about each event.
 struct WebhookInterests {
     struct Interest {
         let endpoint: WebhookID
@@ -29,18 +29,18 @@ struct WebhookInterests {
         return interests
     }
 
-    /// Whether somebody wants an event, as far as type and session say.
+    /// Returns whether an endpoint may want an event, according to type and session.
     func mayWant(tenant: String, session: String, type: EventType) -> Bool {
         byTenant[tenant]?.contains {
             type.isAboutAcknowledgement || $0.filter.includes(type: type.rawValue, session: session)
         } ?? false
     }
 
-    /// The endpoints of a tenant that want an event. `spec`: of its job.
+    /// Returns the endpoints of a tenant that want an event. `spec`: of the event's job.
     func wanting(
         _ record: EventRecord, _ tenant: String, _ session: String, _ spec: JobSpec?
     ) -> [Interest] {
-        // Enabled again by now, it would be told of itself.
+        // An endpoint that is enabled again by now is not told that it was disabled.
         let disabled = record.disabledWebhook?.id
         let asking = record.type.isAboutAcknowledgement ? spec?.acknowledgement?.endpoint : nil
         let (type, metadata) = (record.type.rawValue, spec?.metadata ?? [])
@@ -53,7 +53,8 @@ struct WebhookInterests {
 }
 
 extension EventType {
-    /// What an endpoint gets that has asked for the acknowledgement, whatever else it wants.
+    /// `true` for events that an endpoint gets which has asked for the acknowledgement, whatever its filter
+    /// says.
     fileprivate var isAboutAcknowledgement: Bool {
         self == .jobUnacknowledged || self == .jobAcknowledgementExpired
     }

@@ -2,25 +2,25 @@ import FerryCore
 import Logging
 import Postgres
 
-/// An event on its way into the outbox: a row of add_deliveries.sql.
+/// A delivery to be added: a row of add_deliveries.sql.
 struct DeliveryDraft {
     let id: DeliveryID
     let event: Event
     let url: String
     let jobJSON: [UInt8]
-    /// The job's, sealed.
+    /// Sealed secrets of the job.
     let secrets: [UInt8]?
     let traceparent: String?
-    /// Nil: to the job's own webhook.
+    /// The endpoint; `nil` for the job's own webhook.
     var endpoint: WebhookID?
 
-    /// What its row takes, about.
+    /// Approximate bytes of its row.
     var byteCount: Int { EventRouter.byteCount(url, jobJSON) }
 }
 
-/// The same before the event has its number.
+/// A delivery of an event that has no number yet.
 private struct PlannedDelivery {
-    /// Which of the events it is.
+    /// Index of the event.
     let place: Int
     let url: String
     let jobJSON: [UInt8]
@@ -35,43 +35,45 @@ private struct SessionReceiver {
     let session: String
     let job: JobID
     let webhook: JobSpec.WebhookSpec
-    /// The job's, sealed.
+    /// Sealed secrets of the job.
     let secrets: [UInt8]?
     let traceparent: String?
 }
 
-/// An event that somebody may want.
+/// An event that a webhook may want.
 private struct WantedEvent {
-    /// Which of the events it is.
+    /// Index of the event.
     let place: Int
     let tenant: String
     let session: String
     let record: EventRecord
-    /// The webhook of its job wants it, or names itself for those of its session.
+    /// `true` if the webhook of its job wants it, or asks for the events of its session.
     let isOfJob: Bool
     let isOfEndpoints: Bool
 }
 
-/// Who wants events: makes the deliveries of a pass, inside its transaction. Planned before the events have
-/// their numbers, since a pass takes no more events than it can make the deliveries of.
+/// Decides which webhooks get an event, and creates the deliveries of a pass within its transaction (steps 4
+/// and 6 of `EventRelay`). `plan` comes before the events have their numbers, since a pass takes no more
+/// events than it can create deliveries for; `commit` comes after.
 struct EventRouter {
-    /// Jobs that are read at once: each may have metadata of some size.
+    /// Jobs read by one statement; each may have large metadata.
     private static let jobMax = 32
-    /// Deliveries that one statement adds, and bytes of theirs; at least one.
+    /// Maximum number, and bytes, of deliveries that one statement adds; at least one delivery.
     private static let statementCountMax = 500
     private static let statementByteCountMax = 8 << 20
-    /// Bytes of the deliveries that one pass makes, some thousands of them; of one event at least.
+    /// Maximum bytes of the deliveries of one pass, some thousands of deliveries; at least those of one
+    /// event.
     static let passByteCountMax = 16 << 20
-    /// Webhooks of jobs that are told at once of what happened to a session.
+    /// Maximum number of job webhooks that one statement reads for events of sessions.
     private static let receiverMax: Int32 = 1_000
-    /// Sessions of one such statement, which looks at so many webhooks of each.
+    /// Sessions of one such statement, which reads up to `receiverMax` webhooks of each.
     private static let sessionMax = 50
 
     private let context: StoreContext
     private let handover: DeliveryHandover?
     private var deliveries: [PlannedDelivery] = []
     private var receivers: [SessionReceiver] = []
-    /// Places of events of sessions.
+    /// Indexes of events of sessions.
     private var ofSessions: [Int] = []
 
     init(_ context: StoreContext, _ handover: DeliveryHandover?) {
@@ -79,15 +81,16 @@ struct EventRouter {
         self.handover = handover
     }
 
-    /// What a row takes beside its URL and its job.
+    /// Returns the approximate bytes of a row: its URL, its job, and 1 KiB for the other columns.
     fileprivate static func byteCount(_ url: String, _ jobJSON: [UInt8]) -> Int {
         1_024 + url.utf8.count + jobJSON.count
     }
 
     // MARK: Planning
 
-    /// Finds out who wants which of the events, from the first one on. When their deliveries are too many,
-    /// returns how many events they are of, and the tenant that has most of them.
+    /// Plans the deliveries of the events from the first one on. Returns how many events were planned. If
+    /// `byteCountMax` ends the plan, `busyTenant` is the tenant with most of the deliveries; otherwise it is
+    /// `nil`.
     mutating func plan(
         _ rows: [InboxRow], byteCountMax: Int = EventRouter.passByteCountMax, _ connection: inout Connection
     ) throws(PostgresError) -> (eventCount: Int, busyTenant: String?) {
@@ -124,14 +127,15 @@ struct EventRouter {
         var wanted: [WantedEvent] = []
         var count = 0
         for row in rows {
-            let tells = sessions.record(row.tenant, row.session)?.configuration.sendsLaunchEvents ?? true
+            let sendsEvents =
+                sessions.record(row.tenant, row.session)?.configuration.sendsLaunchEvents ?? true
             for (place, entry) in zip(count..., row.entries) {
                 guard let record = entry.record else { continue }
                 let isOfJob =
                     !record.type.isOfSession
                     && (record.isWanted || (record.type == .jobCreated && record.wantsSession))
                 let isOfEndpoints =
-                    tells
+                    sendsEvents
                     && interests.mayWant(tenant: row.tenant, session: row.session, type: record.type)
                 guard isOfJob || isOfEndpoints || record.type.isOfSession else { continue }
                 wanted.append(
@@ -144,11 +148,12 @@ struct EventRouter {
         return wanted
     }
 
-    /// `stored`: nil for an event of a session, and of a job that was deleted.
+    /// Plans the deliveries of one event. `stored`: `nil` for an event of a session, and of a deleted job.
     private func plan(
         _ event: WantedEvent, _ stored: StoredJob?, _ interests: WebhookInterests
     ) -> (deliveries: [PlannedDelivery], receiver: SessionReceiver?) {
         var record = stored?.record
+        // Logged below if a webhook of the job wants the event.
         let spec = record.flatMap { try? JobSpec(storedJSON: $0.specJSON) }
         record?.spec = spec
         let own = event.isOfJob ? spec?.webhook : nil
@@ -156,22 +161,22 @@ struct EventRouter {
             event.isOfEndpoints ? interests.wanting(event.record, event.tenant, event.session, spec) : []
         if event.isOfJob, own == nil {
             context.logger.error(
-                "nobody can be told of an event",
+                "a job webhook gets no delivery of an event: the job is deleted or cannot be read",
                 metadata: [
                     "event.type": "\(event.record.type.rawValue)",
                     "job.id": "\(event.record.job?.description ?? "none")",
                 ])
         }
         var deliveries: [PlannedDelivery] = []
-        let isTold = own != nil && event.record.isWanted
-        if isTold || !wanting.isEmpty {
+        let isOwnWanted = own != nil && event.record.isWanted
+        if isOwnWanted || !wanting.isEmpty {
             let json = event.record.disabledWebhook?.json ?? event.record.jobJSON(record)
             let add = { (url: String, secrets: [UInt8]?, endpoint: WebhookID?) in
                 PlannedDelivery(
                     place: event.place, url: url, jobJSON: json, secrets: secrets,
                     traceparent: stored?.traceparent, endpoint: endpoint)
             }
-            if isTold, let own { deliveries.append(add(own.url, stored?.sealedSecrets, nil)) }
+            if isOwnWanted, let own { deliveries.append(add(own.url, stored?.sealedSecrets, nil)) }
             deliveries += wanting.map { add($0.url, nil, $0.endpoint) }
         }
         guard let own, let job = event.record.job, event.record.type == .jobCreated,
@@ -185,10 +190,10 @@ struct EventRouter {
         )
     }
 
-    // MARK: Making
+    // MARK: Creation
 
-    /// Adds what was planned and returns how many deliveries that are. `events`: all of those that were
-    /// planned for, with their numbers.
+    /// Adds the planned deliveries and returns their number. `events`: the planned events with their numbers;
+    /// `nil` for an event whose type is unknown.
     func commit(_ events: [Event?], _ connection: inout Connection) throws(PostgresError) -> Int {
         if !receivers.isEmpty {
             _ = try connection.execute(Statements.addSessionReceivers, .receivers(receivers))
@@ -202,12 +207,15 @@ struct EventRouter {
             }
         }
         let count = try add(drafts, &connection)
-        // After the receivers: a job's webhook may have been named in this very pass.
-        return count + (try tell(ofSessions.compactMap { events[$0] }, &connection))
+        // After the receivers, since a job's webhook may have been added in this pass.
+        return count + (try addSessionDeliveries(ofSessions.compactMap { events[$0] }, &connection))
     }
 
-    /// To the webhooks of those jobs that had asked for it, each URL once.
-    private func tell(_ events: [Event], _ connection: inout Connection) throws(PostgresError) -> Int {
+    /// Adds deliveries of session events to the job webhooks that have asked for them, one for each URL.
+    /// Returns their number.
+    private func addSessionDeliveries(_ events: [Event], _ connection: inout Connection) throws(PostgresError)
+        -> Int
+    {
         var count = 0
         for type in EventType.allCases where type.isOfSession {
             var left = events.filter { $0.record.type == type }
@@ -237,7 +245,7 @@ struct EventRouter {
         return count
     }
 
-    /// Returns how many they are.
+    /// Adds deliveries, in several statements if they are many, and returns their number.
     private func add(_ drafts: [DeliveryDraft], _ connection: inout Connection) throws(PostgresError) -> Int {
         var start = 0
         while start < drafts.count {

@@ -1,7 +1,7 @@
 import FerryCore
 import Postgres
 
-// Endpoints in the form of their rows.
+// Webhook endpoints as rows.
 
 extension WebhookRecord {
     /// Reads a row of read_webhook.sql.
@@ -17,6 +17,7 @@ extension WebhookRecord {
         endpoint.format = WebhookEndpoint.Format(rawValue: rows.text(row, 12)) ?? .standard
         endpoint.retryDelays = rows.float64Array(row, 13).compactMap { $0 }
         endpoint.disableAfter = rows.float64(row, 14)
+        // Unreadable rules ask for no acknowledgement.
         endpoint.acknowledgement = rows.bytesOrNil(row, 20).flatMap {
             try? AcknowledgementRules(storedJSON: $0)
         }
@@ -30,7 +31,7 @@ extension WebhookRecord {
             sealedKeys: rows.bytes(row, 19))
     }
 
-    /// As finish_jobs.sql puts it into the rows of jobs: with the endpoint.
+    /// The rules as finish_jobs.sql copies them to rows of jobs: with the endpoint's id.
     fileprivate var storedAcknowledgement: [UInt8]? {
         var rules = endpoint.acknowledgement
         rules?.endpoint = id
@@ -39,8 +40,9 @@ extension WebhookRecord {
 }
 
 extension JobSpec.Pair {
-    /// The pairs of an object whose values are texts.
+    /// Returns the members of a JSON object whose values are texts.
     static func pairs(of json: [UInt8]?) -> [JobSpec.Pair] {
+        // PostgreSQL returns valid JSON only.
         guard let json, let members = (try? JSON.parse(json))?.members else { return [] }
         return members.map { JobSpec.Pair($0.name, $0.value.string ?? "") }
     }
@@ -77,7 +79,8 @@ extension Parameters {
         return parameters
     }
 
-    /// URL to `disable_after`, as both statements take them.
+    /// Appends the columns from `url` to `disable_after`, as create_webhook.sql and edit_webhook.sql take
+    /// them.
     private mutating func append(_ endpoint: WebhookEndpoint) {
         append(text: endpoint.url)
         if let types = endpoint.filter.types {

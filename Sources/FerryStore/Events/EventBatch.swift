@@ -1,7 +1,7 @@
 import FerryCore
 import Postgres
 
-/// Events that a transaction says, by session: the tenants, names and events of submit_jobs.sql.
+/// Events that a transaction writes, by session: tenants, sessions and packed events of submit_jobs.sql.
 struct EventBatch {
     private struct Key: Hashable {
         let tenant: String
@@ -25,7 +25,7 @@ struct EventBatch {
         pack(&packed[place])
     }
 
-    /// $23 to $25.
+    /// Appends the parameters $23 to $25 of submit_jobs.sql.
     func append(to parameters: inout Parameters) {
         parameters.appendArray(.text, keys) { $0.append(text: $1.tenant) }
         parameters.appendArray(.text, keys) { $0.append(text: $1.session) }

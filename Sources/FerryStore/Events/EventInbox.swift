@@ -1,16 +1,16 @@
 import FerryCore
 import Postgres
 
-/// A row of the inbox: events of one session that have no numbers yet.
+/// Row of `event_inbox`: events of one session without sequence numbers.
 struct InboxRow {
     let position: Int64
     let tenant: String
     let session: String
     let packed: [UInt8]
-    /// Of `packed`, as far as it can be understood.
+    /// The readable entries of `packed`.
     let entries: [EventRecord.Packed]
 
-    /// Some of its entries. The last of them has with it what cannot be understood.
+    /// Returns a row with some of the entries. The unreadable rest of `packed` stays with the last entry.
     func part(_ range: Range<Int>) -> InboxRow {
         let start = range.lowerBound == 0 ? 0 : entries[range.lowerBound].range.lowerBound
         let isLast = range.upperBound == entries.count
@@ -22,7 +22,7 @@ struct InboxRow {
 }
 
 extension [InboxRow] {
-    /// The first so many events, and the others.
+    /// Splits the rows after `eventCount` events.
     func split(after eventCount: Int) -> (first: [InboxRow], rest: [InboxRow]) {
         var (first, rest) = ([InboxRow](), [InboxRow]())
         var left = eventCount
@@ -36,26 +36,26 @@ extension [InboxRow] {
     }
 }
 
-/// Which rows of the inbox a pass takes, the earliest first.
+/// The rows of the inbox that one pass takes, earliest first.
 struct InboxSelection {
-    /// Rows that a pass takes at most.
+    /// Maximum number of rows of one pass.
     static let rowMax: Int32 = 200
-    /// Bytes of events, some thousands of them: a pass holds locks.
+    /// Maximum bytes of events of one pass, some thousands of events: a pass holds locks.
     private static let byteCountMax: Int64 = 300_000
 
     var rowMax = Self.rowMax
-    /// `InboxLowWatermark.position`.
-    var floor: Int64 = 0
-    /// Tenants whose rows are left alone.
+    /// `InboxLowWatermark.position`: rows up to it are not read.
+    var lowWatermark: Int64 = 0
+    /// Tenants whose rows are skipped.
     var except: [String] = []
-    /// Nil: those of all other tenants.
+    /// The only tenant whose rows are taken; `nil` for all except those skipped.
     var tenant: String?
 
     /// The parameters of take_events.sql.
     var parameters: Parameters {
         var parameters = Parameters.int32(rowMax)
         parameters.append(int64: Self.byteCountMax)
-        parameters.append(int64: floor)
+        parameters.append(int64: lowWatermark)
         parameters.appendArray(.text, except) { $0.append(text: $1) }
         parameters.append(text: tenant)
         return parameters

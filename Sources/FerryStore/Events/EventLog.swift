@@ -1,13 +1,14 @@
 import FerryCore
 import Postgres
 
-/// A row of the log: events of one session that follow each other.
+/// Row of the event log (table `events`): consecutive events of one session.
 struct EventRow {
-    /// The identifiers of a row's events differ in these bits only.
+    /// The ids of a row's events differ in these bits only.
     private static let lowBits: UInt64 = 0xFFFF
-    /// Events of a row, at most: whoever wants one reads them all.
+    /// Maximum number of events of a row. Reading one event reads the whole row.
     static let eventCountMax = 500
-    /// Microseconds between the earliest and the latest, at most: how far a search by time has to look.
+    /// Maximum microseconds between the earliest and the latest event of a row. Bounds how far a search by
+    /// time has to look.
     static let spanMax: Int64 = 10_000_000
 
     let id: EventID
@@ -16,7 +17,7 @@ struct EventRow {
     let firstSequence: Int64
     let packed: [UInt8]
 
-    /// The events that this version knows, in their order.
+    /// The events whose type this version knows, in their order.
     var events: [Event] {
         EventRecord.unpack(packed).enumerated().compactMap { index, entry in
             entry.record.map { event(index, $0) }
@@ -29,10 +30,10 @@ struct EventRow {
             sequence: firstSequence + Int64(index), record: record)
     }
 
-    /// The identifier of the row that an event is in.
+    /// Returns the id of the row that an event is in.
     static func row(of event: EventID) -> EventID { EventID(high: event.high, low: event.low & ~lowBits) }
 
-    /// The next row's identifier: later than `last`, whatever the clock of another node said.
+    /// Returns an id for the next row: later than `last`, even if the clock of another node was ahead.
     static func nextID(after last: EventID?, _ identifiers: IdentifierGenerator) -> EventID {
         let made = row(of: identifiers.make())
         guard let last, made <= last else { return made }
@@ -41,7 +42,7 @@ struct EventRow {
     }
 }
 
-/// Rows that are about to be kept: the parameters of keep_events.sql.
+/// Rows to be added to the log: the parameters of keep_events.sql.
 struct EventRowDrafts {
     struct Draft {
         let row: EventRow
@@ -54,8 +55,8 @@ struct EventRowDrafts {
 
     var isEmpty: Bool { drafts.isEmpty }
 
-    /// Cuts the events of a session into rows. `entries`: of `packed`, the first one has the number
-    /// `sequence`. Returns for each its event; nil: this version does not know the type.
+    /// Splits the events of a session into rows. `entries`: those of `packed`; the first one gets the number
+    /// `sequence`. Returns one event for each entry, `nil` if this version does not know its type.
     mutating func add(
         tenant: String, session: String, packed: [UInt8], _ entries: [EventRecord.Packed],
         from sequence: Int64,
@@ -90,7 +91,8 @@ struct EventRowDrafts {
         return events
     }
 
-    /// The rows of jobs tell when they were created, started and ended; everything else is found by marks.
+    /// Marks the row with the event's job, so that the event is found. Events at the creation, start or end
+    /// of a job need no mark: the job's row has these times.
     private mutating func mark(_ entry: EventRecord.Packed) {
         guard let job = entry.job else { return }
         switch entry.record?.type {

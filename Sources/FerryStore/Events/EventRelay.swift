@@ -4,13 +4,36 @@ import Postgres
 import Synchronization
 import Sys
 
-/// Numbers events and makes their deliveries: one pass at a time in the whole cluster. Woken when somebody is
-/// to be told at once; what nobody waits for is taken in large steps.
+/// Gives events their sequence numbers and creates their deliveries. Has its own thread and connection. A
+/// *pass* is one `RelayTransaction`; one pass at a time runs in the whole cluster.
+///
+/// The way of an event:
+/// 1. The transaction that records a result, or makes any other change with an event, also inserts the event
+///    into `event_inbox` (for example finish_jobs.sql). Change and event commit together.
+/// 2. After the commit, `EventSignal.written` wakes this node's relay: at once if a webhook may want the
+///    event, within 20 ms if only an event stream does. All other events are found within 0.5 s,
+///    those of other nodes and of crashed processes within 1 s.
+/// 3. A pass takes the advisory lock, then rows of the inbox in the order of their positions
+///    (take_events.sql).
+/// 4. `EventRouter.plan` finds the endpoints and job webhooks that want each event. Events whose deliveries
+///    are too many for one pass go back to the inbox.
+/// 5. number_events.sql gives each event the next sequence number of its session, and keep_events.sql adds
+///    the events to the log.
+/// 6. `EventRouter.commit` adds the deliveries to the outbox (table `deliveries`). `DeliveryHandover` leases
+///    deliveries to job webhooks at once if this node's sender has credits for the receiver.
+/// 7. After the commit, leased deliveries go to the sender directly. `CommitObserver.deliveriesAdded` makes
+///    it claim all others through `DeliveryOutbox`. `EventSignal.numbered` and a notification to the other
+///    nodes wake `EventTail`, which feeds event streams.
+/// 8. The sender posts the delivery and records each try (`DeliveryOutbox.record`) until it is accepted or
+///    given up.
+/// 9. After the last delivery of a drained session, `SessionEnds` writes the session's final event.
+///
+/// A crash before a commit leaves the event where it was; the next pass on any node continues.
 final class EventRelay: Sendable {
-    /// Between looks at what this node has written, and at what others have left.
+    /// Nanoseconds between checks for events of this node, and for events of others.
     private static let writtenInterval: Int64 = 500_000_000
     private static let lookInterval: Int64 = 1_000_000_000
-    /// Between passes for those who only listen.
+    /// Nanoseconds between passes if only event streams wait.
     private static let soonInterval: Int64 = 20_000_000
 
     private let context: StoreContext
@@ -19,9 +42,10 @@ final class EventRelay: Sendable {
 
     func close() { context.events.mailbox.close() }
 
-    /// The thread's body. Whatever is left without a number is there for the next process, or another node.
+    /// Body of the thread; returns after `close()`. Events left in the inbox are found by the next process or
+    /// another node.
     func run() {
-        let lane = context.connection(
+        let database = context.connection(
             "events", counts: true,
             adjust: { options in
                 options.pinsPlans = true
@@ -31,21 +55,21 @@ final class EventRelay: Sendable {
         let mailbox = context.events.mailbox
         let handover = DeliveryHandover(context)
         var ends = SessionEnds(context)
-        var floor = InboxLowWatermark()
+        var lowWatermark = InboxLowWatermark()
         var rowMax = InboxSelection.rowMax
-        var pace = RelayDelay()
+        var delay = RelayDelay()
         var nextPass: Int64 = 0
         var nextLook: Int64 = 0
         var lastPass: Int64 = 0
         var isDue = false
         while true {
-            let pause = max(Int64(lane.retryIn / .nanoseconds(1)), nextPass - Sys.monotonicNanoseconds())
+            let pause = max(Int64(database.retryIn / .nanoseconds(1)), nextPass - Sys.monotonicNanoseconds())
             let messages = mailbox.wait(milliseconds: Int32(max(0, pause + 999_999) / 1_000_000))
             let isClosed = mailbox.isClosed
             let now = Sys.monotonicNanoseconds()
             for message in messages {
                 switch message {
-                case .wake: nextPass = min(nextPass, pace.earliest)
+                case .wake: nextPass = min(nextPass, delay.earliest)
                 case .soon: nextPass = min(nextPass, lastPass + Self.soonInterval)
                 case .pass: nextPass = now
                 }
@@ -56,12 +80,13 @@ final class EventRelay: Sendable {
                 var found = (eventCount: 0, isMore: false)
                 if isDue || now >= nextLook {
                     found = relay(
-                        lane, handover, &ends, &floor, &rowMax, isDue: isDue, looks: now >= nextLook)
+                        database, handover, &ends, &lowWatermark, &rowMax, isDue: isDue,
+                        looks: now >= nextLook)
                     if now >= nextLook { nextLook = now + Self.lookInterval }
                 }
                 isDue = found.isMore
                 lastPass = Sys.monotonicNanoseconds()
-                pace.ended(lastPass, eventCount: found.eventCount)
+                delay.ended(lastPass, eventCount: found.eventCount)
                 nextPass = lastPass + (found.isMore ? 0 : Self.writtenInterval)
             }
             for case .pass(let done) in messages { done() }
@@ -69,42 +94,44 @@ final class EventRelay: Sendable {
         }
     }
 
-    /// `isDue`: something is known to be there; `looks`: for what others have left as well. Returns how many
-    /// events it found, and whether it has left some that are there.
+    /// Runs the passes that are due. `isDue`: events are known to be in the inbox. `looks`: also checks for
+    /// events of other nodes. Returns how many events were numbered, and whether known events are left.
     private func relay(
-        _ lane: ReconnectingConnection, _ handover: DeliveryHandover, _ ends: inout SessionEnds,
-        _ floor: inout InboxLowWatermark, _ rowMax: inout Int32, isDue: Bool, looks: Bool
+        _ database: ReconnectingConnection, _ handover: DeliveryHandover, _ ends: inout SessionEnds,
+        _ lowWatermark: inout InboxLowWatermark, _ rowMax: inout Int32, isDue: Bool, looks: Bool
     ) -> (eventCount: Int, isMore: Bool) {
         do {
-            return try lane.withConnection { connection throws(PostgresError) in
-                floor.connected(lane.connectionCount)
+            return try database.withConnection { connection throws(PostgresError) in
+                lowWatermark.connected(database.connectionCount)
                 var isFound = false
-                if looks { isFound = try look(&connection, &ends, &floor) }
+                if looks { isFound = try look(&connection, &ends, &lowWatermark) }
                 var found = (eventCount: 0, isMore: false)
                 if isDue || isFound {
-                    found = try passes(&connection, handover, &ends, floor.position, &rowMax)
+                    found = try passes(&connection, handover, &ends, lowWatermark.position, &rowMax)
                 }
                 if context.events.takeEndedDeliveries() { ends.isDue = true }
-                // After the passes: each session has to be looked for among what waits for its number.
-                found.eventCount += try ends.tell(&connection, handover, floor: floor.position)
+                // After the passes, since each drained session is looked up among the events without a
+                // number.
+                found.eventCount += try ends.writeFinalEvents(
+                    &connection, handover, lowWatermark: lowWatermark.position)
                 return found
             }
         } catch {
-            // What was written is still there, and is looked for when others are.
+            // The events stay in the inbox; the next check finds them.
             if !error.isConnectionLost, !error.isRetryable {
-                context.logger.error("events could not be numbered", metadata: ["error": "\(error)"])
+                context.logger.error("numbering events failed", metadata: ["error": "\(error)"])
             }
             return (0, false)
         }
     }
 
-    /// Whether there is anything that other nodes, or an earlier process, have left.
+    /// Checks for events that other nodes or an earlier process have left.
     private func look(
-        _ connection: inout Connection, _ ends: inout SessionEnds, _ floor: inout InboxLowWatermark
+        _ connection: inout Connection, _ ends: inout SessionEnds, _ lowWatermark: inout InboxLowWatermark
     ) throws(PostgresError) -> Bool {
         let now = Sys.monotonicNanoseconds()
-        let found = try Self.look(floor.question(now), &connection)
-        floor.note(found.look, at: now)
+        let found = try Self.look(lowWatermark.question(now), &connection)
+        lowWatermark.note(found.look, at: now)
         let isEmpty = found.look.first == nil
         if isEmpty { context.metrics.relayLagMicroseconds.store(0, ordering: .relaxed) }
         context.events.hasEndpoints.store(found.hasEndpoints, ordering: .relaxed)
@@ -124,24 +151,24 @@ final class EventRelay: Sendable {
         return (look, found.bool(0, 1), found.bool(0, 2))
     }
 
-    /// Until the inbox is empty, but for the tenants that make more deliveries than fit into a pass: of each
-    /// of them it makes one, so that nobody waits for all that theirs are. `isMore`: they have others. What
-    /// the database refuses is looked for with ever smaller passes, and set aside: one row must not hold up
-    /// all others.
+    /// Runs passes until the inbox is empty. A tenant whose deliveries do not fit into one pass gets one
+    /// pass; its other events are left for later (`isMore`), so that other tenants do not wait. If the
+    /// database refuses a pass, smaller ones are tried until the refused row is found and set aside: one row
+    /// must not delay all others.
     private func passes(
         _ connection: inout Connection, _ handover: DeliveryHandover, _ ends: inout SessionEnds,
-        _ floor: Int64, _ rowMax: inout Int32
+        _ lowWatermark: Int64, _ rowMax: inout Int32
     ) throws(PostgresError) -> (eventCount: Int, isMore: Bool) {
         var busy: [String] = []
         var eventCount = 0
         while true {
             let outcome: RelayTransaction.Outcome
             do throws(PostgresError) {
-                let selection = InboxSelection(rowMax: rowMax, floor: floor, except: busy)
+                let selection = InboxSelection(rowMax: rowMax, lowWatermark: lowWatermark, except: busy)
                 outcome = try RelayTransaction.commit(&connection, context, selection, handover: handover)
             } catch {
                 handover.discard()
-                // Whatever the reason is: it may be that there was too much at once.
+                // Whatever the error is: the pass may have been too large.
                 let isSmallest = rowMax == 1
                 rowMax = max(1, rowMax / 2)
                 guard error.isOfData else { throw error }
@@ -157,7 +184,7 @@ final class EventRelay: Sendable {
         }
     }
 
-    /// False: there is nothing to set aside.
+    /// Sets the first row of the inbox aside. Returns `false` if there is none.
     private func reject(
         _ connection: inout Connection, _ error: PostgresError, except busy: [String]
     ) throws(PostgresError) -> Bool {
@@ -175,7 +202,7 @@ final class EventRelay: Sendable {
         guard let outcome, let rejected = outcome.rejected else { return false }
         context.metrics.rejectedEvents.add(1, ordering: .relaxed)
         context.logger.critical(
-            "events were set aside that the database refuses",
+            "events were moved to rejected_events, since the database refuses them",
             metadata: [
                 "tenant": "\(rejected.tenant)", "session": "\(rejected.session)", "error": "\(error)",
                 "numbered": "\(isNumbered)",

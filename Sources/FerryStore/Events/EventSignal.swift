@@ -1,72 +1,73 @@
 import Synchronization
 import Sys
 
-/// Tells the relay that there are events, and those who read the log that there are more. Any thread.
+/// Wakes the relay when events were written, and readers of the log when events were numbered. May be used
+/// from any thread.
 final class EventSignal: Sendable {
     enum Message: Sendable {
         case wake
-        /// Somebody listens: a moment later is early enough.
+        /// Only event streams wait: 20 ms later is early enough.
         case soon
-        /// Called once everything that was committed before it has its number, or that is not possible now:
-        /// the database is away, or the tenant has more than fits into a pass.
+        /// Runs a pass and calls `done` when all events committed before have their numbers, or when that is
+        /// not possible now: the database is unreachable, or the tenant has more events than fit into a pass.
         case pass(done: @Sendable () -> Void)
     }
 
     let mailbox = Mailbox<Message>()
-    /// Whether somebody reads the log as it grows.
+    /// `true` while event streams read the log on this node.
     let hasListeners = Atomic<Bool>(false)
-    /// Whether endpoints wait for events, of any job; the relay looks now and then.
+    /// `true` if any endpoint is enabled, of any tenant; updated by the relay.
     let hasEndpoints = Atomic<Bool>(false)
-    /// Whether sessions have drained, and only deliveries that are on their way keep them from being told.
+    /// `true` if the final event of a drained session waits for its deliveries to end.
     let awaitsDeliveries = Atomic<Bool>(false)
     private let haveDeliveriesEnded = Atomic<Bool>(false)
-    /// Something was written that the relay has not looked for.
+    /// `true` if events were written that the relay has not looked for.
     private let isPending = Atomic<Bool>(false)
-    private enum Hurry: UInt8 { case none, soon, now }
-    /// What the relay was told since it last began to look.
-    private let told = Atomic<UInt8>(Hurry.none.rawValue)
-    private let whenNumbered = Mutex<(@Sendable () -> Void)?>(nil)
+    private enum Urgency: UInt8 { case none, soon, now }
+    /// Highest urgency sent to the relay since it last began to look.
+    private let sentUrgency = Atomic<UInt8>(Urgency.none.rawValue)
+    private let numberedBody = Mutex<(@Sendable () -> Void)?>(nil)
 
-    /// To be called after a commit with events. `isWanted`: somebody is to be told at once.
+    /// Call after a commit with events. `isWanted`: `true` if a webhook wants one of them.
     func written(isWanted: Bool) {
         isPending.store(true, ordering: .releasing)
         if isWanted || hasEndpoints.load(ordering: .relaxed) {
-            tell(.now)
+            wakeRelay(.now)
         } else if hasListeners.load(ordering: .relaxed) {
-            tell(.soon)
+            wakeRelay(.soon)
         }
     }
 
-    /// Once is enough, until it has begun to look.
-    private func tell(_ hurry: Hurry) {
-        let before = told.max(hurry.rawValue, ordering: .acquiringAndReleasing).oldValue
-        guard before < hurry.rawValue else { return }
-        mailbox.send(hurry == .now ? .wake : .soon)
+    /// Wakes the relay, once until it begins to look.
+    private func wakeRelay(_ urgency: Urgency) {
+        let before = sentUrgency.max(urgency.rawValue, ordering: .acquiringAndReleasing).oldValue
+        guard before < urgency.rawValue else { return }
+        mailbox.send(urgency == .now ? .wake : .soon)
     }
 
-    /// To be called after deliveries were accepted or given up.
+    /// Call after deliveries were accepted or given up.
     func deliveriesEnded() {
         guard awaitsDeliveries.load(ordering: .sequentiallyConsistent) else { return }
         haveDeliveriesEnded.store(true, ordering: .sequentiallyConsistent)
-        tell(.soon)
+        wakeRelay(.soon)
     }
 
-    /// Whether deliveries have ended since the last call. The relay's, before it looks.
+    /// Returns whether deliveries have ended since the last call. Called by the relay before it looks.
     func takeEndedDeliveries() -> Bool {
         haveDeliveriesEnded.exchange(false, ordering: .sequentiallyConsistent)
     }
 
-    /// Whether something was written since the last call. The relay's, before it looks.
+    /// Returns whether events were written since the last call. Called by the relay before it looks.
     func takePending() -> Bool {
-        told.store(Hurry.none.rawValue, ordering: .sequentiallyConsistent)
+        sentUrgency.store(Urgency.none.rawValue, ordering: .sequentiallyConsistent)
         return isPending.exchange(false, ordering: .acquiringAndReleasing)
     }
 
-    /// Who is told that the log has grown.
-    func onNumbered(_ body: @escaping @Sendable () -> Void) { whenNumbered.withLock { $0 = body } }
+    /// Sets the function that is called when the log has grown.
+    func onNumbered(_ body: @escaping @Sendable () -> Void) { numberedBody.withLock { $0 = body } }
 
-    /// To be called after a pass of this node.
+    /// Call after a pass of this node.
     func numbered() {
-        if hasListeners.load(ordering: .relaxed) { whenNumbered.withLock { $0 }?() }
+        if hasListeners.load(ordering: .relaxed) { numberedBody.withLock { $0 }?() }
     }
 }

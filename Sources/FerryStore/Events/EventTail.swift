@@ -4,12 +4,12 @@ import Postgres
 import Synchronization
 import Sys
 
-/// Reads the log as it grows, while somebody listens on this node: after this node's passes at once, after
-/// those of others when they notify it, and once a second.
+/// Reads the log as it grows, while event streams are open on this node: at once after this node's passes,
+/// when another node notifies it, and every second.
 package final class EventTail: Sendable {
     enum Message: Sendable {
         case wake
-        /// `ready`: what gets its number from now on will be received.
+        /// `ready`: called when all events that are numbered from now on will be received.
         case follow(any EventSink, ready: @Sendable () -> Void)
         case stop(unless: @Sendable () -> Bool)
     }
@@ -23,12 +23,13 @@ package final class EventTail: Sendable {
         context.events.onNumbered { [mailbox] in mailbox.send(.wake) }
     }
 
-    /// Any thread. `ready` comes once, on the tail's thread; when the database is away, after it is back.
+    /// Sends new events to `sink`. May be called from any thread. `ready` is called once, on the tail's
+    /// thread; if the database is unreachable, after the next successful read.
     package func follow(_ sink: any EventSink, ready: @escaping @Sendable () -> Void) {
         if !mailbox.send(.follow(sink, ready: ready)) { ready() }
     }
 
-    /// Nobody listens any more, unless somebody has come when this is looked at.
+    /// Stops reading, unless `isNeeded` returns `true` when the message is processed.
     package func stopFollowing(unless isNeeded: @escaping @Sendable () -> Bool) {
         mailbox.send(.stop(unless: isNeeded))
     }
@@ -37,9 +38,9 @@ package final class EventTail: Sendable {
 
     func close() { mailbox.close() }
 
-    /// The thread's body.
+    /// Body of the thread; returns after `close()`.
     func run() {
-        let lane = context.connection(
+        let database = context.connection(
             "event-tail",
             adjust: { options in
                 options.connectTimeout = .seconds(2)
@@ -49,7 +50,7 @@ package final class EventTail: Sendable {
         var reader: Reader?
         var waiting: [@Sendable () -> Void] = []
         while true {
-            let pause = max(Self.interval, Int32(lane.retryIn / .milliseconds(1)) + 1)
+            let pause = max(Self.interval, Int32(database.retryIn / .milliseconds(1)) + 1)
             let messages = mailbox.wait(milliseconds: reader == nil ? -1 : pause)
             for message in messages {
                 switch message {
@@ -62,7 +63,7 @@ package final class EventTail: Sendable {
                     guard !isNeeded() else { continue }
                     context.events.hasListeners.store(false, ordering: .relaxed)
                     reader = nil
-                    lane.close()
+                    database.close()
                 }
             }
             if mailbox.isClosed {
@@ -72,35 +73,35 @@ package final class EventTail: Sendable {
             if reader == nil {
                 waiting.forEach { $0() }
                 waiting = []
-            } else if read(&reader, lane) {
+            } else if read(&reader, database) {
                 waiting.forEach { $0() }
                 waiting = []
             }
         }
     }
 
-    /// False: the database is away.
-    private func read(_ reader: inout Reader?, _ lane: ReconnectingConnection) -> Bool {
+    /// Returns `false` if the database is unreachable.
+    private func read(_ reader: inout Reader?, _ database: ReconnectingConnection) -> Bool {
         do {
-            try lane.withConnection { connection throws(PostgresError) in
+            try database.withConnection { connection throws(PostgresError) in
                 try reader?.read(&connection)
             }
             return true
         } catch {
             if !error.isConnectionLost, !error.isRetryable {
-                context.logger.error("the log of events could not be read", metadata: ["error": "\(error)"])
+                context.logger.error("reading the event log failed", metadata: ["error": "\(error)"])
             }
             return false
         }
     }
 
-    /// What has been read, and who gets it.
+    /// Position in the log, and the receiver of events.
     private struct Reader {
-        /// Events that are handed on together: with each of them comes its job.
+        /// Maximum number of events passed on at once: their jobs are read with them.
         private static let eventMax = 50
 
         let sink: any EventSink
-        /// Above everything that was received; nil: nothing was read yet.
+        /// An id above all received events; `nil` before the first read.
         var next: EventID?
 
         init(sink: any EventSink) { self.sink = sink }
@@ -114,7 +115,7 @@ package final class EventTail: Sendable {
                 let rows = try ControlLane.rows(from: from, nil, nil, &connection)
                 guard let last = rows.last else { return }
                 let events = rows.flatMap(\.events).filter { sink.wants($0) }
-                // After a failure the first of them come again: a listener skips what it has.
+                // After a failure the first events are sent again; a listener skips those it has.
                 for start in stride(from: 0, to: events.count, by: Self.eventMax) {
                     let some = Array(events[start..<min(events.count, start + Self.eventMax)])
                     sink.receive(try ControlLane.entries(some, &connection))

@@ -1,50 +1,51 @@
-/// Up to which position the inbox of events is empty for good.
+/// Position up to which the inbox of events is empty for good.
 ///
-/// What the relay has taken leaves dead rows, which every look steps over until they are vacuumed; while
-/// somebody keeps a snapshot open they stay. Positions are drawn in order but committed in any. What had been
-/// drawn at some moment is in the inbox, taken, or will never come, as soon as every transaction that was
-/// writing a little later has ended: then everything up to there, where no row is left, is below the floor.
+/// Rows that the relay has taken stay as dead rows until vacuum removes them, which an open snapshot
+/// prevents; each read of the inbox steps over them. Positions are drawn in order but committed in any order.
+/// Once every transaction has ended that was writing shortly after a position was drawn, the rows up to that
+/// position are in the inbox, taken, or will never come. If none is left in the inbox, the low watermark
+/// rises to that position.
 struct InboxLowWatermark {
-    /// What a look asks for.
+    /// Parameters of has_events.sql.
     struct Question: Equatable {
-        /// Behind which position.
+        /// Position after which the inbox is read.
         let position: Int64
-        /// Whether it gets a transaction's number, which counts as writing.
+        /// Whether the read gets a transaction id, which counts as writing.
         let isNumbered: Bool
     }
 
     /// A row of has_events.sql.
     struct Look {
-        /// The first position that is in the inbox.
+        /// First position in the inbox.
         var first: Int64?
-        /// The last that was drawn.
+        /// Last position that was drawn.
         var drawn: Int64
-        /// The oldest transaction that may still commit, in the look's eyes.
+        /// Oldest transaction that may still commit, as of the snapshot of the read.
         var oldest: Int64
-        /// Its own number, if it was to get one.
+        /// Its own transaction id, if it has one.
         var number: Int64?
     }
 
-    /// Between drawing a position and becoming a transaction that others see: far less than this.
+    /// Nanoseconds: far more than the time between drawing a position and getting a transaction id.
     private static let drawing: Int64 = 500_000_000
-    /// Between looks from the beginning, in case a process slept in between.
+    /// Nanoseconds between reads from the beginning, in case a process was suspended in between.
     private static let lifetime: Int64 = 60_000_000_000
 
-    /// Nothing up to here is in the inbox, nor will be.
+    /// No row up to this position is in the inbox or will be.
     private(set) var position: Int64 = 0
     private var connection = 0
     private var nextWhole: Int64 = 0
-    /// A position that had been drawn at an instant, and once that is long enough ago the number of a
-    /// transaction before which all have to end.
+    /// A position that was drawn at an instant and, once that is long enough ago, a transaction id: all older
+    /// transactions have to end.
     private var candidate: (position: Int64, instant: Int64, number: Int64?)?
 
-    /// What is known holds for one connection: `count` is `ReconnectingConnection.connectionCount`.
+    /// Forgets everything if the connection is a new one. `count`: `ReconnectingConnection.connectionCount`.
     mutating func connected(_ count: Int) {
         if count != connection { self = InboxLowWatermark() }
         connection = count
     }
 
-    /// What to ask next. `now`: monotonic nanoseconds.
+    /// Returns what to read next. `now`: monotonic nanoseconds.
     mutating func question(_ now: Int64) -> Question {
         let isWhole = now >= nextWhole
         if isWhole { nextWhole = now + Self.lifetime }

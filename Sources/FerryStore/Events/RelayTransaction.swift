@@ -3,35 +3,36 @@ import Logging
 import Postgres
 import Synchronization
 
-/// One transaction of the relay: takes events from the inbox, gives them their numbers, keeps them and makes
-/// the deliveries. A pass at a time: whoever holds the lock is alone until its commit can be seen.
+/// One pass of the relay: takes events from the inbox, numbers them, adds them to the log and creates their
+/// deliveries (steps 3 to 6 of `EventRelay`). An advisory lock, held until the commit is visible, lets one
+/// pass run at a time.
 struct RelayTransaction {
     struct Outcome {
         var eventCount = 0
         var deliveryCount = 0
-        /// There may be more.
+        /// `true` if the inbox may have more rows.
         var isFull = false
-        /// Who has made most of the deliveries, when that were as many as one pass may make: the other events
-        /// of it are left to the next ones.
+        /// The tenant with most of the deliveries, if a pass could not create them all: its other events are
+        /// left for later passes. Otherwise `nil`.
         var busyTenant: String?
-        /// Sessions have drained: the end of their events is to be told, once their deliveries are over.
+        /// `true` if sessions have drained: their final event is due after their deliveries.
         var hasDrained = false
-        /// Of the oldest event that was taken.
+        /// Microseconds since the oldest event of the pass happened.
         var lagMicroseconds: Int64 = 0
-        /// Whose row was set aside.
+        /// Tenant and session of the row that was set aside.
         var rejected: (tenant: String, session: String)?
     }
 
-    /// "ferryeve"
+    /// Advisory lock "ferryeve".
     private static let lock: Int64 = 0x6665_7272_7965_7665
 
-    /// What the inbox had of one session.
+    /// Events of one session in the inbox.
     private struct Group {
         let tenant: String
         let session: String
         var packed: [UInt8] = []
         var entries: [EventRecord.Packed] = []
-        /// Which of the events that are taken each of them is.
+        /// Index of each entry among all events of the pass.
         var places: [Int] = []
         var firstSequence: Int64 = 0
 
@@ -49,7 +50,8 @@ struct RelayTransaction {
     private var lastID: EventID?
     private let handover: DeliveryHandover?
 
-    /// Waits for the pass of another node. `handover`: to be told of the commit, or of the failure.
+    /// Runs a pass. Waits for the pass of another node. `handover`: the caller reports commit or failure to
+    /// it.
     static func commit(
         _ connection: inout Connection, _ context: StoreContext, _ selection: InboxSelection,
         handover: DeliveryHandover? = nil
@@ -61,16 +63,16 @@ struct RelayTransaction {
         }
     }
 
-    /// Says of those among the sessions (tenants and names) that have drained, and of which nothing is on its
-    /// way, that their events are over: one event each.
+    /// Writes the final event of those of the sessions that have drained and of which no event or delivery is
+    /// pending.
     static func drain(
         _ sessions: [(tenant: String, session: String)], _ connection: inout Connection,
-        _ context: StoreContext, floor: Int64, handover: DeliveryHandover?
+        _ context: StoreContext, lowWatermark: Int64, handover: DeliveryHandover?
     ) throws(PostgresError) -> Outcome {
         var parameters = Parameters()
         parameters.appendArray(.text, sessions) { $0.append(text: $1.tenant) }
         parameters.appendArray(.text, sessions) { $0.append(text: $1.session) }
-        parameters.append(int64: floor)
+        parameters.append(int64: lowWatermark)
         return try connection.transaction { [parameters] connection throws(PostgresError) in
             var results = try connection.pipeline { pipeline in
                 pipeline.send(Statements.lockRescue, .int64(Self.lock))
@@ -79,14 +81,15 @@ struct RelayTransaction {
             }
             var pass = RelayTransaction(context, handover)
             pass.note(last: results.take(1))
-            try pass.tell(results.take(2), &connection)
+            try pass.writeFinalEvents(results.take(2), &connection)
             return pass.outcome
         }
     }
 
-    /// Sets the first row of the inbox aside, of which the database has refused what was made of it. Its
-    /// events are kept with their numbers, but nobody is told of them; unless `isNumbered` is false: then
-    /// they are nowhere else. `except`: tenants whose rows are left alone. Nil: there is no other row.
+    /// Sets aside the first row of the inbox, since the database refuses what the relay makes of it. If
+    /// `isNumbered`, its events get their numbers and are in the log, but no deliveries. Otherwise the copy
+    /// in `rejected_events` is all that is left. `except`: tenants whose rows are skipped. Returns `nil` if
+    /// there is no other row.
     static func reject(
         _ connection: inout Connection, _ context: StoreContext, except: [String], error: PostgresError,
         isNumbered: Bool
@@ -120,7 +123,7 @@ struct RelayTransaction {
         self.handover = handover
     }
 
-    /// `makesDeliveries`: false: nobody is told.
+    /// Runs the steps of a pass. `makesDeliveries`: if `false`, no delivery is created.
     private mutating func run(
         _ selection: InboxSelection, makesDeliveries: Bool, _ connection: inout Connection
     ) throws(PostgresError) {
@@ -128,7 +131,7 @@ struct RelayTransaction {
             pipeline.send(Statements.lockRescue, .int64(Self.lock))
             pipeline.send(Statements.lastEvent)
             pipeline.send(Statements.takeEvents, selection.parameters)
-            // After them: whatever their jobs were accepted with is known then.
+            // Read after the events, so that it includes every session that their jobs were accepted with.
             pipeline.send(Statements.readSessionEpoch)
         }
         note(last: results.take(1))
@@ -145,7 +148,7 @@ struct RelayTransaction {
         try keep(groups, router, &connection)
     }
 
-    /// `last`: of last_event.sql.
+    /// Records the latest id of the log. `last`: the result of last_event.sql.
     private mutating func note(last: consuming ResultSet) {
         if last.rowCount == 1 { lastID = last.identifier(0, 0) }
     }
@@ -159,15 +162,16 @@ struct RelayTransaction {
                 position: taken.int64(row, 4), tenant: taken.text(row, 0), session: taken.text(row, 1),
                 packed: packed, entries: EventRecord.unpack(packed))
             if (next.entries.last?.range.upperBound ?? 0) != packed.count {
-                context.logger.error("events are damaged", metadata: ["session": "\(next.session)"])
+                context.logger.error(
+                    "a row of event_inbox ends in unreadable bytes", metadata: ["session": "\(next.session)"])
             }
             if !next.entries.isEmpty { rows.append(next) }
         }
         return rows
     }
 
-    /// Leaves in `rows` those events of which one pass can make the deliveries. The others are put back: the
-    /// lock is let go in between, and nothing has to be in memory at once.
+    /// Leaves in `rows` the events whose deliveries fit into one pass, and puts the others back: other passes
+    /// can run in between, and memory stays bounded.
     private mutating func plan(
         _ rows: inout [InboxRow], _ router: inout EventRouter, _ connection: inout Connection
     ) throws(PostgresError) {
@@ -239,7 +243,7 @@ struct RelayTransaction {
 
     // MARK: Rows and deliveries
 
-    /// `router`: has planned for these events.
+    /// Adds the events to the log and creates their deliveries. `router`: has planned these events.
     private mutating func keep(
         _ groups: [Group], _ router: EventRouter, _ connection: inout Connection
     ) throws(PostgresError) {
@@ -265,8 +269,8 @@ struct RelayTransaction {
         }
     }
 
-    /// Says of sessions that their events are over. `drained`: of drain_sessions.sql.
-    private mutating func tell(
+    /// Writes the final event of sessions. `drained`: the result of drain_sessions.sql.
+    private mutating func writeFinalEvents(
         _ drained: consuming ResultSet, _ connection: inout Connection
     ) throws(PostgresError) {
         guard drained.rowCount > 0 else { return }
@@ -294,6 +298,6 @@ struct RelayTransaction {
 }
 
 extension StoreContext {
-    /// What is notified when events have got their numbers.
+    /// Payload of the notification that events were numbered.
     static var eventsNotification: String { "events" }
 }

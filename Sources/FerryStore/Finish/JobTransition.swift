@@ -1,6 +1,6 @@
 import FerryCore
 
-/// What the row of a job must look like for a change to be allowed.
+/// The state of a job's row that a change requires: a row with another attempt or revision stays as it is.
 struct Lease: Sendable, Equatable {
     let job: JobID
     let attempt: Int32
@@ -13,19 +13,20 @@ extension Lease {
     }
 }
 
-/// What becomes of a job whose attempt has ended: a pure function of the result, the clock and a drawn
+/// What becomes of a job whose attempt has ended: a pure function of the result, the clock and a random
 /// jitter.
+///
+/// `ended` is the attempt as the row keeps it (`AttemptRecord`), `nil` if there is nothing to keep.
 enum JobTransition: Sendable {
     case finish(FinishedJob)
-    /// `ended`: the attempt as it is kept (`AttemptRecord`); nil: there is nothing to keep.
     case retry(Retry)
-    /// Until its host can be reached.
+    /// The job waits until its origin can be reached.
     case wait(Wait)
     case suspend(Lease, ended: [UInt8]?, leavesBytes: Bool)
     case release(Lease, ended: [UInt8]?, leavesBytes: Bool = false, home: Home? = nil)
     case ask(Ask)
 
-    /// The only node that can do the job, and what names the lot there.
+    /// The only node that can run the job, and what names its claim queue.
     struct Home: Sendable, Equatable {
         let node: NodeID
         let session: String
@@ -42,7 +43,7 @@ enum JobTransition: Sendable {
     struct Ask: Sendable {
         let lease: Lease
         let question: JobQuestion
-        /// As it is stored.
+        /// The question as it is stored.
         let questionJSON: [UInt8]
         let ended: [UInt8]?
         let leavesBytes: Bool
@@ -66,7 +67,7 @@ enum JobTransition: Sendable {
         let ended: [UInt8]?
         let leavesBytes: Bool
         let endedAt: Timestamp
-        /// The job's webhook wants to know.
+        /// `true` if the job's webhook wants the event.
         let isWanted: Bool
     }
 
@@ -80,7 +81,8 @@ enum JobTransition: Sendable {
         }
     }
 
-    /// `seal` encrypts what is not harmless; `sealResumePoint` makes resume data.
+    /// `jitter` is from 0 to 1, `seal` encrypts values that may be secret, `sealResumePoint` makes resume
+    /// data.
     init(
         _ result: AttemptResult, node: NodeID, now: Timestamp, jitter: Double, _ seal: SecretSeal,
         sealResumePoint: (ResumePoint) -> String? = { _ in nil }
@@ -142,14 +144,14 @@ enum JobTransition: Sendable {
 }
 
 extension AttemptResult {
-    /// The bytes of a job that has failed for want of room are room for others.
+    /// `true` if the storage was full. The bytes are then removed, to make room for other jobs.
     fileprivate var ranFull: Bool {
         if case .failed(let error, _) = outcome { error.code == .storageFull } else { false }
     }
 }
 
 extension Attempt {
-    /// `failedAttemptCount`: with this one, if it counts.
+    /// Decides between a retry and a failure. `failedAttemptCount` includes this attempt if it counts.
     fileprivate func verdict(
         on error: TransferError, _ retryAfter: Double?, failedAttemptCount: Int32, now: Timestamp,
         jitter: Double
@@ -167,7 +169,7 @@ extension Attempt {
 }
 
 extension AttemptResult {
-    /// The attempt as the job's row keeps it; nil when it was given back before it began.
+    /// The attempt as the job's row keeps it; `nil` if it was given back before it began.
     func packed(
         _ outcome: AttemptRecord.Outcome, _ errorJSON: [UInt8]?, node: NodeID?, at now: Timestamp,
         _ seal: SecretSeal
@@ -178,7 +180,7 @@ extension AttemptResult {
             outcome, errorJSON: errorJSON, kept: kept, seal)
     }
 
-    /// The one that ends its job, whose row names the node.
+    /// The attempt that ends its job. Without the node, which the job's row has.
     fileprivate func packedLast(_ record: JobRecord, at now: Timestamp, _ seal: SecretSeal) -> [UInt8]? {
         switch outcome {
         case .succeeded: packed(.succeeded, nil, node: nil, at: now, seal)
@@ -190,8 +192,9 @@ extension AttemptResult {
 }
 
 extension JobTransition {
-    /// What to do about an ending whose data the database refuses: the job fails without details, or, when
-    /// that is refused as well, goes back to the queue. Nil: it stays as it is, for it must not be repeated.
+    /// What to write instead if the database refuses the data: the job fails without details or, if that is
+    /// refused as well, goes back to the queue. `nil` if the job must not run again: then this stays to be
+    /// written.
     var simplified: JobTransition? {
         guard case .finish(let job) = self else { return .release(lease, ended: nil) }
         if job.record.errorJSON != TransferError.unstorable.json { return .finish(job.simplified) }
@@ -205,17 +208,17 @@ final class FinishedJob: Sendable {
     let record: JobRecord
     /// The attempt that ended it, packed (`AttemptRecord`).
     let lastAttempt: [UInt8]?
-    /// `JobSpec.wantedEvents`.
+    /// `JobSpec.wantedEvents`; `nil` if the job has no webhook or no readable spec.
     let wanted: Int32?
-    /// It stays until it is acknowledged.
+    /// Rules of the acknowledgement that the job asks for; `nil` if it asks for none.
     let acknowledgement: AcknowledgementRules?
-    /// Nor does any endpoint ask for it.
+    /// `true` if no endpoint may ask for one either.
     let declinesAcknowledgement: Bool
-    /// Why the attempt failed that ended it, a JSON object; nil: none has. The job may fail for another
-    /// reason: its time is over before the next attempt.
+    /// Error of the attempt that ended the job, a JSON object; `nil` if that has not failed. The job's error
+    /// may differ: its time ends before the next attempt.
     private let attemptError: [UInt8]?
 
-    /// `record` is the job as it will be; `spec` nil: it cannot be read, and nobody can be told.
+    /// `record` is the job as it will be. Without a `spec`, which cannot be read then, no webhook is told.
     init(
         _ lease: Lease, _ record: JobRecord, spec: JobSpec?, lastAttempt: [UInt8]? = nil,
         attemptError: [UInt8]? = nil
@@ -231,7 +234,7 @@ final class FinishedJob: Sendable {
         declinesAcknowledgement = spec?.declinesAcknowledgement ?? false
     }
 
-    /// The same job as failed, without anything that came from outside.
+    /// The same job as failed, without any data of the transfer.
     fileprivate var simplified: FinishedJob {
         var record = record
         record.state = .failed
@@ -245,6 +248,7 @@ final class FinishedJob: Sendable {
     }
 
     fileprivate var isRepeatable: Bool {
+        // A spec that cannot be read does not say that the job may run again.
         guard let spec = record.spec ?? (try? JobSpec(storedJSON: record.specJSON)) else { return false }
         return spec.isRepeatable(spec.request.method)
     }
@@ -259,8 +263,8 @@ final class FinishedJob: Sendable {
         attemptError = other.attemptError == nil ? nil : record.errorJSON
     }
 
-    /// A job that no node holds, as it ends without another attempt. `resumeData`: of the bytes that it has
-    /// left (`StoreConfiguration.resumeData`); nil: nobody wants them.
+    /// A job that no node holds, as it ends without another attempt. `resumeData` makes resume data of the
+    /// bytes that it has left (`StoreConfiguration.resumeData`); `nil` if they are not wanted.
     convenience init(
         _ stored: StoredJob, _ state: JobState, _ error: TransferError, at now: Timestamp,
         resumeData: (@Sendable (JobRecord) -> String?)? = nil
@@ -273,6 +277,7 @@ final class FinishedJob: Sendable {
         record.nextAttemptAt = nil
         record.finishedAt = max(now, record.createdAt)
         record.errorJSON = error.json
+        // A job whose spec cannot be read ends as well.
         let spec = try? JobSpec(storedJSON: record.specJSON)
         if let resumeData, stored.hasBytes { record.resumeData = resumeData(stored.record) }
         if record.resumeData == nil { record.kept = nil }
@@ -281,10 +286,10 @@ final class FinishedJob: Sendable {
 
     // MARK: Events
 
-    /// Whether the job's webhook wants one of the events.
+    /// `true` if the job's webhook wants one of the events.
     var isWanted: Bool { eventTypes.mask & (wanted ?? 0) != 0 }
 
-    /// What it says, as `EventRecord`s.
+    /// Appends the events of the end as `EventRecord`s.
     func packEvents(into bytes: inout [UInt8]) {
         for type in eventTypes {
             EventRecord(
@@ -300,11 +305,12 @@ final class FinishedJob: Sendable {
         return attemptError == nil ? [end] : [.jobAttemptFailed, end]
     }
 
-    /// A job that no node holds and whose time is over. What it has got is left to other jobs, as by an
-    /// attempt whose time ends.
+    /// A job that no node holds and whose time is over. Its bytes stay for other jobs, as those of an attempt
+    /// whose time ends do.
     convenience init(
         overdue stored: StoredJob, at now: Timestamp, resumeData: @escaping @Sendable (JobRecord) -> String?
     ) {
+        // A job whose spec cannot be read ends as well.
         let schedule = (try? JobSpec(storedJSON: stored.record.specJSON))?.schedule ?? .standard
         let error = schedule.overdue(createdAt: stored.record.createdAt, phase: .waiting)
         self.init(stored, .failed, error, at: now, resumeData: resumeData)
@@ -312,12 +318,12 @@ final class FinishedJob: Sendable {
 }
 
 extension TransferError {
-    /// What the row of a job says whose attempt was lost with its node.
+    /// The error of a job whose attempt was lost with its node, as JSON.
     static let attemptLostText = String(decoding: attemptLost.json, as: UTF8.self)
 }
 
 extension JobState {
-    /// The event that says that this state was reached.
+    /// The event of reaching this state; `nil` if it is not terminal.
     var event: EventType? {
         switch self {
         case .succeeded: .jobSucceeded
@@ -329,9 +335,10 @@ extension JobState {
 }
 
 extension StoreConfiguration {
-    /// Makes resume data of what a job's row says; nil if its fields cannot be read.
+    /// Makes resume data of a job's row; `nil` if its fields cannot be read.
     var resumeData: @Sendable (JobRecord) -> String? {
         { [seal, sealResumePoint] record in
+            // An error means what `nil` does: there is no resume data.
             guard let spec = try? JobSpec(storedJSON: record.specJSON, opening: seal) else { return nil }
             return sealResumePoint(ResumePoint(record, spec))
         }

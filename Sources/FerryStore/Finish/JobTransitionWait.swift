@@ -3,24 +3,24 @@ import FerryScheduler
 import Postgres
 
 extension JobTransition {
-    /// An attempt that could not reach its host, or not another one to which it leads just now: it costs the
-    /// job nothing, and the job waits.
+    /// The wait of a job after an attempt that could not reach its origin, or whose redirect leads to an
+    /// origin that is limited just now. No attempt is used up.
     struct Wait: Sendable {
         let lease: Lease
-        /// It tries again by itself, after a pause that grows with its waits, times this; nil: it is let go
-        /// once the host can be reached.
+        /// Factor of the pause before the next attempt, which grows with each wait. `nil` if the job waits
+        /// until its origin can be reached.
         let pauseFactor: Double?
         let errorJSON: [UInt8]
         /// As in `Retry`.
         let ended: [UInt8]?
         let leavesBytes: Bool
-        /// Somebody wants to be told, if it is the first time.
+        /// `true` if the job's webhook wants the event of its first wait.
         let isWanted: Bool
-        /// Another host than its own holds it up: `pauseFactor` is seconds.
+        /// `true` if another origin than its own holds it up. `pauseFactor` then is in seconds.
         let isHeld: Bool
 
-        /// Nil: the attempt ended for another reason, or the job does not wait. `isHostKnown`: somebody
-        /// looks for its host already. `jitter`: from 0 to 1.
+        /// `nil` if the attempt ended for another reason, or the job does not wait for connectivity.
+        /// `isHostKnown`: its origin is known as unreachable, and is probed. `jitter` is from 0 to 1.
         init?(
             _ result: AttemptResult, isHostKnown: Bool, node: NodeID, now: Timestamp, jitter: Double,
             _ seal: SecretSeal
@@ -46,7 +46,7 @@ extension JobTransition {
             isWanted = attempt.spec.webhook?.events.contains(.jobWaitingForConnectivity) ?? false
         }
 
-        /// Seconds: each try asks the job's own host once more, so they become longer.
+        /// Pause in seconds. It grows, because each attempt sends a request to the job's own origin.
         private static func holdPause(_ attempt: Attempt) -> Double {
             Double(1 << min(max(0, attempt.number - attempt.failedAttemptCount - 1), 5))
         }

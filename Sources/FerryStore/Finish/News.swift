@@ -1,11 +1,11 @@
 import FerryCore
 import Postgres
 
-/// An event of a job that is not over.
+/// An event of a job that is not finished.
 struct News: Sendable {
     let job: JobID
     let attempt: Int32
-    /// The job's webhook wants it.
+    /// `true` if the job's webhook wants it.
     let isWanted: Bool
     /// The `EventRecord`.
     let packed: [UInt8]

@@ -5,12 +5,12 @@ import Postgres
 import Synchronization
 import Sys
 
-/// What a node that ends without a database still has to say of its jobs and deliveries: kept in a file of
-/// its data directory, and committed before anybody takes those back.
+/// A file in the node's data directory for results of jobs and deliveries that the node could not commit
+/// before its end. The next start commits them before it gives back the node's jobs.
 ///
-/// An entry is a statement with its parameters, those of one job or of some tries. What ends an attempt or a
-/// try is fenced (finish_jobs.sql and its like): what others have taken meanwhile stays theirs, and what is
-/// said twice counts once. One process at a time has the directory, and one thread of it the file.
+/// An entry is a statement with the parameters of one job or of some tries. The statements are fenced
+/// (finish_jobs.sql): a job that another node has taken stays as it is, and a result that is written twice
+/// counts once. One process at a time has the directory, and one thread of it the file.
 package struct ResultSpool: Sendable {
     private struct Entry {
         let statement: Statement
@@ -25,32 +25,32 @@ package struct ResultSpool: Sendable {
         var byteCount: Int { parameters.values.reduce(0) { $0 + ($1?.count ?? 0) } }
     }
 
-    /// How many jobs have their result now, and how many were somebody else's by then.
+    /// How many jobs have their result now, and for how many the result came too late.
     private struct Done { var (changed, late) = (0, 0) }
 
-    /// The first text of a file; another one is of another version.
+    /// First text of a file. A file with another one is of another version.
     private static let format = "ferry results 1"
-    /// What may be kept. A file has their texts: parameters are for these alone.
+    /// Statements of entries. A file has their texts, because parameters belong to a text.
     private static let statements = [
         Statements.tellJobs, Statements.releaseJobs, Statements.suspendJobs, Statements.retryJobs,
         Statements.awaitConnectivity, Statements.askJobs, Statements.finishJobs, Statements.recordTries,
     ]
-    /// Those of which each row that they return is a job that has changed.
+    /// Statements that return one row for each changed job.
     private static let endings = Round.endingStatements
-    /// Entries of one transaction, and the bytes behind which none is added: a start does not fail because
-    /// they take longer than a statement may.
+    /// Entries of one transaction, and the bytes after which none is added, so that a transaction does not
+    /// take longer than a statement may.
     private static let batchMax = 50
     private static let batchByteCount = 1 << 20
 
     private let directory: String
     private var path: String { directory + "/uncommitted" }
 
-    /// `directory`: the node's own, over its restarts.
+    /// `directory` belongs to the node and survives restarts.
     package init(directory: String) { self.directory = directory }
 
     // MARK: Keeping
 
-    /// All of them on stable storage, or false, with a line in the log.
+    /// Writes events and results to stable storage. Returns `false` if it could not, and logs the error.
     func keep(_ news: [News], _ endings: [JobTransition], _ logger: Logger) -> Bool {
         keep(logger) { bytes in
             for one in news { Self.encode(Entry(Statements.tellJobs, .news([one])), into: &bytes) }
@@ -58,8 +58,7 @@ package struct ResultSpool: Sendable {
         }
     }
 
-    /// The same of tries, behind what is kept. An acknowledgement that they bring is found later
-    /// (remind_jobs.sql).
+    /// Adds tries of deliveries, in the same way. remind_jobs.sql finds acknowledgements that they bring.
     func keep(_ tries: [DeliveryTry], _ logger: Logger) -> Bool {
         keep(logger) { Self.encode(Entry(Statements.recordTries, .tries(tries)), into: &$0) }
     }
@@ -100,8 +99,9 @@ package struct ResultSpool: Sendable {
 
     // MARK: Committing
 
-    /// Commits what is kept, if there is anything, and forgets it. Throws while the database cannot take it:
-    /// then it is kept. What is refused for good is left out, with a line in the log: those jobs run again.
+    /// Commits the entries, if there are any, and removes the file. Throws if the database does not take them
+    /// now; then they stay. Leaves out entries that the database refuses for good, and logs that: their jobs
+    /// run again.
     func commit(_ lane: ReconnectingConnection, _ context: StoreContext) throws(PostgresError) {
         guard let entries = read(context.logger) else { return }
         var (changed, late) = (0, 0)
@@ -124,7 +124,7 @@ package struct ResultSpool: Sendable {
         context.events.written(isWanted: true)
     }
 
-    /// Nil: there is nothing that could be committed.
+    /// Reads the entries; `nil` if there are none, or none that can be read.
     private func read(_ logger: Logger) -> [Entry]? {
         let bytes: [UInt8]
         do {

@@ -2,15 +2,15 @@ import FerryCore
 import FerryScheduler
 import Postgres
 
-/// What the dispatcher does in one transaction.
+/// One transaction of the dispatcher.
 struct Round {
     let endings: [JobTransition]
     let promotes: Bool
     let reconciles: Bool
-    /// What it leases, and the lots that it looks for.
+    /// What it leases and scans for.
     let claims: Claims
 
-    /// What writes endings.
+    /// Names of the statements that write results of attempts.
     static let endingStatements = Set(
         [
             Statements.finishJobs, Statements.retryJobs, Statements.suspendJobs, Statements.awaitConnectivity,
@@ -19,16 +19,16 @@ struct Round {
 
     struct Outcome {
         var claims = Claims.Outcome()
-        /// Endings that changed nothing, because the lease was lost.
+        /// Results that changed nothing, because their lease was lost.
         var fenced: [Lease] = []
         var promotedCount = 0
         var reconciledCount = 0
-        /// The lots of rows that became queued, each with its most urgent one: promoted or given back.
+        /// Claim queues of jobs that were queued (promoted or given back), with the urgency of the first one.
         var queued: [ClaimQueue: Timestamp] = [:]
         var nextDue: Timestamp?
-        /// When the first of those tries again that wait for their hosts by themselves.
+        /// Next attempt of the jobs that wait for connectivity with a pause.
         var nextWait: Timestamp?
-        /// Others depend on what has ended.
+        /// `true` if other jobs depend on finished ones.
         var hasDependencyNews = false
 
         /// Rows of next_due.sql.
@@ -48,11 +48,11 @@ struct Round {
                 queued[lot] = min(urgency, queued[lot] ?? urgency)
             }
         }
-        /// There are jobs about which something is to be asked, or nobody has answered.
+        /// `true` if jobs are due about which a question is to be asked, or was not answered in time.
         var hasDueQuestions = false
     }
 
-    /// In this order: give back, retry, promote, finish, claim.
+    /// Gives back, retries, promotes, finishes and claims, in this order, in one transaction.
     func commit(_ connection: inout Connection, _ context: StoreContext) throws(PostgresError) -> Outcome {
         var unknown: [Lease] = []
         if reconciles { unknown = try unknownLeases(&connection, context) }
@@ -114,7 +114,7 @@ struct Round {
         return outcome
     }
 
-    /// Where those queue that one node alone can do.
+    /// Returns the claim queues of given back jobs that one node alone can run.
     private func lots(
         ofHomes releases: [Parts.Stop], _ connection: inout Connection, _ context: StoreContext
     ) throws(PostgresError) -> [JobID: Int64] {
@@ -129,8 +129,8 @@ struct Round {
         return names.compactMapValues { found[$0]?.id }
     }
 
-    /// Rows that run here as far as the database knows, and that this process has never heard of: the answer
-    /// to a lease was lost.
+    /// Returns leases of this node in the database that this process does not know: the outcome of their
+    /// commit was unknown.
     private func unknownLeases(
         _ connection: inout Connection, _ context: StoreContext
     ) throws(PostgresError) -> [Lease] {
@@ -147,9 +147,9 @@ struct Round {
     }
 }
 
-/// Endings by what is done with them.
+/// Results of attempts by the statement that writes them.
 private struct Parts {
-    /// An attempt that did not come to an end.
+    /// An attempt that was stopped.
     typealias Stop = (lease: Lease, ended: [UInt8]?, leavesBytes: Bool, home: JobTransition.Home?)
     var finished: [FinishedJob] = []
     var retries: [JobTransition.Retry] = []
@@ -175,7 +175,8 @@ private struct Parts {
 }
 
 extension JobTransition {
-    /// What writes it alone. That one node alone can do its job is left out: a later attempt finds it again.
+    /// The statement that writes this alone. Leaves out that only one node can run the job: a later attempt
+    /// finds that again.
     var statement: (Statement, Parameters) {
         let parts = Parts([self])
         return switch self {
@@ -194,7 +195,7 @@ extension JobTransition {
 }
 
 extension ResultSet {
-    /// Of finish_jobs.sql: whether others depend on any of these.
+    /// Of finish_jobs.sql: `true` if other jobs depend on a finished one.
     var hasDependents: Bool { (0..<rowCount).contains { bool($0, 1) } }
 }
 

@@ -2,14 +2,14 @@ import FerryCore
 import Synchronization
 import Sys
 
-/// The connections that this node's attempts have beyond the one to their own origin, and those that are
-/// asked for. Any thread.
+/// Connections that this node's attempts hold or ask for beyond their first connection to their own origin.
+/// May be used from any thread.
 ///
-/// Where nothing limits an origin a connection is granted here, and nobody else hears of it. Where something
-/// does the dispatcher asks the database for all that has gathered (`ConnectionTransaction`), and says there
-/// what was given back.
+/// If nothing limits an origin, the registry grants the connection itself, and the database does not know of
+/// it. If a limit applies, the dispatcher asks the database for all requests that have gathered
+/// (`ConnectionTransaction`) and writes there which connections were given back.
 final class ConnectionRegistry: ConnectionLimiter {
-    /// An attempt.
+    /// Attempt that holds connections.
     struct Owner: Hashable, Sendable {
         let job: JobID
         let attempt: Int32
@@ -26,7 +26,7 @@ final class ConnectionRegistry: ConnectionLimiter {
     struct Holding: Sendable, Equatable {
         let session: String
         var count = 0
-        /// As the database knows it; nil: nobody can say.
+        /// `count` as the database has it; `nil` if unknown.
         var writtenCount: Int? = 0
     }
     struct Ask: Sendable {
@@ -37,7 +37,7 @@ final class ConnectionRegistry: ConnectionLimiter {
     private struct State {
         private var holdings: [Owner: [RequestScope: Holding]] = [:]
         var asks: [Ask] = []
-        /// Holdings that the database may have to be told of.
+        /// Holdings that may have to be written to the database.
         var changed: Set<Key> = []
 
         var isEmpty: Bool { holdings.isEmpty }
@@ -70,12 +70,12 @@ final class ConnectionRegistry: ConnectionLimiter {
         clock = configuration.clock
     }
 
-    /// Who is told that `hasWork`.
+    /// Sets the function that is called when `hasWork` becomes true.
     func connect(_ wake: @escaping @Sendable () -> Void) { self.wake.withLock { $0 = wake } }
 
     var hasWork: Bool { hasNews.load(ordering: .acquiring) }
 
-    // MARK: What attempts say
+    // MARK: Requests of attempts
 
     func hold(on scope: RequestScope) -> HostHold? {
         hosts.isEmpty ? nil : hosts.hold(on: scope, at: clock.now())
@@ -115,7 +115,8 @@ final class ConnectionRegistry: ConnectionLimiter {
         if isNews { noteNews() }
     }
 
-    /// The attempt is over: the database knows that by itself, and what is left there is removed.
+    /// Releases the connections of an attempt that has ended. The database notices the end itself and removes
+    /// what is left.
     func forget(_ attempt: Attempt) {
         guard hasHoldings.load(ordering: .acquiring) else { return }
         let isNews = state.withLock { state in
@@ -131,7 +132,8 @@ final class ConnectionRegistry: ConnectionLimiter {
         if isNews { noteNews() }
     }
 
-    /// Something limits other scopes than before: what is held there counts from now on.
+    /// Marks holdings of scopes that are limited now and were not before, so that they are written to the
+    /// database. Call when limits have changed.
     func recount() {
         guard hasHoldings.load(ordering: .acquiring) else { return }
         let isNews = state.withLock { state in
@@ -146,7 +148,7 @@ final class ConnectionRegistry: ConnectionLimiter {
         if isNews { hasNews.store(true, ordering: .releasing) }
     }
 
-    /// Whether the database has to hear of a holding that has changed.
+    /// Records a changed holding. Returns `true` if it has to be written to the database.
     private func note(_ key: Key, _ holding: Holding, _ state: inout State) -> Bool {
         if holding.count == holding.writtenCount, holding.count == 0 {
             state[key] = nil
@@ -169,7 +171,7 @@ final class ConnectionRegistry: ConnectionLimiter {
         wake.withLock { $0 }()
     }
 
-    // MARK: What the dispatcher does
+    // MARK: Work of the dispatcher
 
     struct Work: Sendable {
         var writes: [(key: Key, holding: Holding)] = []
@@ -177,7 +179,7 @@ final class ConnectionRegistry: ConnectionLimiter {
         var isEmpty: Bool { writes.isEmpty && asks.isEmpty }
     }
 
-    /// Takes what is to be done, for one transaction. To be settled or put back.
+    /// Takes the work of one transaction. Pass it to `settle` or `putBack` afterwards.
     func takeWork(_ countMax: Int) -> Work {
         state.withLock { state in
             var work = Work()
@@ -192,7 +194,7 @@ final class ConnectionRegistry: ConnectionLimiter {
         }
     }
 
-    /// The database knows what was written, and has granted these.
+    /// Records that the database has committed `work` and granted the connections of `granted`.
     func settle(_ work: Work, granted: [Key]) {
         state.withLock { state in
             for (key, written) in work.writes {
@@ -210,7 +212,7 @@ final class ConnectionRegistry: ConnectionLimiter {
         }
     }
 
-    /// Nobody knows what the database has done: what it has to know is written again.
+    /// Schedules `work` to be written again: whether the database has committed it is unknown.
     func putBack(_ work: Work) {
         state.withLock { state in
             for key in work.writes.map(\.key) + work.asks.map(\.key) {
@@ -225,7 +227,7 @@ final class ConnectionRegistry: ConnectionLimiter {
         hasNews.store(true, ordering: .releasing)
     }
 
-    /// These are asked again: others had the lots just then.
+    /// Asks again later: other transactions held the claim queues.
     func putBack(asks: [Ask]) {
         guard !asks.isEmpty else { return }
         state.withLock { $0.asks.insert(contentsOf: asks, at: 0) }

@@ -4,60 +4,62 @@ import Logging
 import Postgres
 import Sys
 
-/// Asks the database for the connections that attempts of this node want at limited origins, and says what
-/// they have given back: one transaction for all that has gathered. On the dispatcher's thread.
+/// Transaction that asks the database for connections to limited origins, and writes which ones were given
+/// back: one transaction for all that has gathered. Used on the dispatcher's thread only.
 struct ConnectionTransaction {
-    /// Of writes and of asks, in one transaction.
+    /// Maximum number of writes, and of requests, of one transaction.
     private static let countMax = 200
-    /// Nanoseconds until lots are tried again that somebody else had.
-    private static let takenPause: Int64 = 5_000_000
-    /// The same after an error.
+    /// Nanoseconds until claim queues are tried again that another transaction held.
+    private static let lockedPause: Int64 = 5_000_000
+    /// Nanoseconds until the next transaction after an error.
     private static let errorPause: Int64 = 1_000_000_000
 
     let context: StoreContext
-    /// Nothing is done before, on the monotonic clock.
+    /// Monotonic nanoseconds before which no transaction begins.
     private var notBefore: Int64 = 0
 
     init(_ context: StoreContext) { self.context = context }
 
-    private var book: ConnectionRegistry { context.connections }
+    private var registry: ConnectionRegistry { context.connections }
 
-    /// When there is something to do; nil: when somebody asks.
-    func nextStep(_ now: Int64) -> Int64? { book.hasWork ? max(now, notBefore) : nil }
+    /// Returns when the next transaction is due in monotonic nanoseconds; `nil` if there is no work.
+    func nextStep(_ now: Int64) -> Int64? { registry.hasWork ? max(now, notBefore) : nil }
 
-    /// Returns the scopes in which a connection was given back.
-    mutating func step(_ lane: ReconnectingConnection) -> Set<RequestScope> {
+    /// Runs a transaction if one is due. Returns the scopes in which connections were given back.
+    mutating func step(_ database: ReconnectingConnection) -> Set<RequestScope> {
         let now = Sys.monotonicNanoseconds()
-        guard book.hasWork, now >= notBefore else { return [] }
-        let work = book.takeWork(Self.countMax)
+        guard registry.hasWork, now >= notBefore else { return [] }
+        let work = registry.takeWork(Self.countMax)
         guard !work.isEmpty else { return [] }
         do {
-            let answers = try lane.withConnection { connection throws(PostgresError) in
+            let outcomes = try database.withConnection { connection throws(PostgresError) in
                 try commit(work, &connection)
             }
-            settle(work, answers, now)
+            settle(work, outcomes, now)
         } catch {
-            book.putBack(work)
-            // Who asks again is in no hurry.
+            registry.putBack(work)
+            // The attempts may ask again later.
             for ask in work.asks { ask.reply(.refused(hold(ask))) }
             notBefore = now + Self.errorPause
             if !error.isConnectionLost, !error.isRetryable {
-                context.logger.error("connections were not granted", metadata: ["error": "\(error)"])
+                context.logger.error("granting connections failed", metadata: ["error": "\(error)"])
             }
         }
         return Set(work.writes.lazy.map(\.key.scope))
     }
 
-    /// By the place of the ask; those that are missing are to be asked again.
+    /// Returns by index of the request whether it was granted. Requests without a result are to be asked
+    /// again.
     private func commit(
         _ work: ConnectionRegistry.Work, _ connection: inout Connection
     ) throws(PostgresError) -> [Int: Bool] {
         let names = work.asks.map { name(of: $0) }
-        let lots = try context.lots.find(Set(names), &connection, isCommitted: true)
-        let numbers = names.map { lots[$0]?.id ?? 0 }
-        // Of lots that count together the first is answered; the others come first the next time.
+        let queues = try context.lots.find(Set(names), &connection, isCommitted: true)
+        let numbers = names.map { queues[$0]?.id ?? 0 }
+        // Each claim queue is locked once. Of claim queues that count together lock_lots.sql locks the first;
+        // the others come first next time.
         var seen: Set<Int64> = []
-        let wanted = names.compactMap { lots[$0] }.filter { seen.insert($0.id).inserted }
+        let wanted = names.compactMap { queues[$0] }.filter { seen.insert($0.id).inserted }
         var locks = Parameters()
         locks.appendArray(.int64, wanted) { $0.append(int64: $1.id) }
         var results = try connection.pipeline { pipeline in
@@ -68,19 +70,19 @@ struct ConnectionTransaction {
         }
         guard !work.asks.isEmpty else { return [:] }
         let rows = results.take(work.writes.isEmpty ? 1 : 2)
-        var answers: [Int: Bool] = [:]
-        for row in 0..<rows.rowCount { answers[Int(rows.int64(row, 0)) - 1] = rows.bool(row, 1) }
-        return answers
+        var outcomes: [Int: Bool] = [:]
+        for row in 0..<rows.rowCount { outcomes[Int(rows.int64(row, 0)) - 1] = rows.bool(row, 1) }
+        return outcomes
     }
 
-    private func grants(_ asks: [ConnectionRegistry.Ask], _ numbers: [Int64], _ lots: [ClaimQueue])
+    private func grants(_ asks: [ConnectionRegistry.Ask], _ numbers: [Int64], _ queues: [ClaimQueue])
         -> Parameters
     {
         let sessions = context.sessions.current
         var parameters = Parameters()
-        parameters.appendArray(.int64, lots) { $0.append(int64: $1.id) }
-        parameters.appendArray(.int32, lots) { parameters, lot in
-            let limit = sessions.share(tenant: lot.tenant, session: lot.session).connectionLimit
+        parameters.appendArray(.int64, queues) { $0.append(int64: $1.id) }
+        parameters.appendArray(.int32, queues) { parameters, queue in
+            let limit = sessions.share(tenant: queue.tenant, session: queue.session).connectionLimit
             parameters.append(int32: limit.map { Int32(clamping: $0) })
         }
         parameters.appendArray(.int64, numbers) { $0.append(int64: $1) }
@@ -90,20 +92,20 @@ struct ConnectionTransaction {
         return parameters
     }
 
-    private mutating func settle(_ work: ConnectionRegistry.Work, _ answers: [Int: Bool], _ now: Int64) {
-        let granted = work.asks.indices.filter { answers[$0] == true }
-        book.settle(work, granted: granted.map { work.asks[$0].key })
+    private mutating func settle(_ work: ConnectionRegistry.Work, _ outcomes: [Int: Bool], _ now: Int64) {
+        let granted = work.asks.indices.filter { outcomes[$0] == true }
+        registry.settle(work, granted: granted.map { work.asks[$0].key })
         for index in granted { work.asks[index].reply(.granted) }
-        for (index, ask) in work.asks.enumerated() where answers[index] == false {
+        for (index, ask) in work.asks.enumerated() where outcomes[index] == false {
             ask.reply(.refused(hold(ask)))
         }
-        let missing = work.asks.indices.filter { answers[$0] == nil }.map { work.asks[$0] }
+        let missing = work.asks.indices.filter { outcomes[$0] == nil }.map { work.asks[$0] }
         guard !missing.isEmpty else { return }
-        // The lots may have gone: they are learned anew.
+        // The claim queues may have been removed: they are looked up again.
         context.lots.forget(
             Set(missing.compactMap { context.lots.known(name(of: $0))?.id }))
-        book.putBack(asks: missing)
-        notBefore = now + Self.takenPause
+        registry.putBack(asks: missing)
+        notBefore = now + Self.lockedPause
     }
 
     private func hold(_ ask: ConnectionRegistry.Ask) -> HostHold {
@@ -115,7 +117,7 @@ struct ConnectionTransaction {
                 for: scope, sessionLimit: share.connectionLimit, at: context.clock.now()))
     }
 
-    /// The lot whose limits count for the connection.
+    /// Returns the name of the claim queue whose limits apply to the connection.
     private func name(of ask: ConnectionRegistry.Ask) -> ClaimQueueCache.Name {
         let scope = ask.key.scope
         return ClaimQueueCache.Name(

@@ -5,22 +5,25 @@ import Postgres
 import Synchronization
 import Sys
 
-/// Tells the other nodes how hosts do, decides about those that are due, and probes the ones nobody reaches.
-/// Of a node that transfers nothing it only learns what the others know. On a connection of its own, which it
-/// opens with the first look.
+/// Reports the state of hosts to the other nodes, makes the decisions that are due, and probes unreachable
+/// hosts. Has its own thread and connection.
+///
+/// Each step of a worker is one `HostTransaction` with what `HostHealth` has gathered, if there is something
+/// to report or to decide. Then the node reads what all nodes have to know of hosts (`look`). A node that is
+/// no worker only reads.
 final class HostCoordinator: Sendable {
-    /// Milliseconds between looks while hosts are in trouble, and otherwise.
+    /// Milliseconds between checks, while hosts are in trouble and otherwise.
     private static let busyMilliseconds: Int32 = 1_000
     private static let idleMilliseconds: Int32 = 3_000
-    /// Hosts of one round.
+    /// Maximum number of hosts that one transaction reports.
     private static let reportMax = 500
-    /// Probes that one node has under way.
+    /// Maximum number of probes of this node in flight.
     private static let probeMax = 64
-    /// Nanoseconds between two looks for jobs that nobody lets go.
+    /// Nanoseconds between two searches for jobs that wait for a host without a row.
     private static let strandedInterval: Int64 = 10_000_000_000
-    /// Seconds for which other nodes look for a host that this one has not reached.
+    /// Seconds that other nodes have to probe a host that this node could not reach.
     private static let othersFirstSeconds = 4.0
-    /// What is notified when something has changed that claims depend on.
+    /// Payload of the notification that limits, rates or reachability of hosts have changed.
     static let notification = "hosts"
 
     private let context: StoreContext
@@ -35,25 +38,25 @@ final class HostCoordinator: Sendable {
 
     func close() { health.messages.close() }
 
-    /// Somebody else has changed something.
+    /// Checks hosts now. Call when another node has changed something.
     func changed() { health.messages.send(.changed) }
 
-    /// What one thread keeps between its rounds.
+    /// State of the thread between its steps.
     private struct Progress {
         var probes: [String: TransferError.Code?] = [:]
-        /// Asked of the prober and not answered yet.
+        /// Probes in flight.
         var runningCount = 0
         var nextDue: Timestamp?
         var nextStranded: Int64 = 0
         var hasRows = false
         var reach = PartitionDetector()
-        /// Until when others look for hosts that this node has not reached.
+        /// Until when other nodes are to probe hosts that this node has not reached.
         var leftToOthers: [String: Timestamp] = [:]
     }
 
-    /// The thread's body.
+    /// Body of the thread; returns after `close()`.
     func run() {
-        let lane = context.connection(
+        let database = context.connection(
             "hosts",
             adjust: { options in
                 options.pinsPlans = true
@@ -62,7 +65,7 @@ final class HostCoordinator: Sendable {
             })
         var progress = Progress()
         while true {
-            let messages = health.messages.wait(milliseconds: patience(progress, lane))
+            let messages = health.messages.wait(milliseconds: waitMilliseconds(progress, database))
             if health.messages.isClosed { return }
             for message in messages {
                 switch message {
@@ -71,23 +74,23 @@ final class HostCoordinator: Sendable {
                     progress.runningCount -= 1
                 case .looked(let isReached):
                     if progress.reach.looked(isReached: isReached, at: context.clock.now()) {
-                        comeBack("A host is reached again.")
+                        endPartition("a host is reachable again")
                     }
                 case .trouble, .changed: break
                 }
             }
             do {
-                try step(&progress, lane)
+                try step(&progress, database)
             } catch {
                 if !error.isConnectionLost && !error.isRetryable {
-                    context.logger.error("looking after hosts failed", metadata: ["error": "\(error)"])
+                    context.logger.error("host control failed", metadata: ["error": "\(error)"])
                 }
             }
         }
     }
 
-    private func patience(_ progress: Progress, _ lane: ReconnectingConnection) -> Int32 {
-        let retry = Int32(lane.retryIn / .milliseconds(1))
+    private func waitMilliseconds(_ progress: Progress, _ database: ReconnectingConnection) -> Int32 {
+        let retry = Int32(database.retryIn / .milliseconds(1))
         if retry > 0 { return retry + 1 }
         let isBusy = progress.hasRows || !health.isQuiet || progress.reach.isCutOff
         let idle = isBusy ? Self.busyMilliseconds : Self.idleMilliseconds
@@ -96,44 +99,44 @@ final class HostCoordinator: Sendable {
         return min(idle, max(10, Int32(clamping: Int64((due - context.clock.now()) * 1_000) + 1)))
     }
 
-    private func step(_ progress: inout Progress, _ lane: ReconnectingConnection) throws(PostgresError) {
-        guard context.configuration.isWorker else { return try look(&progress, lane) }
+    private func step(_ progress: inout Progress, _ database: ReconnectingConnection) throws(PostgresError) {
+        guard context.configuration.isWorker else { return try look(&progress, database) }
         let now = context.clock.now()
-        doubt(&progress, now)
+        updatePartition(&progress, now)
         var reports = health.takeReports(Self.reportMax)
-        // What a node misses that is cut off says nothing of hosts.
+        // Failures to reach hosts are no evidence while this node is cut off.
         if progress.reach.isCutOff {
             reports = reports.mapValues { $0.mapValues(\.withoutMisses).filter { !$1.isEmpty } }
                 .filter { !$1.isEmpty }
         }
         let isDue = progress.nextDue.map { $0 <= now } ?? false
         if !reports.isEmpty || !progress.probes.isEmpty || isDue {
-            let round = HostTransaction(
+            let transaction = HostTransaction(
                 node: context.configuration.node, reports: reports, probes: progress.probes,
                 probeCountMax: freeProbeCount(progress),
                 leftToOthers: Set(progress.leftToOthers.keys),
                 missingSince: hasOthers ? health.missingSeconds.map { now + -$0 } : nil, now: now)
             do {
-                let outcome = try lane.withConnection { connection throws(PostgresError) in
-                    try commit(round, &connection)
+                let outcome = try database.withConnection { connection throws(PostgresError) in
+                    try commit(transaction, &connection)
                 }
                 progress.probes = [:]
                 finish(outcome, &progress)
-                noteLost(outcome, &progress, now)
+                detectPartition(outcome, &progress, now)
             } catch {
                 health.putBack(reports)
                 throw error
             }
         }
-        try look(&progress, lane)
-        try releaseStranded(&progress, lane)
+        try look(&progress, database)
+        try releaseStranded(&progress, database)
     }
 
     private func commit(
-        _ round: HostTransaction, _ connection: inout Connection
+        _ transaction: HostTransaction, _ connection: inout Connection
     ) throws(PostgresError) -> HostTransaction.Outcome {
         try connection.transaction { connection throws(PostgresError) in
-            let outcome = try round.commit(&connection)
+            let outcome = try transaction.commit(&connection)
             if outcome.isNews || outcome.releasedCount > 0 && context.hasPeers.load(ordering: .relaxed) {
                 var parameters = Parameters()
                 parameters.append(text: outcome.isNews ? Self.notification : "work")
@@ -147,10 +150,10 @@ final class HostCoordinator: Sendable {
         for (origin, decision) in outcome.decisions {
             context.metrics.hostDecided(decision.kind)
             context.logger.notice(
-                "a decision about a host",
+                "host control made a decision",
                 metadata: ["host": "\(origin)", "decision": "\(decision.sentence)"])
         }
-        // Before they are claimed.
+        // Before the released jobs are claimed.
         health.noteReachable(outcome.hosts.filter { $0.value.unreachableSince == nil }.map(\.key))
         if outcome.releasedCount > 0 {
             context.backlog.addUnknown()
@@ -159,8 +162,8 @@ final class HostCoordinator: Sendable {
         for origin in outcome.probes { probe(origin, &progress) }
     }
 
-    /// Probes that this node may begin. The others stay due, for other nodes or until one of its own has
-    /// ended.
+    /// Returns the number of probes that this node may begin. Further hosts stay due, for other nodes or
+    /// until one of its probes has ended.
     private func freeProbeCount(_ progress: Progress) -> Int {
         context.hostProber == nil || progress.reach.isCutOff
             ? 0 : max(0, Self.probeMax - progress.runningCount)
@@ -171,38 +174,41 @@ final class HostCoordinator: Sendable {
         progress.runningCount += 1
         context.metrics.hostProbes.add(1, ordering: .relaxed)
         prober.probe(origin) { [health] error in
-            let isAway = error.map { HostSignal.isUnreachable($0) } ?? false
-            health.messages.send(.probed(origin, isAway ? error?.code : nil))
+            let isUnreachable = error.map { HostSignal.isUnreachable($0) } ?? false
+            health.messages.send(.probed(origin, isUnreachable ? error?.code : nil))
         }
     }
 
-    // MARK: Whether it is us
+    // MARK: Network partitions
 
     private var hasOthers: Bool { context.workers.others ?? 0 > 0 }
 
-    /// What follows from time alone, and from what attempts have reached meanwhile.
-    private func doubt(_ progress: inout Progress, _ now: Timestamp) {
+    /// Ends or continues the state "cut off" according to the time and to what attempts have reached
+    /// meanwhile.
+    private func updatePartition(_ progress: inout Progress, _ now: Timestamp) {
         progress.leftToOthers = progress.leftToOthers.filter { $0.value > now }
         guard progress.reach.isCutOff else { return }
         if !hasOthers {
             progress.reach.end()
-            return comeBack("There is no other node to leave them to.")
+            return endPartition("no other node is left")
         }
         if health.hasReached {
             progress.reach.end()
-            return comeBack("A host is reached again.")
+            return endPartition("a host is reachable again")
         }
-        if progress.reach.triesAgain(at: now) { return comeBack("It tries again.") }
+        if progress.reach.triesAgain(at: now) { return endPartition("the next attempt is due") }
         guard let origin = progress.reach.look(at: now), let prober = context.hostProber else { return }
         prober.probe(origin) { [health] error in
-            let isAway = error.map { HostSignal.isUnreachable($0) } ?? false
-            health.messages.send(.looked(isReached: !isAway))
+            let isUnreachable = error.map { HostSignal.isUnreachable($0) } ?? false
+            health.messages.send(.looked(isReached: !isUnreachable))
         }
     }
 
-    /// What nobody is said to reach because of us, others look for first. When they reach what we do not, and
-    /// we reach nobody, it is us.
-    private func noteLost(_ outcome: HostTransaction.Outcome, _ progress: inout Progress, _ now: Timestamp) {
+    /// Lets other nodes probe first the hosts that are unreachable because of this node's reports. If other
+    /// nodes reach a host that this node does not reach, and this node reaches no host, it is cut off.
+    private func detectPartition(
+        _ outcome: HostTransaction.Outcome, _ progress: inout Progress, _ now: Timestamp
+    ) {
         guard hasOthers else { return }
         for origin in outcome.lost { progress.leftToOthers[origin] = now + Self.othersFirstSeconds }
         guard let origin = outcome.reachedByOthers.first, !progress.reach.isCutOff else { return }
@@ -210,22 +216,23 @@ final class HostCoordinator: Sendable {
         _ = context.setCutOff(true)
         wakeDispatcher()
         context.logger.error(
-            "This node reaches no host although other nodes do: it begins no transfers until it reaches one.",
+            "this node reaches no host although other nodes do: it begins no transfers until it reaches one",
             metadata: ["host": "\(origin)"])
     }
 
-    private func comeBack(_ why: String) {
+    private func endPartition(_ reason: String) {
         health.forgetMisses()
         let mayLease = context.setCutOff(false)
-        context.logger.notice("This node begins transfers again. \(why)")
+        context.logger.notice("this node begins transfers again", metadata: ["reason": "\(reason)"])
         guard mayLease else { return }
         context.backlog.addUnknown()
         wakeDispatcher()
     }
 
-    /// Learns what every node has to know.
-    private func look(_ progress: inout Progress, _ lane: ReconnectingConnection) throws(PostgresError) {
-        let rows = try lane.withConnection { connection throws(PostgresError) in
+    /// Reads the state of all hosts that have a row, and updates `HostHealth` and the rates of the attempt
+    /// runner.
+    private func look(_ progress: inout Progress, _ database: ReconnectingConnection) throws(PostgresError) {
+        let rows = try database.withConnection { connection throws(PostgresError) in
             try connection.execute(Statements.loadHosts, .int32(Int32(HostHealth.rowCountMax)))
         }
         var known: Set<String> = []
@@ -253,14 +260,14 @@ final class HostCoordinator: Sendable {
         context.attemptRunner?.setHostRates(rates)
     }
 
-    /// Lets jobs go that wait for a host that nobody looks for.
+    /// Releases jobs that wait for a host which no node probes.
     private func releaseStranded(
-        _ progress: inout Progress, _ lane: ReconnectingConnection
+        _ progress: inout Progress, _ database: ReconnectingConnection
     ) throws(PostgresError) {
         let now = Sys.monotonicNanoseconds()
         guard now >= progress.nextStranded else { return }
         progress.nextStranded = now + Self.strandedInterval
-        let released = try lane.withConnection { connection throws(PostgresError) in
+        let released = try database.withConnection { connection throws(PostgresError) in
             let found = try connection.execute(Statements.strandedHosts, .int32(HostTransaction.dueMax))
             var count = 0
             for row in 0..<found.rowCount {

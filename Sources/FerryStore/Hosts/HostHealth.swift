@@ -3,51 +3,52 @@ import FerryScheduler
 import Synchronization
 import Sys
 
-/// What this node has seen of hosts since it last told the others, and what it knows from them. Any thread.
+/// Responses and failures of hosts that this node has not reported yet, and what it knows of hosts from the
+/// other nodes. May be used from any thread.
 ///
-/// Nothing is kept of hosts that do well: while none is in trouble, the end of an attempt costs one load
-/// here.
+/// Hosts without trouble have no entry: while no host is in trouble, the end of an attempt costs one atomic
+/// load here.
 final class HostHealth: Sendable {
     struct Entry {
-        /// By scope, the narrowest that are told apart.
+        /// Reports by scope, the narrowest scopes that are kept apart.
         var reports: [HostScope: ScopeReport] = [:]
-        /// Failures to reach it without an answer in between.
+        /// Consecutive failures to reach it without a response in between.
         var failureCount = 0
-        /// There is a row of it.
+        /// `true` if it has a row in the database.
         var isKnown = false
-        /// When its reports were taken last; monotonic nanoseconds.
-        var toldAt: Int64 = 0
-        /// Of its last trouble, or of its row; monotonic nanoseconds.
+        /// When its reports were taken last, in monotonic nanoseconds.
+        var reportedAt: Int64 = 0
+        /// When its last trouble or its row was noticed, in monotonic nanoseconds.
         var since: Int64
     }
     private struct State {
         var entries: [String: Entry] = [:]
         var unreachable: [String: TransferError.Code] = [:]
-        /// When somebody looks for those that are not reached.
+        /// When a node probes each unreachable host next.
         var due: [String: Timestamp] = [:]
         var misses = UnreachableNodes()
     }
 
     enum Message: Sendable {
-        /// There is trouble that the others should hear of at once.
+        /// Trouble that the other nodes should know at once.
         case trouble
-        /// Somebody has changed something.
+        /// Another node has changed something.
         case changed
-        /// A probe has ended; nil: somebody was reached.
+        /// A probe has ended; `nil` if the host was reached.
         case probed(String, TransferError.Code?)
-        /// This node has looked whether it reaches anybody.
+        /// This node has checked whether it reaches any host.
         case looked(isReached: Bool)
     }
 
-    /// Hosts that are remembered in memory and in the database; of others nothing is known.
+    /// Maximum number of hosts in memory and in the database; further ones are not tracked.
     static let countMax = 10_000
-    /// Beyond it names that nobody knows are not remembered: anybody can make them up.
+    /// Number of entries from which host names without a DNS record are not added: anybody can make them up.
     static let unknownCountMax = countMax / 2
-    /// In the database, with those that operators have named.
+    /// Maximum number of rows, including hosts that operators have configured.
     static let rowCountMax = countMax + 1_000
-    /// Nanoseconds after which trouble that was too small to tell is forgotten.
-    private static let patience: Int64 = 60_000_000_000
-    /// Failures in a row to reach a host that are no accident any more.
+    /// Nanoseconds after which trouble that was too small to report is forgotten.
+    private static let forgetNanoseconds: Int64 = 60_000_000_000
+    /// Consecutive failures to reach a host that count as trouble.
     static let failureCountMin = 2
 
     let messages = Mailbox<Message>()
@@ -55,7 +56,7 @@ final class HostHealth: Sendable {
     private let isWatching = Atomic<Bool>(false)
     private let hasUnreachable = Atomic<Bool>(false)
 
-    /// Notes how an attempt ended.
+    /// Records how an attempt ended.
     func note(_ result: AttemptResult, _ signal: HostSignal) {
         let seconds = result.trace.map { max(0, $0.finishedAt - $0.startedAt) } ?? 0
         note(
@@ -63,10 +64,10 @@ final class HostHealth: Sendable {
             bytes: result.bytesReceived + result.bytesSent)
     }
 
-    /// Notes that an attempt has had no response for seconds.
+    /// Records that an attempt has had no response for seconds.
     func noteSilence(of job: JobID, at scope: RequestScope) { note(.silent, of: scope, job) }
 
-    /// Notes a response to a request that was not all of its attempt.
+    /// Records a response to a request that was not the last one of its attempt.
     func note(_ answer: HostResponse) { note(HostSignal(answer), of: answer.scope, answer.job) }
 
     private func note(
@@ -90,12 +91,13 @@ final class HostHealth: Sendable {
             let now = Sys.monotonicNanoseconds()
             var entry = state.entries[origin] ?? Entry(since: now)
             let wasUrgent = entry.isUrgent(isUnreachable: state.unreachable[origin] != nil)
-            let told = entry.scope(for: scope)
-            entry.reports[told, default: ScopeReport()].add(signal, job: job, seconds: seconds, bytes: bytes)
+            let reported = entry.scope(for: scope)
+            entry.reports[reported, default: ScopeReport()].add(
+                signal, job: job, seconds: seconds, bytes: bytes)
             if isTrouble { entry.since = now }
             switch signal {
             case .unreachable: entry.failureCount += 1
-            // That is no end.
+            // The request still runs.
             case .silent: break
             default: entry.failureCount = 0
             }
@@ -105,27 +107,27 @@ final class HostHealth: Sendable {
         if isUrgent { messages.send(.trouble) }
     }
 
-    /// For how many seconds this node has reached nobody, of several that it tried; nil: it reaches some.
+    /// Seconds for which this node has reached no host, of several that it tried; `nil` if it reaches some.
     var missingSeconds: Double? {
         state.withLock { $0.misses.seconds(at: Sys.monotonicNanoseconds()) }
     }
 
-    /// Whether somebody was reached after the last miss.
+    /// `true` if a host was reached after the last failure.
     var hasReached: Bool { state.withLock { $0.misses.hasReached } }
 
-    /// It tries anew.
+    /// Forgets failures to reach hosts: the node tries again.
     func forgetMisses() { state.withLock { $0.misses = UnreachableNodes() } }
 
-    /// Whether there are hosts that nobody reaches, as far as is known.
+    /// `true` if unreachable hosts are known.
     var hasAway: Bool { hasUnreachable.load(ordering: .relaxed) }
 
-    /// Why nobody reaches a host, as far as is known; nil: it may be reached.
+    /// Returns why a host is unreachable; `nil` if it may be reachable.
     func unreachable(_ origin: String) -> TransferError.Code? {
         guard hasUnreachable.load(ordering: .relaxed) else { return nil }
         return state.withLock { $0.unreachable[origin] }
     }
 
-    /// Whether nobody reaches a host, as far as is known.
+    /// Returns the next probe of a host that is known to be unreachable; `nil` if it may be reachable.
     func away(_ origin: String) -> HostUnreachable? {
         guard hasUnreachable.load(ordering: .relaxed) else { return nil }
         return state.withLock { state in
@@ -133,39 +135,40 @@ final class HostHealth: Sendable {
         }
     }
 
-    /// They can be reached again: their jobs may begin.
+    /// Records that hosts are reachable again.
     func noteReachable(_ origins: [String]) {
         state.withLock { state in for origin in origins { state.unreachable[origin] = nil } }
     }
 
-    /// Takes what is to be told, of at most `count` hosts: trouble first, then what has waited longest.
+    /// Takes the reports of at most `count` hosts: hosts in trouble first, then those whose reports have
+    /// waited longest.
     func takeReports(_ count: Int) -> [String: [HostScope: ScopeReport]] {
         guard isWatching.load(ordering: .relaxed) else { return [:] }
         return state.withLock { state in
             var reports: [String: [HostScope: ScopeReport]] = [:]
             let now = Sys.monotonicNanoseconds()
-            var telling: [(origin: String, hasNone: Bool, toldAt: Int64)] = []
+            var reportable: [(origin: String, hasNone: Bool, reportedAt: Int64)] = []
             for (origin, entry) in state.entries {
-                if entry.isWorthTelling {
-                    telling.append((origin, !entry.isTrouble, entry.toldAt))
-                } else if !entry.isKnown, now - entry.since > Self.patience {
+                if entry.isWorthReporting {
+                    reportable.append((origin, !entry.isTrouble, entry.reportedAt))
+                } else if !entry.isKnown, now - entry.since > Self.forgetNanoseconds {
                     state.entries[origin] = nil
                 }
             }
-            if telling.count > count {
-                telling.sort { ($0.hasNone ? 1 : 0, $0.toldAt) < ($1.hasNone ? 1 : 0, $1.toldAt) }
+            if reportable.count > count {
+                reportable.sort { ($0.hasNone ? 1 : 0, $0.reportedAt) < ($1.hasNone ? 1 : 0, $1.reportedAt) }
             }
-            for (origin, _, _) in telling.prefix(count) {
+            for (origin, _, _) in reportable.prefix(count) {
                 reports[origin] = state.entries[origin]?.reports
                 state.entries[origin]?.reports = [:]
-                state.entries[origin]?.toldAt = now
+                state.entries[origin]?.reportedAt = now
             }
             isWatching.store(!state.entries.isEmpty, ordering: .relaxed)
             return reports
         }
     }
 
-    /// They could not be told.
+    /// Puts back reports that could not be written.
     func putBack(_ reports: [String: [HostScope: ScopeReport]]) {
         state.withLock { state in
             for (origin, reports) in reports {
@@ -176,10 +179,10 @@ final class HostHealth: Sendable {
         }
     }
 
-    /// Whether anything is being watched.
+    /// `true` if no host has an entry.
     var isQuiet: Bool { !isWatching.load(ordering: .relaxed) }
 
-    /// Takes over the hosts that have rows. `due`: when somebody looks for those that are not reached.
+    /// Replaces what is known of hosts that have rows. `due`: when a node probes each unreachable one next.
     func replace(
         known: Set<String>, unreachable: [String: TransferError.Code], due: [String: Timestamp] = [:]
     ) {
@@ -198,7 +201,7 @@ final class HostHealth: Sendable {
         }
     }
 
-    /// How many hosts have rows, and how many of them nobody reaches.
+    /// Number of hosts that have rows, and of unreachable ones.
     var counts: (known: Int, unreachable: Int) {
         guard isWatching.load(ordering: .relaxed) else { return (0, 0) }
         return state.withLock { ($0.entries.values.count { $0.isKnown }, $0.unreachable.count) }
@@ -206,20 +209,20 @@ final class HostHealth: Sendable {
 }
 
 extension HostHealth.Entry {
-    /// Losses, and requests without a response for seconds, that are no accident.
+    /// Lost connections, and requests without a response for seconds, that count as trouble.
     private static let troubleCountMin = 3
 
     var isTrouble: Bool { reports.values.contains(where: \.isTrouble) }
 
-    var isWorthTelling: Bool {
+    var isWorthReporting: Bool {
         guard reports.values.contains(where: { !$0.isEmpty }) else { return false }
         return isKnown || count(\.throttled) > 0 || failureCount >= HostHealth.failureCountMin
             || count(\.lost) >= Self.troubleCountMin || count(\.silent) >= Self.troubleCountMin
     }
 
-    /// Whether the other nodes should hear of it at once.
+    /// Returns whether the other nodes should know of its trouble at once.
     func isUrgent(isUnreachable: Bool) -> Bool {
-        // More of the same from a host that is known to be in trouble is told a second later.
+        // Further trouble of a host that is known to be in trouble is reported a second later.
         reports.values.contains { $0.retryAfter != nil } || count(\.throttled) > 0 && !isKnown
             || count(\.silent) >= Self.troubleCountMin && !isKnown
             || !isUnreachable && failureCount >= HostHealth.failureCountMin
@@ -229,8 +232,8 @@ extension HostHealth.Entry {
         reports.values.reduce(0) { $0 + $1[keyPath: path] }
     }
 
-    /// The scope under which requests are told: with too many of them those of their tenant, or of the whole
-    /// origin.
+    /// Returns the scope under which a request is reported. If there are too many scopes, it is the tenant or
+    /// the whole origin.
     func scope(for request: RequestScope) -> HostScope {
         if reports[request.scope] != nil { return request.scope }
         let tenant = HostScope(tenant: request.tenant)

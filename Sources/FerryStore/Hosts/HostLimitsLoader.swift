@@ -2,16 +2,17 @@ import FerryCore
 import FerryScheduler
 import Postgres
 
-/// Keeps `HostLimits` as the table `host_limits` says: read at each heartbeat, and when a node notifies that
-/// it has changed.
+/// Loads `HostLimits` from the table `host_limits`: at each heartbeat, and when a node notifies that they
+/// have changed.
 enum HostLimitsLoader {
-    /// What is notified when the limits of an origin have changed.
+    /// Payload of the notification that the limits of an origin have changed.
     static let notification = "hosts"
-    /// Scopes that are known at most, about 4 MB. Claims look at the table itself: a scope that is not known
-    /// here is limited all the same.
+    /// Maximum number of scopes in memory, about 4 MB. Claims read the table itself, so a scope beyond this
+    /// number is still limited.
     static let countMax: Int32 = 20_000
 
-    /// Whether anything has changed. `reading`: of `HostLimits.beginReading`.
+    /// Replaces the limits. Returns `true` if they have changed. `reading`: the value of
+    /// `HostLimits.beginReading`.
     static func apply(_ rows: borrowing ResultSet, to limits: HostLimits, reading: Int) -> Bool {
         var all: [String: [HostScope: HostLimit]] = [:]
         for row in 0..<rows.rowCount {
@@ -33,7 +34,7 @@ enum HostLimitsLoader {
 }
 
 extension ControlLane {
-    /// Reads the limits of origins anew.
+    /// Reloads the limits of origins. Called when another node has changed them.
     func adoptHosts() {
         let (context, wakeDispatcher) = (context, wakeDispatcher)
         perform("adopt_hosts", isRead: true, { (_: Result<Void, StoreError>) in }) {
@@ -43,7 +44,7 @@ extension ControlLane {
         }
     }
 
-    /// The same at once.
+    /// Reloads the limits of origins on `connection`.
     static func adoptHosts(
         _ context: StoreContext, _ wakeDispatcher: () -> Void, _ connection: inout Connection
     ) throws(PostgresError) {

@@ -2,51 +2,51 @@ import FerryCore
 import FerryScheduler
 import Postgres
 
-/// What one node does about hosts in one transaction: takes over what has been reported, decides, and lets
-/// waiting jobs go. The row's lock makes it the only one for that host in this moment.
+/// One transaction of a node about hosts: adds its reports, makes decisions and releases waiting jobs. The
+/// lock of a host's row makes it the only one for that host at a time.
 struct HostTransaction {
-    /// Hosts that one round takes at most, of those that are due.
+    /// Maximum number of due hosts of one transaction.
     static let dueMax: Int32 = 200
-    /// Decisions that are kept of each host.
+    /// Number of decisions that are kept of each host.
     static let decisionCountMax = 50
 
     let node: NodeID
     let reports: [String: [HostScope: ScopeReport]]
     let probes: [String: TransferError.Code?]
-    /// Probes that this node may begin.
+    /// Maximum number of probes that this node may begin.
     let probeCountMax: Int
-    /// Hosts that others are to look for first: it was this node that did not reach them.
+    /// Hosts that other nodes probe first, since this node did not reach them.
     let leftToOthers: Set<String>
-    /// Since when this node reaches nobody although there are others; nil: it reaches some, or is alone.
+    /// Since when this node reaches no host; `nil` if it reaches some, or if there is no other node.
     let missingSince: Timestamp?
     let now: Timestamp
 
     struct Outcome {
         var hosts: [String: HostControl] = [:]
-        /// Somebody has to find out whether these can be reached.
+        /// Hosts that this node has to probe.
         var probes: [String] = []
         var releasedCount = 0
         var decisions: [(origin: String, decision: HostDecision)] = []
-        /// What others have to know of has changed.
+        /// `true` if something has changed that other nodes have to know.
         var isNews = false
         /// Hosts that this node has not reached while another one has.
         var reachedByOthers: [String] = []
-        /// Hosts that nobody reaches as of now, because of what this node has said.
+        /// Hosts that became unreachable because of this node's reports.
         var lost: [String] = []
         fileprivate var forgotten: [String] = []
         fileprivate var releases: [(origin: String, count: Int)] = []
     }
 
-    /// A host as its row has it.
+    /// Row of a host.
     struct Row {
         let origin: String
         var control: HostControl
-        /// Connections of attempts by scope.
+        /// Connections of running attempts by scope.
         let inFlight: [HostScope: Int]
         let isAwaited: Bool
     }
 
-    /// To be called in a transaction.
+    /// Adds the reports and probes, decides, and writes the rows. Call in a transaction.
     func commit(_ connection: inout Connection) throws(PostgresError) -> Outcome {
         let origins = Array(Set(reports.keys).union(probes.keys)).sorted()
         let hosts = origins.map {
@@ -72,14 +72,14 @@ struct HostTransaction {
         if let code = probes[origin], let decision = host.probed(code, by: node, at: now) {
             decisions.append(decision)
         }
-        var told = reports[origin] ?? [:]
-        if told.values.contains(where: { $0.unreachable > 0 }), let missingSince,
+        var reported = reports[origin] ?? [:]
+        if reported.values.contains(where: { $0.unreachable > 0 }), let missingSince,
             host.isReached(byOthersThan: node, after: missingSince + PartitionDetector.witnessSeconds)
         {
             outcome.reachedByOthers.append(origin)
-            told = told.mapValues(\.withoutMisses)
+            reported = reported.mapValues(\.withoutMisses)
         }
-        decisions += host.take(told, by: node, inFlight: row.inFlight, now: now)
+        decisions += host.take(reported, by: node, inFlight: row.inFlight, now: now)
         if host.unreachableSince == now { outcome.lost.append(origin) }
         let mayProbe = outcome.probes.count < probeCountMax && !leftToOthers.contains(origin)
         let errands = host.errands(at: now, mayProbe: mayProbe)
@@ -98,8 +98,8 @@ struct HostTransaction {
 
     // MARK: Rows
 
-    /// Locks the rows of these hosts, which are made when there are none and fewer than so many in all, and
-    /// of some that are due.
+    /// Locks the rows of `hosts`, and of hosts that are due. Creates missing rows unless there are `countMax`
+    /// rows already.
     static func lock(
         _ hosts: [(origin: String, countMax: Int)], _ now: Timestamp, dueMax: Int32, probeCountMax: Int,
         _ connection: inout Connection
@@ -147,7 +147,7 @@ struct HostTransaction {
         }
     }
 
-    /// Lets waiting jobs go; returns how many there were.
+    /// Queues jobs that wait for the host. Returns their number.
     static func release(
         _ origin: String, _ count: Int, _ connection: inout Connection
     ) throws(PostgresError) -> Int {
@@ -159,7 +159,7 @@ struct HostTransaction {
 }
 
 extension ResultSet {
-    /// Connections by scope, of a row of lock_hosts.sql.
+    /// Returns the connections by scope of a row of lock_hosts.sql.
     fileprivate func inFlight(_ row: Int) -> [HostScope: Int] {
         guard !isNull(row, 3) else { return [:] }
         let (tenants, paths, counts) = (textArray(row, 3), textArray(row, 4), int32Array(row, 5))
@@ -175,8 +175,8 @@ extension ResultSet {
 }
 
 extension [HostScope: ScopeReport] {
-    /// How many hosts there may be before this one is remembered. A name that nobody knows counts less:
-    /// anybody can make one up.
+    /// Number of rows from which this host gets no row. It is lower for a name without a DNS record: anybody
+    /// can make one up.
     fileprivate var hostCountMax: Int {
         let isUnknown = values.allSatisfy {
             $0.unreachableCode == .hostNotFound && $0.answered == 0 && $0.throttled == 0 && $0.lost == 0
@@ -186,14 +186,14 @@ extension [HostScope: ScopeReport] {
 }
 
 extension HostControl {
-    /// Whether other nodes have to know how it differs.
+    /// Returns whether other nodes have to know the difference.
     func isNews(after before: HostControl, at now: Timestamp) -> Bool {
         unreachableSince != before.unreachableSince
             || settings.bytesPerSecondMax != before.settings.bytesPerSecondMax
             || differs(limits(at: now), from: before.limits(at: now))
     }
 
-    /// A rate that changes is no news: claims read it from its row.
+    /// A changed rate is not notified: claims read it from its row.
     private func differs(_ limits: [HostScope: Limit], from before: [HostScope: Limit]) -> Bool {
         guard limits.count == before.count else { return true }
         return limits.contains { scope, limit in

@@ -4,8 +4,8 @@ import Synchronization
 import Sys
 
 extension ControlLane {
-    /// Notes that the result of a finished job has arrived; once more it changes nothing. `invalidState`
-    /// while the job is not terminal, `notAwaited` when it does not ask for it.
+    /// Acknowledges the result of a finished job. Idempotent. Fails with `invalidState` if the job is not
+    /// terminal, and with `notAwaited` if it asks for no acknowledgement.
     package func acknowledge(_ id: JobID, tenant: String, reply: @escaping Reply<JobRecord>) {
         let context = context
         perform("acknowledge", isRead: false, reply) {
@@ -16,11 +16,12 @@ extension ControlLane {
             let record = stored.record
             guard record.state.isTerminal else { return .failure(.invalidState(of: record)) }
             guard record.acknowledgedAt == nil else { return .success(record) }
+            // An unreadable spec asks for no acknowledgement.
             guard let spec = try? JobSpec(storedJSON: record.specJSON), spec.acknowledgement != nil else {
                 return .failure(.notAwaited)
             }
             try context.acknowledge([(id, spec.wantedEvents)], &connection)
-            // Somebody else may have been first, or have deleted it.
+            // Another transaction may have acknowledged or deleted the job first.
             guard let stored = try Self.read([id], &connection)[id] else { return .failure(.notFound) }
             return .success(stored.record)
         }
@@ -28,7 +29,8 @@ extension ControlLane {
 }
 
 extension StoreContext {
-    /// `wanted`: `JobSpec.wantedEvents`; nil where the job still waits.
+    /// Acknowledges jobs on `connection`. `wanted`: `JobSpec.wantedEvents`, or `nil` if the job still waits
+    /// for its acknowledgement: its row has them.
     func acknowledge(
         _ jobs: [(id: JobID, wanted: Int32?)], _ connection: inout Connection
     ) throws(PostgresError) {
@@ -43,8 +45,8 @@ extension StoreContext {
     }
 }
 
-/// Reminds of finished jobs whose acknowledgement has not come, and gives them up in the end. Every node does
-/// it; what one has locked the others leave alone.
+/// Writes reminder events for finished jobs that are not acknowledged, and gives up those whose time is over.
+/// Runs on every node and skips rows locked by another node.
 struct Reminders {
     private static let batchMax: Int32 = 200
 
@@ -52,21 +54,21 @@ struct Reminders {
 
     init(_ context: StoreContext) { self.context = context }
 
-    /// Everything that is due.
-    func send(_ lane: ReconnectingConnection) throws(PostgresError) {
+    /// Sends all reminders that are due. Errors stop it; the rest stays due.
+    func send(_ database: ReconnectingConnection) throws(PostgresError) {
         while !context.chores.isClosed {
             var parameters = Parameters()
             parameters.append(context.clock.now())
             parameters.append(int32: Self.batchMax)
             var (count, confirmed, isWanted) = (0, [(id: JobID, wanted: Int32?)](), false)
-            try lane.withConnection { connection throws(PostgresError) in
+            try database.withConnection { connection throws(PostgresError) in
                 let rows = try connection.execute(Statements.remindJobs, parameters)
                 count = rows.rowCount
                 for row in 0..<rows.rowCount {
                     if rows.bool(row, 2) { confirmed.append((rows.identifier(row, 0), nil)) }
                     if rows.bool(row, 1) { isWanted = true }
                 }
-                // The crash of a sender has left them behind.
+                // A sender crashed after the receiver had accepted the delivery.
                 if !confirmed.isEmpty { try context.acknowledge(confirmed, &connection) }
             }
             context.metrics.reminders.add(Int64(count - confirmed.count), ordering: .relaxed)

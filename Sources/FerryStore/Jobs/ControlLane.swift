@@ -4,23 +4,25 @@ import Postgres
 import Synchronization
 import Sys
 
-/// Reads and commands of the API. Any thread asks; the reply comes on a lane's thread and must not block.
+/// Reads and commands of the API. May be called from any thread. The reply is called on a database thread and
+/// must not block.
 package final class ControlLane: JobLookup {
-    /// What one command does with the connection; `fail` answers it when that was not possible.
+    /// A command waiting for the connection. `fail` replies with an error if `run` could not.
     private struct Command: Sendable {
         let name: StaticString
         let run: @Sendable (inout Connection) throws(PostgresError) -> Void
         let fail: @Sendable (StoreError) -> Void
     }
 
-    /// How often a request is sent that the database undoes each time in favor of others.
+    /// Maximum number of times that a command is sent which the database aborts each time in favor of other
+    /// transactions.
     static let sendCountMax = 5
 
     let context: StoreContext
     let wakeDispatcher: @Sendable () -> Void
     let reads: ReadPool
     private let commands = Mailbox<Command>()
-    /// What the next look for the oldest queued job begins with.
+    /// Position of the search for the oldest queued job.
     let queueLook = Mutex(QueueLook())
 
     init(_ context: StoreContext, wakeDispatcher: @escaping @Sendable () -> Void) {
@@ -44,7 +46,8 @@ package final class ControlLane: JobLookup {
 
     // MARK: Requests
 
-    /// Runs `body` on the connection for commands, or reads for the service itself.
+    /// Runs `body` on the connection for commands, or on a read connection if `isRead`, as a read of the
+    /// service itself.
     func perform<Value: Sendable>(
         _ name: StaticString, isRead: Bool, _ reply: @escaping Reply<Value>,
         _ body: @escaping @Sendable (inout Connection) throws(PostgresError) -> Result<Value, StoreError>
@@ -57,7 +60,7 @@ package final class ControlLane: JobLookup {
         if !commands.send(command) { reply(.failure(.unavailable)) }
     }
 
-    /// Reads for a tenant, when it is its turn.
+    /// Runs a read for a tenant when its turn comes.
     func read<Value: Sendable>(
         _ name: StaticString, for tenant: String, _ reply: @escaping Reply<Value>,
         _ body: @escaping @Sendable (inout Connection) throws(PostgresError) -> Result<Value, StoreError>
@@ -65,12 +68,13 @@ package final class ControlLane: JobLookup {
         reads.read(name, of: .tenant(tenant), reply, body)
     }
 
-    /// Reads one job of a tenant, finished or not; what gathers is read with one statement. Another tenant's
-    /// job is `notFound`.
+    /// Reads one job of a tenant, finished or not; requests that arrive together share one statement. Fails
+    /// with `notFound` for another tenant's job.
     package func storedJob(_ id: JobID, tenant: String, reply: @escaping Reply<StoredJob>) {
         reads.job(id, tenant: tenant, reply: reply)
     }
 
+    /// Like `storedJob`, for the record only.
     package func job(_ id: JobID, tenant: String, reply: @escaping Reply<JobRecord>) {
         storedJob(id, tenant: tenant) { reply($0.map(\.record)) }
     }
@@ -78,12 +82,13 @@ package final class ControlLane: JobLookup {
     // MARK: On the thread for commands
 
     private func run() {
-        let lane = context.connection(
+        let database = context.connection(
             "control",
             adjust: { options in
                 options.connectTimeout = .seconds(2)
                 options.statementTimeout = .seconds(10)
-                // Plans are made once, perhaps on a table that is nearly empty: only indexes are right later.
+                // Plans are made once, perhaps while the table is nearly empty; only index scans stay right
+                // when it grows.
                 options.settings.append(.init("plan_cache_mode", "force_generic_plan"))
                 options.settings.append(.init("enable_seqscan", "off"))
             })
@@ -91,8 +96,8 @@ package final class ControlLane: JobLookup {
             let gathered = commands.wait(milliseconds: -1)
             for command in gathered {
                 do {
-                    // It answers last, so what throws has answered nobody.
-                    try lane.withConnection(sendingUpTo: Self.sendCountMax, command.run)
+                    // `run` replies as its last step: if it throws, it has not replied.
+                    try database.withConnection(sendingUpTo: Self.sendCountMax, command.run)
                 } catch {
                     command.fail(context.failure(of: command.name, error))
                 }
@@ -101,7 +106,7 @@ package final class ControlLane: JobLookup {
         }
     }
 
-    /// Reads jobs by id. `withBodies`: with bodies, payloads and secrets.
+    /// Reads jobs by id. `withBodies`: includes bodies, payloads and secrets.
     static func read(
         _ ids: [JobID], withBodies: Bool = true, _ connection: inout Connection
     ) throws(PostgresError) -> [JobID: StoredJob] {

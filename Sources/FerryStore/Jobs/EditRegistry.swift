@@ -1,7 +1,8 @@
 import FerryCore
 import Synchronization
 
-/// What was changed about jobs while they run here, so that their end tells of it. Any thread.
+/// Edits of jobs that run on this node, so that their results carry the edited spec. May be used from any
+/// thread.
 final class EditRegistry: Sendable {
     private struct Edit {
         let attempt: Int32
@@ -10,42 +11,42 @@ final class EditRegistry: Sendable {
         let specJSON: [UInt8]
     }
 
-    /// Edits that are kept before those of jobs that run here no more are forgotten.
+    /// Number of edits above which those of jobs that no longer run here are removed.
     private static let countMax = 1_000
 
     private let edits = Mutex<[JobID: Edit]>([:])
-    /// What every ending looks at.
+    /// `true` while there are no edits. Lets `apply(to:)` and `rates(of:)` skip the lock.
     private let isEmpty = Atomic<Bool>(true)
 
-    /// Calls `tell` unless a later change is known: under the lock, so that whoever tells of that one does so
-    /// after it.
-    func insert(_ record: JobRecord, _ spec: JobSpec, book: LeaseRegistry, _ tell: () -> Void) {
+    /// Registers an edit and calls `body` under the lock, unless a later edit is registered. Calls of `body`
+    /// for one job therefore come in the order of its revisions.
+    func insert(_ record: JobRecord, _ spec: JobSpec, leases: LeaseRegistry, _ body: () -> Void) {
         let edit = Edit(
             attempt: record.attempt, revision: record.revision, spec: spec, specJSON: record.specJSON)
         edits.withLock { edits in
-            if edits.count >= Self.countMax { edits = edits.filter { book.contains($0.key) } }
+            if edits.count >= Self.countMax { edits = edits.filter { leases.contains($0.key) } }
             if let known = edits[record.id], known.revision > edit.revision { return }
             edits[record.id] = edit
             isEmpty.store(false, ordering: .relaxed)
-            tell()
+            body()
         }
     }
 
-    /// Tells what has become of `bytesPerSecondMax` of attempts that begin, where it was changed since they
-    /// were leased. Under the lock: who changes it again tells the runner later than this.
-    func rates(of attempts: [Attempt], _ tell: (JobID, Int64?) -> Void) {
+    /// Calls `body` with the current `bytesPerSecondMax` of attempts that are about to begin, if it was
+    /// edited after they were leased. Holds the lock, so that a later edit reaches the runner after this one.
+    func rates(of attempts: [Attempt], _ body: (JobID, Int64?) -> Void) {
         guard !isEmpty.load(ordering: .relaxed) else { return }
         edits.withLock { edits in
             for attempt in attempts {
                 guard let edit = edits[attempt.job], edit.attempt == attempt.number,
                     edit.spec.bytesPerSecondMax != attempt.spec.bytesPerSecondMax
                 else { continue }
-                tell(attempt.job, edit.spec.bytesPerSecondMax)
+                body(attempt.job, edit.spec.bytesPerSecondMax)
             }
         }
     }
 
-    /// The result as one of the job as it is now.
+    /// Returns the result with the edited spec of the job, and forgets the edit.
     func apply(to result: AttemptResult) -> AttemptResult {
         guard !isEmpty.load(ordering: .relaxed) else { return result }
         let edit = edits.withLock { edits in

@@ -1,24 +1,30 @@
 package import FerryCore
 import Postgres
 
-/// A job's row, with what is not shown to everybody.
+/// Row of a job, with columns that clients do not see.
 package struct StoredJob: Sendable {
+    /// The columns that clients may see.
     package let record: JobRecord
-    /// Of an unfinished job.
+    /// Expiry of an unfinished job.
     package let expiresAt: Timestamp?
+    /// `true` if a client has requested the cancellation of a running job.
     package let isCancelRequested: Bool
-    /// The last attempt has left bytes to go on from.
+    /// `true` if the last attempt has left bytes to resume from.
     package private(set) var hasBytes = false
-    /// Whoever asked for the cancellation wants them; known of claimed jobs alone.
+    /// `true` if a client cancelled the job and wants to keep its bytes; known of claimed jobs only.
     package private(set) var keepsBytes = false
-    /// The only node that can do it; not known of overdue jobs.
+    /// The only node that can run the job; not known of overdue jobs.
     package private(set) var home: NodeID?
+    /// Sealed `JobSecrets`; `nil` if the job has none, or they were not read.
     package let sealedSecrets: [UInt8]?
+    /// Inline request body; `nil` if the job has none, or it was not read.
     package let payload: [UInt8]?
+    /// Scheme, host and port of the URL.
     package let origin: String
+    /// W3C Trace Context of the submission.
     package let traceparent: String?
 
-    /// Reads columns 0 to 19 of claim_jobs.sql, and those of read_jobs.sql when `isWide`.
+    /// Reads columns 0 to 19 of claim_jobs.sql, and those of read_jobs.sql if `isWide`.
     init(_ rows: borrowing ResultSet, _ row: Int, isWide: Bool) {
         let state = JobState(rawValue: rows.text(row, 2))
         precondition(state != nil, "the database has a job state that we do not know")
@@ -64,7 +70,7 @@ package struct StoredJob: Sendable {
     /// Reads the columns of claim_jobs.sql.
     init(claimed rows: borrowing ResultSet, _ row: Int) {
         self.init(rows, row, isWide: false)
-        // Nobody else asks, and a first attempt finds none.
+        // Only attempts after the first, and cancelled jobs, can have these values.
         guard isCancelRequested || record.attempt > 1 else { return }
         hasBytes = rows.bool(row, 22)
         keepsBytes = rows.bool(row, 23)
@@ -96,7 +102,7 @@ extension ResultSet {
         isNull(row, column) ? nil : instant(row, column)
     }
 
-    /// The identifiers in the first column.
+    /// Returns the identifiers of the first column.
     func identifiers<Kind>(_ kind: Kind.Type = Kind.self) -> [Identifier<Kind>] {
         var all: [Identifier<Kind>] = []
         all.reserveCapacity(rowCount)

@@ -1,25 +1,26 @@
 import FerryCore
 
-/// Which other nodes are dead, as far as this one can tell.
+/// Decides which other nodes are dead.
 ///
-/// A node is dead when its heartbeat has stayed the same for a lease during which this one heard what the
-/// others say: by this node's monotonic clock, for the database's may be set at any time, and one server may
-/// take over from another. So who has just started counts nobody dead yet. And who was away itself, or whose
-/// database was, hears of everybody at once, and of some a moment later: it has heard no more than one late
-/// heartbeat meanwhile, and has forgotten what it heard before when that took a lease.
+/// A node is dead if its heartbeat stays the same for a lease during which this node reads heartbeats. This
+/// node's monotonic clock measures the time: the database's clock may be set at any time, and another server
+/// may take over. So a node that has just started finds no other node dead yet. Each read counts for at most
+/// a quarter of a lease: after an outage of this node or its database, the other nodes have time to beat
+/// again. After a gap of more than a lease the count starts anew.
 ///
-/// Fencing rests on this: by the time that a node is dead here it no longer relies on its lease itself, which
-/// began when its last heartbeat was sent (`NodeLease`).
+/// Fencing rests on this: a node that is found dead no longer relies on its own lease, which began when its
+/// last heartbeat was sent (`NodeLease`).
 struct FailureDetector {
     private struct Node {
         let heartbeat: Timestamp
-        /// For how long it has stayed the same.
+        /// Nanoseconds for which the heartbeat has stayed the same.
         var heard: Int64 = 0
     }
 
     // Nanoseconds.
     private let lease: Int64
-    /// Five heartbeats are rarely a lease to the millisecond; their sender has given up long before that.
+    /// A little less than a lease: five heartbeats rarely take a lease to the millisecond. The dead node has
+    /// stopped relying on its lease well before.
     private let patience: Int64
     private var lastLook: Int64?
     private var nodes: [NodeID: Node] = [:]
@@ -29,8 +30,8 @@ struct FailureDetector {
         patience = lease - Int64(NodeLease.margin(of: leaseSeconds) / 4 * 1e9)
     }
 
-    /// After each heartbeat that the database has confirmed. `heartbeats`: the last ones of the other nodes,
-    /// as they were read before `now`, an instant of the monotonic clock. Returns the dead ones of them.
+    /// Returns the dead nodes with their last heartbeats. Call after each confirmed heartbeat of this node.
+    /// `heartbeats` are the last ones of the other nodes, read before the monotonic instant `now`.
     mutating func dead(_ heartbeats: [NodeID: Timestamp], at now: Int64) -> [NodeID: Timestamp] {
         let gap = now - (lastLook ?? now)
         lastLook = now

@@ -1,28 +1,29 @@
 import FerryCore
 import Synchronization
 
-/// The leases that this process knows that it holds: a job, and the attempt that it runs. Any thread.
+/// The leases that this process knows: jobs and their attempt numbers. Any thread.
 final class LeaseRegistry: Sendable {
     private struct Leases {
+        /// Attempt numbers of committed leases.
         var held: [JobID: Int32] = [:]
-        /// Of jobs that are just being submitted.
+        /// Jobs that are inserted with a lease, before the commit is known.
         var expected: Set<JobID> = []
     }
 
     private let leases = Mutex(Leases())
 
-    /// Leases are about to be written, as far as this process can say. Nobody is to give them back as unknown
-    /// (`contains`), nor to take them for lost because the database does not know them yet (`all`).
+    /// Notes leases that are about to be committed. They are neither given back as unknown (`contains`) nor
+    /// taken for lost because the database does not have them yet (`all`).
     func expect(_ jobs: some Sequence<JobID>) {
         leases.withLock { $0.expected.formUnion(jobs) }
     }
 
-    /// These were not written, as far as is known.
+    /// Forgets expected leases whose commit has failed or has an unknown outcome.
     func dismiss(_ jobs: some Sequence<JobID>) {
         leases.withLock { $0.expected.subtract(jobs) }
     }
 
-    /// These are written.
+    /// Adds committed leases.
     func insert(_ added: some Sequence<(JobID, Int32)>) {
         leases.withLock { leases in
             for (job, attempt) in added {
@@ -32,7 +33,7 @@ final class LeaseRegistry: Sendable {
         }
     }
 
-    /// A later attempt of the same job stays.
+    /// Removes leases. A later attempt of the same job stays.
     func remove(_ removed: some Sequence<(JobID, Int32)>) {
         leases.withLock { leases in
             for (job, attempt) in removed where leases.held[job] == attempt { leases.held[job] = nil }
@@ -45,6 +46,6 @@ final class LeaseRegistry: Sendable {
 
     func holds(_ job: JobID, attempt: Int32) -> Bool { leases.withLock { $0.held[job] == attempt } }
 
-    /// Those that are written.
+    /// The committed leases.
     var all: [JobID: Int32] { leases.withLock { $0.held } }
 }

@@ -1,37 +1,38 @@
 import Synchronization
 import Sys
 
-/// Whether the other nodes count on this one, by this node's own clock. The watch lane renews it; any thread
-/// asks.
+/// The lease of this node, by this node's own clock: while it is held, other nodes leave its jobs alone. The
+/// `Heartbeat` renews it; any thread may ask.
 final class NodeLease: Sendable {
     private let seconds: Double
-    /// When the last heartbeat that the database confirmed was sent; monotonic nanoseconds.
+    /// When the last confirmed heartbeat was sent, in monotonic nanoseconds.
     private let confirmed = Atomic<Int64>(0)
-    /// How often it had lapsed when a heartbeat was confirmed.
+    /// How often the lease had lapsed before a confirmed heartbeat.
     private let lapseCount = Atomic<Int>(0)
 
     init(seconds: Double) { self.seconds = seconds }
 
-    /// How long before the others may take our jobs we do not rely on them any more; of so many seconds.
+    /// Seconds before the end of a lease of `seconds` from which this node no longer relies on it.
     static func margin(of seconds: Double) -> Double { min(1, seconds / 4) }
 
-    /// False from one second before the others may take our jobs.
+    /// `true` while the lease is valid, less the margin of at most 1 s.
     var isHeld: Bool { silenceSeconds < seconds - Self.margin(of: seconds) }
 
-    /// Which one it is: another one after each time that others could not count on us. Nil: none.
+    /// Number of the lease, which differs after each lapse. `nil` if none is held.
     var number: Int? { isHeld ? lapseCount.load(ordering: .acquiring) : nil }
 
+    /// Seconds since the last confirmed heartbeat was sent.
     var silenceSeconds: Double {
         Double(Sys.monotonicNanoseconds() - confirmed.load(ordering: .acquiring)) / 1e9
     }
 
-    /// The one that is confirmed next is another one. To be called before `confirm`: who finds the lease held
-    /// again must find its new number.
+    /// Gives the next lease a new number. Call before `confirm`: a thread that finds the lease held again
+    /// must find its new number.
     func lapse() { lapseCount.add(1, ordering: .releasing) }
 
-    /// It is over for good. To be called when no heartbeat is on its way any more.
+    /// Ends the lease for good. Call when no heartbeat is under way.
     func end() { confirmed.store(Int64.min / 2, ordering: .releasing) }
 
-    /// A heartbeat got through that was sent then.
+    /// Renews the lease: the database has confirmed a heartbeat that was sent at `instant`.
     func confirm(sentAt instant: Int64) { confirmed.store(instant, ordering: .releasing) }
 }

@@ -4,34 +4,35 @@ import Postgres
 import Synchronization
 import Sys
 
-/// Finished jobs by time: partitions are added ahead and removed as a whole, jobs that are kept for a shorter
-/// time are deleted in batches. Lives on the thread of the housekeeping lane.
+/// Retention of finished jobs. Adds partitions ahead of time, drops old ones as a whole, and deletes in
+/// batches the jobs that are kept for a shorter time. Used on the housekeeper's thread only.
 struct FinishedJobRetention {
-    /// "ferryhis": between nodes.
+    /// Advisory lock "ferryhis": one node at a time changes the history.
     private static let lock: Int64 = 0x6665_7272_7968_6973
     private static let batchMax: Int32 = 500
-    /// Jobs that may stay when their partition goes: those that ended long after they were accepted.
+    /// Maximum number of jobs that may be kept when their partition is dropped: those that ended long after
+    /// they were submitted.
     private static let lateCountMax = 1_000
-    /// Nanoseconds after which a partition that had to stay is looked through again.
+    /// Nanoseconds until a partition is scanned again that had to stay.
     private static let lateInterval: Int64 = 3_600_000_000_000
     private static let firstDelivery = DeliveryID(high: 0, low: 0)
-    /// As many times as long as a look through all deliveries is the pause until the next one.
-    private static let pauseOfDeliveryLooks: Int64 = 50
-    /// Seconds; what stays for less is deleted in batches.
+    /// Pause after a scan of all deliveries, as a multiple of its duration.
+    private static let deliveryScanPause: Int64 = 50
+    /// Seconds; with a shorter retention, jobs are deleted in batches.
     private static let shortRetention = 86_400.0
-    /// By how much the clocks of nodes may differ.
+    /// Seconds by which the clocks of nodes may differ.
     private static let clockSeconds = 60.0
-    /// Passes of the relay that one batch waits for, and milliseconds for each.
+    /// Maximum number of relay passes that one batch waits for, and milliseconds of each wait.
     private static let passMax = 5
     private static let passMilliseconds: Int32 = 1_000
     private static let keyLifetimeSeconds = 86_400.0
     private static let keyMax = 2_000
-    /// A partition is looked through once.
+    /// Timeout of statements that scan a whole partition.
     private static let timeout = Duration.seconds(300)
 
     private struct Partition {
         let name: String
-        /// It holds the jobs that were made before, since the end of the one before it.
+        /// End of the time range (exclusive) of its jobs' creation.
         let end: Timestamp
         let isAttached: Bool
         let rowCount: Int64
@@ -46,36 +47,38 @@ struct FinishedJobRetention {
     }
 
     private let context: StoreContext
-    /// Called after each batch and each partition, in no transaction: what others wait for, while the history
-    /// has work for hours.
-    private let turn: (ReconnectingConnection) throws(PostgresError) -> Void
-    /// By partition; instants of the monotonic clock.
-    private var nextLooks: [String: Int64] = [:]
-    /// Older deliveries have been looked at; those that were pending are looked at again with all others.
-    private var deliveryPlace = firstDelivery
-    /// Of the monotonic clock.
-    private var nextDeliveryLook: Int64 = 0
+    /// Called after each batch and each partition, outside of any transaction: runs urgent work while the
+    /// history keeps the thread busy for hours.
+    private let runUrgent: (ReconnectingConnection) throws(PostgresError) -> Void
+    /// Next scan by partition, in monotonic nanoseconds.
+    private var nextScans: [String: Int64] = [:]
+    /// Deliveries up to this id were scanned; those that were pending are checked again by the next scan of
+    /// all deliveries.
+    private var deliveryPosition = firstDelivery
+    /// Monotonic nanoseconds.
+    private var nextDeliveryScan: Int64 = 0
 
-    init(_ context: StoreContext, turn: @escaping (ReconnectingConnection) throws(PostgresError) -> Void) {
+    init(_ context: StoreContext, runUrgent: @escaping (ReconnectingConnection) throws(PostgresError) -> Void)
+    {
         self.context = context
-        self.turn = turn
+        self.runUrgent = runUrgent
     }
 
     private var retention: Double { context.configuration.retentionSeconds }
 
-    /// Everything that is due.
-    mutating func keep(_ lane: ReconnectingConnection) throws(PostgresError) {
-        // Before anything that may take its time: what has no partition goes to the one for the rest.
+    /// Does everything that is due.
+    mutating func keep(_ database: ReconnectingConnection) throws(PostgresError) {
+        // First, since the other parts may take long: jobs without a partition go to `finished_jobs_rest`.
         try Self.part(context) { () throws(PostgresError) in
             var isAdded = true
-            while isAdded { isAdded = try addNext(lane) }
+            while isAdded { isAdded = try addNext(database) }
         }
-        try Self.part(context) { () throws(PostgresError) in try deleteExpired(lane) }
-        try Self.part(context) { () throws(PostgresError) in try dropOld(lane) }
-        try Self.part(context) { () throws(PostgresError) in try removeOldKeys(lane) }
+        try Self.part(context) { () throws(PostgresError) in try deleteExpired(database) }
+        try Self.part(context) { () throws(PostgresError) in try dropOld(database) }
+        try Self.part(context) { () throws(PostgresError) in try removeOldKeys(database) }
     }
 
-    /// What fails today may fail each time, and keeps nobody from the next part.
+    /// Runs one part. If it fails, the next part runs all the same; only a lost connection is thrown.
     private static func part(
         _ context: StoreContext, _ body: () throws(PostgresError) -> Void
     ) throws(PostgresError) {
@@ -83,7 +86,7 @@ struct FinishedJobRetention {
             try body()
         } catch {
             if error.isConnectionLost { throw error }
-            // Somebody reads for long; the next round comes soon.
+            // A long read holds a lock; the next run comes soon.
             if error.sqlState == lockNotAvailable { return }
             context.logger.error("housekeeping failed", metadata: ["error": "\(error)"])
         }
@@ -93,15 +96,15 @@ struct FinishedJobRetention {
 
     // MARK: Partitions
 
-    /// True: one was added, and another one may be needed.
-    private func addNext(_ lane: ReconnectingConnection) throws(PostgresError) -> Bool {
+    /// Adds a partition if one is due. Returns `true` if another one may be due.
+    private func addNext(_ database: ReconnectingConnection) throws(PostgresError) -> Bool {
         let width = context.configuration.historyWidthSeconds
         let now = context.clock.now()
-        return try exclusively(lane) { connection throws(PostgresError) in
+        return try exclusively(database) { connection throws(PostgresError) in
             guard let last = try Self.partitions(&connection).last(where: \.isAttached),
                 last.end < now + 2 * width
             else { return false }
-            // After a long stop there are jobs beyond the last one already, in the one for the rest.
+            // After a long stop, `finished_jobs_rest` has jobs after the end of the last partition.
             let since = last.end > now ? last.end : now + Self.clockSeconds
             var parameters = Parameters()
             parameters.append(JobID.first(at: since))
@@ -111,41 +114,41 @@ struct FinishedJobRetention {
         } ?? false
     }
 
-    private mutating func dropOld(_ lane: ReconnectingConnection) throws(PostgresError) {
+    private mutating func dropOld(_ database: ReconnectingConnection) throws(PostgresError) {
         let since = context.clock.now() + -retention
-        let partitions = try lane.withConnection { connection throws(PostgresError) in
+        let partitions = try database.withConnection { connection throws(PostgresError) in
             try Self.partitions(&connection)
         }
         for partition in partitions where partition.isAttached && partition.end < since {
-            try detach(partition, since, lane)
-            try turn(lane)
+            try detach(partition, since, database)
+            try runUrgent(database)
         }
         for partition in partitions where partition.end < since {
-            try drop(partition, since, lane)
-            try turn(lane)
+            try drop(partition, since, database)
+            try runUrgent(database)
         }
     }
 
     private mutating func detach(
-        _ partition: Partition, _ since: Timestamp, _ lane: ReconnectingConnection
+        _ partition: Partition, _ since: Timestamp, _ database: ReconnectingConnection
     ) throws(PostgresError) {
         let now = Sys.monotonicNanoseconds()
-        guard nextLooks[partition.name, default: 0] <= now else { return }
+        guard nextScans[partition.name, default: 0] <= now else { return }
         var look = Parameters()
         look.append(text: partition.name)
         look.append(since)
         look.append(int32: Int32(Self.lateCountMax) + 1)
-        let late: [JobID] = try lane.withConnection { connection throws(PostgresError) in
+        let late: [JobID] = try database.withConnection { connection throws(PostgresError) in
             try connection.execute(Statements.lateHistory, look, timeout: Self.timeout).identifiers()
         }
         guard late.count <= Self.lateCountMax else {
-            nextLooks[partition.name] = now + Self.lateInterval
-            return try thin(partition, since, lane)
+            nextScans[partition.name] = now + Self.lateInterval
+            return try thin(partition, since, database)
         }
         var parameters = Parameters()
         parameters.append(text: partition.name)
         parameters.appendArray(.uuid, late) { $0.append($1) }
-        _ = try exclusively(lane) { [parameters] connection throws(PostgresError) in
+        _ = try exclusively(database) { [parameters] connection throws(PostgresError) in
             guard
                 try Self.partitions(&connection).contains(where: {
                     $0.name == partition.name && $0.isAttached
@@ -155,25 +158,25 @@ struct FinishedJobRetention {
         }
     }
 
-    /// Deletes from a partition that has to stay what does not.
+    /// Deletes jobs from a partition that has to stay, if their retention is over.
     private func thin(
-        _ partition: Partition, _ since: Timestamp, _ lane: ReconnectingConnection
+        _ partition: Partition, _ since: Timestamp, _ database: ReconnectingConnection
     ) throws(PostgresError) {
         var parameters = Parameters()
         parameters.append(JobID.first(at: partition.end))
         parameters.append(since)
         parameters.append(int32: Self.batchMax)
-        try delete(Statements.oldJobs, parameters, since: since, lane)
+        try delete(Statements.oldJobs, parameters, since: since, database)
     }
 
     private mutating func drop(
-        _ partition: Partition, _ since: Timestamp, _ lane: ReconnectingConnection
+        _ partition: Partition, _ since: Timestamp, _ database: ReconnectingConnection
     ) throws(PostgresError) {
         var parameters = Parameters()
         parameters.append(text: partition.name)
         parameters.append(since)
         let isDropped =
-            try exclusively(lane) { [parameters] connection throws(PostgresError) in
+            try exclusively(database) { [parameters] connection throws(PostgresError) in
                 guard
                     try Self.partitions(&connection).contains(where: {
                         $0.name == partition.name && !$0.isAttached
@@ -183,7 +186,7 @@ struct FinishedJobRetention {
                 return true
             } ?? false
         guard isDropped else { return }
-        nextLooks[partition.name] = nil
+        nextScans[partition.name] = nil
         context.metrics.removedJobs.add(partition.rowCount, ordering: .relaxed)
         context.logger.info(
             "finished jobs were removed with their partition",
@@ -197,11 +200,11 @@ struct FinishedJobRetention {
         }
     }
 
-    /// A transaction of one node at a time; nil: another one is at it.
+    /// Runs a transaction under the advisory lock. Returns `nil` if another node holds it.
     private func exclusively<Value>(
-        _ lane: ReconnectingConnection, _ body: (inout Connection) throws(PostgresError) -> Value
+        _ database: ReconnectingConnection, _ body: (inout Connection) throws(PostgresError) -> Value
     ) throws(PostgresError) -> Value? {
-        try lane.withConnection { connection throws(PostgresError) in
+        try database.withConnection { connection throws(PostgresError) in
             try connection.transaction { connection throws(PostgresError) -> Value? in
                 guard try connection.execute(Statements.tryLock, .int64(Self.lock)).bool(0, 0) else {
                     return nil
@@ -213,7 +216,7 @@ struct FinishedJobRetention {
 
     // MARK: Batches
 
-    private mutating func deleteExpired(_ lane: ReconnectingConnection) throws(PostgresError) {
+    private mutating func deleteExpired(_ database: ReconnectingConnection) throws(PostgresError) {
         let now = context.clock.now()
         for record in context.sessions.current.records.values {
             guard let own = record.configuration.retention, own < retention else { continue }
@@ -225,74 +228,76 @@ struct FinishedJobRetention {
             parameters.append(now + -own)
             parameters.append(int32: Self.batchMax)
             let statement = isDefault ? Statements.oldDefaultJobs : Statements.oldSessionJobs
-            try delete(statement, parameters, since: now + -own, lane)
+            try delete(statement, parameters, since: now + -own, database)
         }
         var parameters = Parameters()
-        // The partitions are too wide for it, and there cannot be many.
+        // With a short retention, partitions are too wide, and there are few jobs.
         let isShort = retention < Self.shortRetention
         if isShort { parameters.append(JobID.first(at: now + -retention)) }
         parameters.append(now + -retention)
         parameters.append(int32: Self.batchMax)
         let statement = isShort ? Statements.oldJobs : Statements.oldRestJobs
-        try delete(statement, parameters, since: now + -retention, lane)
-        try deleteDeliveries(before: DeliveryID.first(at: now + -retention), lane)
+        try delete(statement, parameters, since: now + -retention, database)
+        try deleteDeliveries(before: DeliveryID.first(at: now + -retention), database)
     }
 
-    /// In small transactions: a day's submissions may be as many millions.
-    private func removeOldKeys(_ lane: ReconnectingConnection) throws(PostgresError) {
+    /// Removes old idempotency keys in small transactions: a day may have millions.
+    private func removeOldKeys(_ database: ReconnectingConnection) throws(PostgresError) {
         var parameters = Parameters()
         parameters.append(float64: Self.keyLifetimeSeconds)
         parameters.append(int32: Int32(Self.keyMax))
         while !context.chores.isClosed {
-            let removed = try lane.withConnection { connection throws(PostgresError) in
+            let removed = try database.withConnection { connection throws(PostgresError) in
                 try connection.execute(Statements.removeOldKeys, parameters).int64(0, 0)
             }
             if removed < Int64(Self.keyMax) { return }
-            try turn(lane)
+            try runUrgent(database)
         }
     }
 
-    /// Each batch begins where the one before ended: what stays is passed once. The last parameter is that
-    /// place.
+    /// Deletes jobs in batches. Each batch begins where the one before ended, so that jobs which stay are
+    /// read once. The last parameter of `statement` is that id.
     private func delete(
-        _ statement: Statement, _ parameters: Parameters, since: Timestamp, _ lane: ReconnectingConnection
+        _ statement: Statement, _ parameters: Parameters, since: Timestamp, _ database: ReconnectingConnection
     ) throws(PostgresError) {
         var last = JobID(high: 0, low: 0)
         while !context.chores.isClosed {
             var next = parameters
             next.append(last)
-            let (old, place) = try lane.withConnection {
+            let (old, position) = try database.withConnection {
                 [next] connection throws(PostgresError) -> ([JobID], Int64?) in
                 let rows = try connection.execute(statement, next)
                 let hasEvents = rows.rowCount > 0 && !rows.isNull(0, 1)
                 return (rows.identifiers(), hasEvents ? rows.int64(0, 1) : nil)
             }
             guard let greatest = old.max() else { return }
-            // What they have said needs their rows to be told.
-            if let place, try !awaitNumbers(upTo: place, lane) { return }
+            // The relay needs the rows of jobs to create the deliveries of their events.
+            if let position, try !awaitNumbers(upTo: position, database) { return }
             var removal = Parameters()
             removal.appendArray(.uuid, old) { $0.append($1) }
             removal.append(since)
             let gone: [JobID] =
-                try exclusively(lane) { [removal] connection throws(PostgresError) in
+                try exclusively(database) { [removal] connection throws(PostgresError) in
                     try connection.execute(Statements.removeJobs, removal).identifiers()
                 } ?? []
             context.metrics.removedJobs.add(Int64(gone.count), ordering: .relaxed)
-            try turn(lane)
+            try runUrgent(database)
             if old.count < Int(Self.batchMax) { return }
             last = greatest
         }
     }
 
-    /// Waits until all events up to a place in the inbox have their numbers. False: not now.
-    private func awaitNumbers(upTo place: Int64, _ lane: ReconnectingConnection) throws(PostgresError) -> Bool
+    /// Waits until all events up to a position of the inbox have their numbers. Returns `false` if that takes
+    /// too long.
+    private func awaitNumbers(upTo position: Int64, _ database: ReconnectingConnection) throws(PostgresError)
+        -> Bool
     {
         for _ in 0..<Self.passMax {
             let done = Mailbox<Void>()
             guard context.events.mailbox.send(.pass(done: { done.send(()) })) else { return false }
             _ = done.wait(milliseconds: Self.passMilliseconds)
-            let areLeft = try lane.withConnection { connection throws(PostgresError) in
-                try connection.execute(Statements.hasEventsUntil, .int64(place)).bool(0, 0)
+            let areLeft = try database.withConnection { connection throws(PostgresError) in
+                try connection.execute(Statements.hasEventsUntil, .int64(position)).bool(0, 0)
             }
             if !areLeft { return true }
             if context.chores.isClosed { return false }
@@ -300,36 +305,37 @@ struct FinishedJobRetention {
         return false
     }
 
-    /// What is still pending is passed once, not by each batch of each round: there may be millions.
+    /// Deletes old deliveries. Pending ones stay and are skipped until the next scan of all deliveries: there
+    /// may be millions.
     private mutating func deleteDeliveries(
-        before end: DeliveryID, _ lane: ReconnectingConnection
+        before end: DeliveryID, _ database: ReconnectingConnection
     ) throws(PostgresError) {
         let start = Sys.monotonicNanoseconds()
-        let isWhole = start >= nextDeliveryLook
-        if isWhole { deliveryPlace = Self.firstDelivery }
+        let isWhole = start >= nextDeliveryScan
+        if isWhole { deliveryPosition = Self.firstDelivery }
         while !context.chores.isClosed {
             var parameters = Parameters()
             parameters.append(end)
             parameters.append(int32: Self.batchMax)
-            parameters.append(deliveryPlace)
-            let gone: [DeliveryID]? = try exclusively(lane) {
+            parameters.append(deliveryPosition)
+            let gone: [DeliveryID]? = try exclusively(database) {
                 [parameters] connection throws(PostgresError) in
                 try connection.execute(Statements.expireDeliveries, parameters).identifiers()
             }
             guard let gone else { return }
             guard gone.count == Int(Self.batchMax), let last = gone.max() else { break }
-            deliveryPlace = last
-            try turn(lane)
+            deliveryPosition = last
+            try runUrgent(database)
         }
-        deliveryPlace = max(deliveryPlace, end)
+        deliveryPosition = max(deliveryPosition, end)
         guard isWhole else { return }
         let now = Sys.monotonicNanoseconds()
-        nextDeliveryLook = now + (now - start) * Self.pauseOfDeliveryLooks
+        nextDeliveryScan = now + (now - start) * Self.deliveryScanPause
     }
 }
 
 extension Identifier {
-    /// The first one of that time.
+    /// Returns the lowest id of that time.
     static func first(at instant: Timestamp) -> Self {
         Self(high: UInt64(max(0, instant.microseconds / 1_000)) << 16, low: 0)
     }

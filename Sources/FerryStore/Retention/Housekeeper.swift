@@ -3,19 +3,19 @@ import Logging
 import Postgres
 import Sys
 
-/// What somebody has to do for everybody, and what may take its time: cancels and ends invalidated sessions,
-/// reminds of what is not acknowledged, keeps the history of finished jobs. Every node does it, as far as no
-/// other one is at it; what a dead one has begun the next one goes on with.
+/// Slow and shared work of the cluster: cancels jobs of and ends invalidated sessions, sends reminders of
+/// unacknowledged jobs, and applies the retention of finished jobs. Runs on every node and skips work that
+/// another node does at that moment; another node continues what a crashed one has begun.
 package final class Housekeeper: Sendable {
-    /// Jobs that one transaction cancels at most.
+    /// Maximum number of jobs that one transaction cancels.
     private static let batchMax: Int32 = 200
-    /// "ferryend": between nodes that cancel.
+    /// Advisory lock "ferryend": one node at a time cancels jobs of sessions.
     private static let sessionLock: Int64 = 0x6665_7272_7965_6e64
     private static let intervalMilliseconds: Int32 = 3_000
-    /// Nanoseconds between two looks at the history.
+    /// Nanoseconds between two runs of the retention.
     private static let historyInterval: Int64 = 30_000_000_000
 
-    /// More often where jobs stay for a short time only.
+    /// More often if the retention is short.
     private static func historyInterval(_ configuration: StoreConfiguration) -> Int64 {
         min(historyInterval, Int64(configuration.retentionSeconds / 4 * 1e9))
     }
@@ -26,32 +26,32 @@ package final class Housekeeper: Sendable {
 
     func close() { context.chores.close() }
 
-    /// The thread's body.
+    /// Body of the thread; returns after `close()`.
     func run() {
-        let lane = context.connection(
+        let database = context.connection(
             "housekeeping",
             adjust: { options in
                 options.pinsPlans = true
                 options.connectTimeout = .seconds(2)
-                // A partition is looked through at once.
+                // One statement may scan a whole partition.
                 options.statementTimeout = .seconds(300)
             })
         let reminders = Reminders(context)
-        let urgent = { [self] (lane: ReconnectingConnection) throws(PostgresError) -> Void in
+        let urgent = { [self] (database: ReconnectingConnection) throws(PostgresError) -> Void in
             var hasMore = true
-            while hasMore && !context.chores.isClosed { hasMore = try cancelJobs(lane) }
-            try reminders.send(lane)
+            while hasMore && !context.chores.isClosed { hasMore = try cancelJobs(database) }
+            try reminders.send(database)
         }
-        var history = FinishedJobRetention(context, turn: urgent)
+        var history = FinishedJobRetention(context, runUrgent: urgent)
         var nextHistory = Sys.monotonicNanoseconds()
         while !context.chores.isClosed {
             do throws(PostgresError) {
-                try urgent(lane)
-                try endSessions(lane)
+                try urgent(database)
+                try endSessions(database)
                 let now = Sys.monotonicNanoseconds()
                 if now >= nextHistory {
                     nextHistory = now + Self.historyInterval(context.configuration)
-                    try history.keep(lane)
+                    try history.keep(database)
                 }
             } catch {
                 if !error.isConnectionLost {
@@ -64,11 +64,12 @@ package final class Housekeeper: Sendable {
 
     // MARK: Sessions
 
-    /// Cancels a batch of the jobs of sessions that were invalidated with `cancel`. True: there may be more.
-    private func cancelJobs(_ lane: ReconnectingConnection) throws(PostgresError) -> Bool {
+    /// Cancels a batch of jobs of sessions that were invalidated with `cancel`. Returns `true` if there may
+    /// be more.
+    private func cancelJobs(_ database: ReconnectingConnection) throws(PostgresError) -> Bool {
         var lock = Parameters()
         lock.append(int64: Self.sessionLock)
-        let batch = try lane.withConnection { connection throws(PostgresError) in
+        let batch = try database.withConnection { connection throws(PostgresError) in
             try connection.transaction { connection throws(PostgresError) -> CancelledBatch? in
                 guard try connection.execute(Statements.tryLock, lock).bool(0, 0) else { return nil }
                 let rows = try connection.execute(Statements.cancelSessions, .int32(Self.batchMax))
@@ -87,11 +88,11 @@ package final class Housekeeper: Sendable {
     }
 
     private struct CancelledBatch {
-        /// Jobs that are over.
+        /// Jobs that have ended.
         var finished: [JobID] = []
-        /// Jobs whose nodes were asked.
+        /// Running jobs whose cancellation was requested from their nodes.
         var asked: [JobID] = []
-        /// Somebody is to be told of one of them.
+        /// `true` if a webhook wants the end of one of them.
         var isWanted = false
         var hasDependents = false
         let isFull: Bool
@@ -118,13 +119,13 @@ package final class Housekeeper: Sendable {
         }
     }
 
-    /// Ends sessions whose last job is over.
-    private func endSessions(_ lane: ReconnectingConnection) throws(PostgresError) {
+    /// Ends invalidated sessions whose last job has ended.
+    private func endSessions(_ database: ReconnectingConnection) throws(PostgresError) {
         while true {
             var parameters = Parameters()
             parameters.append(context.clock.now())
             parameters.append(int32: Self.batchMax)
-            let count = try lane.withConnection { connection throws(PostgresError) in
+            let count = try database.withConnection { connection throws(PostgresError) in
                 try connection.execute(Statements.endSessions, parameters).rowCount
             }
             if count > 0 { context.events.written(isWanted: true) }

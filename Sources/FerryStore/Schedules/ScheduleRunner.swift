@@ -4,22 +4,24 @@ import Postgres
 import Synchronization
 import Sys
 
-/// Submits the jobs of due schedules. Every node has one; rows that another node has locked are left to it.
+/// Submits the jobs of due schedules, starts discretionary jobs, applies off-peak windows and exchanges
+/// throughput estimates. Runs on every node and skips rows locked by another node.
 package final class ScheduleRunner: Sendable {
     typealias Cancel = @Sendable (JobID, _ tenant: String) -> Void
 
-    /// Seconds between looks when nobody says anything: another node may have made a schedule, and died.
+    /// Seconds between checks without a wake-up: another node may have created a schedule and crashed.
     private static let idleSeconds = 2.0
-    /// Until what was due, and is locked by somebody else, is looked at again.
+    /// Seconds until schedules that are due but locked by another node are checked again.
     private static let lockedSeconds = 0.05
-    /// Seconds between two passes over all runs, and between the steps of one.
+    /// Seconds between two scans of all runs, and between two steps of one scan.
     private static let sweepSeconds = 30.0
     private static let sweepStepSeconds = 1.0
-    private static let sweepMax: Int32 = 2_000
-    /// "ferryswp"
+    private static let sweepRunMax: Int32 = 2_000
+    /// Advisory lock "ferryswp" of the scan.
     private static let sweepLock: Int64 = 0x6665_7272_7973_7770
     private static let exchangeSeconds = 30.0
-    /// Looks for what may start take at most a twentieth of the time: there may be millions that may not.
+    /// Pause after a search for discretionary jobs, as a multiple of its duration: millions may wait, and the
+    /// search may take a twentieth of the time at most.
     private static let releasePause: Int64 = 20
 
     private let context: StoreContext
@@ -27,7 +29,7 @@ package final class ScheduleRunner: Sendable {
     private let cancel: Cancel
     private let limitsChanged: @Sendable () -> Void
 
-    /// `limitsChanged`: a window with another rate has opened or closed.
+    /// `limitsChanged`: called when a window with another rate has opened or closed.
     init(
         _ context: StoreContext, cancel: @escaping Cancel, limitsChanged: @escaping @Sendable () -> Void
     ) {
@@ -36,14 +38,14 @@ package final class ScheduleRunner: Sendable {
         self.limitsChanged = limitsChanged
     }
 
-    /// Something may be due earlier than was known.
+    /// Call when something may be due earlier than known.
     package func wake() { mailbox.send(()) }
 
     func close() { mailbox.close() }
 
-    /// The thread's body.
+    /// Body of the thread; returns after `close()`.
     func run() {
-        let lane = context.connection(
+        let database = context.connection(
             "schedules",
             adjust: { options in
                 options.pinsPlans = true
@@ -54,49 +56,49 @@ package final class ScheduleRunner: Sendable {
         while !mailbox.isClosed {
             var pause = 1.0
             do {
-                pause = try round(lane)
-                try lookAtWindows(lane, &chores)
-                try exchangeThroughputs(lane, &chores)
-                try sweepRuns(lane, &chores)
+                pause = try submitDue(database)
+                try applyWindows(database, &chores)
+                try exchangeThroughputs(database, &chores)
+                try sweepRuns(database, &chores)
                 pause = min(pause, chores.untilSweep)
             } catch {
                 if !error.isConnectionLost {
-                    context.logger.error("schedules failed", metadata: ["error": "\(error)"])
+                    context.logger.error("running schedules failed", metadata: ["error": "\(error)"])
                 }
-                pause = max(pause, Double(lane.retryIn / .milliseconds(1)) / 1_000)
+                pause = max(pause, Double(database.retryIn / .milliseconds(1)) / 1_000)
             }
             _ = mailbox.wait(milliseconds: Int32(max(0, pause) * 1_000) + 1)
         }
     }
 
-    /// Submits what is due; seconds until the next look.
-    private func round(_ lane: ReconnectingConnection) throws(PostgresError) -> Double {
+    /// Submits the jobs of due schedules. Returns the seconds until the next check.
+    private func submitDue(_ database: ReconnectingConnection) throws(PostgresError) -> Double {
         var countMax = Limits.scheduleBatchMax
-        // Who was due by then, and still is, is somebody else's at this moment.
+        // Schedules that are still due at this time are locked by another node.
         var foundNothingAt: Timestamp?
         while !mailbox.isClosed {
             let work = ScheduleTransaction(context: context, countMax: countMax, now: context.clock.now())
-            var looked: [ScheduleID] = []
+            var due: [ScheduleID] = []
             let outcome: ScheduleTransaction.Outcome
             do {
-                outcome = try lane.withConnection { connection throws(PostgresError) in
+                outcome = try database.withConnection { connection throws(PostgresError) in
                     try connection.transaction { connection throws(PostgresError) in
-                        try work.commit(&connection, looked: &looked)
+                        try work.commit(&connection, dueIDs: &due)
                     }
                 }
             } catch {
                 if error.isSessionChange {
-                    try context.readSessions(lane)
+                    try context.readSessions(database)
                     continue
                 }
-                guard !error.isConnectionLost, !error.isRetryable, !error.isShortage, !looked.isEmpty else {
+                guard !error.isConnectionLost, !error.isRetryable, !error.isShortage, !due.isEmpty else {
                     throw error
                 }
                 context.logger.error(
-                    "schedules were refused by the database",
-                    metadata: ["error": "\(error)", "count": "\(looked.count)"])
-                // One bad schedule fails alone, and holds up no other.
-                if looked.count == 1 { try postpone(looked[0], lane) } else { countMax = 1 }
+                    "the database refused due schedules",
+                    metadata: ["error": "\(error)", "count": "\(due.count)"])
+                // The refused schedule is postponed alone, and delays no other one.
+                if due.count == 1 { try postpone(due[0], database) } else { countMax = 1 }
                 continue
             }
             count(outcome)
@@ -104,7 +106,7 @@ package final class ScheduleRunner: Sendable {
             if outcome.dueCount == 0 { foundNothingAt = work.now }
             if outcome.dueCount < countMax { break }
         }
-        return try lane.withConnection { [foundNothingAt] connection throws(PostgresError) in
+        return try database.withConnection { [foundNothingAt] connection throws(PostgresError) in
             let rows = try connection.execute(Statements.nextSchedule)
             guard rows.rowCount == 1 else { return Self.idleSeconds }
             let due = rows.instant(0, 0)
@@ -123,27 +125,30 @@ package final class ScheduleRunner: Sendable {
         guard outcome.surplusCount > 0 else { return }
         metrics.surplusOccurrences.add(Int64(outcome.surplusCount), ordering: .relaxed)
         context.logger.warning(
-            "schedules were skipped: their tenants have too many unfinished jobs",
+            "occurrences of schedules were skipped: their tenants have too many unfinished jobs",
             metadata: ["count": "\(outcome.surplusCount)"])
     }
 
-    /// An operator has something to repair.
-    private func postpone(_ id: ScheduleID, _ lane: ReconnectingConnection) throws(PostgresError) {
+    /// Postpones a schedule that an operator has to repair.
+    private func postpone(_ id: ScheduleID, _ database: ReconnectingConnection) throws(PostgresError) {
         var parameters = Parameters()
         parameters.append(id)
         parameters.append(context.clock.now() + ScheduleTransaction.repairSeconds)
-        _ = try lane.withConnection { connection throws(PostgresError) in
+        _ = try database.withConnection { connection throws(PostgresError) in
             try connection.execute(Statements.postponeSchedule, parameters).rowCount
         }
     }
 
     // MARK: Windows
 
-    /// Says what may wait for which window, starts it when the moment is good, and says which rate holds.
-    private func lookAtWindows(_ lane: ReconnectingConnection, _ chores: inout Chores) throws(PostgresError) {
+    /// Updates the outlook of discretionary jobs, starts jobs whose window is open, and applies the rate of
+    /// the open window.
+    private func applyWindows(_ database: ReconnectingConnection, _ chores: inout Chores)
+        throws(PostgresError)
+    {
         let now = context.clock.now()
         let zones = context.configuration.zones
-        let (windows, outlook) = try lane.withConnection { connection throws(PostgresError) in
+        let (windows, outlook) = try database.withConnection { connection throws(PostgresError) in
             let windows = OffPeakWindows(stored: try ControlLane.readWindows(&connection))
             let isBounded = windows.discretionary.contains { $0.byteCountMax != nil }
             let usage = isBounded ? try DiscretionaryTransaction.usage(&connection) : [:]
@@ -151,18 +156,19 @@ package final class ScheduleRunner: Sendable {
         }
         context.outlook.withLock { $0 = outlook }
         guard context.configuration.isWorker else { return }
-        try startDiscretionary(windows, now, lane, &chores)
+        try startDiscretionary(windows, now, database, &chores)
         let rate = windows.bytesPerSecondMax(at: now, context.configuration.zones)
         if context.limits.note(windowRate: rate) { limitsChanged() }
     }
 
     private func startDiscretionary(
-        _ windows: OffPeakWindows, _ now: Timestamp, _ lane: ReconnectingConnection, _ chores: inout Chores
+        _ windows: OffPeakWindows, _ now: Timestamp, _ database: ReconnectingConnection,
+        _ chores: inout Chores
     ) throws(PostgresError) {
         let start = Sys.monotonicNanoseconds()
         guard start >= chores.nextRelease else { return }
         let work = DiscretionaryTransaction(context: context, now: now)
-        let startedCount = try lane.withConnection { connection throws(PostgresError) in
+        let startedCount = try database.withConnection { connection throws(PostgresError) in
             try work.commit(&connection, windows)
         }
         let end = Sys.monotonicNanoseconds()
@@ -176,38 +182,38 @@ package final class ScheduleRunner: Sendable {
     // MARK: Housekeeping
 
     private struct Chores {
-        // Instants of the monotonic clock, in nanoseconds.
+        // Monotonic nanoseconds.
         var nextSweep: Int64 = 0
         var nextExchange: Int64 = 0
         var nextRelease: Int64 = 0
-        /// Where this node's pass goes on.
+        /// The job after which this node's scan continues.
         var sweptUpTo = JobID(high: 0, low: 0)
 
-        /// Seconds.
+        /// Seconds until the next step of the scan.
         var untilSweep: Double { max(0, Double(nextSweep - Sys.monotonicNanoseconds()) / 1e9) }
     }
 
     private func exchangeThroughputs(
-        _ lane: ReconnectingConnection, _ chores: inout Chores
+        _ database: ReconnectingConnection, _ chores: inout Chores
     ) throws(PostgresError) {
         let now = Sys.monotonicNanoseconds()
         guard now >= chores.nextExchange else { return }
         chores.nextExchange = now + Int64(Self.exchangeSeconds * 1e9)
         let clock = context.clock
-        try lane.withConnection { [context] connection throws(PostgresError) in
+        try database.withConnection { [context] connection throws(PostgresError) in
             try context.throughputs.exchange(&connection, now: clock.now())
         }
     }
 
-    /// Forgets a stretch of runs whose jobs are deleted. One node at a time makes a pass.
-    private func sweepRuns(_ lane: ReconnectingConnection, _ chores: inout Chores) throws(PostgresError) {
+    /// Removes runs whose jobs are deleted, for one range of jobs. One node at a time scans.
+    private func sweepRuns(_ database: ReconnectingConnection, _ chores: inout Chores) throws(PostgresError) {
         let now = Sys.monotonicNanoseconds()
         guard now >= chores.nextSweep else { return }
         chores.nextSweep = now + Int64(Self.sweepSeconds * 1e9)
         var parameters = Parameters()
         parameters.append(chores.sweptUpTo)
-        parameters.append(int32: Self.sweepMax)
-        let (isMine, last) = try lane.withConnection {
+        parameters.append(int32: Self.sweepRunMax)
+        let (isMine, last) = try database.withConnection {
             [parameters] connection throws(PostgresError) -> (Bool, JobID?) in
             guard try connection.execute(Statements.holdLock, .int64(Self.sweepLock)).bool(0, 0) else {
                 return (false, nil)

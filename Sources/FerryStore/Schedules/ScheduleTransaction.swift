@@ -2,39 +2,38 @@ import FerryCore
 import Logging
 import Postgres
 
-/// What is done about due schedules in one transaction: the rows are locked, their jobs inserted and the next
-/// occurrences written, all or nothing.
+/// One transaction for due schedules: locks their rows, inserts their jobs and writes their next occurrences.
 struct ScheduleTransaction {
     struct Outcome {
-        /// Rows that were due.
+        /// Number of due schedules.
         var dueCount = 0
         var submitted = SubmissionBatch.Outcome()
-        /// Occurrences that were given up.
+        /// Number of occurrences that were missed.
         var missedCount = 0
         var skippedCount = 0
-        /// Of those that were skipped: because their tenants have too many unfinished jobs.
+        /// Those of `skippedCount` that were skipped because their tenants have too many unfinished jobs.
         var surplusCount = 0
-        /// Jobs that stand in the way of a run that is to take their place.
+        /// Jobs of earlier occurrences that the next run replaces.
         var cancels: [(job: JobID, tenant: String)] = []
     }
 
-    /// What is written about one schedule.
+    /// Update of one schedule.
     private struct Advance {
         var id: ScheduleID
-        var turn = ScheduleDecision()
+        var decision = ScheduleDecision()
         var job: JobID?
     }
 
-    /// After which a schedule that cannot run is looked at again.
+    /// Seconds until a schedule that cannot run is tried again.
     static let repairSeconds = 3_600.0
 
     let context: StoreContext
     let countMax: Int
     let now: Timestamp
 
-    /// `looked`: the schedules that were due, also when it throws.
+    /// `dueIDs`: set to the schedules that were due, also if it throws.
     func commit(
-        _ connection: inout Connection, looked: inout [ScheduleID]
+        _ connection: inout Connection, dueIDs: inout [ScheduleID]
     ) throws(PostgresError) -> Outcome {
         var outcome = Outcome()
         var parameters = Parameters()
@@ -42,8 +41,8 @@ struct ScheduleTransaction {
         parameters.append(now)
         let rows = try connection.execute(Statements.dueSchedules, parameters)
         outcome.dueCount = rows.rowCount
-        looked = rows.identifiers()
-        guard !looked.isEmpty else { return outcome }
+        dueIDs = rows.identifiers()
+        guard !dueIDs.isEmpty else { return outcome }
         let unfinished = try Self.unfinished(of: rows, &connection)
         let sessions = context.sessions.current
         var advances: [Advance] = []
@@ -51,30 +50,31 @@ struct ScheduleTransaction {
         for row in 0..<rows.rowCount {
             let id: ScheduleID = rows.identifier(row, 0)
             let previous = unfinished[id] ?? []
+            // An unreadable schedule is postponed and logged.
             guard let stored = try? StoredSchedule(rows, row),
-                let turn = turn(stored, hasUnfinished: !previous.isEmpty)
+                let decision = decision(stored, hasUnfinished: !previous.isEmpty)
             else {
-                advances.append(postponed(id, rows.instant(row, 7), "it cannot be read"))
+                advances.append(postponed(id, rows.instant(row, 7), "its definition cannot be read"))
                 continue
             }
-            if turn.cancelsPrevious {
+            if decision.cancelsPrevious {
                 outcome.cancels += previous.map { ($0, stored.record.tenant) }
             }
-            var advance = Advance(id: id, turn: turn)
-            if let occurrence = turn.submits {
+            var advance = Advance(id: id, decision: decision)
+            if let occurrence = decision.submits {
                 let job = stored.job(
                     at: occurrence, id: context.identifiers.make(), traceparent: newTraceparent(),
                     context.configuration.zones, context.configuration.seal)
                 guard let job else {
-                    advances.append(postponed(id, occurrence, "its job cannot be made"))
+                    advances.append(postponed(id, occurrence, "its job cannot be created"))
                     continue
                 }
-                if isTaken(job, sessions, &outcome) {
+                if isAccepted(job, sessions, &outcome) {
                     advance.job = job.id
                     jobs.append(job)
                 } else {
-                    advance.turn.submits = nil
-                    advance.turn.skippedCount += 1
+                    advance.decision.submits = nil
+                    advance.decision.skippedCount += 1
                 }
             }
             advances.append(advance)
@@ -82,13 +82,14 @@ struct ScheduleTransaction {
         if !jobs.isEmpty {
             outcome.submitted = try submit(jobs, &advances, epoch: sessions.epoch, &connection)
         }
-        outcome.missedCount = advances.reduce(0) { $0 + $1.turn.missedCount }
-        outcome.skippedCount = advances.reduce(0) { $0 + $1.turn.skippedCount }
-        _ = try connection.execute(Statements.advanceSchedules, written(advances))
+        outcome.missedCount = advances.reduce(0) { $0 + $1.decision.missedCount }
+        outcome.skippedCount = advances.reduce(0) { $0 + $1.decision.skippedCount }
+        _ = try connection.execute(Statements.advanceSchedules, advancing(advances))
         return outcome
     }
 
-    /// The jobs of earlier occurrences that are not over, where they matter. `due`: of due_schedules.sql.
+    /// Returns the unfinished jobs of earlier occurrences, for schedules that depend on them. `due`: rows of
+    /// due_schedules.sql.
     private static func unfinished(
         of due: borrowing ResultSet, _ connection: inout Connection
     ) throws(PostgresError) -> [ScheduleID: [JobID]] {
@@ -105,13 +106,13 @@ struct ScheduleTransaction {
         return unfinished
     }
 
-    /// Whether its session and its tenant take the job of an occurrence.
-    private func isTaken(_ job: NewJob, _ sessions: SessionSnapshot, _ outcome: inout Outcome) -> Bool {
+    /// Returns whether the session and the tenant accept the job of an occurrence.
+    private func isAccepted(_ job: NewJob, _ sessions: SessionSnapshot, _ outcome: inout Outcome) -> Bool {
         switch sessions.verdict(on: [job], known: nil) {
         case .acceptable, .changed: break
         case .invalidated, .unreadable:
             context.logger.warning(
-                "a schedule's session takes no jobs",
+                "an occurrence of a schedule was skipped: its session accepts no jobs",
                 metadata: [
                     "schedule.id": "\(job.spec.occurrence?.schedule.description ?? "")",
                     "session": "\(job.spec.session)",
@@ -125,7 +126,7 @@ struct ScheduleTransaction {
         return true
     }
 
-    private func turn(_ stored: StoredSchedule, hasUnfinished: Bool) -> ScheduleDecision? {
+    private func decision(_ stored: StoredSchedule, hasUnfinished: Bool) -> ScheduleDecision? {
         let record = stored.record
         guard let due = record.nextScheduledAt,
             let recurrence = record.spec.recurrence(context.configuration.zones, createdAt: record.createdAt)
@@ -136,25 +137,25 @@ struct ScheduleTransaction {
                 isHeld: stored.isHeld, hasUnfinished: hasUnfinished, now: now))
     }
 
-    /// Looked at again in an hour: an operator has something to repair.
-    private func postponed(_ id: ScheduleID, _ occurrence: Timestamp, _ why: String) -> Advance {
+    /// Postpones a schedule for an hour: an operator has to repair it.
+    private func postponed(_ id: ScheduleID, _ occurrence: Timestamp, _ reason: String) -> Advance {
         context.logger.error(
-            "a schedule does not run: \(why)",
-            metadata: ["schedule.id": "\(id)", "scheduled_at": "\(occurrence)"])
-        var turn = ScheduleDecision()
-        turn.next = occurrence
-        turn.nextRunAt = now + Self.repairSeconds
-        return Advance(id: id, turn: turn)
+            "a schedule was postponed for an hour",
+            metadata: ["schedule.id": "\(id)", "scheduled_at": "\(occurrence)", "reason": "\(reason)"])
+        var decision = ScheduleDecision()
+        decision.next = occurrence
+        decision.nextRunAt = now + Self.repairSeconds
+        return Advance(id: id, decision: decision)
     }
 
     private func submit(
         _ jobs: [NewJob], _ advances: inout [Advance], epoch: Int64, _ connection: inout Connection
     ) throws(PostgresError) -> SubmissionBatch.Outcome {
         let fresh = Set(try ScheduleTransaction.insertRuns(jobs, &connection))
-        // The others were submitted before; what remains is to go on.
+        // The other occurrences were submitted before; their schedules only advance.
         for index in advances.indices where advances[index].job.map({ !fresh.contains($0) }) ?? false {
             advances[index].job = nil
-            advances[index].turn.submits = nil
+            advances[index].decision.submits = nil
         }
         let submission = Submission(jobs: jobs.filter { fresh.contains($0.id) }, idempotency: nil) { _ in }
         guard !submission.jobs.isEmpty else { return SubmissionBatch.Outcome() }
@@ -162,7 +163,7 @@ struct ScheduleTransaction {
             &connection, epoch: epoch)
     }
 
-    /// The jobs whose occurrences nobody has submitted before.
+    /// Inserts runs and returns the jobs whose occurrences were not submitted before.
     static func insertRuns(
         _ jobs: [NewJob], _ connection: inout Connection
     ) throws(PostgresError) -> [JobID] {
@@ -173,16 +174,16 @@ struct ScheduleTransaction {
         return try connection.execute(Statements.insertRuns, parameters).identifiers()
     }
 
-    private func written(_ advances: [Advance]) -> Parameters {
+    private func advancing(_ advances: [Advance]) -> Parameters {
         var parameters = Parameters(capacity: advances.count * 128)
         parameters.appendArray(.uuid, advances) { $0.append($1.id) }
-        parameters.appendArray(.timestamp, advances) { $0.append($1.turn.next) }
-        parameters.appendArray(.timestamp, advances) { $0.append($1.turn.nextRunAt) }
-        parameters.appendArray(.bool, advances) { $0.append(bool: $1.turn.isHeld) }
-        parameters.appendArray(.timestamp, advances) { $0.append($1.turn.submits) }
+        parameters.appendArray(.timestamp, advances) { $0.append($1.decision.next) }
+        parameters.appendArray(.timestamp, advances) { $0.append($1.decision.nextRunAt) }
+        parameters.appendArray(.bool, advances) { $0.append(bool: $1.decision.isHeld) }
+        parameters.appendArray(.timestamp, advances) { $0.append($1.decision.submits) }
         parameters.appendArray(.uuid, advances) { $0.append($1.job) }
-        parameters.appendArray(.int64, advances) { $0.append(int64: Int64($1.turn.missedCount)) }
-        parameters.appendArray(.int64, advances) { $0.append(int64: Int64($1.turn.skippedCount)) }
+        parameters.appendArray(.int64, advances) { $0.append(int64: Int64($1.decision.missedCount)) }
+        parameters.appendArray(.int64, advances) { $0.append(int64: Int64($1.decision.skippedCount)) }
         parameters.append(now)
         return parameters
     }

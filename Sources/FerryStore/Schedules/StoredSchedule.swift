@@ -1,14 +1,14 @@
 import FerryCore
 import Postgres
 
-/// A schedule's row, with what is not shown.
+/// Row of a schedule, with columns that clients do not see.
 struct StoredSchedule: Sendable {
     let record: ScheduleRecord
     let sealedSecrets: [UInt8]?
     let payload: [UInt8]?
     let isHeld: Bool
 
-    /// Reads the columns of read_schedule.sql; throws when the definition is damaged.
+    /// Reads the columns of read_schedule.sql. Throws if the definition cannot be read.
     init(_ rows: borrowing ResultSet, _ row: Int) throws(StoredJSONError) {
         var record = ScheduleRecord(
             id: rows.identifier(row, 0), tenant: rows.text(row, 1), revision: rows.int32(row, 2),
@@ -28,17 +28,19 @@ struct StoredSchedule: Sendable {
         isHeld = rows.bool(row, 17)
     }
 
-    /// The job of one run. Nil: the template is damaged, or its zone is not known here any more.
+    /// Returns the job of one run; `nil` if the template cannot be read or its time zone is unknown on this
+    /// node.
     func job(
         at occurrence: Timestamp, id: JobID, traceparent: String, _ zones: some TimeZoneSource,
         _ seal: SecretSeal
     ) -> NewJob? {
         guard let zone = zones.rules(named: record.spec.timeZone),
+            // Reported by the caller.
             let template = try? JobSpec(storedJSON: record.jobJSON, opening: seal),
             let (spec, origin) = template.instance(
                 of: ScheduleOccurrence(schedule: record.id, scheduledAt: occurrence), zone)
         else { return nil }
-        // Its secrets are opened by whoever leases it.
+        // The node that leases the job opens the secrets.
         return NewJob(
             id: id, tenant: record.tenant, spec: spec, specJSON: spec.encodeStored(seal),
             sealedSecrets: sealedSecrets, secrets: JobSecrets(), payload: payload, origin: origin,
@@ -46,7 +48,7 @@ struct StoredSchedule: Sendable {
     }
 }
 
-/// A trace of its own (W3C Trace Context §3.2).
+/// Returns a `traceparent` that begins a new trace (W3C Trace Context §3.2).
 func newTraceparent() -> String {
     var random = SystemRandomNumberGenerator()
     let hex: (UInt64) -> String = { word in

@@ -2,15 +2,16 @@ package import FerryCore
 import Postgres
 
 extension ControlLane {
-    /// The name of the setting that holds the windows.
+    /// Name of the setting that holds the off-peak windows.
     static let windowSetting = "windows"
 
+    /// Reads the off-peak windows.
     package func windows(reply: @escaping Reply<OffPeakWindows>) {
         setting(Self.windowSetting) { reply($0.map { OffPeakWindows(stored: $0) }) }
     }
 
-    /// Changes the windows for every node; each learns of it within seconds. `change` may be asked more than
-    /// once; what it throws is the inner failure.
+    /// Changes the off-peak windows of all nodes; each node reads them within seconds. `change` may be called
+    /// more than once; the inner failure is what it throws.
     package func changeWindows(
         if isAllowed: @escaping @Sendable (OffPeakWindows) -> Bool,
         _ change: @escaping @Sendable (OffPeakWindows) throws(InvalidFields) -> OffPeakWindows,
@@ -20,7 +21,7 @@ extension ControlLane {
             (connection: inout Connection) throws(PostgresError) -> Result<
                 Result<OffPeakWindows, InvalidFields>, StoreError
             > in
-            // Each round fails only because somebody else has changed them meanwhile.
+            // An iteration fails only if another transaction has changed the windows meanwhile.
             for _ in 0..<10 {
                 let before = try Self.readWindows(&connection)
                 let current = OffPeakWindows(stored: before)
@@ -53,6 +54,6 @@ extension ControlLane {
 }
 
 extension OffPeakWindows {
-    /// What nobody has set is none.
+    /// A missing or unreadable setting means no windows.
     init(stored: [UInt8]?) { self = stored.flatMap { OffPeakWindows(storedJSON: $0) } ?? OffPeakWindows() }
 }

@@ -1,6 +1,6 @@
 package import Postgres
 
-/// Why the schema cannot be used.
+/// The reason why the schema cannot be used.
 package enum MigrationError: Error, Sendable, CustomStringConvertible {
     case database(PostgresError)
     /// The database was migrated by a newer version of this program.
@@ -15,7 +15,7 @@ package enum MigrationError: Error, Sendable, CustomStringConvertible {
     }
 }
 
-/// Brings the schema up to date. Forward only.
+/// Applies missing migrations. There is no way back to an older schema.
 package enum Migrator {
     struct Migration: Sendable {
         let version: Int
@@ -23,15 +23,17 @@ package enum Migrator {
         let sql: [UInt8]
     }
 
-    /// Where the schema stands, and what this program knows.
+    /// The versions of the schema and of this program.
     package struct Status: Sendable, Equatable {
+        /// Newest migration in the database; 0 if there is none.
         package let found: Int
+        /// Newest migration of this program.
         package let known: Int
-        /// Neither is anything missing, nor is it newer.
+        /// `true` if exactly the migrations of this program are applied.
         package let isCurrent: Bool
     }
 
-    /// One entry a file of `migrations/`, in the order of their numbers.
+    /// One entry for each file of `migrations/`, in the order of their numbers.
     static let migrations = [
         Migration(version: 1, name: "jobs", sql: PackageResources._001_jobs_sql),
         Migration(version: 2, name: "deliveries", sql: PackageResources._002_deliveries_sql),
@@ -71,10 +73,11 @@ package enum Migrator {
         Migration(version: 34, name: "key_scope", sql: PackageResources._034_key_scope_sql),
         Migration(version: 35, name: "list_indexes", sql: PackageResources._035_list_indexes_sql),
         Migration(version: 36, name: "sealed_documents", sql: PackageResources._036_sealed_documents_sql),
+        Migration(version: 37, name: "claim_flags", sql: PackageResources._037_claim_flags_sql),
     ]
 
-    // Another migration may take as long as it wants. Where somebody reads a table for long (a dump, a
-    // report), a change gives way soon: behind it queues what everybody else does with that table.
+    // Another process that migrates may take any time. If a transaction reads a table for long (a dump, a
+    // report), the migration gives up its wait after 2 s: every other use of the table queues behind it.
     private static let lockAndCreate = """
         SELECT pg_advisory_xact_lock(7378697629483820646);
         SET LOCAL lock_timeout = '2s';
@@ -88,11 +91,11 @@ package enum Migrator {
     private static let lockNotAvailable = "55P03"
     private static var known: Int { migrations.last?.version ?? 0 }
 
-    /// Applies what is missing, in one transaction under an advisory lock. When another process does it at
-    /// the same time, waits for it; that is success too. Returns the versions that this call applied.
+    /// Applies missing migrations in one transaction under an advisory lock. Waits for another process that
+    /// does the same, which is success too. Returns the versions that this call applied. Blocks.
     ///
-    /// `triesAgain` is asked each time that others hold what is to be changed; it waits, or says no: then the
-    /// error is thrown.
+    /// If other transactions hold a lock that a migration needs, `triesAgain` is called. It waits and returns
+    /// `true`, or returns `false`: then the error is thrown.
     @discardableResult
     package static func migrate(
         url: String, triesAgain: (PostgresError) -> Bool = { _ in false }
@@ -140,19 +143,19 @@ package enum Migrator {
         return (found.max() ?? 0, missing.map(\.version))
     }
 
-    /// How many sessions the server would let a node have now; nil: it does not say.
+    /// Returns how many sessions the server admits for a node now, or `nil` if it does not say. Blocks.
     package static func sessionRoom(url: String) throws(MigrationError) -> Int64? {
         do throws(PostgresError) {
             var connection = try connect(url)
             let rows = try connection.execute(Statements.sessionRoom)
-            // The one that asks will have ended.
+            // Plus the session of this query, which ends.
             return rows.rowCount == 0 ? nil : rows.int64OrNil(0, 0).map { $0 + 1 }
         } catch {
             throw .database(error)
         }
     }
 
-    /// Reads where the schema stands, without changing anything.
+    /// Reads the version of the schema without changing anything. Blocks.
     package static func check(url: String) throws(MigrationError) -> Status {
         do throws(PostgresError) {
             var connection = try connect(url)
@@ -180,7 +183,7 @@ package enum Migrator {
         options.applicationName = "ferry migrate"
         options.statementTimeout = nil
         options.idleInTransactionTimeout = nil
-        // Whoever starts comes by here: a pooler that shares sessions would fail later, and at random.
+        // Every start calls this. A pooler that shares sessions would cause random failures later.
         try Connection.checkSessions(url: url, options: options)
         return try Connection(url: url, options: options)
     }

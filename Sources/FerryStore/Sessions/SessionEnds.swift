@@ -4,39 +4,40 @@ import Postgres
 import Synchronization
 import Sys
 
-/// Says that the events of sessions are over, once no delivery of theirs is on its way: in transactions of
-/// their own after those that number events, which nothing here can hold up for long. Lives on the relay's
-/// thread.
+/// Writes the final event of sessions that have drained, once none of their deliveries is pending. Runs in
+/// transactions of its own after those that number events, and for a limited time, so that it does not delay
+/// events. Used on the relay's thread only.
 struct SessionEnds {
-    /// Sessions that one transaction asks about.
+    /// Maximum number of sessions of one transaction.
     private static let batchMax = 100
-    /// Nanoseconds after which events come first again; the next call goes on.
+    /// Nanoseconds after which a call ends, so that events are numbered first; the next call continues.
     private static let timeMax: Int64 = 100_000_000
 
-    /// Sessions may have drained, or deliveries of theirs have ended.
+    /// `true` if sessions may have drained, or deliveries of drained sessions have ended.
     var isDue = false
     private let context: StoreContext
-    /// Behind this one the next batch begins.
+    /// The session after which the next batch begins.
     private var position = (tenant: "", session: "")
 
     init(_ context: StoreContext) { self.context = context }
 
-    /// Goes through the sessions that have drained, if anything has changed. Returns how many are told.
-    mutating func tell(
-        _ connection: inout Connection, _ handover: DeliveryHandover, floor: Int64
+    /// Writes the final event of drained sessions if `isDue`. Returns the number of sessions whose final
+    /// event was written. `lowWatermark`: low watermark of the inbox.
+    mutating func writeFinalEvents(
+        _ connection: inout Connection, _ handover: DeliveryHandover, lowWatermark: Int64
     ) throws(PostgresError) -> Int {
         guard isDue else { return 0 }
         isDue = false
         let end = Sys.monotonicNanoseconds() + Self.timeMax
         let isFromStart = position.tenant.isEmpty
-        // Whatever is over from here on is told of.
+        // Set before the scan, so that a delivery that ends during it is noticed.
         context.events.awaitsDeliveries.store(true, ordering: .sequentiallyConsistent)
-        var (count, areAllTold) = (0, true)
+        var (count, areAllWritten) = (0, true)
         while true {
             let sessions = try next(&connection)
-            let told = try tell(sessions[...], &connection, handover, floor)
-            count += told
-            if told < sessions.count { areAllTold = false }
+            let written = try writeFinalEvents(sessions[...], &connection, handover, lowWatermark)
+            count += written
+            if written < sessions.count { areAllWritten = false }
             if sessions.count < Self.batchMax {
                 position = ("", "")
                 break
@@ -47,7 +48,7 @@ struct SessionEnds {
                 return count
             }
         }
-        if areAllTold, isFromStart {
+        if areAllWritten, isFromStart {
             context.events.awaitsDeliveries.store(false, ordering: .sequentiallyConsistent)
         } else if !isFromStart {
             isDue = true
@@ -66,15 +67,15 @@ struct SessionEnds {
         return (0..<rows.rowCount).map { (rows.text($0, 0), rows.text($0, 1)) }
     }
 
-    /// What the database refuses it refuses of one session: the others are told.
-    private func tell(
+    /// If the database refuses a batch, halves it until only the refused session is left out.
+    private func writeFinalEvents(
         _ sessions: ArraySlice<(tenant: String, session: String)>, _ connection: inout Connection,
-        _ handover: DeliveryHandover, _ floor: Int64
+        _ handover: DeliveryHandover, _ lowWatermark: Int64
     ) throws(PostgresError) -> Int {
         guard let first = sessions.first else { return 0 }
         do throws(PostgresError) {
             let outcome = try RelayTransaction.drain(
-                Array(sessions), &connection, context, floor: floor, handover: handover)
+                Array(sessions), &connection, context, lowWatermark: lowWatermark, handover: handover)
             let handedCount = handover.commit()
             guard outcome.eventCount > 0 else { return 0 }
             context.metrics.numberedEvents.add(Int64(outcome.eventCount), ordering: .relaxed)
@@ -87,11 +88,12 @@ struct SessionEnds {
             if error.isConnectionLost || error.isRetryable { throw error }
             if error.isOfData, sessions.count > 1 {
                 let middle = sessions.startIndex + sessions.count / 2
-                let before = try tell(sessions[..<middle], &connection, handover, floor)
-                return before + (try tell(sessions[middle...], &connection, handover, floor))
+                let before = try writeFinalEvents(sessions[..<middle], &connection, handover, lowWatermark)
+                return before
+                    + (try writeFinalEvents(sessions[middle...], &connection, handover, lowWatermark))
             }
             context.logger.error(
-                "the end of a session's events could not be told",
+                "writing the final event of sessions failed",
                 metadata: [
                     "tenant": "\(first.tenant)", "session": "\(first.session)",
                     "count": "\(sessions.count)", "error": "\(error)",

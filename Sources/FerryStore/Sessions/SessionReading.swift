@@ -3,35 +3,35 @@ import Logging
 import Postgres
 
 extension SessionCache {
-    /// What is notified when sessions have changed.
+    /// Payload of the notification that sessions have changed.
     static let notification = "sessions"
 }
 
 extension PostgresError {
-    /// Of submit_jobs.sql.
+    /// `true` for the error of submit_jobs.sql that sessions have changed since they were read.
     var isSessionChange: Bool { sqlState == "FE001" }
 }
 
 extension StoreContext {
-    /// Reads the sessions that have changed.
-    func readSessions(_ lane: ReconnectingConnection) throws(PostgresError) {
-        try lane.withConnection { connection throws(PostgresError) in try readSessions(&connection) }
+    /// Reloads the sessions that have changed.
+    func readSessions(_ database: ReconnectingConnection) throws(PostgresError) {
+        try database.withConnection { connection throws(PostgresError) in try readSessions(&connection) }
     }
 
     func readSessions(_ connection: inout Connection) throws(PostgresError) {
         let known = sessions.current
         var snapshot = try sessions(after: known, &connection)
-        // The database has forgotten changes: it is a copy from before them.
+        // An epoch that goes back means that the database was restored from an older copy.
         if snapshot.epoch < known.epoch {
             snapshot = try sessions(after: SessionSnapshot(), &connection)
             logger.warning(
-                "the database knows less about sessions than before",
+                "the epoch of sessions has decreased: the database seems to be an older copy",
                 metadata: ["epoch": "\(snapshot.epoch)", "before": "\(known.epoch)"])
         }
         if sessions.put(snapshot, inPlaceOf: known) { attemptRunner?.setSessionRates(snapshot.rates) }
     }
 
-    /// What is known with what has changed since.
+    /// Returns `known` with the sessions that have changed since.
     private func sessions(
         after known: SessionSnapshot, _ connection: inout Connection
     ) throws(PostgresError) -> SessionSnapshot {
@@ -51,10 +51,11 @@ extension StoreContext {
         let key = SessionKey(tenant: rows.text(row, 0), name: rows.text(row, 1))
         var secrets: JobSecrets? = JobSecrets()
         if let sealed = rows.bytesOrNil(row, 7) { secrets = configuration.openSecrets(sealed) }
+        // Logged below.
         let values = try? SessionConfiguration(storedJSON: rows.bytes(row, 6), opening: configuration.seal)
         if values == nil || secrets == nil {
             logger.error(
-                "a session cannot be read; it takes no jobs",
+                "a session cannot be read and accepts no jobs",
                 metadata: ["tenant": "\(key.tenant)", "session": "\(key.name)"])
         }
         return SessionRecord(
@@ -67,7 +68,7 @@ extension StoreContext {
 }
 
 extension ControlLane {
-    /// Reads sessions anew: another node has changed some.
+    /// Reloads sessions. Called when another node has changed some.
     func adoptSessions() {
         let context = context
         let ignore: Reply<Void> = { _ in }

@@ -2,32 +2,34 @@ import FerryCore
 import Synchronization
 import Sys
 
-/// How many unfinished jobs a tenant may have, and whether more fit. Any thread.
+/// Limits the unfinished jobs of each tenant. Any thread.
 ///
-/// While all tenants together have fewer, nobody has to be counted. Else a census says how many each has, and
-/// what this node accepts is added until the next one; what other nodes accept meanwhile may go beyond.
+/// While all tenants together have fewer jobs than one may have, no tenant is counted. Else `TenantCounts`
+/// counts each tenant's jobs now and then, and this node adds what it accepts until the next count. Jobs that
+/// other nodes accept meanwhile may exceed the limit.
 final class Admission: Sendable {
     private struct Census {
-        /// By tenant; nil until the first one.
+        /// Unfinished jobs by tenant; `nil` before the first count.
         var counts: [String: Int64]?
-        /// Monotonic nanoseconds.
+        /// Time of the next count, in monotonic nanoseconds.
         var nextAt: Int64 = 0
     }
 
-    /// Unfinished jobs of one tenant.
+    /// Unfinished jobs that one tenant may have.
     let jobCountMax: Int64
-    /// Unfinished jobs of all tenants: at the last heartbeat, and what was accepted here since.
+    /// Unfinished jobs of all tenants at the last heartbeat, plus the jobs that this node accepted since.
     private let total = Atomic<Int64>(0)
-    /// Whether somebody would have to be counted.
+    /// `true` if a submission came while `total` was above the limit.
     private let wantsCensus = Atomic<Bool>(false)
     private let census = Mutex(Census())
 
     init(jobCountMax: Int64) { self.jobCountMax = jobCountMax }
 
-    /// Whether some tenant may have too many and asks for more here, so that they are to be counted.
+    /// `true` if tenants have to be counted: one of them may have too many jobs and submits more to this
+    /// node.
     var isTight: Bool { wantsCensus.load(ordering: .relaxed) }
 
-    /// The heartbeat has seen so many unfinished jobs.
+    /// Notes the number of unfinished jobs that a heartbeat has read.
     func note(total count: Int64) {
         total.store(count, ordering: .relaxed)
         guard count < jobCountMax else { return }
@@ -35,7 +37,7 @@ final class Admission: Sendable {
         census.withLock { $0 = Census() }
     }
 
-    /// Tenants were counted, and will be again at `nextAt` (monotonic nanoseconds).
+    /// Takes the counts of tenants. The next count is at `nextAt` (monotonic nanoseconds).
     func note(_ tenants: [TenantStatus], nextAt: Int64) {
         census.withLock { census in
             census.counts = Dictionary(
@@ -44,7 +46,8 @@ final class Admission: Sendable {
         }
     }
 
-    /// Takes so many jobs of a tenant; nil, or the seconds until it is worth asking again.
+    /// Admits jobs of a tenant. Returns `nil` if they are admitted, else the seconds after which to try
+    /// again.
     func admit(_ count: Int, of tenant: String) -> Double? {
         let all = total.add(Int64(count), ordering: .relaxed).newValue
         guard all > jobCountMax else { return nil }

@@ -4,20 +4,20 @@ import Logging
 import Postgres
 import Synchronization
 
-/// Submissions that are committed together, and what each of them gets.
+/// Submissions that are committed together, and the reply to each.
 struct SubmissionBatch {
     let submissions: [Submission]
     let context: StoreContext
     let now: Timestamp
     private let sessions: SessionSnapshot
-    /// One a job, in order: whether it is leased to this node at once.
+    /// Whether each job is leased to this node as it is inserted, in the order of the submissions.
     var leases: [[Bool]]
     private var leaseCount = 0
-    /// The node's lease that they rest on; nil: none is leased.
+    /// Number of the node's lease on which `leases` rest; `nil` if no job is leased.
     private let lease: Int?
-    /// It is a transaction of its own, and not a part of somebody's.
+    /// `true` if the batch is a transaction of its own, and not a part of another one.
     let isAlone: Bool
-    /// The latest starts of those that may wait for a good moment; nil where that is now.
+    /// The latest starts of discretionary jobs; `nil` if that is now.
     private let latestStarts: [JobID: Timestamp?]
 
     struct Outcome {
@@ -25,18 +25,19 @@ struct SubmissionBatch {
         var attempts: [Attempt] = []
         var jobCount = 0
         var queued: [NewJob] = []
-        /// Whether webhooks may want to know.
+        /// `true` if a job has a webhook of its own.
         var tells = false
-        /// The same, by their lots.
+        /// `queued` by claim queue.
         var additions: [ClaimQueue: Backlog.Addition] = [:]
         /// Of the jobs that wait for their begin date.
         var earliestBegin: Timestamp?
-        /// Of all of them.
+        /// Of all inserted jobs.
         var earliestDeadline: Timestamp?
         var hasDependencies = false
     }
 
-    /// Reserves slots for what can begin at once: if nothing of theirs queues before them, and it `isAlone`.
+    /// Reserves slots for jobs that may begin at once, if the batch `isAlone` and no queued job goes before
+    /// them.
     init(_ submissions: [Submission], _ context: StoreContext, isAlone: Bool = true) {
         self.submissions = submissions
         self.isAlone = isAlone
@@ -46,7 +47,7 @@ struct SubmissionBatch {
         latestStarts = Self.latestStarts(submissions, context, now)
         leases = submissions.map { Array(repeating: false, count: $0.jobs.count) }
         lease = isAlone && context.isLeasing.load(ordering: .relaxed) ? context.lease.number : nil
-        // Nothing is leased past jobs that queue already, unless there are slots for those as well.
+        // Queued jobs go first: slots are left for as many.
         let slots = context.configuration.slots
         guard lease != nil, let queued = context.backlog.count else { return }
         var due: [(submission: Int, job: Int)] = []
@@ -67,7 +68,7 @@ struct SubmissionBatch {
         context.book.expect(leasedJobs)
     }
 
-    /// Submissions that are not committed: for the answers of earlier ones.
+    /// Makes a batch that is not committed, to read the replies to earlier submissions with the same keys.
     init(refused submissions: [Submission], _ context: StoreContext) {
         self.submissions = submissions
         self.context = context
@@ -83,7 +84,8 @@ struct SubmissionBatch {
         job.spec.urgency(createdAt: now, bytesPerSecond: context.throughputs.bytesPerSecond(job.origin))
     }
 
-    /// What something limits is leased by claims alone, which count.
+    /// Returns `true` if the job may be leased as it is inserted. Jobs under a limit may not: claims alone
+    /// count against limits.
     private func mayBegin(_ job: NewJob) -> Bool {
         guard context.configuration.downloads.admits(job.spec.kind), lotName(of: job).origin.isEmpty else {
             return false
@@ -95,21 +97,22 @@ struct SubmissionBatch {
         context.lotName(context.scope(of: job), session: job.spec.session, sessions)
     }
 
-    /// As it was decided: what is leased by now is in its wide lot, whatever has become known since.
+    /// Returns the name of a job's claim queue. A job that `init` has leased is in the wide one of its
+    /// session, even if a limit has become known since.
     func lotName(submission: Int, place: Int) -> ClaimQueueCache.Name {
         let job = submissions[submission].jobs[place]
         guard leases[submission][place] else { return lotName(of: job) }
         return ClaimQueueCache.Name(tenant: job.tenant, session: job.spec.session, origin: "")
     }
 
-    /// Gives everything back that `init` reserved, when nothing was committed as far as is known.
+    /// Gives back what `init` reserved. Called if the commit has failed or has an unknown outcome.
     func abandon() {
         context.book.dismiss(leasedJobs)
         context.configuration.slots.release(leaseCount)
     }
 
-    /// `epoch`: of the sessions that the jobs were read with; when it is over nothing is committed, and the
-    /// error says so (`isSessionChange`).
+    /// Inserts the jobs. `epoch` is that of the sessions with which the jobs were read. If sessions have
+    /// changed since, throws an error with `isSessionChange`, and nothing is committed.
     func commit(_ connection: inout Connection, epoch: Int64) throws(PostgresError) -> Outcome {
         let plain = submissions.indices.filter { submissions[$0].idempotency == nil }
         let keyed = submissions.indices.filter { submissions[$0].idempotency != nil }
@@ -137,7 +140,7 @@ struct SubmissionBatch {
 
     // MARK: After the commit
 
-    /// `replays`: the submissions that were not inserted, with what they get instead.
+    /// Makes the outcome. `replays` has the replies to submissions that were not inserted.
     private func outcome(
         _ replays: [Int: Result<Submission.Accepted, StoreError>], _ lots: SubmissionQueues
     ) -> Outcome {
@@ -181,11 +184,13 @@ struct SubmissionBatch {
         return outcome
     }
 
-    /// Begins what was leased and committed, unless others may have taken it since.
+    /// Begins the attempts that were leased and committed, or gives them back if other nodes may have taken
+    /// them since.
     func begin(_ attempts: [Attempt]) {
         guard !attempts.isEmpty else { return }
-        // The book has them: should the lease lapse from now on they are looked for there. If it has lapsed
-        // since the batch was made the commit may have come before others took what this node held, or after.
+        // The registry has the leases: if the node's lease lapses from now on, they are compared with the
+        // database. If it has lapsed since the batch was made, other nodes may have taken this node's jobs
+        // before or after the commit.
         if context.lease.number == lease { context.begin(attempts) } else { context.giveBack(attempts) }
     }
 
@@ -207,7 +212,8 @@ struct SubmissionBatch {
             retryOf: job.retryOf, isCancelRequested: false)
     }
 
-    /// What is alone is committed by now, whatever becomes of the others' answers.
+    /// Reads the replies to earlier submissions with the same keys. A batch that `isAlone` is committed by
+    /// now, so that an error concerns these submissions alone.
     private func replaysAfterCommit(
         _ known: [Int], _ connection: inout Connection
     ) throws(PostgresError) -> [Int: Result<Submission.Accepted, StoreError>] {
@@ -229,7 +235,7 @@ struct SubmissionBatch {
         var parameters = Parameters()
         parameters.append(keys: known.map { submissions[$0].idempotency }, numbered: known)
         let rows = try connection.execute(Statements.readKeys, parameters)
-        // A key that housekeeping has just removed: the client's next try will find it free.
+        // If housekeeping has just removed the key, the client's next try finds it free.
         var replays = Dictionary(uniqueKeysWithValues: known.map { ($0, Self.inProgress) })
         for row in 0..<rows.rowCount {
             let index = Int(rows.int32(row, 0))
@@ -244,7 +250,7 @@ struct SubmissionBatch {
 
     private static let inProgress = Result<Submission.Accepted, StoreError>.failure(.idempotencyKeyInProgress)
 
-    /// Reads the columns of read_keys.sql; none for what is no submission of jobs.
+    /// Reads the columns of read_keys.sql. Empty if the key was not used for a submission of jobs.
     static func firstAnswer(_ rows: borrowing ResultSet, _ row: Int) -> [Submission.Accepted.Job] {
         let (ids, states, begins) = (
             rows.uuidArray(row, 2), rows.textArray(row, 3), rows.timestampArray(row, 4)
@@ -279,7 +285,7 @@ struct SubmissionBatch {
         return beginAt(job) == nil ? nil : .beginDate
     }
 
-    /// Of those that wait for a moment and nothing else.
+    /// Begin date of a job that waits for nothing else; `nil` if it may begin now.
     private func beginAt(_ job: NewJob) -> Timestamp? {
         guard job.spec.schedule.dependsOn.isEmpty else { return nil }
         if job.spec.schedule.isDiscretionary { return latestStarts[job.id] ?? nil }
@@ -300,20 +306,21 @@ struct SubmissionBatch {
         return starts
     }
 
-    /// Those that wait for a good moment.
+    /// Discretionary jobs that wait.
     private var deferredJobs: [(id: JobID, spec: JobSpec)] {
         guard !latestStarts.isEmpty else { return [] }
         return submissions.flatMap(\.jobs).filter { waitingFor($0) == .discretionary }
             .map { ($0.id, $0.spec) }
     }
 
-    /// What a job is asked about only begins when its time has come.
+    /// What the API shows as the reason: a job to be confirmed waits for its begin date until it is asked
+    /// about.
     func shownReason(_ job: NewJob) -> WaitingFor? {
         let waitingFor = waitingFor(job)
         return waitingFor == .confirmation ? .beginDate : waitingFor
     }
 
-    /// When what it waits for is due; one that is to be confirmed is asked about then.
+    /// When what the job waits for is due. A job to be confirmed is asked about then.
     func dueAt(_ job: NewJob) -> Timestamp? {
         switch waitingFor(job) {
         case .beginDate?, .discretionary?: beginAt(job)

@@ -1,7 +1,7 @@
 import FerryCore
 import Postgres
 
-/// What the statements of a submission are given.
+// The parameters of the statements of a submission.
 extension SubmissionBatch {
     /// The parameters of submit_jobs.sql.
     func plainParameters(of chosen: [Int], _ lots: SubmissionQueues, epoch: Int64) -> Parameters {
@@ -13,6 +13,7 @@ extension SubmissionBatch {
         parameters.append(int64: epoch)
         appendConfirmations(chosen, to: &parameters)
         appendScopePaths(chosen, to: &parameters)
+        appendClaimFlags(chosen, to: &parameters)
         return parameters
     }
 
@@ -56,7 +57,7 @@ extension SubmissionBatch {
         return events
     }
 
-    /// That a job was created and, if so, has started.
+    /// Appends the events that a job was created and, if it is leased, has started.
     private func pack(_ job: NewJob, isLeased: Bool, into bytes: inout [UInt8]) {
         let waitingFor = shownReason(job)
         let state: JobState = isLeased ? .running : waitingFor != nil ? .waiting : .queued
@@ -99,10 +100,11 @@ extension SubmissionBatch {
         parameters.append(int64: epoch)
         appendConfirmations(chosen, to: &parameters)
         appendScopePaths(chosen, to: &parameters)
+        appendClaimFlags(chosen, to: &parameters)
         return parameters
     }
 
-    /// The deadlines, what the jobs wait for, and the events that webhooks want.
+    /// Appends deadlines, what the jobs wait for, and the events that their webhooks want.
     private func appendHints(_ chosen: [Int], to parameters: inout Parameters) {
         parameters.beginArray(.timestamp)
         for index in chosen {
@@ -129,7 +131,13 @@ extension SubmissionBatch {
         parameters.endArray()
     }
 
-    /// Lots and urgencies.
+    private func appendClaimFlags(_ chosen: [Int], to parameters: inout Parameters) {
+        let specs = chosen.flatMap { submissions[$0].jobs.map(\.spec) }
+        parameters.appendArray(.bool, specs) { $0.append(bool: $1.isRepeatable($1.request.method)) }
+        parameters.appendArray(.bool, specs) { $0.append(bool: $1.awaitsHost) }
+    }
+
+    /// Appends claim queues and urgencies.
     private func appendPlaces(_ chosen: [Int], _ lots: SubmissionQueues, to parameters: inout Parameters) {
         parameters.beginArray(.int64)
         for index in chosen {
@@ -145,7 +153,7 @@ extension SubmissionBatch {
         parameters.endArray()
     }
 
-    /// Whether somebody is to be asked before it begins.
+    /// Appends whether each job is to be confirmed before it begins.
     private func appendConfirmations(_ chosen: [Int], to parameters: inout Parameters) {
         parameters.appendArray(.bool, chosen.flatMap { submissions[$0].jobs }) {
             $0.append(bool: $1.spec.schedule.confirmsBeforeBegin)
@@ -154,7 +162,13 @@ extension SubmissionBatch {
 }
 
 extension Parameters {
-    /// As read_keys.sql takes them.
+    /// Appends the columns `is_repeatable` and `awaits_host` of a job.
+    mutating func appendClaimFlags(of spec: JobSpec) {
+        append(bool: spec.isRepeatable(spec.request.method))
+        append(bool: spec.awaitsHost)
+    }
+
+    /// The parameters of read_keys.sql.
     mutating func append(keys: [Submission.Idempotency?], numbered numbers: [Int]) {
         appendArray(.int32, numbers) { $0.append(int32: Int32($1)) }
         appendArray(.text, keys) { $0.append(text: $1?.tenant) }
@@ -163,7 +177,7 @@ extension Parameters {
 }
 
 extension JobSpec {
-    /// The metadata as one JSON object, for lists by metadata; nil when there is none.
+    /// The metadata as a JSON object, for lists by metadata; `nil` if there is none.
     var metadataJSON: [UInt8]? {
         guard !metadata.isEmpty else { return nil }
         var writer = JSONWriter(reservingCapacity: 64 * metadata.count)

@@ -2,14 +2,14 @@ import FerryCore
 import FerryScheduler
 import Postgres
 
-/// The lots of the jobs of a batch.
+/// The claim queues of the jobs of a batch.
 struct SubmissionQueues {
-    /// One a job, in the order of the submissions.
+    /// Number of each job's claim queue, in the order of the submissions.
     private(set) var numbers: [[Int64]] = []
     private var lots: [Int64: ClaimQueue] = [:]
 
-    /// Asks the database for those that this process does not know yet. The names are decided once: what
-    /// limits an origin may change meanwhile.
+    /// Finds the claim queues; reads or creates unknown ones in the database. The names are decided once,
+    /// because limits may change meanwhile.
     init(_ batch: SubmissionBatch, _ book: ClaimQueueCache, _ connection: inout Connection)
         throws(PostgresError)
     {
@@ -20,7 +20,7 @@ struct SubmissionQueues {
         var missing: Set<ClaimQueueCache.Name> = []
         var latest: ClaimQueueCache.Name?
         for name in names.joined() {
-            // Nearly always the same as the last one's.
+            // Successive jobs nearly always have the same claim queue.
             if name == latest || known[name] != nil || missing.contains(name) { continue }
             latest = name
             if let lot = book.known(name) { known[name] = lot } else { missing.insert(name) }

@@ -3,8 +3,8 @@ import Postgres
 import Synchronization
 
 extension SubmissionWriter {
-    /// The submissions that have room; the others are answered. Nil: there is no database, and nobody was
-    /// answered.
+    /// Returns the submissions whose tenants may have more jobs, and replies to the others. `nil` if the
+    /// database does not answer; then none is replied to.
     func admitted(_ batch: [Pending], _ lane: ReconnectingConnection) -> [Pending]? {
         let refused = batch.compactMap { pending in pending.refusal.map { (pending, $0) } }
         guard !refused.isEmpty else { return batch }
@@ -18,11 +18,11 @@ extension SubmissionWriter {
         return batch.filter { $0.refusal == nil }
     }
 
-    /// The submissions whose sessions take them as they are, with the epoch that says so; the others are
-    /// answered. Nil: there is no database, and nobody was answered.
+    /// Returns the submissions that their sessions accept, with the epoch of those sessions, and replies to
+    /// the others. `nil` if the database does not answer; then none is replied to.
     func acceptable(_ batch: [Pending], _ lane: ReconnectingConnection) -> (batch: [Pending], epoch: Int64)? {
         let sessions = context.sessions.current
-        // Nobody has configured a session since these were read, in nearly every batch.
+        // True of nearly every batch: no session has a configuration or has changed.
         if sessions.records.isEmpty,
             batch.allSatisfy({ $0.submission.sessionEpoch ?? sessions.epoch == sessions.epoch })
         {
@@ -30,7 +30,7 @@ extension SubmissionWriter {
         }
         let parts = Verdicts(batch, sessions)
         guard parts.areRefused else { return (settle(parts, []), sessions.epoch) }
-        // What is known may be old: a session that has ended can have been removed.
+        // This node's sessions may be old: a session that has ended may be removed by now.
         do {
             try context.readSessions(lane)
         } catch {
@@ -42,7 +42,7 @@ extension SubmissionWriter {
         return (settle(newParts, replays), newest.epoch)
     }
 
-    /// Answers all but those that are accepted.
+    /// Replies to all submissions but the accepted ones, and returns these.
     private func settle(
         _ parts: Verdicts, _ replays: [Result<Submission.Accepted, StoreError>?]
     ) -> [Pending] {
@@ -74,8 +74,8 @@ extension SubmissionWriter {
         }
     }
 
-    /// What submissions get that are not to be accepted: whoever was accepted before gets that answer again.
-    /// Nil for the others.
+    /// Returns the first reply to each refused submission whose idempotency key was accepted before, and
+    /// `nil` for each other one. Returns `nil` if the database does not answer.
     private func replays(
         for refused: [Pending], _ lane: ReconnectingConnection
     ) -> [Result<Submission.Accepted, StoreError>?]? {
@@ -92,7 +92,7 @@ extension SubmissionWriter {
             }
         }
         return submissions.indices.map { index -> Result<Submission.Accepted, StoreError>? in
-            // There is no such key.
+            // The key does not exist.
             if case .failure(.idempotencyKeyInProgress)? = known[index] { nil } else { known[index] }
         }
     }

@@ -4,32 +4,32 @@ import Postgres
 import Synchronization
 import Sys
 
-/// Takes submissions and commits what has gathered: while one batch commits, the next one forms.
+/// Takes submissions and commits them in batches: while one batch commits, the next one forms.
 ///
-/// Any thread submits; one thread owns the connection and calls the replies.
+/// Any thread may submit. One thread owns the connection and calls the replies.
 package final class SubmissionWriter: SubmissionSink {
-    /// Seconds that a submission waits for a database that is away.
+    /// Seconds that a submission waits for a database that does not answer.
     static let patienceSeconds = 2.0
 
     /// A submission that waits for its commit.
     struct Pending: Sendable {
         let submission: Submission
-        /// Nanoseconds of the monotonic clock.
+        /// Monotonic nanoseconds.
         let arrival: Int64
-        /// What it gets unless it repeats one that was accepted: then it gets that one's answer.
+        /// The reply, unless the submission repeats an accepted one: then it gets that one's reply.
         var refusal: StoreError?
     }
 
     let context: StoreContext
     private let mailbox = Mailbox<Pending>()
     private let waitingJobCount = Atomic<Int>(0)
-    /// What a commit takes, lately.
+    /// Moving average of the duration of a commit.
     private let commitNanoseconds = Atomic<Int64>(0)
     private let wakeDispatcher: @Sendable (_ earliest: Timestamp?) -> Void
     private let reconcile: @Sendable () -> Void
 
-    /// `wakeDispatcher` is told of queued jobs (nil) and of the next begin date, `reconcile` of a commit
-    /// whose answer was lost.
+    /// `wakeDispatcher` is called for queued jobs (`nil`) and with the next begin date, `reconcile` after a
+    /// commit with an unknown outcome.
     init(
         _ context: StoreContext, wakeDispatcher: @escaping @Sendable (Timestamp?) -> Void,
         reconcile: @escaping @Sendable () -> Void
@@ -39,7 +39,8 @@ package final class SubmissionWriter: SubmissionSink {
         self.reconcile = reconcile
     }
 
-    /// Never blocks. After `stop()` the answer is `unavailable`.
+    /// Takes a submission; never blocks. Replies on this thread if it is refused at once: `overloaded`,
+    /// `tooManyJobs`, or `unavailable` after `close()`.
     package func submit(_ submission: Submission) {
         let count = submission.jobs.count
         let waitingCount = waitingCount
@@ -68,23 +69,23 @@ package final class SubmissionWriter: SubmissionSink {
         }
     }
 
-    /// Jobs that nobody has committed yet.
+    /// Jobs that wait for their commit.
     package var waitingCount: Int { waitingJobCount.load(ordering: .relaxed) }
 
-    /// Seconds until so many jobs are committed.
+    /// Seconds until `count` jobs are committed.
     private func expectedWait(behind count: Int) -> Double {
         let commits = Double(count) / Double(Limits.intakeBatchMax)
         return commits * Double(commitNanoseconds.load(ordering: .relaxed)) / 1e9
     }
 
-    /// Refuses what comes from now on; what was sent before is still committed.
+    /// Refuses further submissions. Those that were taken are still committed.
     func close() { mailbox.close() }
 
-    /// A commit costs the database about as much as ten rows. Clients that were just answered are likely to
-    /// send again: their next submissions are waited for, this long at most.
+    /// How long a commit waits at most for the next submissions of clients that have just got a reply, in
+    /// microseconds. A commit costs the database about as much as ten rows.
     private static let gatherMicroseconds = 600
 
-    /// The thread's body: returns once the box is closed and empty.
+    /// The thread's body. Returns once the mailbox is closed and empty.
     func run() {
         let lane = context.connection(
             "intake", counts: true,
@@ -115,13 +116,14 @@ package final class SubmissionWriter: SubmissionSink {
             if !open.isEmpty {
                 pending.insert(contentsOf: open, at: 0)
                 expire(&pending)
-                // A closed mailbox does not wait.
+                // After `close()` the database is not waited for.
                 if mailbox.isClosed { expireAll(&pending) }
             }
         }
     }
 
-    /// The oldest submissions, up to `Limits.intakeBatchMax` jobs, each idempotency key at most once.
+    /// Removes and returns the oldest submissions, up to `Limits.intakeBatchMax` jobs. Each idempotency key
+    /// is in a batch at most once.
     static func takeBatch(_ pending: inout [Pending]) -> [Pending] {
         var batch: [Pending] = []
         var later: [Pending] = []
@@ -148,10 +150,10 @@ package final class SubmissionWriter: SubmissionSink {
 
     // MARK: Committing
 
-    /// Returns what is to be tried again because there is no database: of that nothing was sent, and nobody
-    /// was answered.
+    /// Commits submissions and replies to them. Returns those to try again because the database does not
+    /// answer: nothing of them was sent, and none was replied to.
     ///
-    /// `sends`: how often it may be sent yet when the database undoes it in favor of others.
+    /// `sends`: how often the transaction may still be sent if the database undoes it in favor of others.
     private func commit(
         _ gathered: [Pending], _ lane: ReconnectingConnection, sends: Int = ControlLane.sendCountMax
     ) -> [Pending] {
@@ -177,6 +179,7 @@ package final class SubmissionWriter: SubmissionSink {
             work.abandon()
             guard wasSent else { return batch }
             if error.isSessionChange {
+                // Without the sessions the batch is tried again, which reports the error if it stays.
                 guard (try? context.readSessions(lane)) != nil else { return batch }
                 return commit(batch, lane)
             }
@@ -185,31 +188,31 @@ package final class SubmissionWriter: SubmissionSink {
         }
     }
 
-    /// Returns what is to be tried again, as `commit` does.
+    /// Replies after a failed commit. Returns the submissions to try again, as `commit` does.
     private func refuse(_ batch: [Pending], _ error: PostgresError, _ lane: ReconnectingConnection)
         -> [Pending]
     {
         let count: Logger.Metadata = ["error": "\(error)", "count": "\(batch.count)"]
         if error.isConnectionLost {
-            // Whether it was committed is unknown: leases that nobody acts on are found by the dispatcher.
+            // The batch may be committed. The dispatcher finds leases that no attempt uses.
             context.logger.warning("submissions have an unknown outcome", metadata: count)
             reconcile()
         } else if error.isRetryable || error.isShortage {
-            // Nothing was committed, and none of them is to blame.
+            // Nothing was committed, and no submission is the cause.
             context.logger.warning("the database could not take submissions", metadata: count)
         } else if batch.count == 1 {
             context.logger.error("a submission was refused by the database", metadata: ["error": "\(error)"])
             reply(batch[0], .failure(.failed))
             return []
         } else {
-            // One bad submission fails alone.
+            // Each alone, so that only the bad one fails.
             return batch.flatMap { commit([$0], lane) }
         }
         for next in batch { reply(next, .failure(.unavailable)) }
         return []
     }
 
-    /// After the commit: transfers begin, then clients are answered.
+    /// Begins transfers, then replies to clients. Called after the commit.
     private func succeed(_ work: SubmissionBatch, _ outcome: SubmissionBatch.Outcome) {
         context.metrics.submittedJobs.add(Int64(outcome.jobCount), ordering: .relaxed)
         context.metrics.leasedAtOnceJobs.add(Int64(outcome.attempts.count), ordering: .relaxed)

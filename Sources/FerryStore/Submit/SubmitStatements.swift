@@ -5,9 +5,9 @@ extension Statements {
         "add_dependencies", PackageResources.add_dependencies_sql, parameters: 3)
     package static let knownJobs = make("known_jobs", PackageResources.known_jobs_sql, parameters: 2)
     package static let readKeys = make("read_keys", PackageResources.read_keys_sql, parameters: 3)
-    package static let submitJobs = make("submit_jobs", PackageResources.submit_jobs_sql, parameters: 28)
+    package static let submitJobs = make("submit_jobs", PackageResources.submit_jobs_sql, parameters: 30)
     package static let submitKeyedJobs = make(
-        "submit_keyed_jobs", PackageResources.submit_keyed_jobs_sql, parameters: 32)
+        "submit_keyed_jobs", PackageResources.submit_keyed_jobs_sql, parameters: 34)
 
     static let ofSubmit = [
         addDependencies, knownJobs, readKeys, submitJobs, submitKeyedJobs,

@@ -4,86 +4,86 @@ import Postgres
 import Synchronization
 import Sys
 
-/// Lets jobs go on whose dependencies have ended, and fails those that wanted them to succeed. Lives on the
-/// dispatcher's thread.
+/// Releases jobs whose dependencies have ended, and fails those whose dependency did not succeed. Used on the
+/// dispatcher's thread only.
 ///
-/// Whoever ends a job that others depend on, or submits one that depends on others, leaves news in the
-/// same transaction; they are taken afterwards, by whichever node comes first. Each round is one transaction:
-/// what a crash leaves is taken by the next. A chain of failures is as many rounds as it has links.
+/// A transaction that ends a job with dependents, or submits a job with dependencies, also inserts a row into
+/// `dependency_news`. The first node that gets the advisory lock processes these rows, one transaction at a
+/// time; rows that a crash leaves are processed by the next one. A chain of n failures takes n transactions.
 struct Dependents {
-    /// What follows for the dispatcher.
+    /// What the dispatcher has to act on after `step`.
     struct Effects {
         var queuedCount = 0
         var nextDue: Timestamp?
     }
 
-    /// When to look; monotonic nanoseconds. Nil: there is no news, as far as is known.
+    /// Time of the next check in monotonic nanoseconds; `nil` if no unprocessed rows are known.
     private(set) var nextLook: Int64?
 
-    /// News of one round at most, and jobs that depend on what has ended.
+    /// Limits of one transaction: rows of `dependency_news`, and dependents of the jobs that have ended.
     private static let newsMax: Int32 = 500
     private static let dependentMax: Int32 = 500
-    /// Rounds before the dispatcher does something else, and the nanoseconds after which none begins.
-    private static let roundMax = 20
-    private static let patience: Int64 = 50_000_000
-    /// "ferrydep": held by who takes news.
+    /// Limits of one `step`: transactions, and nanoseconds after which no further transaction begins.
+    private static let transactionMax = 20
+    private static let timeMax: Int64 = 50_000_000
+    /// Advisory lock "ferrydep": held by the node that processes `dependency_news`.
     private static let lock: Int64 = 0x6665_7272_7964_6570
-    private static let busyNanoseconds: Int64 = 10_000_000
+    private static let lockedNanoseconds: Int64 = 10_000_000
 
     mutating func note() { nextLook = 0 }
 
-    /// Takes the news, if there may be any.
-    mutating func step(_ lane: ReconnectingConnection, _ context: StoreContext) -> Effects {
+    /// Processes the rows of `dependency_news` if a check is due.
+    mutating func step(_ database: ReconnectingConnection, _ context: StoreContext) -> Effects {
         var effects = Effects()
         let now = Sys.monotonicNanoseconds()
-        guard let due = nextLook, due <= now, lane.retryIn == .zero else { return effects }
+        guard let due = nextLook, due <= now, database.retryIn == .zero else { return effects }
         do {
-            for _ in 0..<Self.roundMax {
-                let round = try lane.withConnection { connection throws(PostgresError) in
+            for _ in 0..<Self.transactionMax {
+                let outcome = try database.withConnection { connection throws(PostgresError) in
                     try connection.transaction { connection throws(PostgresError) in
                         try DependencyTransaction(&connection, context)
                     }
                 }
-                guard round.isMine else {
-                    nextLook = now + Self.busyNanoseconds
+                guard outcome.isMine else {
+                    nextLook = now + Self.lockedNanoseconds
                     return effects
                 }
-                guard round.newsCount > 0 else {
+                guard outcome.newsCount > 0 else {
                     nextLook = nil
                     return effects
                 }
-                effects.queuedCount += round.queuedCount
-                effects.nextDue = [effects.nextDue, round.nextDue].compactMap(\.self).min()
-                tell(round, context)
-                if Sys.monotonicNanoseconds() - now > Self.patience { break }
+                effects.queuedCount += outcome.queuedCount
+                effects.nextDue = [effects.nextDue, outcome.nextDue].compactMap(\.self).min()
+                notifyObservers(outcome, context)
+                if Sys.monotonicNanoseconds() - now > Self.timeMax { break }
             }
         } catch {
             nextLook = now + 1_000_000_000
             if !error.isConnectionLost, !error.isRetryable {
-                context.logger.error("dependencies were not resolved", metadata: ["error": "\(error)"])
+                context.logger.error("resolving dependencies failed", metadata: ["error": "\(error)"])
             }
         }
         return effects
     }
 
-    private func tell(_ round: DependencyTransaction, _ context: StoreContext) {
-        guard !round.failed.isEmpty else { return }
-        context.commitObserver?.jobsFinished(round.failed.map(\.lease.job))
-        if !round.failed.isEmpty {
-            context.events.written(isWanted: round.failed.contains(where: \.isWanted))
+    private func notifyObservers(_ outcome: DependencyTransaction, _ context: StoreContext) {
+        guard !outcome.failed.isEmpty else { return }
+        context.commitObserver?.jobsFinished(outcome.failed.map(\.lease.job))
+        if !outcome.failed.isEmpty {
+            context.events.written(isWanted: outcome.failed.contains(where: \.isWanted))
         }
     }
 
-    /// One transaction.
+    /// One transaction that processes rows of `dependency_news`.
     private struct DependencyTransaction {
-        /// False: somebody else takes the news at this moment.
+        /// `false` if another node holds the lock.
         var isMine = true
         var newsCount = 0
         var queuedCount = 0
         var nextDue: Timestamp?
         var failed: [FinishedJob] = []
 
-        /// Rows of jobs are locked before those of sessions (finish_jobs.sql), as everywhere.
+        /// Locks rows of jobs before rows of sessions, like all transactions (finish_jobs.sql).
         init(_ connection: inout Connection, _ context: StoreContext) throws(PostgresError) {
             isMine = try connection.execute(Statements.tryLock, .int64(Dependents.lock)).bool(0, 0)
             guard isMine else { return }
@@ -109,25 +109,26 @@ struct Dependents {
             failed.removeAll { !ids.contains($0.lease.job) }
         }
 
-        /// Which of them go on although a dependency did not succeed; the others fail.
+        /// Returns the jobs with `on_dependency_failure: ignore`; the others are added to `failed`.
         private mutating func judge(
             _ reasons: [JobID: TransferError], _ connection: inout Connection, _ context: StoreContext
         ) throws(PostgresError) -> [JobID] {
-            var goingOn: [JobID] = []
+            var ignoring: [JobID] = []
             let rows = try connection.execute(Statements.lockDependents, .identifiers(Array(reasons.keys)))
             let now = context.clock.now()
             for row in 0..<rows.rowCount {
                 let stored = StoredJob(rows, row, isWide: false)
                 guard let error = reasons[stored.record.id] else { continue }
+                // An unreadable spec cannot ask to ignore the failure.
                 let spec = try? JobSpec(storedJSON: stored.record.specJSON)
                 if spec?.schedule.onDependencyFailure == .ignore {
-                    goingOn.append(stored.record.id)
+                    ignoring.append(stored.record.id)
                 } else {
                     failed.append(
                         FinishedJob(stored, .failed, error, at: now))
                 }
             }
-            return goingOn
+            return ignoring
         }
 
         private mutating func release(
@@ -151,7 +152,7 @@ struct Dependents {
 }
 
 extension TransferError {
-    /// `state`: how the dependency ended.
+    /// `state`: the state in which the dependency ended, or `deleted`.
     fileprivate static func dependencyFailed(_ job: JobID, state: String) -> TransferError {
         let how = state == "failed" ? "failed" : "was \(state)"
         return TransferError(
@@ -161,19 +162,20 @@ extension TransferError {
 }
 
 extension ControlLane {
-    /// Times that rows which somebody else has locked are asked for again, and the pause between, in
+    /// Attempts to mark rows that other transactions have locked, and the pause between two attempts in
     /// milliseconds.
-    private static let flagTryMax = 50
+    private static let flagAttemptMax = 50
     private static let flagPause: Int32 = 4
 
-    /// To be called before jobs are submitted that depend on these: from then on their end is told to the
-    /// dependents. Answers with those that the tenant does not have.
+    /// Marks the jobs so that their end is reported to their dependents. Must complete before jobs that
+    /// depend on them are submitted. Replies with the jobs that the tenant does not have; `unavailable` if
+    /// rows stay locked for 0.2 s.
     package func prepareDependencies(_ jobs: [JobID], tenant: String, reply: @escaping Reply<[JobID]>) {
         perform("prepare_dependencies", isRead: false, reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<[JobID], StoreError> in
             var left = Set(jobs)
             let pause = Mailbox<Never>()
-            for _ in 0..<Self.flagTryMax {
+            for _ in 0..<Self.flagAttemptMax {
                 var parameters = Parameters.identifiers(Array(left))
                 parameters.append(text: tenant)
                 let rows = try connection.execute(Statements.flagDependencies, parameters)

@@ -2,30 +2,32 @@ import FerryCore
 import Postgres
 import Synchronization
 
-/// Starts jobs that may wait when the moment is good, in one transaction, one node at a time.
+/// Transaction that queues discretionary jobs (those whose begin the service chooses). An advisory lock lets
+/// one node at a time run it.
 struct DiscretionaryTransaction {
-    /// "ferrydsc"
+    /// Advisory lock "ferrydsc".
     private static let lock: Int64 = 0x6665_7272_7964_7363
     private static let usageSetting = "discretionary_usage"
-    /// Jobs that one round starts at most.
+    /// Maximum number of jobs that one transaction starts.
     private static let batchMax = 50
 
     let context: StoreContext
     let now: Timestamp
-    /// How many this node has room for: half of its slots stay for what cannot wait.
-    private let room: Int
+    /// Maximum number of jobs to start on this node: half of its slots stay free for other jobs.
+    private let countMax: Int
 
     init(context: StoreContext, now: Timestamp) {
         self.context = context
         self.now = now
         let slots = context.configuration.slots
-        room = min(Self.batchMax, (slots.capacity + 1) / 2 - slots.busyCount)
+        countMax = min(Self.batchMax, (slots.capacity + 1) / 2 - slots.busyCount)
     }
 
-    /// How many jobs are queued now.
+    /// Queues jobs whose off-peak window is open and returns their number.
     func commit(_ connection: inout Connection, _ windows: OffPeakWindows) throws(PostgresError) -> Int {
-        // What queues although there are slots waits for its host or session, and keeps nobody else waiting.
-        guard context.isLeasing.load(ordering: .relaxed), room > 0 else { return 0 }
+        // Free slots are the criterion, not the queue: jobs that are queued although slots are free wait for
+        // their host or session.
+        guard context.isLeasing.load(ordering: .relaxed), countMax > 0 else { return 0 }
         let named = windows.discretionary
         let zones = context.configuration.zones
         guard named.isEmpty || named.contains(where: { $0.opening(at: now, zones) != nil }) else { return 0 }
@@ -55,7 +57,7 @@ struct DiscretionaryTransaction {
         _ connection: inout Connection, _ byteCountMax: Int64?
     ) throws(PostgresError) -> [Discretion.Release.Candidate] {
         var parameters = Parameters()
-        parameters.append(int32: Int32(room))
+        parameters.append(int32: Int32(countMax))
         parameters.append(now)
         parameters.append(int64: byteCountMax)
         parameters.append(int64: Discretion.unknownByteCount)

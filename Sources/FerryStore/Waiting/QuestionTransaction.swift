@@ -2,11 +2,11 @@ import FerryCore
 import Logging
 import Postgres
 
-/// Asks about jobs that are not to begin before somebody has agreed, and lets those decide by themselves
-/// about which nobody has answered in time. What somebody else has locked is left to them. On the
-/// dispatcher's thread, when everything that could begin has begun.
+/// Asks the client about jobs that need a confirmation before they begin, and applies the default answer to
+/// questions that have expired. Skips rows that other transactions have locked. Runs on the dispatcher's
+/// thread after all jobs that can begin have begun.
 struct QuestionTransaction {
-    /// Jobs of one round that are asked about, and that decide by themselves; what is left is due again.
+    /// Jobs of one transaction: questions asked, and questions expired. The remaining jobs stay due.
     private static let askMax: Int32 = 100
     private static let timeoutMax: Int32 = 10
 
@@ -19,7 +19,7 @@ struct QuestionTransaction {
             try settle()
         } catch {
             guard !error.isConnectionLost, !error.isRetryable else { return }
-            context.logger.error("questions were not settled", metadata: ["error": "\(error)"])
+            context.logger.error("processing questions failed", metadata: ["error": "\(error)"])
         }
     }
 
@@ -38,7 +38,7 @@ struct QuestionTransaction {
 
     private func settle() throws(PostgresError) {
         var first: DueQuestion?
-        // One that the database refuses fails alone.
+        // If the database refuses a batch, the jobs are tried one by one, so that only the refused job fails.
         for countMax in [Self.timeoutMax, 1] {
             do {
                 return try settle(countMax, &first)
@@ -50,7 +50,7 @@ struct QuestionTransaction {
         let written = try lane.withConnection { [first, context] connection throws(PostgresError) in
             try first.giveUp(.unstorable, &connection, context)
         }
-        written.tell(context)
+        written.notify(context)
     }
 
     private func settle(_ countMax: Int32, _ first: inout DueQuestion?) throws(PostgresError) {
@@ -67,14 +67,14 @@ struct QuestionTransaction {
                 return written
             }
         }
-        for answer in written { answer.tell(context) }
+        for answer in written { answer.notify(context) }
     }
 }
 
-/// A job about which nobody has answered in time.
+/// A job whose question has expired without an answer.
 struct DueQuestion {
     let stored: StoredJob
-    /// Nil: it cannot be read.
+    /// `nil` if the stored question cannot be read.
     let question: JobQuestion?
 
     /// Rows of due_questions.sql.
@@ -82,13 +82,14 @@ struct DueQuestion {
         (0..<rows.rowCount).map { row in
             DueQuestion(
                 stored: StoredJob(rows, row, isWide: false),
+                // `decide` fails the job if its question is unreadable.
                 question: rows.bytesOrNil(row, 20).flatMap {
                     try? JobQuestion(storedJSON: $0, opening: seal)
                 })
         }
     }
 
-    /// Lets the job decide by itself, in a transaction.
+    /// Applies the default answer of the job's question rules. Call in a transaction.
     fileprivate func decide(
         _ connection: inout Connection, _ context: StoreContext
     ) throws(PostgresError) -> WrittenAnswer? {
@@ -104,12 +105,13 @@ struct DueQuestion {
         }
     }
 
-    /// Its secrets or its spec cannot be read, or the database refuses what follows from the answer.
+    /// Fails the job: its question, secrets or spec cannot be read, or the database refuses the change that
+    /// follows from the answer.
     fileprivate func giveUp(
         _ error: TransferError, _ connection: inout Connection, _ context: StoreContext
     ) throws(PostgresError) -> WrittenAnswer {
         context.logger.error(
-            "a job that waits for an answer cannot go on",
+            "a job failed, since its question cannot be answered",
             metadata: ["job.id": "\(stored.record.id)", "error": "\(error.code.rawValue)"])
         let job = FinishedJob(stored, .failed, error, at: context.clock.now())
         let rows = try connection.execute(Statements.finishJobs, .finished([job]))
@@ -125,6 +127,7 @@ extension Parameters {
     ) -> Parameters {
         var jobs: [(id: JobID, question: JobQuestion)] = []
         for row in 0..<rows.rowCount {
+            // An unreadable spec gets the default rules; the job fails when it begins.
             let rules = (try? JobSpec(storedJSON: rows.bytes(row, 1)))?.questions ?? .standard
             jobs.append((rows.identifier(row, 0), JobQuestion(.begin, askedAt: now, timeout: rules.timeout)))
         }

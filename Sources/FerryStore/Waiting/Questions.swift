@@ -2,9 +2,9 @@ package import FerryCore
 import Postgres
 
 extension ControlLane {
-    /// Takes an answer to what is asked about a job. `resolve`: what follows from it; may be asked more than
-    /// once. `invalidState` when nothing of this kind is asked, or not since `askedAt`; `stale` when
-    /// `revision` differs.
+    /// Applies an answer to the open question of a job. `resolve` returns the resulting change; it is called
+    /// again if the job has changed meanwhile. Fails with `invalidState` if no question of this kind is open,
+    /// or none that was asked at `askedAt`, and with `stale` if the revision differs.
     package func answer(
         _ id: JobID, tenant: String, revision: Int32? = nil, kind: JobQuestion.Kind,
         askedAt: Timestamp? = nil,
@@ -15,12 +15,13 @@ extension ControlLane {
         let context = context
         perform("answer", isRead: false, reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<JobEdit, StoreError> in
-            // Each round fails only because the job moved on meanwhile.
+            // An iteration fails only if another transaction has changed the job meanwhile.
             for _ in 0..<10 {
                 guard let stored = try Self.read([id], &connection)[id], stored.record.tenant == tenant else {
                     return .failure(.notFound)
                 }
                 let record = stored.record
+                // An unreadable question cannot be answered; the job fails when it expires.
                 guard record.state == .waiting, let asked = record.questionJSON,
                     let question = try? JobQuestion(storedJSON: asked, opening: context.configuration.seal),
                     question.kind == kind,
@@ -40,7 +41,7 @@ extension ControlLane {
                         try answer.write(&connection, context)
                     }
                     guard let written else { continue }
-                    written.tell(context)
+                    written.notify(context)
                     if let finished = written.finished { return .success(.done(finished.record)) }
                     guard let changed = try Self.read([id], &connection)[id] else {
                         return .failure(.notFound)
@@ -54,8 +55,9 @@ extension ControlLane {
 }
 
 extension JobDraft {
-    /// Nil: the row cannot be read.
+    /// Returns `nil` if the stored spec or secrets cannot be read.
     init?(_ stored: StoredJob, _ context: StoreContext) {
+        // Reported by the caller.
         guard
             let spec = try? JobSpec(
                 storedJSON: stored.record.specJSON, opening: context.configuration.seal)
@@ -70,7 +72,7 @@ extension JobDraft {
 }
 
 extension Parameters {
-    /// Whether the secrets have changed, and as what they are to be kept.
+    /// Appends whether the secrets have changed, and the sealed secrets to store if they have.
     mutating func appendSecrets(_ draft: JobDraft, _ before: JobDraft, _ context: StoreContext) {
         let isChanged = !draft.secrets.isIdentical(to: before.secrets)
         append(bool: isChanged)

@@ -2,12 +2,12 @@ import FerryCore
 import FerryScheduler
 import Postgres
 
-/// What follows from an answer about a job, ready to be written.
+/// The change that an answer makes to a job, ready to be written.
 struct ResolvedAnswer {
     enum Outcome {
         case ready(ResolvedAnswer)
         case refused(InvalidFields)
-        /// The row cannot be read.
+        /// The stored job cannot be read.
         case unreadable
     }
 
@@ -16,7 +16,7 @@ struct ResolvedAnswer {
     private let ending: (state: JobState, error: TransferError)?
     private let asksAgain: Bool
 
-    /// `isAlone`: outside of any transaction.
+    /// Computes the change. `isAlone`: `true` if called outside of any transaction.
     static func resolve(
         _ stored: StoredJob, _ resolve: (JobDraft) throws(InvalidFields) -> AnswerResolution,
         _ connection: inout Connection, _ context: StoreContext, isAlone: Bool
@@ -29,15 +29,17 @@ struct ResolvedAnswer {
             return .refused(error)
         }
         let draft = resolution.draft
+        // The URL of an accepted spec is valid.
         let origin = (try? WebURL.parse(draft.spec.request.url).origin) ?? stored.origin
         let scope = context.scope(
             tenant: stored.record.tenant, url: draft.spec.request.url, origin: origin, draft.secrets)
         let name = context.lotName(
             scope, session: draft.spec.session, home: stored.home, context.sessions.current)
-        let lot = try context.lots.find([name], &connection, isCommitted: isAlone)[name]?.id
+        let queue = try context.lots.find([name], &connection, isCommitted: isAlone)[name]?.id
         var parameters = Parameters.answer(resolution, before, stored, origin: origin, context)
-        parameters.append(int64: lot)
+        parameters.append(int64: queue)
         parameters.append(text: scope.path)
+        parameters.appendClaimFlags(of: draft.spec)
         return .ready(ResolvedAnswer(stored.record.id, parameters, resolution))
     }
 
@@ -52,7 +54,7 @@ struct ResolvedAnswer {
         }
     }
 
-    /// In a transaction. Nil: the job has changed meanwhile.
+    /// Writes the change. Call in a transaction. Returns `nil` if the job has changed meanwhile.
     func write(
         _ connection: inout Connection, _ context: StoreContext
     ) throws(PostgresError) -> WrittenAnswer? {
@@ -68,15 +70,15 @@ struct ResolvedAnswer {
     }
 }
 
-/// What has to be told once an answer is committed.
+/// What observers have to be told after the commit of an answer.
 struct WrittenAnswer {
     /// The job, if it has ended.
     let finished: FinishedJob?
     let hasDependents: Bool
     let asksAgain: Bool
 
-    /// To be called after the commit.
-    func tell(_ context: StoreContext) {
+    /// Notifies observers, dependents and the event relay. Call after the commit.
+    func notify(_ context: StoreContext) {
         if hasDependents { context.noteDependencies() }
         if let finished {
             if finished.record.resumeData != nil {
@@ -99,7 +101,7 @@ extension AnswerResolution {
 }
 
 extension Parameters {
-    /// The parameters of answer_job.sql but the lot.
+    /// The parameters of answer_job.sql without the claim queue and the scope path.
     fileprivate static func answer(
         _ resolution: AnswerResolution, _ before: JobDraft, _ stored: StoredJob, origin: String,
         _ context: StoreContext

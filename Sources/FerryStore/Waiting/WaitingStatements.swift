@@ -1,7 +1,7 @@
 package import Postgres
 
 extension Statements {
-    package static let answerJob = make("answer_job", PackageResources.answer_job_sql, parameters: 10)
+    package static let answerJob = make("answer_job", PackageResources.answer_job_sql, parameters: 12)
     package static let askBegins = make("ask_begins", PackageResources.ask_begins_sql, parameters: 3)
     package static let deferJobs = make("defer_jobs", PackageResources.defer_jobs_sql, parameters: 3)
     package static let discretionaryJobs = make(
@@ -13,19 +13,17 @@ extension Statements {
     package static let hasDependencyNews = make(
         "has_dependency_news", PackageResources.has_dependency_news_sql)
     package static let hasDueQuestions = make("has_due_questions", PackageResources.has_due_questions_sql)
-    package static let judgeJobs = make("judge_jobs", PackageResources.judge_jobs_sql, parameters: 2)
     package static let lockDependents = make(
         "lock_dependents", PackageResources.lock_dependents_sql, parameters: 1)
     package static let releaseDependents = make(
         "release_dependents", PackageResources.release_dependents_sql, parameters: 1)
     package static let resolveDependencies = make(
         "resolve_dependencies", PackageResources.resolve_dependencies_sql, parameters: 2)
-    package static let setSetting = make("set_setting", PackageResources.set_setting_sql, parameters: 2)
     package static let startJobs = make("start_jobs", PackageResources.start_jobs_sql, parameters: 1)
 
     static let ofWaiting = [
-        answerJob, askBegins, deferJobs, discretionaryJobs, dueBegins, dueQuestions,
-        flagDependencies, hasDependencyNews, hasDueQuestions, judgeJobs, lockDependents,
-        releaseDependents, resolveDependencies, setSetting, startJobs,
+        answerJob, askBegins, deferJobs, discretionaryJobs, dueBegins, dueQuestions, flagDependencies,
+        hasDependencyNews, hasDueQuestions, lockDependents, releaseDependents, resolveDependencies,
+        startJobs,
     ]
 }

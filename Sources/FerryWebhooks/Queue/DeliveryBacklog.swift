@@ -1,89 +1,90 @@
 import FerryCore
 
-/// Claimed deliveries and which of them may start: first come first served within a lane, in turn among the
-/// lanes of a tenant and among tenants. A slow or dead receiver holds no more than its lane allows, and costs
-/// the others nothing; a tenant with very many of them leaves places to the others. No I/O, no clock of its
-/// own; one owner.
+/// Claimed deliveries, and which of them is sent next: first in, first out within the queue of a receiver; in
+/// turn among the receivers of a tenant and among tenants. A slow or unreachable receiver uses no more than
+/// its own window. A tenant with very many deliveries leaves requests to others. Does no I/O and reads no
+/// clock. Not thread-safe.
 struct DeliveryBacklog {
     struct Item {
         let delivery: Delivery
         let url: WebURL
-        /// Later than this, the lease could end before the try does.
+        /// Latest time to start: later, the lease could end before the delivery attempt does.
         let startBefore: Timestamp
     }
 
-    /// What a try says about its receiver.
+    /// What a delivery attempt shows about its receiver.
     enum Outcome: Equatable {
         case accepted(duration: Double)
-        /// It answers, if not as hoped.
+        /// The receiver responds, but did not accept the delivery.
         case refused
-        /// It wants nothing more: its endpoint will be disabled.
+        /// The receiver wants no more deliveries (410); its endpoint will be disabled.
         case gone
-        /// It does not, or asks to be left alone (`retryAfter`, seconds).
+        /// The receiver does not respond or is overloaded. `retryAfter`: seconds of its `Retry-After`, or
+        /// `nil`.
         case failed(retryAfter: Double?)
     }
 
-    /// Claimed ahead of what is on its way, in windows.
+    /// Deliveries to claim for a receiver, in multiples of its window.
     private static let windowsAhead = 4
-    /// Deliveries of an ordered lane that are claimed together.
+    /// Deliveries of an ordered receiver queue that are claimed together.
     private static let runMax = 16
-    /// Seconds after which a lane is forgotten in which nothing happens.
+    /// Seconds after which an unused receiver queue is removed.
     private static let idleMax = 15.0
 
-    /// Whose lanes take turns. A class as `Lane`.
+    /// A tenant, whose receiver queues take turns. A class, because its queues refer to it.
     private final class Tenant {
         let name: String
-        var laneCount = 0
+        var queueCount = 0
         var waitingWeight = 0
         var inFlightCount = 0
-        /// Lanes with something that may start, the next one first.
-        var turns = FIFO<Lane>()
-        /// In the backlog's `turns`.
+        /// Receiver queues with a delivery that may start, the next one first.
+        var turns = FIFO<ReceiverQueue>()
+        /// `true` while the tenant is in `turns` of the backlog.
         var isReady = false
 
         init(_ name: String) { self.name = name }
     }
 
-    /// One receiver. A class: its queue must not be copied whenever it changes.
-    private final class Lane {
+    /// The deliveries to one receiver. A class, so that changing it does not copy its items.
+    private final class ReceiverQueue {
         let tenant: Tenant
         private var items = FIFO<Item>()
         var inFlightCount = 0
         var window = ReceiverWindow()
         var breaker = ReceiverCircuitBreaker()
         var isOrdered = false
-        /// The last claim found as much as there was room for.
+        /// `true` if the last claim returned as many deliveries as it was allowed to.
         var hasMore = false
-        /// Since the last claim.
+        /// Deliveries that the current claim has added.
         var claimedCount = 0
         var usedAt: Timestamp
-        /// In its tenant's `turns`.
+        /// `true` while the queue is in `turns` of its tenant.
         var isReady = false
 
         init(_ tenant: Tenant, _ now: Timestamp) {
             self.tenant = tenant
             usedAt = now
-            tenant.laneCount += 1
+            tenant.queueCount += 1
         }
 
         var waitingCount: Int { items.count }
         var heldCount: Int { waitingCount + inFlightCount }
-        var placeCount: Int { isOrdered ? 1 : window.value }
+        var requestMax: Int { isOrdered ? 1 : window.value }
 
         func room(_ now: Timestamp) -> Int {
-            if let roomMax = breaker.roomMax(now) { return max(0, roomMax - heldCount) }
+            if let heldMax = breaker.heldMax(now) { return max(0, heldMax - heldCount) }
             if isOrdered { return heldCount == 0 ? DeliveryBacklog.runMax : 0 }
             return max(0, window.value * DeliveryBacklog.windowsAhead - heldCount)
         }
 
-        /// For what is handed over as it is made: nothing while older deliveries have to be claimed, and
-        /// none to a receiver that is left alone.
-        var handRoom: Int {
+        /// Number of new deliveries that may be leased to this sender when they are created. 0 while older
+        /// deliveries have to be claimed first, and while the circuit breaker is open.
+        var leaseRoom: Int {
             if isOrdered || hasMore || breaker.opensAt != nil { return 0 }
             return max(0, window.value * DeliveryBacklog.windowsAhead - heldCount)
         }
 
-        /// Whether what waits was claimed when its endpoint was another one.
+        /// `true` if the waiting deliveries were claimed under another revision of their endpoint.
         func isOutdated(_ revision: Int32) -> Bool {
             items.first?.delivery.endpoint.map { $0.revision != revision } ?? false
         }
@@ -95,15 +96,15 @@ struct DeliveryBacklog {
 
     private let concurrency: Int
     private let waitingMax: Int
-    private var lanes: [ReceiverQueueID: Lane] = [:]
+    private var queues: [ReceiverQueueID: ReceiverQueue] = [:]
     private var tenants: [String: Tenant] = [:]
-    /// Tenants with something that may start, the next one first.
+    /// Tenants with a delivery that may start, the next one first.
     private var turns = FIFO<Tenant>()
     private(set) var waitingCount = 0
-    /// Of those, in `Delivery.weight`.
+    /// Sum of `Delivery.weight` of the waiting deliveries.
     private(set) var waitingWeight = 0
     private(set) var inFlightCount = 0
-    /// Lanes whose `handRoom` may be another one than when it was told last.
+    /// Receiver queues whose `leaseRoom` may have changed since it was last published.
     private var changed: Set<ReceiverQueueID> = []
     private var gone: [ReceiverQueueID] = []
 
@@ -114,16 +115,17 @@ struct DeliveryBacklog {
 
     // MARK: Claiming
 
-    /// What the next claim may bring; `total`: all lanes together, by their weights.
-    func rooms(total: Int, now: Timestamp) -> DeliveryDemand {
-        var rooms = DeliveryDemand(
-            total: total, lanes: lanes.mapValues { $0.room(now) },
+    /// Returns how many deliveries the next claim may return. `total`: the limit for all receivers together,
+    /// by weight.
+    func demand(total: Int, now: Timestamp) -> DeliveryDemand {
+        var demand = DeliveryDemand(
+            total: total, lanes: queues.mapValues { $0.room(now) },
             other: ReceiverWindow.initial * Self.windowsAhead)
-        rooms.fullTenants = fullTenants
-        return rooms
+        demand.fullTenants = fullTenants
+        return demand
     }
 
-    /// Of which more waits here than there is room for others.
+    /// Tenants that have more weight waiting than remains for all others.
     private var fullTenants: Set<String> {
         guard waitingWeight * 2 > waitingMax else { return [] }
         return Set(tenants.values.lazy.filter { isFull($0) }.map(\.name))
@@ -131,45 +133,45 @@ struct DeliveryBacklog {
 
     private func isFull(_ tenant: Tenant) -> Bool { tenant.waitingWeight > waitingMax - waitingWeight }
 
-    /// Takes in what a claim has brought. `rooms`: what it was allowed to.
-    mutating func add(_ items: [Item], rooms: DeliveryDemand, now: Timestamp) {
-        for (id, room) in rooms.lanes where room > 0 {
-            lanes[id]?.hasMore = false
+    /// Adds the deliveries of a claim. `demand`: what the claim was allowed to return.
+    mutating func add(_ items: [Item], demand: DeliveryDemand, now: Timestamp) {
+        for (id, room) in demand.lanes where room > 0 {
+            queues[id]?.hasMore = false
             changed.insert(id)
         }
         for item in items { append(item, now).claimedCount += 1 }
         for item in items {
-            guard let lane = lanes[item.delivery.lane], lane.claimedCount > 0 else { continue }
-            lane.hasMore =
-                lane.claimedCount >= rooms.lanes[item.delivery.lane] ?? rooms.other || lane.isOrdered
-            lane.claimedCount = 0
+            guard let queue = queues[item.delivery.lane], queue.claimedCount > 0 else { continue }
+            queue.hasMore =
+                queue.claimedCount >= demand.lanes[item.delivery.lane] ?? demand.other || queue.isOrdered
+            queue.claimedCount = 0
         }
     }
 
-    private mutating func append(_ item: Item, _ now: Timestamp) -> Lane {
+    private mutating func append(_ item: Item, _ now: Timestamp) -> ReceiverQueue {
         let id = item.delivery.lane
-        let lane = lanes[id] ?? Lane(tenant(item.delivery.tenant), now)
-        lanes[id] = lane
-        lane.usedAt = now
-        lane.isOrdered = item.delivery.isOrdered
-        lane.append(item)
-        waits(item, 1, lane)
+        let queue = queues[id] ?? ReceiverQueue(tenant(item.delivery.tenant), now)
+        queues[id] = queue
+        queue.usedAt = now
+        queue.isOrdered = item.delivery.isOrdered
+        queue.append(item)
+        countWaiting(item, 1, queue)
         changed.insert(id)
-        makeReady(lane)
-        return lane
+        enqueueIfReady(queue)
+        return queue
     }
 
-    /// An item has come (1), or is taken out (-1).
-    private mutating func waits(_ item: Item, _ change: Int, _ lane: Lane) {
+    /// Counts an item that was added (1) or removed (−1).
+    private mutating func countWaiting(_ item: Item, _ change: Int, _ queue: ReceiverQueue) {
         waitingCount += change
         waitingWeight += change * item.delivery.weight
-        lane.tenant.waitingWeight += change * item.delivery.weight
+        queue.tenant.waitingWeight += change * item.delivery.weight
     }
 
-    /// Takes out everything that waits in a lane.
-    private mutating func removeAll(_ lane: Lane) -> [Item] {
-        let removed = lane.removeAll()
-        for item in removed { waits(item, -1, lane) }
+    /// Removes and returns all waiting deliveries of a receiver.
+    private mutating func removeAll(_ queue: ReceiverQueue) -> [Item] {
+        let removed = queue.removeAll()
+        for item in removed { countWaiting(item, -1, queue) }
         return removed
     }
 
@@ -179,163 +181,166 @@ struct DeliveryBacklog {
         return tenant
     }
 
-    /// Takes in what was made for this sender. `overflowing`: lanes of which more was made, to be claimed.
-    mutating func hand(_ items: [Item], overflowing: Set<ReceiverQueueID>, now: Timestamp) {
+    /// Adds deliveries that were leased to this sender when they were created. `overflowing`: receivers with
+    /// further new deliveries, which have to be claimed.
+    mutating func addLeased(_ items: [Item], overflowing: Set<ReceiverQueueID>, now: Timestamp) {
         for item in items { _ = append(item, now) }
         for id in overflowing {
-            lanes[id]?.hasMore = true
+            queues[id]?.hasMore = true
             changed.insert(id)
         }
     }
 
-    /// What can be handed over, of the lanes where that has changed since the last call, and lanes that were
-    /// forgotten since then; `total`: all lanes together.
-    mutating func takeHandRooms(total: Int) -> (rooms: DeliveryDemand, gone: [ReceiverQueueID]) {
-        var rooms = DeliveryDemand(total: total, other: ReceiverWindow.initial * Self.windowsAhead)
-        rooms.fullTenants = fullTenants
-        for id in changed { if let lane = lanes[id] { rooms.lanes[id] = lane.handRoom } }
+    /// Returns how many new deliveries may be leased to this sender, for receivers where that has changed
+    /// since the last call, and the receiver queues that were removed since then. `total`: the limit for all
+    /// receivers together.
+    mutating func takeChangedDemand(total: Int) -> (demand: DeliveryDemand, gone: [ReceiverQueueID]) {
+        var demand = DeliveryDemand(total: total, other: ReceiverWindow.initial * Self.windowsAhead)
+        demand.fullTenants = fullTenants
+        for id in changed { if let queue = queues[id] { demand.lanes[id] = queue.leaseRoom } }
         changed = []
         defer { gone = [] }
-        return (rooms, gone.filter { lanes[$0] == nil })
+        return (demand, gone.filter { queues[$0] == nil })
     }
 
-    /// The endpoints of lanes that are held, as they are now. Returns what was claimed when they were others:
-    /// it has to go back, since its URL or keys may be old ones, or nobody wants it any more.
-    mutating func note(_ revisions: [ReceiverQueueID: Int32]) -> [Item] {
+    /// Takes the current revisions of endpoints. Returns deliveries that were claimed under another revision:
+    /// their URL or keys may be outdated, or the endpoint may be disabled.
+    mutating func update(revisions: [ReceiverQueueID: Int32]) -> [Item] {
         var returned: [Item] = []
         for (id, revision) in revisions {
             changed.insert(id)
-            guard let lane = lanes[id] else { continue }
-            lane.breaker.note(revision: revision)
-            if lane.isOutdated(revision) { returned += removeAll(lane) }
+            guard let queue = queues[id] else { continue }
+            queue.breaker.update(revision: revision)
+            if queue.isOutdated(revision) { returned += removeAll(queue) }
         }
         return returned
     }
 
-    /// Whether a lane that has more, and may have it, has nearly nothing left here.
-    func isHungry(_ id: ReceiverQueueID, _ now: Timestamp) -> Bool {
-        guard let lane = lanes[id], lane.hasMore, !isFull(lane.tenant) else { return false }
-        return lane.waitingCount < lane.placeCount && lane.room(now) > 0
+    /// Returns `true` if the receiver has more deliveries to claim and its queue is nearly empty.
+    func needsMore(_ id: ReceiverQueueID, _ now: Timestamp) -> Bool {
+        guard let queue = queues[id], queue.hasMore, !isFull(queue.tenant) else { return false }
+        return queue.waitingCount < queue.requestMax && queue.room(now) > 0
     }
 
-    /// When the next of the lanes that are left alone may be tried; nil: there is none, or they all may.
+    /// Returns when the next open circuit breaker allows a request, or `nil` if none is open after `now`.
     func nextProbe(after now: Timestamp) -> Timestamp? {
-        lanes.values.lazy.compactMap { $0.breaker.opensAt }.filter { $0 > now }.min()
+        queues.values.lazy.compactMap { $0.breaker.opensAt }.filter { $0 > now }.min()
     }
 
     // MARK: Sending
 
-    /// The next delivery to send, already counted as in flight; nil when none may start.
+    /// Returns the next delivery to send and counts it as in flight, or `nil` if none may start.
     mutating func next() -> Item? {
         guard inFlightCount < concurrency else { return nil }
-        // Once round: whoever has to leave the places to others keeps the turn.
+        // At most one round: a tenant that must leave requests to others keeps its turn.
         for _ in 0..<turns.count {
             guard let tenant = turns.popFirst() else { return nil }
             tenant.isReady = false
             let item = mayStart(tenant) ? next(of: tenant) : nil
-            makeReady(tenant)
+            enqueueIfReady(tenant)
             if let item { return item }
         }
         return nil
     }
 
-    /// The last quarter of the places is for tenants that have less than a quarter of them: whoever comes
-    /// finds a place, whatever the others have to wait for.
+    /// The last quarter of `concurrency` is for tenants that use less than a quarter, so that a new tenant
+    /// never waits for the requests of others.
     private func mayStart(_ tenant: Tenant) -> Bool {
         let share = concurrency / 4
         return tenant.inFlightCount < share || inFlightCount < concurrency - share
     }
 
     private mutating func next(of tenant: Tenant) -> Item? {
-        while let lane = tenant.turns.popFirst() {
-            lane.isReady = false
-            guard let item = lane.popFirst() else { continue }
-            waits(item, -1, lane)
-            count(1, lane)
-            makeReady(lane)
+        while let queue = tenant.turns.popFirst() {
+            queue.isReady = false
+            guard let item = queue.popFirst() else { continue }
+            countWaiting(item, -1, queue)
+            countInFlight(1, queue)
+            enqueueIfReady(queue)
             return item
         }
         return nil
     }
 
-    /// So many more, or fewer, of a lane are in flight.
-    private mutating func count(_ change: Int, _ lane: Lane) {
-        lane.inFlightCount += change
-        lane.tenant.inFlightCount += change
+    /// Changes the number of requests in flight.
+    private mutating func countInFlight(_ change: Int, _ queue: ReceiverQueue) {
+        queue.inFlightCount += change
+        queue.tenant.inFlightCount += change
         inFlightCount += change
     }
 
-    /// A delivery that `next` handed out was not sent after all.
+    /// A delivery that `next` returned was not sent. Returns the waiting deliveries of an ordered queue,
+    /// which must not overtake it.
     mutating func withdrawn(_ id: ReceiverQueueID) -> [Item] {
-        guard let lane = lanes[id] else { return [] }
+        guard let queue = queues[id] else { return [] }
         changed.insert(id)
-        count(-1, lane)
-        let returned = lane.isOrdered ? removeAll(lane) : []
-        makeReady(lane)
+        countInFlight(-1, queue)
+        let returned = queue.isOrdered ? removeAll(queue) : []
+        enqueueIfReady(queue)
         return returned
     }
 
-    /// The try of a delivery that `next` handed out is over. `endsRun`: it will be tried again, and nothing
-    /// of an ordered lane may overtake it. Returns what is not to be sent now, and has to go back.
+    /// The attempt of a delivery that `next` returned has ended. `endsRun`: it will be retried, and in an
+    /// ordered queue no delivery may overtake it. Returns the deliveries that must not be sent now.
     mutating func finished(
         _ id: ReceiverQueueID, _ outcome: Outcome, endsRun: Bool, now: Timestamp, jitter: Double
     ) -> [Item] {
-        guard let lane = lanes[id] else { return [] }
+        guard let queue = queues[id] else { return [] }
         changed.insert(id)
-        let wasFull = lane.inFlightCount >= lane.placeCount
-        count(-1, lane)
-        lane.usedAt = now
+        let wasFull = queue.inFlightCount >= queue.requestMax
+        countInFlight(-1, queue)
+        queue.usedAt = now
         var hasOpened = false
         switch outcome {
         case .accepted(let duration):
-            lane.window.accepted(duration: duration, wasFull: wasFull)
-            lane.breaker.answered()
-        case .refused, .gone: lane.breaker.answered()
+            queue.window.accepted(duration: duration, wasFull: wasFull)
+            queue.breaker.succeeded()
+        case .refused, .gone: queue.breaker.succeeded()
         case .failed(let retryAfter):
-            lane.window.failed()
-            hasOpened = lane.breaker.failed(retryAfter: retryAfter, now: now, jitter: jitter)
+            queue.window.failed()
+            hasOpened = queue.breaker.failed(retryAfter: retryAfter, now: now, jitter: jitter)
         }
         var returned: [Item] = []
-        if hasOpened || outcome == .gone || (lane.isOrdered && endsRun) {
-            returned = removeAll(lane)
+        if hasOpened || outcome == .gone || (queue.isOrdered && endsRun) {
+            returned = removeAll(queue)
         }
-        makeReady(lane)
+        enqueueIfReady(queue)
         return returned
     }
 
-    /// Forgets lanes in which nothing happens.
-    mutating func tidy(_ now: Timestamp) {
+    /// Removes receiver queues that are no longer used.
+    mutating func removeIdleQueues(_ now: Timestamp) {
         var (forgotten, left) = ([ReceiverQueueID](), [String]())
-        lanes = lanes.filter { id, lane in
-            if lane.heldCount > 0 { return true }
-            if let opensAt = lane.breaker.opensAt, now - opensAt < ReceiverCircuitBreaker.pauseMax {
+        queues = queues.filter { id, queue in
+            if queue.heldCount > 0 { return true }
+            if let opensAt = queue.breaker.opensAt, now - opensAt < ReceiverCircuitBreaker.pauseMax {
                 return true
             }
-            if lane.breaker.opensAt == nil, abs(now - lane.usedAt) < Self.idleMax { return true }
+            if queue.breaker.opensAt == nil, abs(now - queue.usedAt) < Self.idleMax { return true }
             forgotten.append(id)
-            lane.tenant.laneCount -= 1
-            if lane.tenant.laneCount == 0 { left.append(lane.tenant.name) }
+            queue.tenant.queueCount -= 1
+            if queue.tenant.queueCount == 0 { left.append(queue.tenant.name) }
             return false
         }
         gone += forgotten
         for name in left { tenants[name] = nil }
     }
 
-    /// Takes out everything that waits.
+    /// Removes and returns all waiting deliveries.
     mutating func removeWaiting() -> [Item] {
         var removed: [Item] = []
-        for lane in lanes.values { removed += removeAll(lane) }
+        for queue in queues.values { removed += removeAll(queue) }
         return removed
     }
 
-    private mutating func makeReady(_ lane: Lane) {
-        guard !lane.isReady, lane.waitingCount > 0, lane.inFlightCount < lane.placeCount else { return }
-        lane.isReady = true
-        lane.tenant.turns.append(lane)
-        makeReady(lane.tenant)
+    private mutating func enqueueIfReady(_ queue: ReceiverQueue) {
+        guard !queue.isReady, queue.waitingCount > 0, queue.inFlightCount < queue.requestMax else { return }
+        queue.isReady = true
+        queue.tenant.turns.append(queue)
+        enqueueIfReady(queue.tenant)
     }
 
-    private mutating func makeReady(_ tenant: Tenant) {
+    private mutating func enqueueIfReady(_ tenant: Tenant) {
         guard !tenant.isReady, tenant.turns.count > 0 else { return }
         tenant.isReady = true
         turns.append(tenant)

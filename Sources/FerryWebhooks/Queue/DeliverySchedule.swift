@@ -1,14 +1,15 @@
 package import FerryCore
 
-/// What came back from one try.
+/// Result of one delivery attempt.
 package enum DeliveryResponse: Sendable, Equatable {
-    /// A status line arrived. `retryAfter`: seconds the receiver asked for, if it did.
+    /// The receiver responded. `retryAfter`: seconds of `Retry-After`, or `nil` if there is none.
     case status(Int, retryAfter: Double?)
-    /// None did.
+    /// There was no response.
     case failure(DeliveryFailure)
 }
 
-/// Why a try got no answer; the raw values are stable.
+/// Why a delivery attempt got no response. The raw values are stored and shown in the API: do not change
+/// them.
 package enum DeliveryFailure: String, Sendable, CaseIterable {
     case timedOut = "timed_out"
     case hostNotFound = "host_not_found"
@@ -25,30 +26,32 @@ package enum DeliveryFailure: String, Sendable, CaseIterable {
     case internalError = "internal_error"
 }
 
-/// When a delivery is tried again: a pure function of the try's number, its answer and the clock.
+/// Retry schedule of deliveries. Computed from the number of the attempt, its response and the clock only.
 package enum DeliverySchedule {
-    /// Seconds after the first, second, … try of what has no schedule of its own.
+    /// Seconds until the next attempt after the first, second, … one, for deliveries without a schedule of
+    /// their own.
     package static let delays = WebhookEndpoint.standardRetryDelays
-    /// The pause after "429 Too Many Requests" is at least this long.
+    /// Shortest delay in seconds after "429 Too Many Requests".
     package static let tooManyRequestsDelayMin = 60.0
-    /// A receiver may ask for at most the schedule's longest pause.
+    /// Longest `Retry-After` that is respected, in seconds.
     package static let retryAfterMax = 86_400.0
 
-    /// `jitter`: from 0 to 1, drawn by the caller; it spreads the pause over ±20 %. `Retry-After` is a lower
-    /// bound.
+    /// Returns whether the delivery is accepted, retried or given up. `jitter`: from 0 to 1, which spreads
+    /// the delay by ±20 %. `Retry-After` is a lower bound of the delay.
     package static func verdict(
-        tryNumber: Int32, answer: DeliveryResponse, delays: [Double] = delays, now: Timestamp, jitter: Double
+        tryNumber: Int32, response: DeliveryResponse, delays: [Double] = delays, now: Timestamp,
+        jitter: Double
     ) -> DeliveryTry.Verdict {
         var delayMin = 0.0
-        if case .status(let status, let retryAfter) = answer {
+        if case .status(let status, let retryAfter) = response {
             if (200..<300).contains(status) { return .accepted }
-            // "Gone" is the receiver's word for: never again.
+            // 410 Gone: the receiver wants no more deliveries.
             if status == 410 { return .givenUp }
             delayMin = min(max(retryAfter ?? 0, 0), retryAfterMax)
             if status == 429 { delayMin = max(delayMin, tooManyRequestsDelayMin) }
         }
-        // What cannot be sent now cannot be sent later.
-        if answer == .failure(.requestInvalid) || answer == .failure(.endpointGone) { return .givenUp }
+        // A delivery that cannot be sent now cannot be sent later either.
+        if response == .failure(.requestInvalid) || response == .failure(.endpointGone) { return .givenUp }
         let index = Int(max(tryNumber, 1)) - 1
         guard index < delays.count else { return .givenUp }
         return .retry(at: now + max(delays[index] * (0.8 + 0.4 * jitter), delayMin))

@@ -1,4 +1,4 @@
-/// First in, first out, each in constant time on average.
+/// A first-in, first-out queue. All operations take constant time on average.
 struct FIFO<Element> {
     private var elements: [Element] = []
     private var head = 0

@@ -1,23 +1,23 @@
-/// How many tries of one lane may be on their way at once: few at first, more while the receiver answers
-/// quickly, fewer when it does not. A pure value.
+/// Number of requests to one receiver that may be in flight at once. Starts small, grows while the receiver
+/// responds quickly, and shrinks when it is slow or fails.
 struct ReceiverWindow {
     static let initial = 4
     static let max = 64
-    /// What a receiver gets at most whose answers take longer than `quickAnswer`, and longer than
-    /// `slowAnswer`.
+    /// Largest window of a receiver whose responses take longer than `quickResponse`, and of one whose
+    /// responses take longer than `slowResponse`.
     private static let moderateMax = 16
     private static let slowMax = 4
-    /// Seconds.
-    private static let quickAnswer = 0.25
-    private static let slowAnswer = 5.0
+    /// Duration of a delivery attempt in seconds.
+    private static let quickResponse = 0.25
+    private static let slowResponse = 5.0
 
     private(set) var value = Self.initial
 
-    /// A try was accepted after `duration` seconds. `wasFull`: all places were taken meanwhile.
+    /// The receiver accepted a delivery after `duration` seconds. `wasFull`: the whole window was in use.
     mutating func accepted(duration: Double, wasFull: Bool) {
         let top =
-            duration <= Self.quickAnswer
-            ? Self.max : duration <= Self.slowAnswer ? Self.moderateMax : Self.slowMax
+            duration <= Self.quickResponse
+            ? Self.max : duration <= Self.slowResponse ? Self.moderateMax : Self.slowMax
         if value > top {
             value -= 1
         } else if value < top, wasFull {

@@ -2,14 +2,13 @@ import Curl
 import FerryCore
 import Logging
 
-/// The sender's state and decisions. Lives on the loop's thread; touched nowhere else.
+/// State and decisions of a sender. Used only on the loop's thread.
 final class DeliveryDispatcher {
-    typealias Outcome = Result<BufferedRequest.Answer, BufferedRequest.Failure>
+    typealias Outcome = Result<BufferedRequest.Response, BufferedRequest.Failure>
 
-    /// What the desk needs from outside. Completions and deferred actions come back on the loop's thread,
-    /// later.
-    struct Doors: Sendable {
-        let queue: any DeliveryStore
+    /// Dependencies of a dispatcher. Completions and deferred actions are called later, on the loop's thread.
+    struct Dependencies: Sendable {
+        let store: any DeliveryStore
         let clock: any WallClock
         let gauge: MetricsGauge
         let logger: Logger
@@ -21,39 +20,39 @@ final class DeliveryDispatcher {
     }
 
     private let configuration: WebhookSender.Configuration
-    private let doors: Doors
+    private let dependencies: Dependencies
     private let signers = SignerCache()
     private var backlog: DeliveryBacklog
     private var isClaiming = false
-    /// Woken during a claim: what was added may not be in its answer.
+    /// `true` if a wake-up came during a claim, which may not have seen the new deliveries.
     private var claimsAgain = false
-    /// A claim has left what is due of tenants that hold too much here.
+    /// `true` if a claim has left due deliveries of tenants that have too many waiting here.
     private var isHeldBack = false
     private var nextClaimAt: Timestamp
-    /// The first of what has failed here is due then; a claim may have been answered before that was stored.
+    /// Time of the first retry that was scheduled here. A claim that began earlier may not have seen it.
     private var nextRetryAt: Timestamp?
     private var finished: [DeliveryTry] = []
     private var running = RunningDeliveries()
-    /// The node's lease under which all of this was claimed.
+    /// Number of the node's lease under which all deliveries here were claimed.
     private var lease: Int?
     private var stopped: (() -> Void)?
     private var isPublishing = false
 
-    /// Seconds between the end of a try and the end of its lease, for the report to be stored.
+    /// Seconds between the end of an attempt and the end of its lease, in which the result is stored.
     private static let reportMargin = 10.0
 
-    init(configuration: WebhookSender.Configuration, doors: Doors) {
+    init(configuration: WebhookSender.Configuration, dependencies: Dependencies) {
         self.configuration = configuration
-        self.doors = doors
+        self.dependencies = dependencies
         backlog = DeliveryBacklog(
             concurrency: configuration.concurrency, waitingMax: configuration.waitingMax)
-        nextClaimAt = doors.clock.now()
+        nextClaimAt = dependencies.clock.now()
         publish()
     }
 
     // MARK: Claiming
 
-    /// Asks the queue for as much as there is room for.
+    /// Claims as many deliveries as fit.
     func claim() {
         guard stopped == nil else { return }
         guard !isClaiming else {
@@ -65,38 +64,39 @@ final class DeliveryDispatcher {
             claimsAgain = true
             return
         }
-        // Never all that is free: the claim may be of one tenant.
+        // At most half of the free weight, because all deliveries of a claim may be of one tenant.
         let total = min(configuration.claimMax, max(1, free / 2))
         isClaiming = true
         claimsAgain = false
         isHeldBack = false
-        let claimedAt = doors.clock.now()
-        let rooms = backlog.rooms(total: total, now: claimedAt)
-        doors.queue.claim(rooms, leaseSeconds: configuration.leaseSeconds) { [doors, lease] found in
-            doors.defer { desk in
-                // Ours at once or not at all.
-                if !desk.hasLease() || desk.lease != lease { desk.lease = nil }
-                desk.claimed(found, rooms: rooms, claimedAt: claimedAt)
+        let claimedAt = dependencies.clock.now()
+        let demand = backlog.demand(total: total, now: claimedAt)
+        dependencies.store.claim(demand, leaseSeconds: configuration.leaseSeconds) {
+            [dependencies, lease] found in
+            dependencies.defer { dispatcher in
+                // If the lease has changed since the claim began, other nodes may have the deliveries.
+                if !dispatcher.hasLease() || dispatcher.lease != lease { dispatcher.lease = nil }
+                dispatcher.claimed(found, demand: demand, claimedAt: claimedAt)
             }
         }
     }
 
-    private func claimed(_ found: ClaimedDeliveries, rooms: DeliveryDemand, claimedAt: Timestamp) {
+    private func claimed(_ found: ClaimedDeliveries, demand: DeliveryDemand, claimedAt: Timestamp) {
         isClaiming = false
         guard stopped == nil else { return }
-        let now = doors.clock.now()
+        let now = dependencies.clock.now()
         let poll = now + configuration.pollSeconds
-        let outdated = backlog.note(found.revisions)
+        let outdated = backlog.update(revisions: found.revisions)
         if !outdated.isEmpty {
-            giveBack(outdated, now)
-            // Some of it may come back here, once it is said to be free.
+            returnUnsent(outdated, now)
+            // Reported first, since the next claim may return some of them to this sender.
             report()
             claimsAgain = true
         }
         nextClaimAt = min(found.next ?? poll, backlog.nextProbe(after: now) ?? poll, poll)
         if let at = nextRetryAt, at <= claimedAt { nextRetryAt = nil }
         let leasedUntil = claimedAt + configuration.leaseSeconds
-        backlog.add(items(of: found.due, leasedUntil: leasedUntil, now), rooms: rooms, now: now)
+        backlog.add(items(of: found.due, leasedUntil: leasedUntil, now), demand: demand, now: now)
         startDue()
         publishLater()
         isHeldBack = found.isHeldBack
@@ -112,8 +112,9 @@ final class DeliveryDispatcher {
         var items: [DeliveryBacklog.Item] = []
         items.reserveCapacity(deliveries.count)
         for delivery in deliveries {
+            // The API has checked the URL; an invalid one ends the delivery.
             guard let url = try? WebURL.parse(delivery.url) else {
-                conclude(delivery, startedAt: now, duration: 0, answer: .failure(.requestInvalid), body: "")
+                conclude(delivery, startedAt: now, duration: 0, response: .failure(.requestInvalid), body: "")
                 continue
             }
             items.append(.init(delivery: delivery, url: url, startBefore: startBefore))
@@ -123,43 +124,43 @@ final class DeliveryDispatcher {
 
     // MARK: Handing over
 
-    /// Takes what was made for this sender.
+    /// Takes new deliveries that were leased to this sender.
     func take(_ handed: LeasedDeliveries) {
-        let now = doors.clock.now()
+        let now = dependencies.clock.now()
         let items = items(of: handed.deliveries, leasedUntil: handed.leasedUntil, now)
         if stopped == nil {
-            backlog.hand(items, overflowing: handed.overflowing, now: now)
+            backlog.addLeased(items, overflowing: handed.overflowing, now: now)
         } else {
             // The loop may end before its next turn.
-            giveBack(items, now)
+            returnUnsent(items, now)
             report()
         }
         publish(arrived: handed.deliveries)
         startDue()
     }
 
-    /// Says what may be handed over from now on.
+    /// Publishes how many new deliveries may be leased to this sender from now on.
     private func publish(arrived: [Delivery] = []) {
         isPublishing = false
         let total = stopped == nil ? max(0, configuration.waitingMax - backlog.waitingWeight) : 0
-        let (rooms, gone) = backlog.takeHandRooms(total: total)
-        configuration.places.publish(rooms, gone: gone, arrived: arrived)
+        let (demand, gone) = backlog.takeChangedDemand(total: total)
+        configuration.credits.publish(demand, gone: gone, arrived: arrived)
     }
 
-    /// Once for all that happens in one turn of the loop.
+    /// Once for all changes in one turn of the loop.
     private func publishLater() {
         guard !isPublishing else { return }
         isPublishing = true
-        doors.defer { $0.publish() }
+        dependencies.defer { $0.publish() }
     }
 
-    /// Once a second: ends what has no answer, and asks again when the next delivery is due.
+    /// Called once per second: ends requests without a response and claims when the next delivery is due.
     func secondPassed() {
         _ = hasLease()
-        running.expireUnanswered(after: configuration.answerTimeout)
+        running.expireWithoutResponse(after: configuration.responseTimeout)
         guard stopped == nil else { return }
-        let now = doors.clock.now()
-        backlog.tidy(now)
+        let now = dependencies.clock.now()
+        backlog.removeIdleQueues(now)
         startDue()
         publishLater()
         // A clock that was set back must not make the wait longer.
@@ -169,41 +170,41 @@ final class DeliveryDispatcher {
         }
     }
 
-    /// Whether others count on this node. When they could not for a while, what was claimed before may be
-    /// theirs.
+    /// Returns `true` while this node has a lease. If it has expired or changed, other nodes may have claimed
+    /// the deliveries of this sender.
     private func hasLease() -> Bool {
         let current = configuration.lease()
-        if current == nil || current != lease { leaveToOthers() }
+        if current == nil || current != lease { releaseAll() }
         lease = current
         return current != nil
     }
 
-    /// Lets go of all that was claimed, so that nothing is in two senders' hands. What came of requests that
-    /// are cut off nobody knows; they are made again.
-    private func leaveToOthers() {
+    /// Drops all claimed deliveries, so that no two senders have the same one. The results of cancelled
+    /// requests are unknown; those deliveries are sent again.
+    private func releaseAll() {
         guard backlog.waitingCount + running.count > 0 else { return }
-        doors.logger.warning(
-            "the database has not answered for so long that other nodes may send what this one has claimed",
+        dependencies.logger.warning(
+            "This node's lease expired. Other nodes may send the webhook deliveries that it had claimed.",
             metadata: ["waiting": "\(backlog.waitingCount)", "sending": "\(running.count)"])
-        let now = doors.clock.now()
-        giveBack(backlog.removeWaiting(), now)
-        for lane in running.cancelAll() { _ = backlog.withdrawn(lane) }
-        // Some of it may come back here, once it is said to be free.
+        let now = dependencies.clock.now()
+        returnUnsent(backlog.removeWaiting(), now)
+        for queue in running.cancelAll() { _ = backlog.withdrawn(queue) }
+        // Reported first, since the next claim may return some of them to this sender.
         report()
         claimsAgain = true
         updateGauge(returned: 0)
         if stopped != nil, backlog.inFlightCount == 0 { end() }
     }
 
-    /// They go back untried, and are due at once.
-    private func giveBack(_ items: [DeliveryBacklog.Item], _ now: Timestamp) {
+    /// Returns deliveries without an attempt; they are due at once.
+    private func returnUnsent(_ items: [DeliveryBacklog.Item], _ now: Timestamp) {
         for item in items { report(.returned(item.delivery, at: now)) }
         updateGauge(returned: items.count)
     }
 
     private func updateGauge(returned: Int) {
         let (waiting, inFlight) = (backlog.waitingCount, backlog.inFlightCount)
-        doors.gauge.update { metrics in
+        dependencies.gauge.update { metrics in
             metrics.returnedCount += Int64(returned)
             metrics.waitingCount = waiting
             metrics.inFlightCount = inFlight
@@ -213,11 +214,11 @@ final class DeliveryDispatcher {
     // MARK: Sending
 
     private func startDue() {
-        let now = doors.clock.now()
+        let now = dependencies.clock.now()
         guard hasLease() else { return }
         while stopped == nil, let item = backlog.next() {
             if item.startBefore < now {
-                giveBack([item] + backlog.withdrawn(item.delivery.lane), now)
+                returnUnsent([item] + backlog.withdrawn(item.delivery.lane), now)
             } else {
                 start(item, now)
             }
@@ -235,20 +236,20 @@ final class DeliveryDispatcher {
             case nil: signers.isEmpty ? .requestInvalid : nil
             }
         if let failure {
-            giveBack(backlog.withdrawn(delivery.lane), now)
-            conclude(delivery, startedAt: now, duration: 0, answer: .failure(failure), body: "")
+            returnUnsent(backlog.withdrawn(delivery.lane), now)
+            conclude(delivery, startedAt: now, duration: 0, response: .failure(failure), body: "")
             return
         }
         let message = WebhookMessage(
             delivery, signers: signers, sentAt: now, userAgent: "Ferry/\(configuration.version)")
-        var exchange = BufferedRequest(url: item.url.string)
-        exchange.method = "POST"
-        exchange.headers = message.headers
-        exchange.body = message.body
-        exchange.byteLimit = delivery.question == nil ? 1_024 : Limits.answerByteCountMax
-        exchange.deadline = configuration.totalTimeout
-        exchange.connectTimeout = configuration.connectTimeout
-        exchange.allowsAddress = { [policy = configuration.policy] address in
+        var request = BufferedRequest(url: item.url.string)
+        request.method = "POST"
+        request.headers = message.headers
+        request.body = message.body
+        request.byteLimit = delivery.question == nil ? 1_024 : Limits.answerByteCountMax
+        request.deadline = configuration.totalTimeout
+        request.connectTimeout = configuration.connectTimeout
+        request.allowsAddress = { [policy = configuration.policy] address in
             let ip =
                 address.isIPv6
                 ? IPAddress(v6High: address.high, low: address.low)
@@ -256,46 +257,46 @@ final class DeliveryDispatcher {
             return policy.allows(ip, port: address.port)
         }
         let key = RunningDeliveries.Key(delivery)
-        let exchanging = doors.post(exchange) { desk, outcome in
-            // Else it was left to others meanwhile.
-            guard desk.running.remove(key) else { return }
-            desk.answered(delivery, startedAt: now, outcome)
+        let started = dependencies.post(request) { dispatcher, outcome in
+            // Otherwise the delivery was left to other nodes in the meantime.
+            guard dispatcher.running.remove(key) else { return }
+            dispatcher.responded(delivery, startedAt: now, outcome)
         }
-        running.add(delivery, exchanging)
+        running.add(delivery, started)
     }
 
-    private func answered(_ delivery: Delivery, startedAt: Timestamp, _ outcome: Outcome) {
-        guard delivery.question != nil, case .success(let answer) = outcome,
-            (200..<300).contains(answer.status)
-        else { return settled(delivery, startedAt: startedAt, outcome, isTaken: true) }
-        configuration.takeAnswer(delivery, answer.body) { [doors] isTaken in
-            doors.defer { $0.settled(delivery, startedAt: startedAt, outcome, isTaken: isTaken) }
+    private func responded(_ delivery: Delivery, startedAt: Timestamp, _ outcome: Outcome) {
+        guard delivery.question != nil, case .success(let response) = outcome,
+            (200..<300).contains(response.status)
+        else { return settled(delivery, startedAt: startedAt, outcome, isStored: true) }
+        configuration.takeAnswer(delivery, response.body) { [dependencies] isStored in
+            dependencies.defer { $0.settled(delivery, startedAt: startedAt, outcome, isStored: isStored) }
         }
     }
 
-    /// `isTaken`: false when an answer came that could not be kept; it is asked for again.
-    private func settled(_ delivery: Delivery, startedAt: Timestamp, _ outcome: Outcome, isTaken: Bool) {
-        let now = doors.clock.now()
-        var (answer, body, read) = Self.read(outcome, of: delivery, now: now)
-        if !isTaken { answer = .failure(.internalError) }
-        // What answers a question may be a credential.
+    /// `isStored`: `false` if an answer arrived that could not be stored; the question is sent again.
+    private func settled(_ delivery: Delivery, startedAt: Timestamp, _ outcome: Outcome, isStored: Bool) {
+        let now = dependencies.clock.now()
+        var (response, body, measured) = Self.read(outcome, of: delivery, now: now)
+        if !isStored { response = .failure(.internalError) }
+        // The answer to a question may be a credential, so it is not recorded.
         if delivery.question != nil { body = "" }
-        let duration = read ?? max(0, now - startedAt)
+        let duration = measured ?? max(0, now - startedAt)
         let verdict = conclude(
-            delivery, startedAt: startedAt, duration: duration, answer: answer, body: body)
+            delivery, startedAt: startedAt, duration: duration, response: response, body: body)
         var isRetried = false
         if case .retry(let at) = verdict {
             isRetried = true
             nextRetryAt = min(nextRetryAt ?? at, at)
         }
         let returned = backlog.finished(
-            delivery.lane, .init(answer, of: delivery, duration: duration), endsRun: isRetried, now: now,
-            jitter: doors.jitter())
+            delivery.lane, .init(response, of: delivery, duration: duration), endsRun: isRetried, now: now,
+            jitter: dependencies.jitter())
         if !returned.isEmpty {
-            doors.logger.notice(
-                "a webhook's receiver is left alone for a while",
-                metadata: ["lane": "\(delivery.lane)", "returned": "\(returned.count)"])
-            giveBack(returned, now)
+            dependencies.logger.notice(
+                "A webhook receiver fails repeatedly. No requests are sent to it for a while.",
+                metadata: ["receiver": "\(delivery.lane)", "returned": "\(returned.count)"])
+            returnUnsent(returned, now)
         }
         startDue()
         publishLater()
@@ -303,35 +304,35 @@ final class DeliveryDispatcher {
         if stopped != nil, backlog.inFlightCount == 0 { end() }
     }
 
-    /// After a try: claims what has become possible, in no small steps.
-    private func claimIfWorthwhile(_ lane: ReceiverQueueID, _ now: Timestamp) {
+    /// After an attempt: claims again, if a claim of some size is possible.
+    private func claimIfWorthwhile(_ queue: ReceiverQueueID, _ now: Timestamp) {
         let free = configuration.waitingMax - backlog.waitingWeight
         let isHalfEmpty = free * 2 >= configuration.waitingMax
         guard isHalfEmpty || free * 8 >= configuration.claimMax else { return }
-        if (isHalfEmpty && (claimsAgain || isHeldBack)) || backlog.isHungry(lane, now) { claim() }
+        if (isHalfEmpty && (claimsAgain || isHeldBack)) || backlog.needsMore(queue, now) { claim() }
     }
 
     // MARK: Reporting
 
     @discardableResult
     private func conclude(
-        _ delivery: Delivery, startedAt: Timestamp, duration: Double, answer: DeliveryResponse, body: String
+        _ delivery: Delivery, startedAt: Timestamp, duration: Double, response: DeliveryResponse, body: String
     ) -> DeliveryTry.Verdict {
         let delays = delivery.isPing ? [] : delivery.endpoint?.retryDelays ?? DeliverySchedule.delays
         let verdict = DeliverySchedule.verdict(
-            tryNumber: delivery.tryNumber - delivery.lostTryCount, answer: answer, delays: delays,
-            now: doors.clock.now(), jitter: doors.jitter())
+            tryNumber: delivery.tryNumber - delivery.lostTryCount, response: response, delays: delays,
+            now: dependencies.clock.now(), jitter: dependencies.jitter())
         var status: Int?
         var error: String?
-        switch answer {
+        switch response {
         case .status(let code, _):
             status = code
             error = verdict == .accepted ? nil : "unacceptable_status"
         case .failure(let failure): error = failure.rawValue
         }
         if verdict == .givenUp, !delivery.isPing {
-            doors.logger.notice(
-                "a webhook delivery was given up",
+            dependencies.logger.notice(
+                "A webhook delivery was given up.",
                 metadata: [
                     "delivery": "\(delivery.id)", "job": "\(delivery.job?.description ?? "none")",
                     "try": "\(delivery.tryNumber)",
@@ -348,13 +349,13 @@ final class DeliveryDispatcher {
 
     private func report(_ one: DeliveryTry) {
         finished.append(one)
-        // Answers of one turn of the loop come one after another; the report follows the last of them.
-        if finished.count == 1 { doors.defer { $0.report() } }
+        // Results of one turn of the loop arrive one after another. The report follows the last one.
+        if finished.count == 1 { dependencies.defer { $0.report() } }
     }
 
     private func count(_ verdict: DeliveryTry.Verdict, _ duration: Double) {
         let inFlight = backlog.inFlightCount
-        doors.gauge.update { metrics in
+        dependencies.gauge.update { metrics in
             metrics.inFlightCount = inFlight
             metrics.add(duration: duration)
             switch verdict {
@@ -372,19 +373,19 @@ final class DeliveryDispatcher {
 
     private func report() {
         guard !finished.isEmpty else { return }
-        doors.queue.record(finished)
+        dependencies.store.record(finished)
         finished = []
     }
 
     // MARK: Ending
 
-    /// Starts nothing more; `whenIdle` is called once everything on its way has been reported.
+    /// Starts no more requests. Calls `whenIdle` after all requests in flight have been reported.
     func stop(whenIdle: @escaping () -> Void) {
         guard stopped == nil else { return }
         stopped = whenIdle
         publish()
-        // Another sender may have them at once.
-        giveBack(backlog.removeWaiting(), doors.clock.now())
+        // Another sender can have them at once.
+        returnUnsent(backlog.removeWaiting(), dependencies.clock.now())
         if backlog.inFlightCount == 0 { end() }
     }
 

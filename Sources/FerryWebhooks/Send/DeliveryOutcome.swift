@@ -1,11 +1,11 @@
 import Curl
 import FerryCore
 
-// What an answer says about its receiver, and a failure of libcurl about the try.
+// Conversions of responses and libcurl errors.
 
 extension DeliveryBacklog.Outcome {
-    init(_ answer: DeliveryResponse, of delivery: Delivery, duration: Double) {
-        switch answer {
+    init(_ response: DeliveryResponse, of delivery: Delivery, duration: Double) {
+        switch response {
         case .status(410, _): self = delivery.endpoint == nil || delivery.isPing ? .refused : .gone
         case .status(200..<300, _): self = .accepted(duration: duration)
         case .status(429, let retryAfter), .status(503, let retryAfter):
@@ -34,8 +34,8 @@ extension DeliveryFailure {
             case CurlError.sslConnectError, CurlError.sslCertificateProblem, CurlError.sslCipher,
                 CurlError.caCertificateBadFile:
                 .tlsFailed
-            // The URL's scheme has been checked: "unsupported protocol" is an answer that is not HTTP/1 or
-            // later.
+            // The scheme of the URL has been checked before: "unsupported protocol" is a response that is not
+            // HTTP/1 or later.
             case CurlError.weirdServerReply, CurlError.writeError, CurlError.badContentEncoding,
                 CurlError.unsupportedProtocol:
                 .responseInvalid
@@ -47,17 +47,18 @@ extension DeliveryFailure {
 }
 
 extension DeliveryDispatcher {
-    /// What libcurl says, in our words; `duration` in seconds. A whole head is an answer even when its body
-    /// does not end well, but not to a question, which the body answers.
+    /// Returns the response of a delivery attempt, an excerpt of its body, and its duration in seconds. A
+    /// complete head counts as a response even if the body is incomplete, except for a question, whose answer
+    /// is in the body.
     static func read(
         _ outcome: Outcome, of delivery: Delivery, now: Timestamp
     ) -> (DeliveryResponse, body: String, duration: Double?) {
         switch outcome {
-        case .success(let answer):
-            let retryAfter = answer.header("Retry-After").flatMap { RetryAfter.seconds($0, now: now) }
+        case .success(let reply):
+            let retryAfter = reply.header("Retry-After").flatMap { RetryAfter.seconds($0, now: now) }
             return (
-                .status(answer.status, retryAfter: retryAfter), textExcerpt(answer.body, byteCountMax: 1_024),
-                Double(answer.info.timings.total) / 1_000_000
+                .status(reply.status, retryAfter: retryAfter), textExcerpt(reply.body, byteCountMax: 1_024),
+                Double(reply.info.timings.total) / 1_000_000
             )
         case .failure(.blocked): return (.failure(.blockedAddress), "", nil)
         case .failure(.failed(let error, let info)):

@@ -2,9 +2,10 @@ import Curl
 import FerryCore
 import Sys
 
-/// The requests of a sender that are on their way. Lives on the loop's thread.
+/// The requests in flight of a sender. Used only on the loop's thread.
 struct RunningDeliveries {
-    /// A delivery may be on its way twice: a client may ask for it again meanwhile.
+    /// Identifies a request. A delivery can have two: a client may request another delivery while one is in
+    /// flight.
     struct Key: Hashable {
         let delivery: DeliveryID
         let tryNumber: Int32
@@ -12,9 +13,9 @@ struct RunningDeliveries {
     }
 
     private struct Running {
-        let lane: ReceiverQueueID
-        let exchange: RunningBufferedRequest
-        /// Nanoseconds of the monotonic clock.
+        let queue: ReceiverQueueID
+        let request: RunningBufferedRequest
+        /// Start in monotonic nanoseconds.
         let since: Int64
     }
 
@@ -22,25 +23,25 @@ struct RunningDeliveries {
 
     var count: Int { all.count }
 
-    mutating func add(_ delivery: Delivery, _ exchange: RunningBufferedRequest) {
-        all[Key(delivery)] = Running(lane: delivery.lane, exchange: exchange, since: monotonicNanoseconds())
+    mutating func add(_ delivery: Delivery, _ request: RunningBufferedRequest) {
+        all[Key(delivery)] = Running(queue: delivery.lane, request: request, since: monotonicNanoseconds())
     }
 
-    /// False: it was left to others meanwhile.
+    /// Removes a request. Returns `false` if it was cancelled before.
     mutating func remove(_ key: Key) -> Bool { all.removeValue(forKey: key) != nil }
 
-    /// Ends requests that have been on their way for so many milliseconds and have no answer.
-    func expireUnanswered(after milliseconds: Int) {
+    /// Ends requests that have been in flight for this long without a response.
+    func expireWithoutResponse(after milliseconds: Int) {
         let latest = monotonicNanoseconds() - Int64(milliseconds) * 1_000_000
-        for one in all.values where one.since <= latest { one.exchange.expireUnlessAnswered() }
+        for one in all.values where one.since <= latest { one.request.expireWithoutResponse() }
     }
 
-    /// Cuts all of them off; what came of them nobody knows. Their lanes.
+    /// Cancels all requests, whose results are then unknown. Returns their receivers.
     mutating func cancelAll() -> [ReceiverQueueID] {
         defer { all = [:] }
         return all.values.map { one in
-            one.exchange.cancel()
-            return one.lane
+            one.request.cancel()
+            return one.queue
         }
     }
 }

@@ -1,25 +1,27 @@
-/// What a sender has done since its start, and what it holds now.
+/// Counters of a sender since its start, and its current numbers.
 package struct WebhookMetrics: Sendable, Equatable {
-    /// Deliveries that a receiver accepted.
+    /// Deliveries that receivers accepted.
     package var deliveredCount: Int64 = 0
-    /// Tries that were not accepted, the last ones included.
+    /// Delivery attempts that were not accepted, last attempts included.
     package var failedTryCount: Int64 = 0
-    /// Further tries that were scheduled.
+    /// Retries that were scheduled.
     package var retryCount: Int64 = 0
-    /// Deliveries that will not be tried again.
+    /// Deliveries that were given up.
     package var givenUpCount: Int64 = 0
-    /// Claimed deliveries that went back untried, because their receiver could not take them in time.
+    /// Claimed deliveries that were returned without an attempt, because their receiver could not take them
+    /// in time.
     package var returnedCount: Int64 = 0
-    /// Requests on their way now.
+    /// Requests in flight now.
     package var inFlightCount = 0
-    /// Claimed deliveries that wait for a free place.
+    /// Claimed deliveries that wait for their turn.
     package var waitingCount = 0
-    /// Tries by duration: how many took at most `durationBounds[i]`; the last entry counts the longer ones.
+    /// Delivery attempts by duration: entry `i` counts those up to `durationBounds[i]`, the last entry the
+    /// longer ones. Not cumulative.
     package var durationCounts = [Int64](repeating: 0, count: durationBounds.count + 1)
-    /// Seconds of all tries.
+    /// Sum of the durations of all attempts in seconds.
     package var durationSum = 0.0
 
-    /// Seconds; upper bounds of `durationCounts`, not cumulative.
+    /// Upper bounds of `durationCounts` in seconds.
     package static let durationBounds: [Double] = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15]
 
     mutating func add(duration: Double) {

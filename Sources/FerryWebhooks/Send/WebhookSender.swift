@@ -4,44 +4,53 @@ package import Logging
 import Synchronization
 import Sys
 
-/// Sends deliveries until they are accepted or given up: claims what is due, signs and posts it, reports what
-/// came back.
+/// Sends deliveries until they are accepted or given up: claims due deliveries, signs and posts them, and
+/// reports the results.
 ///
-/// Owns one libcurl loop; every method may be called from any thread. A delivery that this sender loses
-/// (stop, crash) is claimed again after its lease, so receivers hear of every event at least once.
+/// Owns a libcurl loop. All methods may be called on any thread. If the sender stops or crashes, its
+/// deliveries are claimed again after their lease, so receivers get each event at least once.
 package final class WebhookSender: Sendable {
+    /// Settings of a sender.
     package struct Configuration: Sendable {
-        /// Signs what has no secret of its own. Several during a rotation: the new one first, all of them
-        /// sign.
+        /// Secrets for deliveries without a secret of their own. During a rotation there are several, the new
+        /// one first, and all of them sign.
         package var secrets: [WebhookSecret]
+        /// Addresses that the sender may connect to.
         package var policy: EgressPolicy
-        /// `User-Agent` is `Ferry/` and this.
+        /// Version in the field `User-Agent`, after `Ferry/`.
         package var version: String
-        /// Requests at once, in all.
+        /// Largest number of requests in flight.
         package var concurrency = 256
-        /// Claimed deliveries that may wait in memory, and those of one claim, by their weights: together
-        /// 32 MiB of jobs' JSON.
+        /// Claimed deliveries that may wait in memory, by weight. The default and `claimMax` together limit
+        /// the JSON of jobs to 32 MiB.
         package var waitingMax = 2_048
+        /// Deliveries of one claim, by weight.
         package var claimMax = 512
-        /// Milliseconds for a whole try, for an answer to begin (to the second), and for connecting.
+        /// Milliseconds for a whole delivery attempt.
         package var totalTimeout = 20_000
-        package var answerTimeout = 15_000
+        /// Milliseconds until the response begins, checked once per second.
+        package var responseTimeout = 15_000
+        /// Milliseconds for name resolution, connection and TLS handshake.
         package var connectTimeout = 5_000
-        /// Seconds for which a claimed delivery is ours.
+        /// Seconds of the lease on a claimed delivery.
         package var leaseSeconds = Limits.deliveryLeaseSeconds
-        /// The lease of this node, for which others leave alone what it has claimed: another number after
-        /// each lapse. Nil: it has none. Any thread, at once.
+        /// Returns the number of this node's current lease, or `nil` if it has expired. After each expiry the
+        /// number changes. While it is valid, other nodes do not claim this node's deliveries. Called on the
+        /// loop's thread; must not block.
         package var lease: @Sendable () -> Int? = { 1 }
-        /// Where the sender says what may be handed to it.
-        package var places = DeliveryCredits()
-        /// Seconds after which the queue is asked even if nothing woke us.
+        /// Where the sender publishes how many new deliveries may be leased to it.
+        package var credits = DeliveryCredits()
+        /// Seconds after which the sender claims again even without a wake-up.
         package var pollSeconds = 5.0
-        /// Gets the bodies of accepting answers to events that ask something, on the loop's thread. Calls
-        /// `done` once, on any thread; false: the answer could not be kept, and is to be asked for again.
+        /// Stores the answer to a job's question, taken from the body of an accepting response. Called on the
+        /// loop's thread. Must call `done` once, on any thread; with `false` if the answer could not be
+        /// stored, and the question is sent again.
         package typealias TakeAnswer =
             @Sendable (Delivery, [UInt8], _ done: @escaping @Sendable (Bool) -> Void) -> Void
+        /// See `TakeAnswer`.
         package var takeAnswer: TakeAnswer = { $2(true) }
 
+        /// Creates settings with default limits.
         package init(secrets: [WebhookSecret], policy: EgressPolicy, version: String) {
             self.secrets = secrets
             self.policy = policy
@@ -50,88 +59,90 @@ package final class WebhookSender: Sendable {
     }
 
     private let loop: CurlLoop
-    private let desk: LoopBound<DeliveryDispatcher>
+    private let dispatcher: LoopBound<DeliveryDispatcher>
     private let gauge = MetricsGauge()
     private let isWakePending = Atomic(false)
 
-    /// Starts the loop's thread and asks the queue for what is due. `jitter` draws from 0 to 1.
+    /// Starts the thread of the loop and claims due deliveries. `jitter` returns values from 0 to 1.
     ///
-    /// Throws `UnusableCurl`, `CurlError` or `SystemError`; nothing runs then. End it with `stop()`.
+    /// Throws `UnusableCurl`, `CurlError` or `SystemError`; nothing runs then. Call `stop()` to end it.
     package init(
-        queue: any DeliveryStore, clock: any WallClock, configuration: Configuration, logger: Logger,
+        store: any DeliveryStore, clock: any WallClock, configuration: Configuration, logger: Logger,
         jitter: @escaping @Sendable () -> Double = { Double.random(in: 0...1) }
     ) throws {
         let loop = try CurlLoop(name: "webhooks", keptConnections: configuration.concurrency)
         self.loop = loop
-        let desk = DispatcherReference()
-        let doors = DeliveryDispatcher.Doors(
-            queue: queue, clock: clock, gauge: gauge, logger: logger, jitter: jitter,
-            post: { exchange, completion in
-                exchange.start(on: loop) { result in
-                    // A turn of its own: what ends in one turn of the loop is reported together.
+        let reference = DispatcherReference()
+        let dependencies = DeliveryDispatcher.Dependencies(
+            store: store, clock: clock, gauge: gauge, logger: logger, jitter: jitter,
+            post: { request, completion in
+                request.start(on: loop) { result in
+                    // In a later turn, so that all results of one turn of the loop are reported together.
                     loop.perform { multi in
-                        guard let desk = desk.bound?.get(multi) else { return }
-                        completion(desk, result)
+                        guard let dispatcher = reference.bound?.get(multi) else { return }
+                        completion(dispatcher, result)
                     }
                 }
             },
             defer: { action in
                 loop.perform { multi in
-                    guard let desk = desk.bound?.get(multi) else { return }
-                    action(desk)
+                    guard let dispatcher = reference.bound?.get(multi) else { return }
+                    action(dispatcher)
                 }
             })
-        configuration.places.connect { handed in
-            let isTaken = loop.perform { multi in desk.bound?.get(multi).take(handed) }
-            // Made for this sender when it had ended: another one may have them at once.
-            if !isTaken { queue.record(handed.deliveries.map { .returned($0, at: clock.now()) }) }
+        configuration.credits.connect { handed in
+            let isTaken = loop.perform { multi in reference.bound?.get(multi).take(handed) }
+            // The sender has stopped: return the deliveries, so that another sender can have them at once.
+            if !isTaken { store.record(handed.deliveries.map { .returned($0, at: clock.now()) }) }
         }
-        self.desk = LoopBound(on: loop) { multi in
-            let desk = DeliveryDispatcher(configuration: configuration, doors: doors)
-            multi.everySecond { _ in desk.secondPassed() }
-            return desk
+        self.dispatcher = LoopBound(on: loop) { multi in
+            let dispatcher = DeliveryDispatcher(configuration: configuration, dependencies: dependencies)
+            multi.everySecond { _ in dispatcher.secondPassed() }
+            return dispatcher
         }
-        desk.set(self.desk)
+        reference.set(self.dispatcher)
         wake()
     }
 
-    /// Something may be due: after a commit that added deliveries. Many calls make one claim.
+    /// Claims due deliveries. Call after a commit that added deliveries. Many calls lead to one claim.
     package func wake() {
         guard !isWakePending.exchange(true, ordering: .acquiringAndReleasing) else { return }
         loop.perform { [self] multi in
             isWakePending.store(false, ordering: .releasing)
-            desk.get(multi).claim()
+            dispatcher.get(multi).claim()
         }
     }
 
+    /// Counters and current numbers. Any thread.
     package var metrics: WebhookMetrics { gauge.metrics }
 
-    /// Seconds since the loop last came round; more than one mean that something blocks it.
+    /// Seconds since the last turn of the loop; more than 1 means that something blocks it.
     package var loopAgeSeconds: Double { Double(monotonicNanoseconds() - loop.lastTurnNanoseconds) / 1e9 }
 
-    /// Starts nothing more, gives requests on their way up to `graceSeconds`, reports what came back, and
-    /// ends the loop. What was cut off or had not started becomes due again after its lease. Twice is once.
+    /// Starts no more requests, waits up to `graceSeconds` for those in flight, reports their results and
+    /// ends the loop. Deliveries that were not sent become due again after their lease. Calling it again does
+    /// nothing.
     package func stop(graceSeconds: Double = 5) {
         let idle = Mailbox<Bool>()
         let accepted = loop.perform { [self] multi in
-            desk.get(multi).stop { idle.send(true) }
+            dispatcher.get(multi).stop { idle.send(true) }
         }
         if accepted { _ = idle.wait(milliseconds: Int32(min(max(graceSeconds, 0), 60) * 1_000)) }
         loop.stop()
     }
 }
 
-/// The way back from a completion to the loop's state, which exists only after the doors it is made with.
+/// Reference to the dispatcher for completions, which are created before it. Set once.
 private final class DispatcherReference: Sendable {
     private struct Reference: Sendable {
-        weak var desk: LoopBound<DeliveryDispatcher>?
+        weak var dispatcher: LoopBound<DeliveryDispatcher>?
     }
     private let reference = Mutex(Reference())
-    var bound: LoopBound<DeliveryDispatcher>? { reference.withLock { $0.desk } }
-    func set(_ desk: LoopBound<DeliveryDispatcher>) { reference.withLock { $0.desk = desk } }
+    var bound: LoopBound<DeliveryDispatcher>? { reference.withLock { $0.dispatcher } }
+    func set(_ bound: LoopBound<DeliveryDispatcher>) { reference.withLock { $0.dispatcher = bound } }
 }
 
-/// The metrics, written by the loop and read by anyone.
+/// The metrics. Written on the loop's thread, read on any thread.
 final class MetricsGauge: Sendable {
     private let state = Mutex(WebhookMetrics())
     var metrics: WebhookMetrics { state.withLock { $0 } }

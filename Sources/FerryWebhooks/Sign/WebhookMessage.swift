@@ -2,12 +2,15 @@ package import Curl
 package import FerryCore
 import OpenSSL
 
-/// One try as it goes over the wire: the exact bytes, and headers that sign them (Standard Webhooks 1.0).
+/// Body and header fields of one delivery attempt, with their signatures (Standard Webhooks 1.0).
 package struct WebhookMessage: Sendable, Equatable {
+    /// JSON body of the request.
     package let body: [UInt8]
+    /// Header fields of the request.
     package let headers: [TransferRequest.Header]
 
-    /// `sentAt` is this try's time. The body is the same on every try; timestamp and signatures are not.
+    /// Creates the message. `sentAt`: time of this attempt. All attempts have the same body; timestamp and
+    /// signatures differ.
     package init(_ delivery: Delivery, signers: [WebhookSigner], sentAt: Timestamp, userAgent: String) {
         let format = delivery.endpoint?.format ?? .standard
         let body = Self.body(of: delivery, format)
@@ -48,7 +51,8 @@ package struct WebhookMessage: Sendable, Equatable {
         return writer.bytes
     }
 
-    /// The context attributes of CloudEvents 1.0.2 §3.1. `source` and `id` together name the event.
+    /// Writes the context attributes of CloudEvents 1.0.2 §3.1. `source` and `id` together identify the
+    /// event.
     private static func writeAttributes(of delivery: Delivery, into writer: inout JSONWriter) {
         writer.member("specversion", "1.0")
         writer.member("id", delivery.event)
@@ -58,15 +62,15 @@ package struct WebhookMessage: Sendable, Equatable {
         if let job = delivery.job { writer.member("subject", job) }
         writer.member("time", delivery.occurredAt)
         writer.member("datacontenttype", "application/json")
-        // The extension for distributed tracing.
+        // Extension for distributed tracing.
         if let trace = delivery.traceparent.map(TraceContext.init) {
             writer.member("traceparent", trace.parent)
             if let state = trace.state { writer.member("tracestate", state) }
         }
     }
 
-    /// `{"sequence","session","job"}`; `offset` too when a job was resumed, `webhook` when an
-    /// endpoint was disabled (`jobJSON` is that). A ping names its endpoint only.
+    /// Writes `{"sequence","session","job"}`, with `offset` if a job was resumed, and `webhook` if an
+    /// endpoint was disabled (then `jobJSON` is the endpoint). A ping contains only its endpoint.
     private static func writeData(of delivery: Delivery, into writer: inout JSONWriter) {
         writer.beginObject()
         if delivery.isPing, let endpoint = delivery.endpoint {
@@ -75,6 +79,7 @@ package struct WebhookMessage: Sendable, Equatable {
             writer.member("sequence", delivery.sequence)
             writer.member("session", delivery.session)
             if delivery.type == EventType.jobResumedAtOffset.rawValue {
+                // The store has written this JSON; without an offset the member is null.
                 let job = try? JSON.parse(delivery.jobJSON)
                 writer.memberOrNull("offset", job?["progress"]?["resumed_at_offset"]?.integer)
             }
@@ -89,8 +94,8 @@ package struct WebhookMessage: Sendable, Equatable {
         writer.endObject()
     }
 
-    /// The same trace and flags with a span of its own (W3C Trace Context §3.2). Nil when the parent is
-    /// malformed.
+    /// Returns the traceparent with the same trace and flags and this span (W3C Trace Context §3.2), or `nil`
+    /// if the parent is malformed.
     static func child(of traceparent: String, spanID: [UInt8]) -> String? {
         let parts = traceparent.split(separator: "-", omittingEmptySubsequences: false)
         guard parts.count == 4, parts[0] == "00", parts.map(\.utf8.count) == [2, 32, 16, 2],

@@ -1,18 +1,20 @@
 package import FerryCore
 package import OpenSSL
 
-/// What makes the entries of `webhook-signature` (Standard Webhooks 1.0).
+/// Signs deliveries: makes the entries of `webhook-signature` (Standard Webhooks 1.0).
 package struct WebhookSigner: Sendable {
     private let secret: WebhookSecret
-    /// Nil: there is no `v1a`.
+    /// Key for the `v1a` signature; `nil` for none.
     private let privateKey: Ed25519PrivateKey?
 
+    /// Creates a signer.
     package init(_ secret: WebhookSecret, _ privateKey: Ed25519PrivateKey? = nil) {
         self.secret = secret
         self.privateKey = privateKey
     }
 
-    /// `v1,` and the base64 of HMAC-SHA256; `v1a,` and that of Ed25519. `signed`: `id.timestamp.body`.
+    /// Returns `v1,` with the base64 of the HMAC-SHA256 and, with a private key, `v1a,` with that of the
+    /// Ed25519 signature. `signed`: `id.timestamp.body`.
     package func signatures(of signed: [UInt8]) -> [String] {
         let symmetric = "v1," + Base64.encode(hmacSHA256(key: secret.key, message: signed))
         guard let privateKey else { return [symmetric] }
@@ -20,13 +22,13 @@ package struct WebhookSigner: Sendable {
     }
 }
 
-/// The private keys that were used lately, ready to sign: making one costs as much as signing. One owner.
+/// Cache of private keys: creating one takes as long as signing. Not thread-safe.
 final class SignerCache {
     private static let countMax = 1_000
     private var keys: [[UInt8]: Ed25519PrivateKey] = [:]
 
-    /// Whoever signs a delivery: the endpoint's keys that are valid, else the job's own secret, else the
-    /// service's. Empty when there is nothing to sign with.
+    /// Returns the signers of a delivery: the valid keys of its endpoint, else the job's own secret, else the
+    /// service's secrets. Empty if there is no usable secret.
     func signers(of delivery: Delivery, service: [WebhookSecret], now: Timestamp) -> [WebhookSigner] {
         if let endpoint = delivery.endpoint {
             return endpoint.keys.valid(at: now).map { WebhookSigner($0.secret, key($0.seed)) }

@@ -7,7 +7,7 @@ import Testing
 
 @Suite("A start that has to change the schema", .onOwnThread)
 struct MigrationTests {
-    @Test("waits for who holds a table and says so, ends with 0 when it is told to, and goes on by itself")
+    @Test("a start logs that it waits for locked tables, exits with 0 on SIGTERM, and migrates once it can")
     func held() throws {
         let database = try TestDatabase()
         let ferry = try FerryProcess(["FERRY_DATABASE_URL": database.url])
@@ -34,6 +34,6 @@ struct MigrationTests {
 
     /// How often it has said that it will come back.
     private func tries(_ log: String) -> Int {
-        String(decoding: readFile(log) ?? [], as: UTF8.self).matches(of: /it is tried again/).count
+        String(decoding: readFile(log) ?? [], as: UTF8.self).matches(of: /Ferry tries again/).count
     }
 }

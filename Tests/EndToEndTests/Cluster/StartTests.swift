@@ -105,7 +105,7 @@ struct StartTests {
         #expect(isWaiting)
         kill(pid, signal)
         #expect(end(pid) == 0)
-        #expect(text(log).contains("Ferry ends before it has started"), "\(text(log))")
+        #expect(text(log).contains("Ferry was stopped during its start"), "\(text(log))")
     }
 
     @Test("variables of libpq, meant for other servers, do not keep Ferry from its private PostgreSQL")

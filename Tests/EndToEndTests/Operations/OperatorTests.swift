@@ -76,7 +76,7 @@ struct OperatorTests {
         try writeFile(directory + "/postgres/PG_VERSION", Array("9\n".utf8))
         let older = try check([:])
         #expect(
-            older.status == 1 && older.output.contains("made by PostgreSQL 9, but version"), "\(older)")
+            older.status == 1 && older.output.contains("created by PostgreSQL 9, but version"), "\(older)")
     }
 
     @Test("what is set and means nothing is named, with what was meant; what others set is not")
@@ -93,21 +93,21 @@ struct OperatorTests {
         let warnings = checked.lines.filter { $0.hasPrefix("warn ") }
         #expect(
             warnings == [
-                "warn environment: FERRY_ADMIN_KEY_FIEL is no setting and is ignored; is "
-                    + "FERRY_ADMIN_KEY_FILE meant?",
-                "warn environment: FERRY_CONCURENCY is no setting and is ignored; is "
-                    + "FERRY_CONCURRENCY meant?",
-                "warn environment: FERRY_WHATEVER_ELSE_THERE_IS is no setting and is ignored.",
+                "warn environment: Unknown setting FERRY_ADMIN_KEY_FIEL is ignored. "
+                    + "Did you mean FERRY_ADMIN_KEY_FILE?",
+                "warn environment: Unknown setting FERRY_CONCURENCY is ignored. "
+                    + "Did you mean FERRY_CONCURRENCY?",
+                "warn environment: Unknown setting FERRY_WHATEVER_ELSE_THERE_IS is ignored.",
             ])
         let json = try Program.run([Program.ferry, "check", "--json"], environment: environment)
         let findings = try JSON.parse(Array(json.output.utf8))["checks"]?.array ?? []
         #expect(findings.filter { $0["warning"]?.bool == true }.map { $0["ok"]?.bool } == [true, true, true])
         let served = try Program.run([Program.ferry, "serve"], environment: environment)
-        #expect(served.messages.contains("is FERRY_CONCURRENCY meant?"), "\(served)")
+        #expect(served.messages.contains("Did you mean FERRY_CONCURRENCY?"), "\(served)")
         #expect(!(checked.output + served.messages).contains("hush-77"))
         try writeFile(directory + "/settings", Array("FERRY_CONCURENCY=1".utf8))
         let file = try Program.run([Program.ferry, "check", "--config", directory + "/settings"])
-        #expect(file.status == 2 && file.messages.contains("is FERRY_CONCURRENCY meant?"), "\(file)")
+        #expect(file.status == 2 && file.messages.contains("Did you mean FERRY_CONCURRENCY?"), "\(file)")
     }
 
     @Test("the first admin key is shown once, opens the API, and is kept nowhere")
@@ -185,7 +185,7 @@ struct OperatorTests {
         ferry.terminate()
         try ferry.start()
         #expect(try ferry.call("GET", "/v1/admin/keys").status == 401)
-        #expect(ferry.log.contains("FERRY_ADMIN_KEY was revoked and opens nothing"))
+        #expect(ferry.log.contains("FERRY_ADMIN_KEY was revoked"))
         ferry.terminate()
         try ferry.start(["FERRY_ADMIN_KEY": "another-admin-key-0123456789"])
         #expect(try ferry.call("GET", "/v1/admin/keys", key: "another-admin-key-0123456789").status == 200)

@@ -99,7 +99,7 @@ struct HoldTests {
         let later = #"{"kind":"data","request":{"url":"http://127.0.0.1:9/"}}"#
         let key = try ferry.makeKey(role: "client", tenant: "busy")
         for _ in 0..<20 { _ = try ferry.submit(later, key: key) }
-        var refusal: BufferedRequest.Answer?
+        var refusal: BufferedRequest.Response?
         let isRefused = becomes {
             let answer = try ferry.call("POST", "/v1/jobs", later, key: key)
             refusal = answer

@@ -125,7 +125,7 @@ extension FerryProcess {
     func call(
         _ method: String, _ path: String, _ body: String? = nil, headers: [String: String] = [:],
         key: String = adminKey
-    ) throws -> BufferedRequest.Answer {
+    ) throws -> BufferedRequest.Response {
         var exchange = BufferedRequest(url: url + path)
         exchange.method = method
         exchange.byteLimit = 64 << 20
@@ -207,7 +207,7 @@ extension FerryProcess {
     }
 }
 
-extension BufferedRequest.Answer {
+extension BufferedRequest.Response {
     var json: JSON { get throws { try JSON.parse(body) } }
     var text: String { String(decoding: body, as: UTF8.self) }
 }

@@ -72,7 +72,7 @@ struct ResponseSecretTests {
         }
     }
 
-    private static func text(_ answer: BufferedRequest.Answer) -> String {
+    private static func text(_ answer: BufferedRequest.Response) -> String {
         String(decoding: answer.body, as: UTF8.self)
     }
 

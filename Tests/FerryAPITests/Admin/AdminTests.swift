@@ -4,23 +4,23 @@ import Testing
 
 @testable import FerryAPI
 
-@Suite("Operators")
+@Suite("Status, limits and keys")
 struct AdminTests {
-    @Test("the status has every member of the contract")
+    @Test("the status has all documented members")
     func status() throws {
-        let answer = try Fixture().send("GET", "/v1/admin/status")
-        #expect(answer.status == 200 && answer.json["version"] == .string("9.9"))
-        #expect(answer.json["jobs"]?["running"] == .integer(3))
-        #expect(answer.json["nodes"]?.array?.first?["heartbeat_age_seconds"]?.double == 0.5)
+        let response = try Fixture().send("GET", "/v1/admin/status")
+        #expect(response.status == 200 && response.json["version"] == .string("9.9"))
+        #expect(response.json["jobs"]?["running"] == .integer(3))
+        #expect(response.json["nodes"]?.array?.first?["heartbeat_age_seconds"]?.double == 0.5)
         for name in [
             "uptime_seconds", "oldest_queued_seconds", "throughput", "database", "storage", "webhooks",
         ] {
-            #expect(answer.json[name] != nil, "\(name)")
+            #expect(response.json[name] != nil, "\(name)")
         }
         #expect(try Fixture().send("GET", "/v1/admin/nodes").json["data"]?.array?.count == 1)
     }
 
-    @Test("nodes and tenants come by pages, and no list takes a limit or cursor that is none")
+    @Test("nodes and tenants are listed in pages, and invalid limits and cursors are 400 on every list")
     func pages() throws {
         let fixture = Fixture()
         fixture.store.state.withLock { state in
@@ -58,13 +58,13 @@ struct AdminTests {
                 ("limit=501", "invalid_parameter"), ("limit=0", "invalid_parameter"),
                 ("cursor=junk", "invalid_cursor"),
             ] {
-                let answer = try fixture.send("GET", "\(path)?\(query)")
-                #expect(answer.status == 400 && answer.code == code, "\(path)?\(query): \(answer.json)")
+                let response = try fixture.send("GET", "\(path)?\(query)")
+                #expect(response.status == 400 && response.code == code, "\(path)?\(query): \(response.json)")
             }
         }
     }
 
-    @Test("limits are shown and changed by a merge patch, and wrong ones are refused with their pointer")
+    @Test("limits are changed by a merge patch, and invalid ones are 422 with a pointer")
     func limits() throws {
         let fixture = Fixture()
         let patch = { (body: String) in try fixture.send("PATCH", "/v1/admin/limits", body) }
@@ -83,7 +83,7 @@ struct AdminTests {
         #expect(try fixture.send("GET", "/v1/admin/limits").json == now)
     }
 
-    @Test("a key is shown once, works at once and not after it was revoked")
+    @Test("a new key is shown once, is valid immediately, and is invalid once revoked")
     func keys() throws {
         let fixture = Fixture()
         let made = try fixture.send("POST", "/v1/admin/keys", #"{"name":"ci","role":"viewer"}"#)
@@ -100,7 +100,7 @@ struct AdminTests {
         #expect(try fixture.send("DELETE", "/v1/admin/keys/key_00000000000000000000000000").status == 404)
     }
 
-    @Test("the key of the configuration can be revoked like any other")
+    @Test("the configured admin key can be revoked")
     func configuredKey() throws {
         let fixture = Fixture()
         #expect(try fixture.send("GET", "/v1/admin/status").status == 200)
@@ -110,7 +110,7 @@ struct AdminTests {
         #expect(try fixture.send("GET", "/v1/admin/status", key: fixture.strangerKey).status == 200)
     }
 
-    @Test("the same request for a key again gets the same key, and another body none")
+    @Test("a repeated request gets the same key, with another body 422")
     func repeatedKey() throws {
         let fixture = Fixture()
         let body = #"{"name":"ci","role":"viewer"}"#
@@ -126,7 +126,7 @@ struct AdminTests {
         #expect(try fixture.send("POST", "/v1/admin/keys", other, header).code == "idempotency_key_reused")
     }
 
-    @Test("keys come by pages, newest first")
+    @Test("keys are listed in pages, newest first")
     func keyPages() throws {
         let fixture = Fixture()
         var ids: [String] = []
@@ -142,7 +142,7 @@ struct AdminTests {
     }
 
     @Test(
-        "a wrong key request is refused with its pointer",
+        "an invalid request for a key is 422 with a pointer",
         arguments: [
             (#"{"role":"viewer"}"#, "#/name"), (#"{"name":"x"}"#, "#/role"),
             (#"{"name":"x","role":"root"}"#, "#/role"),
@@ -151,11 +151,11 @@ struct AdminTests {
             (#"{"name":"x","role":"viewer","x":1}"#, "#/x"),
         ])
     func wrong(_ body: String, _ pointer: String) throws {
-        let answer = try Fixture().send("POST", "/v1/admin/keys", body)
-        #expect(answer.json["errors"]?.array?.map { $0["pointer"]?.string } == [pointer])
+        let response = try Fixture().send("POST", "/v1/admin/keys", body)
+        #expect(response.json["errors"]?.array?.map { $0["pointer"]?.string } == [pointer])
     }
 
-    @Test("generated keys differ and use their whole alphabet")
+    @Test("generated keys differ and use the whole base32 alphabet")
     func generator() {
         let keys = (0..<200).map { _ in makeKey() }
         #expect(Set(keys).count == 200)

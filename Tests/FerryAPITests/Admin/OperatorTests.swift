@@ -4,9 +4,9 @@ import Testing
 
 @testable import FerryAPI
 
-@Suite("What operators tell the service")
+@Suite("Commands of operators")
 struct OperatorTests {
-    @Test("the service is paused and resumed, and the status says so")
+    @Test("the service is paused and resumed, and the status shows it")
     func pause() throws {
         let fixture = Fixture()
         let paused = try fixture.send("POST", "/v1/admin/pause")
@@ -17,7 +17,7 @@ struct OperatorTests {
         #expect(try fixture.send("POST", "/v1/admin/pause", #"{"x":1}"#).status == 422)
     }
 
-    @Test("a node is drained and resumed; one that is not there is 404")
+    @Test("a node is drained and resumed; an unknown node is 404")
     func drain() throws {
         let fixture = Fixture()
         let node = NodeID(high: 1, low: 1)
@@ -32,7 +32,7 @@ struct OperatorTests {
         }
     }
 
-    @Test("every change by an operator is kept before it is made, with who, what, and what became of it")
+    @Test("every operator's change is recorded before it is made, with key, body and outcome")
     func audit() throws {
         let fixture = Fixture()
         _ = try fixture.send("POST", "/v1/admin/pause")
@@ -59,7 +59,7 @@ struct OperatorTests {
         #expect(rest["next_cursor"] == .null)
     }
 
-    @Test("what cannot be kept is not done")
+    @Test("a change that cannot be recorded is not made")
     func failClosed() throws {
         let fixture = Fixture()
         fixture.store.state.withLock { $0.failure = .unavailable }
@@ -67,7 +67,7 @@ struct OperatorTests {
         #expect(!fixture.store.state.withLock { $0.isPaused })
     }
 
-    @Test("tenants are counted; nobody but admins does any of this")
+    @Test("jobs are counted by tenant; commands of operators need the role admin")
     func roles() throws {
         let fixture = Fixture()
         let tenants = try fixture.send("GET", "/v1/admin/tenants").json["data"]?.array
@@ -80,7 +80,7 @@ struct OperatorTests {
         }
     }
 
-    @Test("a tenant with too many jobs, and a long queue, are answered with 429 and what is allowed")
+    @Test("too many unfinished jobs and a full queue are 429 with the quota")
     func quotas() throws {
         let fixture = Fixture()
         for (error, code, policy, limit) in [
@@ -92,10 +92,10 @@ struct OperatorTests {
             (.overloaded, "overloaded", #""submissions";q=20000"#, #""submissions";r=0;t=1"#),
         ] {
             fixture.store.state.withLock { $0.failure = error }
-            let answer = try fixture.send("POST", "/v1/jobs", small())
-            #expect(answer.status == 429 && answer.code == code)
-            #expect(answer.header("RateLimit-Policy") == policy && answer.header("RateLimit") == limit)
-            #expect(answer.header("Retry-After") == (code == "overloaded" ? "1" : "3"))
+            let response = try fixture.send("POST", "/v1/jobs", small())
+            #expect(response.status == 429 && response.code == code)
+            #expect(response.header("RateLimit-Policy") == policy && response.header("RateLimit") == limit)
+            #expect(response.header("Retry-After") == (code == "overloaded" ? "1" : "3"))
         }
     }
 }

@@ -6,30 +6,30 @@ import Testing
 
 @testable import FerryAPI
 
-@Suite("Streams that begin with how things stand")
+@Suite("Snapshots of event streams")
 struct EventSnapshotTests {
     private let fixture = Fixture()
 
     private func open(_ path: String, after id: EventID) throws -> EventStream {
-        let answer = try fixture.send(
+        let response = try fixture.send(
             "GET", path, [("Accept", "text/event-stream"), ("Last-Event-ID", "\(id)")])
-        guard case .stream(let body, _) = answer.response.body, let stream = body as? EventStream else {
+        guard case .stream(let body, _) = response.message.body, let stream = body as? EventStream else {
             throw Problem(.notFound, "no stream")
         }
         stream.attach(StreamWaker {})
         return stream
     }
 
-    /// One without a log behind it. `pages`: after which events it asks for more.
+    /// Returns a stream without a log. `pages` gets the events after which it requests a page.
     private func unconnected(_ pages: Mailbox<EventID>) -> EventStream {
         let stream = EventStream(
             EventStream.Subject(query: EventQuery(tenant: "t"), job: nil, showsProgress: false), number: 1,
-            readPage: { pages.send($1) }, whenOver: { _ in })
+            readPage: { pages.send($1) }, onEnd: { _ in })
         stream.attach(StreamWaker {})
         return stream
     }
 
-    /// Everything that it gives until it waits or ends.
+    /// Returns the text that a stream sends until it waits or ends.
     private func read(_ stream: EventStream) -> (text: String, last: StreamStep) {
         var bytes: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 65_536)
@@ -52,20 +52,20 @@ struct EventSnapshotTests {
 
     private let unknown = EventID(high: 9, low: 9)
 
-    @Test("a snapshot has no more jobs than may wait in memory, and says that there are others")
+    @Test("a snapshot has as many jobs as fit into the queue, and is marked as incomplete if there are more")
     func bounded() throws {
         let text = String(repeating: "x", count: 2_000)
         let pairs = (0..<50).map { #""\#($0)":"\#(text)""# }.joined(separator: ",")
         let ids = try (0..<30).map { _ in try fixture.submit(#","metadata":{\#(pairs)}"#).description }
         let stream = try open("/v1/events", after: unknown)
-        #expect(stream.kept.byteCount <= Limits.eventQueueByteCountMax + 1_000)
+        #expect(stream.queued.byteCount <= Limits.eventQueueByteCountMax + 1_000)
         let (jobs, isComplete) = try snapshot(read(stream).text)
         #expect((8...10).contains(jobs.count) && jobs == Array(ids.reversed().prefix(jobs.count)))
         #expect(!isComplete)
         stream.cancelled()
     }
 
-    @Test("a snapshot is read page by page, and has every unfinished job once")
+    @Test("a snapshot is read in pages and has every unfinished job once")
     func pages() throws {
         let ids = try (0..<120).map { _ in try fixture.submit() }
         for id in ids[..<5] { fixture.store.finish(id, .succeeded) }
@@ -76,13 +76,13 @@ struct EventSnapshotTests {
         stream.cancelled()
     }
 
-    @Test("a snapshot goes on where a scan stops, a few times, and then says that it is not complete")
+    @Test("a snapshot continues stopped scans a few times, then it is marked as incomplete")
     func stoppedScans() throws {
         let ids = try (0..<20).map { _ in try fixture.submit() }
         for id in ids[1...] { fixture.store.finish(id, .succeeded) }
         for (scanCount, isFound) in [(5, true), (3, false)] {
             fixture.store.state.withLock { $0.scanCount = scanCount }
-            // Three scans for waiting jobs stop, or more than may, before the one for the oldest job.
+            // Before the scan that finds the oldest job, three scans stop, or more than allowed.
             fixture.store.finish(ids[0], .waiting)
             let stream = try open("/v1/events", after: unknown)
             let (jobs, isComplete) = try snapshot(read(stream).text)
@@ -96,13 +96,13 @@ struct EventSnapshotTests {
         stream.cancelled()
     }
 
-    @Test("after an identifier that is gone, or that nobody gave, comes a snapshot and then what happens")
+    @Test("an unknown or removed Last-Event-ID gets a snapshot, then new events")
     func unknownIdentifiers() throws {
         let job = try fixture.submit()
         for path in ["/v1/events", "/v1/jobs/\(job)/events"] {
             let stream = try open(path, after: unknown)
             #expect(types(read(stream).text) == ["snapshot"])
-            fixture.store.happen(.jobStarted, job)
+            fixture.store.addEvent(.jobStarted, job)
             #expect(types(read(stream).text) == ["job.started"], "\(path)")
             stream.cancelled()
         }
@@ -122,7 +122,7 @@ struct EventSnapshotTests {
         String(decoding: numbers.flatMap { event($0).text }, as: UTF8.self)
     }
 
-    @Test("what is too much to hold back while a snapshot is gathered comes from the log, nothing twice")
+    @Test("events that do not fit while a snapshot is read come from the log, each once")
     func busy() {
         let pages = Mailbox<EventID>()
         let stream = unconnected(pages)
@@ -132,13 +132,13 @@ struct EventSnapshotTests {
         }
         stream.addSnapshot(Array("snapshot\n".utf8), upTo: event(1_500).id)
         stream.add([], isWhole: true)
-        // Nobody has read it yet.
+        // The client has not read the snapshot yet.
         for number in 2_001...4_000 as ClosedRange<UInt64> {
             stream.push(event(number).id, event(number).text, isLast: false)
         }
-        #expect(stream.kept.textCount == 1)
+        #expect(stream.queued.textCount == 1)
         #expect(read(stream).text == "snapshot\n" && pages.take() == [event(1_500).id])
-        // A page that is on its way, and more than may wait.
+        // A page is being sent, and more events come than fit.
         stream.add((1_501...3_999).map { event($0) }, isWhole: true)
         #expect(read(stream).text == text(1_501...3_999) && pages.take() == [event(3_999).id])
         stream.push(event(4_001).id, event(4_001).text, isLast: false)
@@ -149,7 +149,7 @@ struct EventSnapshotTests {
     }
 
     @Test(
-        "who reads too slowly is let go behind the snapshot or the page that he gets", arguments: [0, 70_000])
+        "a stream that reads too slowly ends after its snapshot or page", arguments: [0, 70_000])
     func letGo(readCount: Int) {
         let pages = Mailbox<EventID>()
         for isSnapshot in [true, false] {

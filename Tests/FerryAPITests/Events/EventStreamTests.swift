@@ -6,18 +6,18 @@ import Testing
 
 @testable import FerryAPI
 
-@Suite("Streams of events")
+@Suite("Event streams")
 struct EventStreamTests {
     private let fixture = Fixture()
 
-    /// A stream, with everything that it gives until it waits.
+    /// A stream with the bytes that it sends until it waits.
     private final class Reader {
         let stream: any ResponseStream
         let woken = Mailbox<Bool>()
         private(set) var last = StreamStep.wait
 
-        init(_ answer: Answer) throws {
-            guard case .stream(let stream, _) = answer.response.body else {
+        init(_ response: ReceivedResponse) throws {
+            guard case .stream(let stream, _) = response.message.body else {
                 throw Problem(.notFound, "no stream")
             }
             self.stream = stream
@@ -39,25 +39,25 @@ struct EventStreamTests {
     private func open(_ path: String, after: String? = nil) throws -> Reader {
         var headers = [(name: "Accept", value: "text/event-stream")]
         if let after { headers.append((name: "Last-Event-ID", value: after)) }
-        let answer = try fixture.send("GET", path, nil, headers)
-        #expect(answer.status == 200 && answer.header("Content-Type") == "text/event-stream")
-        return try Reader(answer)
+        let response = try fixture.send("GET", path, nil, headers)
+        #expect(response.status == 200 && response.header("Content-Type") == "text/event-stream")
+        return try Reader(response)
     }
 
     private func types(_ text: String) -> [String] {
         text.split(separator: "\n").filter { $0.hasPrefix("event: ") }.map { String($0.dropFirst(7)) }
     }
 
-    @Test("a stream gives what happens in its tenant, session and types, in pieces of any size")
+    @Test("a stream sends the events of its tenant, session and types, in pieces of any size")
     func live() throws {
         let job = try fixture.submit()
         let reader = try open("/v1/events?session=a&type=job.created,job.succeeded")
         #expect(reader.text().hasPrefix("id: evt_"))
-        fixture.store.happen(.jobCreated, job, session: "a")
-        fixture.store.happen(.jobCreated, job, session: "b")
-        fixture.store.happen(.jobStarted, job, session: "a")
-        fixture.store.happen(.jobCreated, job, tenant: "other", session: "a")
-        fixture.store.happen(.jobSucceeded, job, session: "a")
+        fixture.store.addEvent(.jobCreated, job, session: "a")
+        fixture.store.addEvent(.jobCreated, job, session: "b")
+        fixture.store.addEvent(.jobStarted, job, session: "a")
+        fixture.store.addEvent(.jobCreated, job, tenant: "other", session: "a")
+        fixture.store.addEvent(.jobSucceeded, job, session: "a")
         #expect(reader.woken.wait(milliseconds: 120_000).isEmpty == false)
         let text = reader.text(pieceMax: 7)
         #expect(types(text) == ["job.created", "job.succeeded"] && reader.last == .wait)
@@ -68,16 +68,16 @@ struct EventStreamTests {
         #expect(fixture.api.listenerCount == 0 && fixture.store.state.withLock { $0.sink == nil })
     }
 
-    @Test("a stream that is resumed gives what it has missed page by page, then what comes, nothing twice")
+    @Test("a resumed stream sends the missed events page by page, then new ones, each once")
     func resume() throws {
         let job = try fixture.submit()
-        for _ in 0..<250 { fixture.store.happen(.jobStarted, job) }
+        for _ in 0..<250 { fixture.store.addEvent(.jobStarted, job) }
         let reader = try open("/v1/events", after: "\(EventID(high: 1, low: 3))")
-        fixture.store.happen(.jobSucceeded, job)
+        fixture.store.addEvent(.jobSucceeded, job)
         let ids = reader.text(pieceMax: 1_000).split(separator: "\n").filter { $0.hasPrefix("id: ") }
         #expect(
             ids.map { String($0.dropFirst(4)) } == (UInt64(4)...251).map { "\(EventID(high: 1, low: $0))" })
-        fixture.store.happen(.jobSucceeded, job)
+        fixture.store.addEvent(.jobSucceeded, job)
         #expect(types(reader.text()) == ["job.succeeded"])
         let late = try open("/v1/events", after: "\(EventID(high: 9, low: 9))")
         #expect(types(late.text()) == ["snapshot"])
@@ -89,28 +89,28 @@ struct EventStreamTests {
     }
 
     @Test(
-        "what was missed waits in memory a page at a time, of a tenant as of one job",
+        "a resumed stream holds one page of missed events in memory, for a tenant and for one job",
         arguments: [("", 0), ("", 100_000), ("of one job", 0), ("of one job", 100_000)])
     func pages(subject: String, byteCount: Int) throws {
         let pairs = (0..<byteCount / 2_000).map { #""\#($0)":"\#(String(repeating: "x", count: 2_000))""# }
         let job = try fixture.submit(#","metadata":{\#(pairs.joined(separator: ","))}"#)
-        for _ in 0..<250 { fixture.store.happen(.jobStarted, job) }
+        for _ in 0..<250 { fixture.store.addEvent(.jobStarted, job) }
         let path = subject.isEmpty ? "/v1/events" : "/v1/jobs/\(job)/events"
         let reader = try open(path, after: "\(EventID(high: 1, low: 3))")
         let stream = try #require(reader.stream as? EventStream)
-        #expect(stream.kept.textCount <= 101 && stream.kept.byteCount <= 1_300_000)
+        #expect(stream.queued.textCount <= 101 && stream.queued.byteCount <= 1_300_000)
         let ids = reader.text(pieceMax: 100_000).split(separator: "\n").filter { $0.hasPrefix("id: ") }
         #expect(
             ids.map { String($0.dropFirst(4)) } == (UInt64(4)...250).map { "\(EventID(high: 1, low: $0))" })
         #expect(reader.last == .wait)
         fixture.store.finish(job, .succeeded)
-        fixture.store.happen(.jobSucceeded, job)
+        fixture.store.addEvent(.jobSucceeded, job)
         #expect(types(reader.text(pieceMax: 100_000)) == ["job.succeeded"])
         #expect(reader.last == (subject.isEmpty ? .wait : .end))
         reader.stream.cancelled()
     }
 
-    @Test("a stream whose snapshot could not be read as a whole is refused, so that the client comes again")
+    @Test("a stream whose snapshot cannot be read completely is refused, so that the client reconnects")
     func unreadableSnapshot() throws {
         _ = try fixture.submit()
         fixture.store.state.withLock { $0.unreadable = .suspended }
@@ -126,13 +126,13 @@ struct EventStreamTests {
         reader.stream.cancelled()
     }
 
-    @Test("a job's stream ends with the job; another tenant's and a resumed one without news have none")
+    @Test("a job's stream ends with the job; it is 404 for another tenant and 204 if no event will follow")
     func ofJob() throws {
         let job = try fixture.submit()
         let reader = try open("/v1/jobs/\(job)/events")
         #expect(types(reader.text()) == ["snapshot"])
-        fixture.store.happen(.jobSucceeded, try fixture.submit())
-        fixture.store.happen(.jobSucceeded, job)
+        fixture.store.addEvent(.jobSucceeded, try fixture.submit())
+        fixture.store.addEvent(.jobSucceeded, job)
         #expect(types(reader.text()) == ["job.succeeded"] && reader.last == .end)
         fixture.store.finish(job, .succeeded)
         let accept = [(name: "Accept", value: "text/event-stream")]
@@ -146,33 +146,34 @@ struct EventStreamTests {
     }
 
     @Test(
-        "the stream of a job that has ended ends with what is told of it afterwards",
+        "a resumed stream of an ended job sends the events after the end and then ends",
         arguments: [EventType.jobUnacknowledged, .jobAcknowledged, .jobAcknowledgementExpired])
     func afterTheEnd(_ type: EventType) throws {
         let job = try fixture.submit()
         fixture.store.finish(job, .succeeded)
-        fixture.store.happen(.jobSucceeded, job)
+        fixture.store.addEvent(.jobSucceeded, job)
         fixture.store.state.withLock { $0.hasUnnumberedEvents = true }
         let reader = try open("/v1/jobs/\(job)/events", after: "\(EventID(high: 1, low: 1))")
         #expect(reader.text().isEmpty && reader.last == .wait)
-        fixture.store.happen(type, job)
+        fixture.store.addEvent(type, job)
         #expect(types(reader.text()) == [type.rawValue] && reader.last == .end)
         reader.stream.cancelled()
         #expect(fixture.api.listenerCount == 0)
     }
 
-    @Test("who reads too slowly is let go, and costs no more than what is allowed to wait")
+    @Test("a stream that reads too slowly ends, and its queue stays within the bound")
     func slow() throws {
         let job = try fixture.submit(#","description":"\#(String(repeating: "x", count: 1_000))""#)
         let reader = try open("/v1/events")
-        for _ in 0..<2_000 { fixture.store.happen(.jobStarted, job) }
+        for _ in 0..<2_000 { fixture.store.addEvent(.jobStarted, job) }
         let text = reader.text(pieceMax: 65_536)
         #expect(text.contains(": too slow") && reader.last == .end)
         #expect(text.utf8.count < Limits.eventQueueByteCountMax)
         reader.stream.cancelled()
     }
 
-    @Test("what a listener has got is given back, also when it never catches up", arguments: [1, 300])
+    @Test(
+        "a stream frees the events that it has sent, even if its queue is never empty", arguments: [1, 300])
     func givenBack(_ behind: Int) throws {
         let reader = try open("/v1/events")
         _ = reader.text()
@@ -185,7 +186,7 @@ struct EventStreamTests {
             let text = Array("event \(number)\n".utf8)
             stream.push(EventID(high: 9, low: UInt64(number)), text, isLast: false)
             sent += text
-            // Something is left every time: a byte at least.
+            // At least one byte stays in the queue each time.
             while sent.count - got.count > behind * 10 {
                 let count = min(buffer.count, sent.count - got.count - behind)
                 let step = buffer.withUnsafeMutableBytes {
@@ -194,21 +195,21 @@ struct EventStreamTests {
                 guard step == .bytes(count) else { break }
                 got += buffer[..<count]
             }
-            let kept = stream.kept
-            textCountMax = max(textCountMax, kept.textCount)
-            byteCountMax = max(byteCountMax, kept.byteCount)
+            let queued = stream.queued
+            textCountMax = max(textCountMax, queued.textCount)
+            byteCountMax = max(byteCountMax, queued.byteCount)
         }
         #expect(got.count > 45_000 && sent.count > got.count)
-        // What waits has some ten bytes a text; the text that is being read is there as a whole.
+        // A text in the queue has about ten bytes; the text that is being read is still whole.
         #expect(textCountMax <= 3 * behind + 8 && byteCountMax <= behind * 10 + 32)
         got += Array(reader.text().utf8)
         #expect(got == sent)
-        let kept = stream.kept
-        #expect(kept.textCount == 0 && kept.byteCount == 0)
+        let queued = stream.queued
+        #expect(queued.textCount == 0 && queued.byteCount == 0)
         reader.stream.cancelled()
     }
 
-    @Test("progress comes by itself, and not to who declines it; lists say why they refuse it")
+    @Test("progress is sent unless the stream declines it; lists refuse the parameter with the reason")
     func progress() throws {
         let job = try fixture.submit()
         let readers = try ["/v1/events", "/v1/jobs/\(job)/events"].flatMap { path in
@@ -227,7 +228,7 @@ struct EventStreamTests {
             let text = reader.text()
             #expect(types(text) == ["progress"] && text.contains(#""bytes_received":7"#))
         }
-        fixture.store.happen(.jobSucceeded, job)
+        fixture.store.addEvent(.jobSucceeded, job)
         for reader in [readers[1], readers[3]] {
             #expect(types(reader.text()) == ["job.succeeded"])
         }
@@ -242,22 +243,22 @@ struct EventStreamTests {
         }
     }
 
-    @Test("a node that stops ends its streams")
+    @Test("a stopping node ends its streams")
     func stop() throws {
         let reader = try open("/v1/events")
         _ = reader.text()
         fixture.api.endStreams()
         #expect(reader.text().isEmpty && reader.last == .end)
         reader.stream.cancelled()
-        let answer = try fixture.send("GET", "/v1/events", [("Accept", "text/event-stream")])
-        #expect(answer.status == 503)
+        let response = try fixture.send("GET", "/v1/events", [("Accept", "text/event-stream")])
+        #expect(response.status == 503)
     }
 
-    @Test("lists are pages, newest first, and name their events")
+    @Test("events are listed in pages, newest first")
     func lists() throws {
         let job = try fixture.submit()
-        for _ in 0..<5 { fixture.store.happen(.jobStarted, job) }
-        fixture.store.happen(.sessionEventsFinished, nil)
+        for _ in 0..<5 { fixture.store.addEvent(.jobStarted, job) }
+        fixture.store.addEvent(.sessionEventsFinished, nil)
         let page = try fixture.send("GET", "/v1/events?limit=2").json
         #expect(page["data"]?.array?.count == 2 && page["data"]?.array?[0]["data"]?["job"] == .null)
         let cursor = try #require(page["next_cursor"]?.string)

@@ -40,7 +40,7 @@ extension MemoryStore {
 struct HostsTests {
     private let path = "/v1/admin/hosts/https%3A%2F%2Fexample.org%3A443"
 
-    @Test("a host is shown, changed by a merge patch, and named as an origin or as a name")
+    @Test("a host is shown and changed by a merge patch, by its origin or its name")
     func patch() throws {
         let fixture = Fixture()
         let unknown = try fixture.send("GET", path)
@@ -62,7 +62,7 @@ struct HostsTests {
     }
 
     @Test(
-        "what cannot be is refused with its pointer",
+        "invalid settings are 422 with a pointer",
         arguments: [
             (#"{"maximum_connections":0}"#, "#/maximum_connections"), (#"{"paused":7}"#, "#/paused"),
             (#"{"backoff_until":"soon"}"#, "#/backoff_until"), (#"{"limit":1}"#, "#/limit"),
@@ -71,12 +71,12 @@ struct HostsTests {
             (#"{"minimum_connections":9,"maximum_connections":3}"#, "#/minimum_connections"),
         ])
     func wrong(body: String, pointer: String) throws {
-        let answer = try Fixture().send("PATCH", path, body)
-        #expect(answer.status == 422, "\(body)")
-        #expect(answer.json["errors"]?.array?.compactMap { $0["pointer"]?.string } == [pointer])
+        let response = try Fixture().send("PATCH", path, body)
+        #expect(response.status == 422, "\(body)")
+        #expect(response.json["errors"]?.array?.compactMap { $0["pointer"]?.string } == [pointer])
     }
 
-    @Test("what names no origin is a bad request, and only operators ask")
+    @Test("a malformed host is 400, and hosts need the role admin")
     func names() throws {
         let fixture = Fixture()
         for name in ["ftp%3A%2F%2Fa", "a%2Fb", "https%3A%2F%2Fa%2Fb", "a%3Fb", "-%20"] {
@@ -85,7 +85,7 @@ struct HostsTests {
         #expect(try fixture.send("GET", path, key: "").status == 401)
     }
 
-    @Test("one host too many is refused, without a promise that it will do later")
+    @Test("one host too many is 409 without Retry-After")
     func full() throws {
         let fixture = Fixture()
         fixture.store.state.withLock { $0.hostCountMax = 1 }
@@ -99,7 +99,7 @@ struct HostsTests {
         #expect(fixture.store.state.withLock { $0.hosts.count } == 1)
     }
 
-    @Test("the list has pages")
+    @Test("hosts are listed in pages")
     func list() throws {
         let fixture = Fixture()
         for name in ["a", "b", "c"] {

@@ -25,7 +25,7 @@ struct AttemptsTests {
         return (fixture, job)
     }
 
-    @Test("every role reads the attempts; what names addresses is for operators")
+    @Test("every role reads attempts; only admins see diagnostics")
     func roles() throws {
         let (fixture, job) = try fixture()
         let path = "/v1/jobs/\(job)/attempts"
@@ -44,7 +44,7 @@ struct AttemptsTests {
         #expect(try fixture.send("GET", "/v1/jobs/x/attempts").status == 404)
     }
 
-    @Test("the document names every code of an error, with its class, phases and whether it is retried")
+    @Test("the document has every error code with its class, phases and whether it is retried")
     func codes() throws {
         let schema = try JSON.parse(openAPIDocument)["components"]?["schemas"]?["TransferError"]
         let codes = TransferError.Code.allCases
@@ -58,7 +58,7 @@ struct AttemptsTests {
         #expect(phases == codes.map { $0.phases.map(\.rawValue) })
     }
 
-    @Test("the schemas name the members that are shown")
+    @Test("the schemas of attempts have the members of the representation")
     func schemas() throws {
         let (fixture, job) = try fixture()
         let list = try fixture.send("GET", "/v1/jobs/\(job)/attempts").json

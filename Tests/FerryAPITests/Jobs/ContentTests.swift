@@ -26,24 +26,24 @@ struct ContentTests {
         return id
     }
 
-    @Test("the whole content comes with its digests, as a file to keep, never as a page to run")
+    @Test("the whole content has its digests and is sent as an attachment")
     func whole() throws {
         let fixture = Fixture()
         let id = try finished(fixture, body: Array("0123456789".utf8))
-        let answer = try fixture.send("GET", "/v1/jobs/\(id)/content", key: fixture.viewerKey)
-        #expect(answer.status == 200 && answer.body == Array("0123456789".utf8))
-        #expect(answer.header("ETag") == "\"\(Self.sha256)\"")
+        let response = try fixture.send("GET", "/v1/jobs/\(id)/content", key: fixture.viewerKey)
+        #expect(response.status == 200 && response.body == Array("0123456789".utf8))
+        #expect(response.header("ETag") == "\"\(Self.sha256)\"")
         #expect(
-            answer.header("Content-Disposition")
+            response.header("Content-Disposition")
                 == "attachment; filename=\"a ___.txt\"; filename*=UTF-8''a%20%22%C3%A9%22.txt")
-        #expect(answer.header("X-Content-Type-Options") == "nosniff")
-        #expect(answer.header("Content-Security-Policy")?.contains("sandbox") == true)
-        #expect(answer.header("Repr-Digest")?.hasPrefix("sha-256=:CgoK") == true)
-        #expect(answer.header("Digest")?.hasPrefix("SHA-256=CgoK") == true)
+        #expect(response.header("X-Content-Type-Options") == "nosniff")
+        #expect(response.header("Content-Security-Policy")?.contains("sandbox") == true)
+        #expect(response.header("Repr-Digest")?.hasPrefix("sha-256=:CgoK") == true)
+        #expect(response.header("Digest")?.hasPrefix("SHA-256=CgoK") == true)
     }
 
     @Test(
-        "a range is a part of it",
+        "a range is 206 with its bytes",
         arguments: [
             ("bytes=2-4", "234", "bytes 2-4/10"), ("bytes=8-", "89", "bytes 8-9/10"),
             ("bytes=-3", "789", "bytes 7-9/10"),
@@ -53,14 +53,14 @@ struct ContentTests {
     func range(_ range: String, _ part: String, _ contentRange: String) throws {
         let fixture = Fixture()
         let id = try finished(fixture, body: Array("0123456789".utf8))
-        let answer = try fixture.send("GET", "/v1/jobs/\(id)/content", [("Range", range)])
-        #expect(answer.status == 206 && answer.body == Array(part.utf8))
-        #expect(answer.header("Content-Range") == contentRange)
-        #expect(answer.header("Digest") == nil)
+        let response = try fixture.send("GET", "/v1/jobs/\(id)/content", [("Range", range)])
+        #expect(response.status == 206 && response.body == Array(part.utf8))
+        #expect(response.header("Content-Range") == contentRange)
+        #expect(response.header("Digest") == nil)
     }
 
     @Test(
-        "a range that cannot be read is everything",
+        "an unsupported range is 200 with the whole content",
         arguments: [
             "bytes=4-2", "bytes=a-b", "bytes=", "bytes=-", "lines=1-2", "bytes=0-1,3-4", "bytes=--1",
             "bytes=99999999999999999999-",
@@ -71,15 +71,15 @@ struct ContentTests {
         #expect(try fixture.send("GET", "/v1/jobs/\(id)/content", [("Range", range)]).status == 200)
     }
 
-    @Test("a range beyond the content is 416 with its length", arguments: ["bytes=10-", "bytes=-0"])
+    @Test("a range beyond the content is 416 with the length", arguments: ["bytes=10-", "bytes=-0"])
     func unsatisfiable(_ range: String) throws {
         let fixture = Fixture()
         let id = try finished(fixture, body: Array("0123456789".utf8))
-        let answer = try fixture.send("GET", "/v1/jobs/\(id)/content", [("Range", range)])
-        #expect(answer.status == 416 && answer.header("Content-Range") == "bytes */10")
+        let response = try fixture.send("GET", "/v1/jobs/\(id)/content", [("Range", range)])
+        #expect(response.status == 416 && response.header("Content-Range") == "bytes */10")
     }
 
-    @Test("If-Range gives the part only of the same bytes; If-None-Match and If-Match are kept")
+    @Test("If-Range sends the range only of unchanged content; If-None-Match and If-Match are obeyed")
     func conditions() throws {
         let fixture = Fixture()
         let id = try finished(fixture, body: Array("0123456789".utf8))
@@ -95,7 +95,7 @@ struct ContentTests {
         #expect(try status([("If-Match", tag)]) == 200)
     }
 
-    @Test("a file is sent from its descriptor, which is closed also when nothing is sent")
+    @Test("a file is sent from its descriptor, which is closed even if nothing is sent")
     func file() throws {
         let fixture = Fixture()
         let id = try finished(fixture, body: nil)
@@ -109,8 +109,8 @@ struct ContentTests {
         }
         #expect(write(descriptor, "0123456789", 10) == 10)
         fixture.store.state.withLock { $0.files[id] = path }
-        let answer = try fixture.send("GET", "/v1/jobs/\(id)/content", [("Range", "bytes=2-4")])
-        guard case .file(let file) = answer.response.body else {
+        let response = try fixture.send("GET", "/v1/jobs/\(id)/content", [("Range", "bytes=2-4")])
+        guard case .file(let file) = response.message.body else {
             Issue.record("not a file")
             return
         }
@@ -118,20 +118,20 @@ struct ContentTests {
         #expect(try fixture.send("GET", "/v1/jobs/\(id)/content", [("Range", "bytes=10-")]).status == 416)
     }
 
-    @Test("who has to wait for others' files is told how long, as with every quota")
+    @Test("too many comparisons with digests are 429 with Retry-After and the quota")
     func overloaded() throws {
         let fixture = Fixture()
         let id = try finished(fixture, body: nil)
         fixture.store.state.withLock { $0.fileFailure = .overloaded }
-        let answer = try fixture.send("GET", "/v1/jobs/\(id)/content")
-        #expect(answer.status == 429 && answer.code == "overloaded")
-        #expect(answer.json["detail"]?.string?.contains("digests") == true)
-        #expect(answer.header("Retry-After") == "1")
-        #expect(answer.header("RateLimit-Policy") == #""contents";q=\#(contentWaiterCountMax)"#)
-        #expect(answer.header("RateLimit") == #""contents";r=0;t=1"#)
+        let response = try fixture.send("GET", "/v1/jobs/\(id)/content")
+        #expect(response.status == 429 && response.code == "overloaded")
+        #expect(response.json["detail"]?.string?.contains("digests") == true)
+        #expect(response.header("Retry-After") == "1")
+        #expect(response.header("RateLimit-Policy") == #""contents";q=\#(contentWaiterCountMax)"#)
+        #expect(response.header("RateLimit") == #""contents";r=0;t=1"#)
     }
 
-    @Test("a job without an end has no content yet, one that left nothing has none")
+    @Test("an unfinished job is 409, a job without content 404")
     func none() throws {
         let fixture = Fixture()
         let id = try fixture.submit()

@@ -4,9 +4,9 @@ import Testing
 
 @testable import FerryAPI
 
-@Suite("Cancel, delete, retry")
+@Suite("Job commands")
 struct ControlJobsTests {
-    @Test("PATCH merges, checks like a submission, and keeps to If-Match")
+    @Test("PATCH merges, validates like a submission, and obeys If-Match")
     func patch() throws {
         let fixture = Fixture()
         let made = try fixture.send("POST", "/v1/jobs", small())
@@ -38,7 +38,7 @@ struct ControlJobsTests {
         #expect(try fixture.send("PATCH", "/v1/jobs/job_00000000000000000000000000", "{}").status == 404)
     }
 
-    @Test("a queued job is cancelled at once; the second time it is 409 with its state")
+    @Test("a queued job is cancelled immediately; cancelling it again is 409 with its state")
     func cancel() throws {
         let fixture = Fixture()
         let id = try fixture.submit()
@@ -49,16 +49,16 @@ struct ControlJobsTests {
                 && again.json["state"] == .string("cancelled"))
     }
 
-    @Test("the cancellation of a running job waits a moment for its node")
+    @Test("the response to cancelling a running job waits for its node")
     func cancelRunning() throws {
         let fixture = Fixture()
         let id = try fixture.submit()
         fixture.store.state.withLock { $0.jobs[id]?.state = .running }
-        let answer = try fixture.send("POST", "/v1/jobs/\(id)/cancel", #"{"produce_resume_data":false}"#)
-        #expect(answer.status == 200 && answer.json["state"] == .string("running"))
+        let response = try fixture.send("POST", "/v1/jobs/\(id)/cancel", #"{"produce_resume_data":false}"#)
+        #expect(response.status == 200 && response.json["state"] == .string("running"))
     }
 
-    @Test("what cancel does not do is refused")
+    @Test("an invalid body of cancel is 422")
     func cancelBody() throws {
         let fixture = Fixture()
         let id = try fixture.submit()
@@ -67,7 +67,7 @@ struct ControlJobsTests {
         }
     }
 
-    @Test("suspend and resume answer with the job, or 409 with its state")
+    @Test("suspend and resume respond with the job, or with 409 and its state")
     func suspend() throws {
         let fixture = Fixture()
         let id = try fixture.submit()
@@ -81,12 +81,12 @@ struct ControlJobsTests {
         #expect(try fixture.send("POST", "/v1/jobs/\(id)/resume").code == "invalid_state")
     }
 
-    @Test("a cancelled job shows its resume data, which no other service or tenant has made")
+    @Test("a cancelled job shows its resume data; resume data that Ferry has not issued is 422")
     func resumeData() throws {
         let fixture = Fixture()
         let id = try fixture.submit()
-        let answer = try fixture.send("POST", "/v1/jobs/\(id)/cancel", #"{"produce_resume_data":true}"#)
-        #expect(answer.json["resume_data"] == .string("x"))
+        let response = try fixture.send("POST", "/v1/jobs/\(id)/cancel", #"{"produce_resume_data":true}"#)
+        #expect(response.json["resume_data"] == .string("x"))
         for data in [#""x""#, #""""#, "1", "{}"] {
             let refused = try fixture.send(
                 "POST", "/v1/jobs",
@@ -96,19 +96,19 @@ struct ControlJobsTests {
         }
     }
 
-    @Test("If-Match protects against a change in between")
+    @Test("a command with an old revision in If-Match is 412")
     func stale() throws {
         let fixture = Fixture()
         let id = try fixture.submit()
         for tag in ["\"r7\"", "W/\"r1\"", "r1", "\"x\"", ""] {
-            let answer = try fixture.send("POST", "/v1/jobs/\(id)/cancel", nil, [("If-Match", tag)])
-            #expect(answer.status == 412 && answer.json["revision"] == .integer(1), "\(tag)")
+            let response = try fixture.send("POST", "/v1/jobs/\(id)/cancel", nil, [("If-Match", tag)])
+            #expect(response.status == 412 && response.json["revision"] == .integer(1), "\(tag)")
         }
         #expect(
             try fixture.send("POST", "/v1/jobs/\(id)/cancel", nil, [("If-Match", "\"r1\"")]).status == 200)
     }
 
-    @Test("If-Match may list several revisions, of which the job has to have one")
+    @Test("a command succeeds if If-Match lists the job's revision among others")
     func revisions() throws {
         let fixture = Fixture()
         let path = "/v1/jobs/\(try fixture.submit())"
@@ -116,8 +116,8 @@ struct ControlJobsTests {
             try fixture.send(method, target, body, [("If-Match", tags)])
         }
         for tags in [#""r7", "r8""#, #""r7", W/"r1""#, #""r7", r1"#, #""r7, "r1""#] {
-            let answer = try send("POST", path + "/suspend", nil, tags)
-            #expect(answer.status == 412 && answer.json["revision"] == .integer(1), "\(tags)")
+            let response = try send("POST", path + "/suspend", nil, tags)
+            #expect(response.status == 412 && response.json["revision"] == .integer(1), "\(tags)")
         }
         #expect(try send("POST", path + "/suspend", nil, #""r7", "r1", "r8""#).status == 200)
         #expect(try send("POST", path + "/resume", nil, #""r1","r2""#).header("ETag") == #""r3""#)
@@ -128,7 +128,7 @@ struct ControlJobsTests {
         #expect(try send("DELETE", path, nil, #""r4", "r5""#).status == 204)
     }
 
-    @Test("a terminal job is deleted, another one is not")
+    @Test("a terminal job is deleted, an unfinished one is 409")
     func delete() throws {
         let fixture = Fixture()
         let id = try fixture.submit()
@@ -138,7 +138,7 @@ struct ControlJobsTests {
         #expect(try fixture.send("DELETE", "/v1/jobs/\(id)").status == 404)
     }
 
-    @Test("a retry is a new job that names the old one and keeps its secrets and bytes")
+    @Test("a retry is a new job that names the old one and has its secrets and payload")
     func retry() throws {
         let fixture = Fixture()
         let body =
@@ -147,9 +147,10 @@ struct ControlJobsTests {
         let id = try #require(try fixture.send("POST", "/v1/jobs", body).json["id"]?.string)
         #expect(try fixture.send("POST", "/v1/jobs/\(id)/retry").status == 409)
         fixture.store.finish(try #require(JobID(id)), .failed)
-        let answer = try fixture.send("POST", "/v1/jobs/\(id)/retry")
+        let response = try fixture.send("POST", "/v1/jobs/\(id)/retry")
         #expect(
-            answer.status == 201 && answer.json["retry_of"] == .string(id) && answer.json["id"] != .string(id)
+            response.status == 201 && response.json["retry_of"] == .string(id)
+                && response.json["id"] != .string(id)
         )
         let new = try #require(fixture.store.state.withLock { $0.submissions.last?.jobs.first })
         #expect(new.payload == [0x74] && new.secrets.headers == [.init("X-Api-Key", "k")])

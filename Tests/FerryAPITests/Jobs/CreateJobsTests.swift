@@ -7,60 +7,61 @@ import Testing
 
 @Suite("POST /v1/jobs")
 struct CreateJobsTests {
-    @Test("an accepted job is answered with 201, its place and its tag")
+    @Test("an accepted job is 201 with Location and ETag")
     func accepted() throws {
         let fixture = Fixture()
-        let answer = try fixture.send("POST", "/v1/jobs", small())
-        #expect(answer.status == 201)
-        let id = try #require(answer.json["id"]?.string)
-        #expect(answer.header("Location") == "/v1/jobs/\(id)")
-        #expect(answer.header("ETag") == "\"r1\"")
-        #expect(answer.header("Content-Type") == "application/json")
-        #expect(answer.json["state"] == .string("queued"))
-        #expect(answer.json["retry"]?["max_attempts"] == .integer(8))
+        let response = try fixture.send("POST", "/v1/jobs", small())
+        #expect(response.status == 201)
+        let id = try #require(response.json["id"]?.string)
+        #expect(response.header("Location") == "/v1/jobs/\(id)")
+        #expect(response.header("ETag") == "\"r1\"")
+        #expect(response.header("Content-Type") == "application/json")
+        #expect(response.json["state"] == .string("queued"))
+        #expect(response.json["retry"]?["max_attempts"] == .integer(8))
     }
 
-    @Test("nothing is stored when a field is wrong, and the answer names it")
+    @Test("a job with an invalid field is 422 with a pointer, and nothing is stored")
     func invalid() throws {
         let fixture = Fixture()
-        let answer = try fixture.send("POST", "/v1/jobs", small(#","schedule":{"priority":"high"}"#))
-        #expect(answer.status == 422 && answer.code == "invalid_fields")
-        #expect(answer.header("Content-Type") == "application/problem+json")
-        #expect(answer.json["errors"]?.array?.first?["pointer"] == .string("#/schedule/priority"))
-        #expect(answer.json["request_id"] == .string("req-1"))
-        #expect(answer.json["type"] == .string("/docs#invalid_fields"))
+        let response = try fixture.send("POST", "/v1/jobs", small(#","schedule":{"priority":"high"}"#))
+        #expect(response.status == 422 && response.code == "invalid_fields")
+        #expect(response.header("Content-Type") == "application/problem+json")
+        #expect(response.json["errors"]?.array?.first?["pointer"] == .string("#/schedule/priority"))
+        #expect(response.json["request_id"] == .string("req-1"))
+        #expect(response.json["type"] == .string("/docs#invalid_fields"))
         #expect(fixture.store.state.withLock { $0.submissions.isEmpty })
     }
 
-    @Test("a blocked address is refused before anything is stored")
+    @Test("a job for a blocked address is 422, and nothing is stored")
     func blocked() throws {
-        let answer = try Fixture().send(
+        let response = try Fixture().send(
             "POST", "/v1/jobs", #"{"kind":"data","request":{"url":"http://169.254.169.254/latest"}}"#)
-        #expect(answer.json["errors"]?.array?.first?["code"] == .string("blocked_address"))
+        #expect(response.json["errors"]?.array?.first?["code"] == .string("blocked_address"))
     }
 
     @Test(
-        "what is no JSON is 400, another type 415", arguments: [" ", "{", "[1,", "\"", "{\"kind\":}", "nul"])
+        "a body that is not JSON is 400, another media type 415",
+        arguments: [" ", "{", "[1,", "\"", "{\"kind\":}", "nul"])
     func badJSON(_ body: String) throws {
         let fixture = Fixture()
         #expect(try fixture.send("POST", "/v1/jobs", body).code == "bad_json")
-        let answer = try fixture.send("POST", "/v1/jobs", body, [("Content-Type", "text/plain")])
-        #expect(answer.status == 415 && answer.header("Accept-Post") == "application/json")
+        let response = try fixture.send("POST", "/v1/jobs", body, [("Content-Type", "text/plain")])
+        #expect(response.status == 415 && response.header("Accept-Post") == "application/json")
     }
 
-    @Test("secrets go to the store sealed, and the answer has none")
+    @Test("secrets are stored sealed and are not in the response")
     func secrets() throws {
         let fixture = Fixture()
-        let answer = try fixture.send(
+        let response = try fixture.send(
             "POST", "/v1/jobs",
             #"{"kind":"data","request":{"url":"http://a.example/","headers":{"Authorization":"hush"}}}"#)
-        #expect(!String(decoding: answer.body, as: UTF8.self).contains("hush"))
+        #expect(!String(decoding: response.body, as: UTF8.self).contains("hush"))
         let job = try #require(fixture.store.state.withLock { $0.submissions.first?.jobs.first })
         #expect(job.sealedSecrets?.first == 0xEE)
         #expect(job.secrets.headers.first?.value == "hush")
     }
 
-    @Test("the same key with the same body gives the first answer again, with another body 422")
+    @Test("a repeated idempotency key gets the first response, with another body 422")
     func idempotency() throws {
         let fixture = Fixture()
         let first = try fixture.send("POST", "/v1/jobs", small(), [("Idempotency-Key", "\"abc\"")])
@@ -76,7 +77,7 @@ struct CreateJobsTests {
     }
 
     @Test(
-        "an unfit idempotency key is 400",
+        "a malformed idempotency key is 400",
         arguments: ["", "a b", "\"x", "é", String(repeating: "x", count: 256)])
     func badKey(_ key: String) throws {
         #expect(
@@ -84,7 +85,7 @@ struct CreateJobsTests {
                 == "invalid_header")
     }
 
-    @Test("Prefer: wait holds the answer until the job has ended")
+    @Test("Prefer: wait delays the response until the job has ended")
     func wait() throws {
         let fixture = Fixture()
         let store = fixture.store
@@ -95,43 +96,43 @@ struct CreateJobsTests {
                 waiters.finished([id])
             }
         }
-        let answer = try fixture.send("POST", "/v1/jobs", small(), [("Prefer", "respond-async, wait=20")])
-        #expect(answer.status == 201)
-        #expect(answer.json["state"] == .string("succeeded"))
-        #expect(answer.header("Preference-Applied") == "wait=20")
+        let response = try fixture.send("POST", "/v1/jobs", small(), [("Prefer", "respond-async, wait=20")])
+        #expect(response.status == 201)
+        #expect(response.json["state"] == .string("succeeded"))
+        #expect(response.header("Preference-Applied") == "wait=20")
         #expect(fixture.waiters.count == 0)
     }
 
-    @Test("a job that ends on another node is noticed all the same")
+    @Test("Prefer: wait responds when the job ends on another node")
     func waitElsewhere() throws {
         let fixture = Fixture()
         let store = fixture.store
         store.state.withLock { $0.afterSubmit = { store.finish($0, .failed) } }
-        let answer = try fixture.send("POST", "/v1/jobs", small(), [("Prefer", "wait=20")])
-        #expect(answer.json["state"] == .string("failed"))
+        let response = try fixture.send("POST", "/v1/jobs", small(), [("Prefer", "wait=20")])
+        #expect(response.json["state"] == .string("failed"))
     }
 
-    @Test("after the wait the answer says how far the job is")
+    @Test("after the wait, the response shows the job's progress")
     func waitOver() throws {
-        let answer = try Fixture().send("POST", "/v1/jobs", small(), [("Prefer", "wait=1")])
-        #expect(answer.status == 201 && answer.json["state"] == .string("queued"))
+        let response = try Fixture().send("POST", "/v1/jobs", small(), [("Prefer", "wait=1")])
+        #expect(response.status == 201 && response.json["state"] == .string("queued"))
     }
 
     @Test(
-        "a store that cannot is told as such",
+        "errors of the store have their status and code",
         arguments: zip(
             [StoreError.unavailable, .overloaded, .failed, .idempotencyKeyInProgress], [503, 429, 500, 409]))
     func failures(_ error: StoreError, _ status: Int) throws {
         let fixture = Fixture()
         fixture.store.state.withLock { $0.failure = error }
         for headers in [[], [("Prefer", "wait=5")]] as [[(name: String, value: String)]] {
-            let answer = try fixture.send("POST", "/v1/jobs", small(), headers)
-            #expect(answer.status == status)
-            #expect((answer.header("Retry-After") == "1") == (error != .failed))
+            let response = try fixture.send("POST", "/v1/jobs", small(), headers)
+            #expect(response.status == status)
+            #expect((response.header("Retry-After") == "1") == (error != .failed))
         }
     }
 
-    @Test("a valid traceparent is taken over, any other replaced")
+    @Test("a valid traceparent is kept, any other is replaced")
     func trace() throws {
         let fixture = Fixture()
         let given = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -145,19 +146,20 @@ struct CreateJobsTests {
             #expect((kept == given) == isKept)
             #expect(validTraceparent(kept) == kept)
         }
-        // Of another version's flags "sampled" alone is known.
+        // Of the flags of another version, only "sampled" is used.
         let unsampled = "\(given.dropLast(2))00"
         #expect(validTraceparent("cc\(given.dropFirst(2).dropLast(2))fe") == unsampled)
         #expect(validTraceparent("cc\(given.dropFirst(2).dropLast(2))0b") == given)
         #expect(validTraceparent("ff\(given.dropFirst(2))") == nil)
     }
 
-    @Test("complaints name types and bounds in one way: with their article, whole numbers without a fraction")
+    @Test("errors of fields name types with their article, and whole numbers without a fraction")
     func wording() throws {
         let schedule = #""schedule":{"priority":2,"timeout_for_resource":0.5,"discretionary":1}"#
         let retry = #""retry":{"max_attempts":0,"multiplier":[],"non_idempotent":{}}"#
-        let answer = try Fixture().send("POST", "/v1/jobs", small(",\(schedule),\(retry),\"metadata\":true"))
-        let details = (answer.json["errors"]?.array ?? []).reduce(into: [String: String]()) {
+        let response = try Fixture().send(
+            "POST", "/v1/jobs", small(",\(schedule),\(retry),\"metadata\":true"))
+        let details = (response.json["errors"]?.array ?? []).reduce(into: [String: String]()) {
             $0[$1["pointer"]?.string ?? ""] = $1["detail"]?.string
         }
         #expect(

@@ -6,27 +6,27 @@ import Testing
 
 @Suite("GET /v1/jobs")
 struct ListJobsTests {
-    @Test("pages follow each other without gaps, newest first")
+    @Test("pages of jobs have no gaps, newest first")
     func pages() throws {
         let fixture = Fixture()
         let ids = try (0..<7).map { _ in try fixture.submit().description }
         var seen: [String] = []
         var target = "/v1/jobs?limit=3&state=queued"
         for page in 0..<3 {
-            let answer = try fixture.send("GET", target)
-            seen += answer.json["data"]?.array?.compactMap { $0["id"]?.string } ?? []
-            guard let link = answer.header("Link") else {
-                #expect(page == 2 && answer.json["next_cursor"] == .null)
+            let response = try fixture.send("GET", target)
+            seen += response.json["data"]?.array?.compactMap { $0["id"]?.string } ?? []
+            guard let link = response.header("Link") else {
+                #expect(page == 2 && response.json["next_cursor"] == .null)
                 break
             }
             #expect(link.hasSuffix(">; rel=\"next\""))
             target = String(link.dropFirst().prefix { $0 != ">" })
-            #expect(target.contains(try #require(answer.json["next_cursor"]?.string)))
+            #expect(target.contains(try #require(response.json["next_cursor"]?.string)))
         }
         #expect(seen == ids.reversed())
     }
 
-    @Test("a page of long entries ends early, and the next one goes on behind it")
+    @Test("a page of large jobs ends early, and the next page continues after it")
     func longEntries() throws {
         let fixture = Fixture()
         let text = String(repeating: "x", count: 2_000)
@@ -35,24 +35,24 @@ struct ListJobsTests {
         var seen: [String] = []
         var target: String? = "/v1/jobs?limit=500"
         while let next = target {
-            let answer = try fixture.send("GET", next)
-            let page = answer.json["data"]?.array?.compactMap { $0["id"]?.string } ?? []
+            let response = try fixture.send("GET", next)
+            let page = response.json["data"]?.array?.compactMap { $0["id"]?.string } ?? []
             seen += page
-            target = answer.json["next_cursor"]?.string.map { "/v1/jobs?limit=500&cursor=\($0)" }
+            target = response.json["next_cursor"]?.string.map { "/v1/jobs?limit=500&cursor=\($0)" }
             #expect(seen.count == 100 ? target == nil : page.count > 70 && target != nil)
         }
         #expect(seen == ids.reversed())
     }
 
-    @Test("filters arrive at the store")
+    @Test("filters are passed to the store")
     func filters() throws {
         let fixture = Fixture()
-        let answer = try fixture.send(
+        let response = try fixture.send(
             "GET",
             "/v1/jobs?session=s&state=failed,queued&kind=data&host=A.example"
                 + "&created_after=2026-01-01T00:00:00Z&metadata.a%2Eb=c%26d&metadata.e="
         )
-        #expect(answer.status == 200)
+        #expect(response.status == 200)
         var expected = JobQuery(
             tenant: "default", session: "s", states: [.failed, .queued], kind: .data, host: "a.example")
         expected.createdAfter = Timestamp(rfc3339: "2026-01-01T00:00:00Z")
@@ -62,7 +62,7 @@ struct ListJobsTests {
     }
 
     @Test(
-        "a host is named as a name, with its port, or as an origin",
+        "the filter host is a name, host:port or an origin",
         arguments: [
             ("A.example", "a.example", nil), ("[::1]", "[::1]", nil),
             ("127.0.0.1:8080", nil, ["http://127.0.0.1:8080", "https://127.0.0.1:8080"]),
@@ -78,7 +78,7 @@ struct ListJobsTests {
     }
 
     @Test(
-        "what cannot be a filter is 400",
+        "an invalid filter is 400",
         arguments: [
             "x=1", "limit=0", "limit=501", "limit=x", "limit=", "state=done", "state=queued,done",
             "state=queued,", "state=",
@@ -91,12 +91,13 @@ struct ListJobsTests {
             "cursor=00000000000000000000000000deadbeef",
         ])
     func wrong(_ query: String) throws {
-        let answer = try Fixture().send("GET", "/v1/jobs?\(query)")
+        let response = try Fixture().send("GET", "/v1/jobs?\(query)")
         #expect(
-            answer.status == 400 && ["invalid_parameter", "invalid_cursor"].contains(answer.code), "\(query)")
+            response.status == 400 && ["invalid_parameter", "invalid_cursor"].contains(response.code),
+            "\(query)")
     }
 
-    @Test("a cursor is a place, so it stays valid when filters and limit change")
+    @Test("a cursor stays valid when filters and limit change")
     func cursor() throws {
         let fixture = Fixture()
         let ids = try (0..<3).map { _ in try fixture.submit().description }
@@ -105,17 +106,17 @@ struct ListJobsTests {
         #expect(rest.json["data"]?.array?.compactMap { $0["id"]?.string } == [ids[1], ids[0]])
     }
 
-    @Test("a read that the database has stopped is 503 `store_unavailable`, with the limit and Retry-After")
+    @Test("a read that the database stopped is 503 `store_unavailable` with the limit and Retry-After")
     func stoppedReads() throws {
         let fixture = Fixture()
         fixture.store.state.withLock { $0.failure = .readStopped }
-        let answer = try fixture.send("GET", "/v1/jobs/\(JobID(high: 1, low: 1))")
-        #expect(answer.status == 503 && answer.code == "store_unavailable")
-        #expect(answer.header("Retry-After") == "1")
-        #expect(answer.json["detail"]?.string?.contains("\(Int(Limits.readSecondsMax)) s") == true)
+        let response = try fixture.send("GET", "/v1/jobs/\(JobID(high: 1, low: 1))")
+        #expect(response.status == 503 && response.code == "store_unavailable")
+        #expect(response.header("Retry-After") == "1")
+        #expect(response.json["detail"]?.string?.contains("\(Int(Limits.readSecondsMax)) s") == true)
     }
 
-    @Test("a scan that stops before the page is full gives a short or empty page with next_cursor")
+    @Test("a stopped scan gives a short or empty page with next_cursor")
     func stoppedScans() throws {
         let fixture = Fixture()
         let ids = try (0..<7).map { _ in try fixture.submit() }
@@ -124,16 +125,16 @@ struct ListJobsTests {
         var pages: [[String]] = []
         var target: String? = "/v1/jobs?state=failed&limit=2"
         while let next = target, pages.count < 9 {
-            let answer = try fixture.send("GET", next)
-            pages.append(answer.json["data"]?.array?.compactMap { $0["id"]?.string } ?? [])
-            let link = answer.header("Link")
+            let response = try fixture.send("GET", next)
+            pages.append(response.json["data"]?.array?.compactMap { $0["id"]?.string } ?? [])
+            let link = response.header("Link")
             target = link.map { String($0.dropFirst().prefix { $0 != ">" }) }
-            #expect((answer.json["next_cursor"] == .null) == (link == nil))
+            #expect((response.json["next_cursor"] == .null) == (link == nil))
         }
         #expect(pages == [[ids[5].description], [], [ids[0].description]])
     }
 
-    @Test("a tenant sees its own")
+    @Test("a tenant sees only its own jobs")
     func tenants() throws {
         let fixture = Fixture()
         _ = try fixture.submit()

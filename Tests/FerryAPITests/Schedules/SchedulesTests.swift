@@ -4,25 +4,25 @@ import Testing
 
 @testable import FerryAPI
 
-@Suite("Schedules over the API")
+@Suite("Schedules")
 struct SchedulesTests {
     private let body = #"""
         {"cron":"0 6 * * *","job":{"kind":"download","request":{"url":"https://a.example/{scheduled_at:date}",
          "headers":{"Authorization":"Bearer very-secret"}},"destination":{"path":"d/{scheduled_at:date}"}}}
         """#
 
-    private func create(_ fixture: Fixture) throws -> (answer: Answer, path: String) {
-        let answer = try fixture.send("POST", "/v1/schedules", body, key: fixture.clientKey)
-        try #require(answer.status == 201, "\(answer.json)")
-        return (answer, try #require(answer.header("Location")))
+    private func create(_ fixture: Fixture) throws -> (response: ReceivedResponse, path: String) {
+        let response = try fixture.send("POST", "/v1/schedules", body, key: fixture.clientKey)
+        try #require(response.status == 201, "\(response.json)")
+        return (response, try #require(response.header("Location")))
     }
 
-    @Test("a schedule is shown as it was accepted, its secrets as set")
+    @Test("a schedule is shown as it was accepted, with its secrets as set")
     func create() throws {
         let fixture = Fixture()
-        let (answer, path) = try create(fixture)
-        let shown = answer.json
-        #expect(path == "/v1/schedules/\(shown["id"]?.string ?? "")" && answer.header("ETag") == "\"r1\"")
+        let (response, path) = try create(fixture)
+        let shown = response.json
+        #expect(path == "/v1/schedules/\(shown["id"]?.string ?? "")" && response.header("ETag") == "\"r1\"")
         #expect(shown["cron"]?.string == "0 6 * * *" && shown["time_zone"]?.string == "UTC")
         let request = shown["job"]?["request"]
         #expect(request?["url"]?.string == "https://a.example/{scheduled_at:date}")
@@ -37,20 +37,20 @@ struct SchedulesTests {
         #expect(list.json["data"]?.array == [shown] && list.json["next_cursor"]?.isNull == true)
     }
 
-    @Test("what is wrong is a 422 with a pointer each, and nothing is kept")
+    @Test("invalid fields are 422 with a pointer each, and nothing is stored")
     func wrong() throws {
         let fixture = Fixture()
-        let answer = try fixture.send(
+        let response = try fixture.send(
             "POST", "/v1/schedules",
             #"{"cron":"61 * * * *","colour":1,"job":{"kind":"data","request":{"url":"http://10.0.0.1/"}}}"#)
-        #expect(answer.status == 422)
+        #expect(response.status == 422)
         #expect(
-            answer.json["errors"]?.array?.compactMap { $0["pointer"]?.string }
+            response.json["errors"]?.array?.compactMap { $0["pointer"]?.string }
                 == ["#/cron", "#/job/request/url", "#/colour"])
         #expect(fixture.store.state.withLock { $0.schedules.isEmpty })
     }
 
-    @Test("replaced, paused, resumed and deleted by its entity tag")
+    @Test("a schedule is replaced, paused, resumed and deleted with its entity tag in If-Match")
     func changes() throws {
         let fixture = Fixture()
         let (_, path) = try create(fixture)
@@ -74,7 +74,7 @@ struct SchedulesTests {
         #expect(try fixture.send("GET", path).status == 404)
     }
 
-    @Test("one whose zone is not known any more is paused and not resumed")
+    @Test("a schedule whose time zone is unknown can be paused, but not resumed")
     func unknownZone() throws {
         let fixture = Fixture()
         let (_, path) = try create(fixture)
@@ -90,7 +90,7 @@ struct SchedulesTests {
         #expect(try fixture.send("PUT", path, other).json["enabled"]?.bool == true)
     }
 
-    @Test("roles and tenants are kept apart")
+    @Test("viewers cannot change schedules, and other tenants do not see them")
     func access() throws {
         let fixture = Fixture()
         let (_, path) = try create(fixture)
@@ -106,17 +106,17 @@ struct SchedulesTests {
         #expect(list.json["data"]?.array?.isEmpty == true)
     }
 
-    @Test("a run by hand answers with its job")
+    @Test("running a schedule responds with the job")
     func run() throws {
         let fixture = Fixture()
         let (_, path) = try create(fixture)
-        let answer = try fixture.send("POST", path + "/run", "{}", key: fixture.clientKey)
-        #expect(answer.status == 201)
-        #expect(answer.header("Location") == "/v1/jobs/\(answer.json["id"]?.string ?? "")")
+        let response = try fixture.send("POST", path + "/run", "{}", key: fixture.clientKey)
+        #expect(response.status == 201)
+        #expect(response.header("Location") == "/v1/jobs/\(response.json["id"]?.string ?? "")")
         #expect(try fixture.send("POST", path + "/run", #"{"x":1}"#).status == 422)
     }
 
-    @Test("jobs are listed by their schedule")
+    @Test("jobs are filtered by schedule")
     func filter() throws {
         let fixture = Fixture()
         let id = ScheduleID(high: 1, low: 2)
@@ -125,7 +125,7 @@ struct SchedulesTests {
         #expect(try fixture.send("GET", "/v1/jobs?schedule=sch_1").status == 400)
     }
 
-    @Test("windows are changed as a whole, by admins, and shown with what is open")
+    @Test("admins replace the windows as a whole, and the response shows the open ones")
     func windows() throws {
         let fixture = Fixture()
         let path = "/v1/admin/windows"

@@ -4,24 +4,26 @@ import Testing
 
 @testable import FerryAPI
 
-@Suite("Who may do what")
+@Suite("Authentication and roles")
 struct AuthenticationTests {
-    @Test("without a valid key nothing but the open routes answers", arguments: routes.map(\.operation))
+    @Test(
+        "requests without a valid key are 401, except on routes that need no key",
+        arguments: routes.map(\.operation))
     func unauthorized(_ operation: FerryAPI.Operation) throws {
         let route = try #require(routes.first { $0.operation == operation })
         let path = route.pattern.replacing("{id}", with: "job_00000000000000000000000000")
         for key in [nil, "wrong", ""] as [String?] {
-            let answer = try Fixture().send(route.method, path, key: key)
+            let response = try Fixture().send(route.method, path, key: key)
             guard route.role != nil else {
-                #expect(answer.status == 200)
+                #expect(response.status == 200)
                 continue
             }
-            #expect(answer.status == 401)
-            #expect(answer.header("WWW-Authenticate")?.hasPrefix("Bearer") == true)
+            #expect(response.status == 401)
+            #expect(response.header("WWW-Authenticate")?.hasPrefix("Bearer") == true)
         }
     }
 
-    @Test("each role stops at its border", arguments: routes.map(\.operation))
+    @Test("a key with a role below the route's is 403", arguments: routes.map(\.operation))
     func forbidden(_ operation: FerryAPI.Operation) throws {
         let fixture = Fixture()
         let route = try #require(routes.first { $0.operation == operation })
@@ -36,13 +38,13 @@ struct AuthenticationTests {
     }
 
     @Test(
-        "only one well-formed Bearer field counts",
+        "a malformed Authorization field is 401",
         arguments: ["Basic x", "Bearer", "Bearer a b", "Bearer  ", "bearer", "Bearer\u{a0}an-admin-key"])
     func malformed(_ value: String) throws {
         #expect(try Fixture().send("GET", "/v1/jobs", key: nil, [("Authorization", value)]).status == 401)
     }
 
-    @Test("the scheme's case does not matter, two fields are refused")
+    @Test("the scheme Bearer is case-insensitive, and two Authorization fields are 401")
     func scheme() throws {
         let good = ("Authorization", "bearer an-admin-key")
         #expect(try Fixture().send("GET", "/v1/jobs", key: nil, [good]).status == 200)
@@ -57,23 +59,23 @@ struct AuthenticationTests {
         #expect(try fixture.send("POST", "/v1/jobs/batch", body, key: fixture.viewerKey).status == 403)
     }
 
-    @Test("a key that asks too often is told when to come back; others are not slowed")
+    @Test("a key above its rate limit gets 429 with Retry-After; other keys are not limited")
     func rateLimit() throws {
-        // So slow that nothing comes back while the test runs.
+        // So slow that the bucket gains no token while the test runs.
         let fixture = Fixture(rateLimit: RateLimit(perSecond: 0.001, burst: 2))
         #expect(try fixture.send("GET", "/v1/jobs").status == 200)
         #expect(try fixture.send("GET", "/v1/jobs").status == 200)
-        let answer = try fixture.send("GET", "/v1/jobs")
-        #expect(answer.status == 429 && answer.code == "rate_limited")
-        let seconds = try #require(answer.header("Retry-After").flatMap { Int($0) })
+        let response = try fixture.send("GET", "/v1/jobs")
+        #expect(response.status == 429 && response.code == "rate_limited")
+        let seconds = try #require(response.header("Retry-After").flatMap { Int($0) })
         #expect((900...1_000).contains(seconds))
-        #expect(answer.header("RateLimit") == #""requests";r=0;t=\#(seconds)"#)
-        #expect(answer.header("RateLimit-Policy") == #""requests";q=2;w=2000"#)
+        #expect(response.header("RateLimit") == #""requests";r=0;t=\#(seconds)"#)
+        #expect(response.header("RateLimit-Policy") == #""requests";q=2;w=2000"#)
         #expect(try fixture.send("GET", "/v1/jobs", key: fixture.viewerKey).status == 200)
         #expect(try fixture.send("GET", "/livez").status == 200)
     }
 
-    @Test("a bucket fills again with time")
+    @Test("an empty token bucket refills with time")
     func bucket() {
         let now = Mutex(Int64(0))
         let limiter = RateLimiter(RateLimit(perSecond: 10, burst: 1)) { now.withLock { $0 } }

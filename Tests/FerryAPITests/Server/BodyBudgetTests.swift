@@ -7,15 +7,15 @@ import Testing
 
 @testable import FerryAPI
 
-@Suite("Memory for the bodies of requests")
+@Suite("Memory for request bodies")
 struct BodyBudgetTests {
-    /// A head with the key; the body is up to the test.
+    /// Returns a request head with the key; the test sends the body.
     private func head(_ key: String, _ fields: String, to path: String = "/v1/jobs") -> String {
         "POST \(path) HTTP/1.1\r\nHost: a\r\nConnection: close\r\nAuthorization: Bearer \(key)\r\n"
             + "Content-Type: application/json\r\n\(fields)\r\n\r\n"
     }
 
-    /// A job with so many bytes.
+    /// Returns a job with this many bytes.
     private func job(_ byteCount: Int) -> String {
         let job = small()
         return job + String(repeating: " ", count: byteCount - job.utf8.count)
@@ -38,7 +38,9 @@ struct BodyBudgetTests {
         try body(server.port, fixture)
     }
 
-    @Test("what does not fit is refused with the headers; small bodies and other tenants go on")
+    @Test(
+        "a large body that does not fit is refused unread; small bodies and other tenants are accepted"
+    )
     func refused() throws {
         try serving(2_000_000) { port, fixture in
             let key = fixture.clientKey
@@ -48,9 +50,10 @@ struct BodyBudgetTests {
             for fields in ["Content-Length: 500000", "Content-Length: 500000\r\nExpect: 100-continue"] {
                 let refused = try RawConnection(port)
                 try refused.send(head(key, fields))
-                let answer = refused.rest()
-                #expect(answer.hasPrefix("HTTP/1.1 429 ") && answer.contains("\"overloaded\""), "\(answer)")
-                #expect(answer.contains("Retry-After: 1\r\n"))
+                let response = refused.rest()
+                #expect(
+                    response.hasPrefix("HTTP/1.1 429 ") && response.contains("\"overloaded\""), "\(response)")
+                #expect(response.contains("Retry-After: 1\r\n"))
             }
             let chunked = try RawConnection(port)
             try chunked.send(
@@ -63,7 +66,7 @@ struct BodyBudgetTests {
             }
             try slow.send(String(repeating: " ", count: 1_000))
             #expect(slow.rest().hasPrefix("HTTP/1.1 201 "))
-            // The double keeps what was submitted, and with it the requests.
+            // The store in memory keeps the submissions, whose replies keep the requests.
             fixture.store.state.withLock { $0.submissions = [] }
             #expect(becomes { fixture.api.bodies.taken == 0 })
             let again = try RawConnection(port)
@@ -74,7 +77,7 @@ struct BodyBudgetTests {
         }
     }
 
-    @Test("a body that there is never room for is too large, whether or not it says its length")
+    @Test("a body above half of the memory is 413, with and without Content-Length")
     func tooLarge() throws {
         try serving(2_000_000) { port, fixture in
             for (fields, body) in [
@@ -83,13 +86,13 @@ struct BodyBudgetTests {
             ] {
                 let connection = try RawConnection(port)
                 try connection.send(head(fixture.clientKey, fields, to: "/v1/jobs/batch") + body)
-                let answer = connection.rest()
-                #expect(answer.hasPrefix("HTTP/1.1 413 ") && answer.contains("1000000"), "\(answer)")
+                let response = connection.rest()
+                #expect(response.hasPrefix("HTTP/1.1 413 ") && response.contains("1000000"), "\(response)")
             }
         }
     }
 
-    @Test("whoever leaves in the middle of a body, of known length or not, gives the memory back")
+    @Test("a client that disconnects during its body releases the memory, with and without Content-Length")
     func left() throws {
         try serving(1_000_000) { port, fixture in
             for (fields, start) in [
@@ -104,7 +107,7 @@ struct BodyBudgetTests {
         }
     }
 
-    @Test("a tenant gets no more than it leaves for others")
+    @Test("a tenant's bodies take at most as much memory as they leave free")
     func shares() {
         let budget = BodyBudget(capacity: 100)
         let rooms = ["a", "a", "b", "c"].map { budget.room(for: $0, requestID: "r") }

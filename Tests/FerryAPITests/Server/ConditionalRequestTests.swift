@@ -8,7 +8,7 @@ import Testing
 struct ConditionalRequestTests {
     private let fixture = Fixture()
 
-    /// A path of every operation that shows one object.
+    /// Returns a path for each operation that shows one object.
     private func objects() throws -> [Operation: String] {
         let id = { (path: String, body: String) in
             try #require(try fixture.send("POST", path, body).json["id"]?.string)
@@ -28,10 +28,10 @@ struct ConditionalRequestTests {
         ]
     }
 
-    @Test("every single object has an entity tag, and 304 for who has it; every change takes If-Match")
+    @Test("every object has an entity tag and is 304 for If-None-Match; every change accepts If-Match")
     func everyOne() throws {
         let objects = try objects()
-        // What is not one object: lists, commands, figures, and content, which has tests of its own.
+        // Not lists, commands and metrics, and not content: `ContentTests` has its tests.
         for route in routes where route.method == "GET" {
             let description = route.operation.description
             guard description.answers.contains(where: { $0.headers.contains("ETag") }),
@@ -56,7 +56,7 @@ struct ConditionalRequestTests {
     }
 
     @Test(
-        "a change that expects another state is refused, and nothing is changed",
+        "a change with another entity tag in If-Match is 412 and changes nothing",
         arguments: [
             ("/v1/admin/limits", #"{"max_bytes_sent_per_second":7}"#, #"{"max_bytes_sent_per_second":8}"#),
             ("/v1/admin/hosts/a.example", #"{"paused":true}"#, #"{"paused":false}"#),
@@ -79,7 +79,7 @@ struct ConditionalRequestTests {
         #expect(try fixture.send("PATCH", path, second, [("If-Match", "\"x\", \(after)")]).status == 200)
     }
 
-    @Test("an invalid body is 422 whatever If-Match says, for every request that takes the field")
+    @Test("an invalid body is 422 whatever If-Match says, on every route that accepts the field")
     func invalidBodies() throws {
         let objects = try objects()
         let path = { (route: Route) throws -> String in
@@ -95,8 +95,8 @@ struct ConditionalRequestTests {
             guard route.body != .none, route.method != "GET" else { continue }
             let target = try path(route)
             for body in ["[]", #"{"no_such_field":1}"#] {
-                let answer = try fixture.send(route.method, target, body, [("If-Match", "\"r99\"")])
-                #expect(answer.status == 422, "\(route.method) \(target) \(body): \(answer.status)")
+                let response = try fixture.send(route.method, target, body, [("If-Match", "\"r99\"")])
+                #expect(response.status == 422, "\(route.method) \(target) \(body): \(response.status)")
             }
             count += 1
         }
@@ -106,13 +106,13 @@ struct ConditionalRequestTests {
         #expect(wrong.status == 422 && wrong.json["errors"]?.array?.first?["code"]?.string == "wrong_type")
         let right = try fixture.send("PATCH", job, #"{"description":"a"}"#, [("If-Match", "\"r99\"")])
         #expect(right.status == 412)
-        // Of no object at all nothing is stale.
+        // An unknown object is 404, not 412.
         let other = "/v1/jobs/\(JobID(high: 9, low: 9))"
         let missing = try fixture.send("PATCH", other, #"{"description":"a"}"#, [("If-Match", "\"r99\"")])
         #expect(missing.status == 404)
     }
 
-    @Test("what changes by itself beside a host's settings is no reason to refuse")
+    @Test("If-Match of a host ignores members that change by themselves")
     func changing() throws {
         let path = "/v1/admin/hosts/a.example"
         let tag = try #require(try fixture.send("GET", path).header("ETag"))
@@ -125,7 +125,7 @@ struct ConditionalRequestTests {
         #expect(try fixture.send("PATCH", path, #"{"paused":true}"#, [("If-Match", tag)]).status == 200)
     }
 
-    @Test("a key is read, and revoked only as it was read")
+    @Test("a key is revoked only if If-Match has its entity tag")
     func key() throws {
         let made = try fixture.send("POST", "/v1/admin/keys", #"{"name":"k","role":"viewer"}"#)
         let path = try #require(made.header("Location"))

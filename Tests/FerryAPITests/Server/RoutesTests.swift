@@ -4,7 +4,7 @@ import Testing
 
 @testable import FerryAPI
 
-@Suite("Routes and their document")
+@Suite("Routes and OpenAPI document")
 struct RoutesTests {
     private var document: JSON { get throws { try JSON.parse(openAPIDocument) } }
 
@@ -13,7 +13,7 @@ struct RoutesTests {
         #expect(routes.map(\.operation.rawValue).sorted() == Operation.allCases.map(\.rawValue).sorted())
     }
 
-    @Test("the document names every route and nothing else")
+    @Test("the document has exactly the routes of the route table")
     func paths() throws {
         var documented: Set<String> = []
         for path in try #require(try document["paths"]?.members) {
@@ -25,7 +25,7 @@ struct RoutesTests {
         #expect(documented == Set(routes.map { "\($0.method) \($0.pattern)" }))
     }
 
-    @Test("every reference in the document leads somewhere")
+    @Test("every reference in the document resolves")
     func references() throws {
         let document = try document
         var references: [String] = []
@@ -45,7 +45,7 @@ struct RoutesTests {
         }
     }
 
-    @Test("every query and path parameter has bounds")
+    @Test("every query and path parameter in the document has bounds")
     func bounds() throws {
         let document = try document
         let parameters = try #require(document["components"]?["parameters"]?.members)
@@ -60,7 +60,7 @@ struct RoutesTests {
         }
     }
 
-    /// Whether a schema says how large a value may be.
+    /// Whether a schema limits the size of a value.
     private func isBounded(_ schema: JSON) -> Bool {
         if schema["enum"] != nil || schema["const"] != nil { return true }
         if let choices = schema["anyOf"]?.array { return !choices.isEmpty }
@@ -75,7 +75,7 @@ struct RoutesTests {
         }
     }
 
-    @Test("every status that can come of a problem is documented on every operation that can give it")
+    @Test("every operation documents the statuses of its problems")
     func statuses() throws {
         let document = try document
         for route in routes where route.role != nil {
@@ -86,7 +86,7 @@ struct RoutesTests {
         }
     }
 
-    @Test("the schema of a job names the members that are shown")
+    @Test("the schema of a job has the members of its representation")
     func jobSchema() throws {
         let fixture = Fixture()
         let shown = try fixture.send("POST", "/v1/jobs", small()).json.members?.map(\.name) ?? []
@@ -95,7 +95,7 @@ struct RoutesTests {
         #expect(Set(schema?["required"]?.array?.compactMap(\.string) ?? []) == Set(shown))
     }
 
-    @Test("the schema of a job's body names exactly the fields that are read")
+    @Test("the schema of a submitted job has exactly the fields that are read")
     func bodySchema() throws {
         let schemas = try #require(try document["components"]?["schemas"])
         for (name, pointer) in [
@@ -111,11 +111,11 @@ struct RoutesTests {
         }
     }
 
-    @Test("a path that is known answers other methods with 405 and what it knows")
+    @Test("a known path with another method is 405 with Allow")
     func otherMethods() throws {
         let fixture = Fixture()
-        let answer = try fixture.send("PUT", "/v1/jobs", key: nil)
-        #expect(answer.status == 405 && answer.header("Allow") == "GET, HEAD, OPTIONS, POST")
+        let response = try fixture.send("PUT", "/v1/jobs", key: nil)
+        #expect(response.status == 405 && response.header("Allow") == "GET, HEAD, OPTIONS, POST")
         #expect(
             try fixture.send("OPTIONS", "/v1/jobs/x", key: nil).header("Allow")
                 == "DELETE, GET, HEAD, OPTIONS, PATCH")
@@ -124,7 +124,7 @@ struct RoutesTests {
     }
 
     @Test(
-        "any other path is 404",
+        "an unknown path is 404",
         arguments: [
             "/", "/v1", "/v1/", "/v1/jobs/", "/v1//jobs", "/V1/jobs", "/v1/jobs/a/b/c/d", "*", "",
             "/v1/jobs%2Fx",
@@ -133,15 +133,15 @@ struct RoutesTests {
         #expect(try Fixture().send("GET", path).status == 404)
     }
 
-    @Test("a query parameter that the document does not name is refused on every route")
+    @Test("a query parameter that is not in the document is 400 on every route")
     func unknownParameters() throws {
         let fixture = Fixture()
         for route in routes {
             let path = route.pattern.replacing("{id}", with: "x").replacing("{host}", with: "x")
             for query in ["nonsense=1", "metadata.=1", "limit2"] {
-                let answer = try fixture.send(route.method, "\(path)?\(query)")
-                #expect(answer.status == 400, "\(route.method) \(path)?\(query)")
-                #expect(answer.json["detail"]?.string?.contains(query.prefix { $0 != "=" }) == true)
+                let response = try fixture.send(route.method, "\(path)?\(query)")
+                #expect(response.status == 400, "\(route.method) \(path)?\(query)")
+                #expect(response.json["detail"]?.string?.contains(query.prefix { $0 != "=" }) == true)
             }
         }
         #expect(fixture.store.state.withLock { $0.audit.isEmpty })

@@ -6,8 +6,8 @@ import Testing
 
 @testable import FerryAPI
 
-/// The API behind the real server, over real sockets.
-@Suite("Over HTTP")
+/// The API behind `HTTPServer`, over sockets.
+@Suite("API over HTTP")
 struct ServerTests {
     private func exchange(_ port: UInt16, _ text: String) throws -> String {
         let connection = try RawConnection(port)
@@ -30,12 +30,12 @@ struct ServerTests {
         try body(server.port, fixture)
     }
 
-    @Test("a job is submitted, read and counted")
+    @Test("a job is submitted and read, and its requests are counted")
     func submit() throws {
         try serving { port, fixture in
-            let answer = try exchange(port, request("POST /v1/jobs", "X-Request-Id: mine\r\n", small()))
-            #expect(answer.hasPrefix("HTTP/1.1 201 "))
-            #expect(answer.contains("X-Request-Id: mine\r\n"))
+            let response = try exchange(port, request("POST /v1/jobs", "X-Request-Id: mine\r\n", small()))
+            #expect(response.hasPrefix("HTTP/1.1 201 "))
+            #expect(response.contains("X-Request-Id: mine\r\n"))
             let id = try #require(fixture.store.state.withLock { $0.jobs.keys.first })
             #expect(try exchange(port, request("GET /v1/jobs/\(id)")).contains("\"state\":\"queued\""))
             let head = try exchange(port, request("HEAD /v1/jobs/\(id)"))
@@ -43,7 +43,7 @@ struct ServerTests {
         }
     }
 
-    @Test("a body that is too large, of another type or cut is a problem document")
+    @Test("a body that is too large, of another type or truncated gets a problem document")
     func problems() throws {
         try serving { port, _ in
             let large = try exchange(
@@ -62,7 +62,7 @@ struct ServerTests {
         }
     }
 
-    @Test("a file's range is sent from the file")
+    @Test("a range of a content is sent from its file")
     func file() throws {
         try serving { port, fixture in
             let id = try fixture.submit()
@@ -87,7 +87,7 @@ struct ServerTests {
     }
 }
 
-/// A client's connection, byte by byte. Waits for 30 seconds at most.
+/// A client's connection. Reads wait for at most 30 s.
 final class RawConnection {
     private let descriptor: Int32
 
@@ -114,11 +114,13 @@ final class RawConnection {
         try #require(Glibc.send(descriptor, bytes, bytes.count, Int32(MSG_NOSIGNAL)) == bytes.count)
     }
 
-    /// Everything until the server ends the connection.
+    /// Returns all bytes until the server closes the connection.
     func rest() -> String {
-        var answer: [UInt8] = []
+        var response: [UInt8] = []
         var chunk = [UInt8](repeating: 0, count: 65_536)
-        while case let count = read(descriptor, &chunk, chunk.count), count > 0 { answer += chunk[..<count] }
-        return String(decoding: answer, as: UTF8.self)
+        while case let count = read(descriptor, &chunk, chunk.count), count > 0 {
+            response += chunk[..<count]
+        }
+        return String(decoding: response, as: UTF8.self)
     }
 }

@@ -4,9 +4,9 @@ import Testing
 
 @testable import FerryAPI
 
-@Suite("Sessions over HTTP")
+@Suite("Sessions")
 struct SessionsTests {
-    @Test("PUT creates, finds again, wants If-Match for a change, and shows what is effective")
+    @Test("PUT creates a session, is idempotent, needs If-Match for a change, and shows the effective values")
     func putting() throws {
         let fixture = Fixture()
         let put = { (body: String, tag: String?) in
@@ -37,7 +37,7 @@ struct SessionsTests {
         #expect(implicit["http_maximum_connections_per_host"] == .null && implicit["revision"] == .integer(0))
     }
 
-    @Test("If-Match may list several revisions, of which the session has to have one")
+    @Test("a change succeeds if If-Match lists the session's revision among others")
     func revisions() throws {
         let fixture = Fixture()
         let send = { (method: String, path: String, body: String?, tags: String) in
@@ -53,18 +53,18 @@ struct SessionsTests {
         #expect(try send("DELETE", "", nil, #""r1", "r3""#).status == 204)
     }
 
-    @Test("secrets of a session are sealed and never shown")
+    @Test("secrets of a session are stored sealed and never shown")
     func secrets() throws {
         let fixture = Fixture()
         let body = #"""
             {"http_additional_headers":{"Authorization":"hush","Accept":"a/b"},
             "proxy":{"url":"http://proxy.example:3128","user":"u","password":"hush"}}
             """#
-        let answer = try fixture.send("PUT", "/v1/sessions/s", body)
-        #expect(answer.status == 201)
-        #expect(answer.json["http_additional_headers"]?["Authorization"]?["set"] == .bool(true))
-        #expect(answer.json["proxy"]?["password"]?["set"] == .bool(true))
-        #expect(!String(decoding: answer.body, as: UTF8.self).contains("hush"))
+        let response = try fixture.send("PUT", "/v1/sessions/s", body)
+        #expect(response.status == 201)
+        #expect(response.json["http_additional_headers"]?["Authorization"]?["set"] == .bool(true))
+        #expect(response.json["proxy"]?["password"]?["set"] == .bool(true))
+        #expect(!String(decoding: response.body, as: UTF8.self).contains("hush"))
         let job = try fixture.send(
             "POST", "/v1/jobs", #"{"kind":"data","session":"s","request":{"url":"https://a.example/"}}"#)
         #expect(job.json["request"]?["headers"]?["Accept"] == .string("a/b"))
@@ -74,7 +74,7 @@ struct SessionsTests {
         #expect(sealed?.first == 0xEE)
     }
 
-    @Test("a submission that was read with an old configuration is read anew", arguments: [1, 3])
+    @Test("a submission is validated again if its session's configuration has changed", arguments: [1, 3])
     func again(_ count: Int) throws {
         let fixture = Fixture()
         let job = #"{"kind":"data","session":"s","request":{"url":"https://a.example/"}}"#
@@ -88,7 +88,7 @@ struct SessionsTests {
         #expect(waited.status == 201)
     }
 
-    @Test("a list goes by name, and a session's jobs are those of the list with its filter")
+    @Test("sessions are listed by name, and a session's jobs equal the filtered list of jobs")
     func lists() throws {
         let fixture = Fixture()
         for name in ["a", "b", "c"] {
@@ -111,7 +111,9 @@ struct SessionsTests {
         #expect(try fixture.send("GET", "/v1/sessions/b/jobs?session=c").status == 400)
     }
 
-    @Test("invalidating needs its mode; the default session has no end; one that has ended can be removed")
+    @Test(
+        "invalidating needs a mode; the default session refuses it; an invalidated session can be deleted"
+    )
     func invalidating() throws {
         let fixture = Fixture()
         #expect(try fixture.send("PUT", "/v1/sessions/s", "{}").status == 201)

@@ -11,19 +11,19 @@ struct FixedClock: WallClock {
     func now() -> Timestamp { Timestamp(microseconds: 1_795_298_400_000_000) }
 }
 
-/// What a request was answered.
-struct Answer: Sendable {
-    let response: Response
-    var status: Int { response.status }
-    var body: [UInt8] { if case .bytes(let bytes) = response.body { bytes } else { [] } }
+/// A response of the API.
+struct ReceivedResponse: Sendable {
+    let message: Response
+    var status: Int { message.status }
+    var body: [UInt8] { if case .bytes(let bytes) = message.body { bytes } else { [] } }
     var json: JSON { (try? JSON.parse(body)) ?? .null }
     var code: String? { json["code"]?.string }
-    func header(_ name: String) -> String? { response.fields[name] }
+    func header(_ name: String) -> String? { message.fields[name] }
 }
 
-/// The API over a store in memory, without a server around it.
+/// The API with a store in memory, without an HTTP server.
 final class Fixture: Sendable {
-    /// The key of the configuration; whatever role is stored, it is an admin's.
+    /// The key of the configuration: an admin key, whatever role is stored for it.
     static let adminKey = "an-admin-key"
     static let adminKeyID = KeyID(high: 0, low: 9)
     let store: MemoryStore
@@ -68,7 +68,7 @@ final class Fixture: Sendable {
 
     deinit { api.stop() }
 
-    /// What `seal` has sealed.
+    /// Opens what `seal` has sealed.
     static func openKeys(_ sealed: [UInt8]) -> WebhookKeys? {
         WebhookKeys(json: sealed.dropFirst().reversed())
     }
@@ -83,49 +83,50 @@ final class Fixture: Sendable {
         return key
     }
 
-    /// Sends a request through plan and handler; waits up to ten seconds for its answer.
+    /// Sends a request through `plan` and `handle`; waits up to 120 s for the response.
     func send(
         _ method: String, _ target: String, _ body: String? = nil, key: String? = Fixture.adminKey,
         _ headers: [(name: String, value: String)] = []
-    ) throws -> Answer {
+    ) throws -> ReceivedResponse {
         var fields = HTTPFields(headers)
         if let key { fields.append("Authorization", "Bearer \(key)") }
         if body != nil, !fields.contains("Content-Type") { fields.append("Content-Type", "application/json") }
         var head = RequestHead(method: method, target: target, fields: fields, requestID: "req-1")
         head.expectsBody = body != nil
         head.contentLength = body.map { Int64($0.utf8.count) }
-        let mailbox = Mailbox<Answer>()
-        let responder = Responder { mailbox.send(Answer(response: $0)) }
+        let mailbox = Mailbox<ReceivedResponse>()
+        let responder = Responder { mailbox.send(ReceivedResponse(message: $0)) }
         switch api.plan(head) {
         case .refuse(let response):
             api.completed(head, status: response.status, durationNanoseconds: 1_000)
-            return Answer(response: response)
+            return ReceivedResponse(message: response)
         case .collect(let limit, _):
             try #require((body?.utf8.count ?? 0) <= limit)
             api.handle(Request(head: head, body: Array((body ?? "").utf8)), responder)
         case .stream: Issue.record("nothing is streamed")
         }
-        let answers = mailbox.wait(milliseconds: 120_000)
-        let answer = try #require(answers.first, "no answer")
-        api.completed(head, status: answer.status, durationNanoseconds: 1_000)
-        return answer
+        let responses = mailbox.wait(milliseconds: 120_000)
+        let response = try #require(responses.first, "no response")
+        api.completed(head, status: response.status, durationNanoseconds: 1_000)
+        return response
     }
 
-    /// A request without a body.
-    func send(_ method: String, _ target: String, _ headers: [(name: String, value: String)]) throws -> Answer
+    /// Sends a request without a body.
+    func send(_ method: String, _ target: String, _ headers: [(name: String, value: String)]) throws
+        -> ReceivedResponse
     {
         try send(method, target, nil, headers)
     }
 
     /// Submits a small job and returns its identifier.
     func submit(_ extra: String = "") throws -> JobID {
-        let answer = try send("POST", "/v1/jobs", small(extra))
-        try #require(answer.status == 201)
-        return try #require(answer.json["id"]?.string.flatMap { JobID($0) })
+        let response = try send("POST", "/v1/jobs", small(extra))
+        try #require(response.status == 201)
+        return try #require(response.json["id"]?.string.flatMap { JobID($0) })
     }
 }
 
-/// The body of a job that needs nothing.
+/// Returns the body of a minimal job.
 func small(_ extra: String = "") -> String {
     #"{"kind":"data","request":{"url":"http://a.example/"}\#(extra)}"#
 }

@@ -3,8 +3,8 @@ import FerryCore
 import Synchronization
 
 extension MemoryStore {
-    /// Something happens: it is in the log, and whoever follows gets it.
-    func happen(_ type: EventType, _ job: JobID?, tenant: String = "default", session: String = "default") {
+    /// Adds an event to the log and passes it to the sink.
+    func addEvent(_ type: EventType, _ job: JobID?, tenant: String = "default", session: String = "default") {
         let (entry, sink) = state.withLock { state in
             let number = UInt64(state.events.count + 1)
             let record = EventRecord(
@@ -53,7 +53,7 @@ extension MemoryStore {
         }
     }
 
-    /// Zero: nothing is ever removed.
+    /// Whether the log has the events after `id`. Zero is known: the log removes no events.
     private func isKnown(_ id: EventID) -> Bool {
         id == EventID(high: 0, low: 0) || state.withLock { $0.events }.contains { $0.event.id == id }
     }

@@ -2,7 +2,7 @@ import FerryAPI
 import FerryCore
 import Synchronization
 
-// API keys in memory.
+// The port for API keys in memory.
 extension MemoryStore: KeyStore {
     func keys(reply: @escaping Reply<[APIKey]>) { reply(.success(state.withLock { $0.keys })) }
 

@@ -36,7 +36,7 @@ extension MemoryStore {
         let record = SessionRecord(
             key, revision: (before?.revision ?? 0) + 1, epoch: sessionBoard.current.epoch + 1,
             createdAt: Timestamp(microseconds: 0),
-            // Jobs are accepted in between.
+            // Later than the jobs that are accepted before the change.
             updatedAt: Timestamp(microseconds: before == nil ? 0 : 2_000_000),
             configuration: draft.configuration, secrets: draft.secrets)
         put(record)

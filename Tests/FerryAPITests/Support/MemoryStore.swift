@@ -3,7 +3,7 @@ import FerryCore
 import Glibc
 import Synchronization
 
-/// The store's ports in memory. Replies come at once, on the caller's thread.
+/// The store's ports in memory. Replies are called immediately, on the caller's thread.
 final class MemoryStore: SubmissionSink, JobReader, JobControl, DeliveryReader, EventReader,
     StatusSource, LimitStore, HostStore, JobEditor, DependencyReader, AnswerSink, SessionStore,
     ContentStore, ServiceControl, AuditLog
@@ -54,34 +54,34 @@ final class MemoryStore: SubmissionSink, JobReader, JobControl, DeliveryReader, 
         var firstKeys: [String: (fingerprint: [UInt8], id: KeyID, sealedText: [UInt8])] = [:]
         var deliveries: [DeliveryRecord] = []
         var files: [JobID: String] = [:]
-        /// What every file fails with.
+        /// Error of every opened file.
         var fileFailure: StoreError?
         var submissions: [Submission] = []
-        /// What every call fails with.
+        /// Error of every call.
         var failure: StoreError?
-        /// Jobs in this state cannot be listed.
+        /// Listing jobs in this state fails.
         var unreadable: JobState?
-        /// Jobs that one request for a list looks at.
+        /// Number of jobs that one scan reads.
         var scanCount = Int.max
-        /// What a submission does after its acceptance.
+        /// Called after a submission is accepted.
         var afterSubmit: (@Sendable (JobID) -> Void)?
         var queries: [JobQuery] = []
-        /// Packed, of every job.
+        /// Packed attempts of every job.
         var attempts: [[UInt8]] = []
         var limits = TransferLimits()
         var sessions: [SessionKey: SessionRecord] = [:]
-        /// Submissions that are to be read anew before one is taken.
+        /// Number of submissions that fail with `sessionsChanged`.
         var outdatedCount = 0
         var isPaused = false
         var running: [RunningTransfer] = []
         var tenants = [TenantStatus(tenant: "a", waiting: 1, queued: 2, running: 3, suspended: 4)]
-        /// Beside this one.
+        /// Nodes beside this one.
         var otherNodes: [NodeStatus] = []
         var drained: Set<NodeID> = []
         var audit: [AuditEntry] = []
-        /// In their order.
+        /// The log, oldest event first.
         var events: [EventEntry] = []
-        /// Something has happened that is not in the log yet.
+        /// `true` if there are events that are not in the log yet.
         var hasUnnumberedEvents = false
         var sink: (any EventSink)?
         var webhooks: [WebhookRecord] = []

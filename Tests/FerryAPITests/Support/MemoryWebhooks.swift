@@ -2,7 +2,7 @@ import FerryAPI
 import FerryCore
 import Synchronization
 
-// Webhook endpoints in memory.
+// The port for webhook endpoints in memory.
 extension MemoryStore: WebhookStore {
     func createWebhook(_ new: NewWebhook, reply: @escaping Reply<WebhookCreation>) {
         reply(
@@ -79,7 +79,7 @@ extension MemoryStore: WebhookStore {
         reply(
             checked(id, tenant, nil).map { record in
                 let ping = DeliveryID(high: 9, low: id.low)
-                let answer = DeliveryRecord.Try(
+                let response = DeliveryRecord.Try(
                     number: 1, startedAt: record.createdAt, duration: 0.01, status: 204, error: nil,
                     answer: "")
                 state.withLock { state in
@@ -88,7 +88,7 @@ extension MemoryStore: WebhookStore {
                             id: ping, event: EventID(high: 9, low: 1), type: WebhookPing.type,
                             tenant: tenant, session: "", job: nil, webhook: id, sequence: 0,
                             occurredAt: record.createdAt, url: record.endpoint.url, state: .accepted,
-                            nextTryAt: nil, tries: [answer]))
+                            nextTryAt: nil, tries: [response]))
                 }
                 return ping
             })

@@ -1,7 +1,7 @@
 import FerryCore
 
 extension SecretSeal {
-    /// For tests: every byte inverted, behind a mark.
+    /// Inverts every byte, after a marker byte.
     static let inverted = SecretSeal(
         seal: { [1] + $0.map { ~$0 } }, open: { $0.first == 1 ? $0.dropFirst().map { ~$0 } : nil })
 }

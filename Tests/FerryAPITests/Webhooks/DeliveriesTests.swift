@@ -6,7 +6,7 @@ import Testing
 
 @Suite("Deliveries")
 struct DeliveriesTests {
-    @Test("a delivery is shown with every try, and can be sent again")
+    @Test("a delivery shows its tries and can be redelivered")
     func deliveries() throws {
         let fixture = Fixture()
         let job = try fixture.submit()
@@ -34,7 +34,7 @@ struct DeliveriesTests {
             try fixture.send("POST", "/v1/deliveries/\(id)/redeliver").json["state"] == .string("pending"))
     }
 
-    @Test("pages of deliveries follow each other without gaps, newest first")
+    @Test("pages of deliveries have no gaps, newest first")
     func pages() throws {
         let fixture = Fixture()
         let job = try fixture.submit()
@@ -50,10 +50,10 @@ struct DeliveriesTests {
         var seen: [String] = []
         var target: String? = "/v1/jobs/\(job)/deliveries?limit=2"
         while let page = target {
-            let answer = try fixture.send("GET", page)
-            seen += answer.json["data"]?.array?.compactMap { $0["id"]?.string } ?? []
-            #expect((answer.header("Link") == nil) == (answer.json["next_cursor"] == .null))
-            target = answer.header("Link").map { String($0.dropFirst().prefix { $0 != ">" }) }
+            let response = try fixture.send("GET", page)
+            seen += response.json["data"]?.array?.compactMap { $0["id"]?.string } ?? []
+            #expect((response.header("Link") == nil) == (response.json["next_cursor"] == .null))
+            target = response.header("Link").map { String($0.dropFirst().prefix { $0 != ">" }) }
         }
         #expect(seen == ids.reversed().map(\.description))
         for wrong in ["limit=0", "cursor=x", "state=pending"] {
@@ -62,7 +62,7 @@ struct DeliveriesTests {
     }
 
     @Test(
-        "what does not exist is 404",
+        "an unknown delivery is 404",
         arguments: ["/v1/deliveries/dlv_00000000000000000000000000", "/v1/deliveries/x"])
     func unknown(_ path: String) throws {
         #expect(try Fixture().send("GET", path).status == 404)

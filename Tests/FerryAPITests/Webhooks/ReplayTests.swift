@@ -4,24 +4,25 @@ import Testing
 
 @testable import FerryAPI
 
-@Suite("A repeated request gets its first answer again")
+@Suite("Responses to repeated requests")
 struct ReplayTests {
     private let key = [(name: "Idempotency-Key", value: "k")]
-    /// Right until the session is a background session.
+    /// Valid unless the session is a background session.
     private let job =
         #"{"kind":"data","session":"s","request":{"url":"https://a.example/"},"redirects":{"policy":"reject"}}"#
 
     private func put(_ fixture: Fixture, _ session: String, _ tag: String? = nil) throws {
-        let answer = try fixture.send(
+        let response = try fixture.send(
             "PUT", "/v1/sessions/s", session, tag.map { [(name: "If-Match", value: $0)] } ?? [])
-        try #require([200, 201].contains(answer.status), "\(answer.json)")
+        try #require([200, 201].contains(response.status), "\(response.json)")
     }
 
-    private func isReplay(_ answer: Answer, of first: Answer) -> Bool {
-        answer.status == 201 && answer.header("Idempotency-Replayed") == "true" && answer.body == first.body
+    private func isReplay(_ response: ReceivedResponse, of first: ReceivedResponse) -> Bool {
+        response.status == 201 && response.header("Idempotency-Replayed") == "true"
+            && response.body == first.body
     }
 
-    @Test("whatever its session says by now")
+    @Test("a repeated submission gets the first response after its session's configuration has changed")
     func sessions() throws {
         let fixture = Fixture()
         let send = { (path: String, body: String) in try fixture.send("POST", path, body, key) }
@@ -51,7 +52,7 @@ struct ReplayTests {
         #expect(try send("/v1/jobs", job).code == "invalid_fields")
     }
 
-    @Test("whatever somebody has changed about the job since, and endpoints ask of it")
+    @Test("a repeated submission or retry gets the first response after the job was edited")
     func changed() throws {
         let fixture = Fixture()
         let first = try fixture.send("POST", "/v1/jobs", job, key)
@@ -68,7 +69,7 @@ struct ReplayTests {
         #expect(isReplay(try fixture.send("POST", path, key), of: retry))
     }
 
-    @Test("what an endpoint asks of a job that has ended is not taken for a part of the request")
+    @Test("a repeated submission gets the first response after an endpoint has asked for an acknowledgement")
     func acknowledgement() throws {
         let fixture = Fixture()
         try put(fixture, "{}")
@@ -76,26 +77,26 @@ struct ReplayTests {
         let id = try #require(first.json["id"]?.string.flatMap { JobID($0) })
         var rules = AcknowledgementRules()
         rules.endpoint = WebhookID(high: 1, low: 1)
-        // As finish_jobs.sql writes it.
+        // In the form that finish_jobs.sql writes.
         let asked = Array(#"{"acknowledgement":"#.utf8) + rules.encode() + Array(",".utf8)
         fixture.store.finish(id, .succeeded) { $0.specJSON = asked + $0.specJSON.dropFirst() }
         let shown = try fixture.send("GET", "/v1/jobs/\(id)")
         #expect(shown.json["acknowledgement"]?["endpoint"]?.string == "\(WebhookID(high: 1, low: 1))")
-        // From here on the row alone tells what was accepted: once right, then not.
+        // The session has changed: only the row has the accepted job. It is valid first, then not.
         try put(fixture, #"{"priority":0.75}"#, "\"r1\"")
         #expect(isReplay(try fixture.send("POST", "/v1/jobs", job, key), of: first))
         try put(fixture, #"{"kind":"background"}"#, "\"r2\"")
         #expect(isReplay(try fixture.send("POST", "/v1/jobs", job, key), of: first))
     }
 
-    @Test("a job that waits for a good moment does so in each answer")
+    @Test("each response to a repeated submission shows that a discretionary job waits")
     func discretionary() throws {
         let fixture = Fixture()
         try put(fixture, #"{"discretionary":true}"#)
         let moment = Timestamp(microseconds: 9_000_000)
         let first = try fixture.send("POST", "/v1/jobs", job, key)
         let id = try #require(first.json["id"]?.string.flatMap { JobID($0) })
-        // As a key keeps it: a moment, and not whose.
+        // A stored response has a begin time, but not the reason for it.
         let kept = Submission.Accepted.Job(
             id: id, state: .waiting, waitingFor: .beginDate, createdAt: Timestamp(microseconds: 1_000_000),
             startedAt: nil, node: nil, nextAttemptAt: moment)
@@ -110,7 +111,9 @@ struct ReplayTests {
         #expect(isReplay(late, of: again))
     }
 
-    @Test("also an endpoint's, secret included, whatever has become of it and of the egress policy")
+    @Test(
+        "a repeated creation of an endpoint gets the first response after endpoint or policy have changed"
+    )
     func webhook() throws {
         let networks = ["127.0.0.0/8"].compactMap { IPNetwork(cidr: $0) }
         let fixture = Fixture(egress: EgressPolicy(allowing: networks))
@@ -128,7 +131,7 @@ struct ReplayTests {
         #expect(try fixture.send("DELETE", path).status == 204)
         #expect(isReplay(try send(fixture), of: first))
         #expect(try fixture.send("GET", path).status == 404)
-        // The same service, with another policy.
+        // The same store with another egress policy.
         let strict = Fixture(store: fixture.store)
         #expect(isReplay(try send(strict), of: first))
         let other = try strict.send("POST", "/v1/webhooks", body, [("Idempotency-Key", "other")])
@@ -137,7 +140,7 @@ struct ReplayTests {
         #expect(reused.code == "idempotency_key_reused")
     }
 
-    @Test("also a retry whose job was deleted since")
+    @Test("a repeated retry gets the first response after the first job was deleted")
     func retry() throws {
         let fixture = Fixture()
         let id = try fixture.submit()
@@ -151,7 +154,7 @@ struct ReplayTests {
         #expect(try fixture.send("POST", path, [("Idempotency-Key", "other")]).status == 404)
     }
 
-    @Test("also of a job that was deleted since, as far as the request tells of it")
+    @Test("a repeated submission gets the first response after the job was deleted")
     func deleted() throws {
         let fixture = Fixture()
         let first = try fixture.send("POST", "/v1/jobs", small(), key)

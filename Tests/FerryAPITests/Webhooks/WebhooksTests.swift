@@ -10,18 +10,18 @@ struct WebhooksTests {
     private let fixture = Fixture()
 
     private func create(_ extra: String = "", _ headers: [(name: String, value: String)] = []) throws
-        -> Answer
+        -> ReceivedResponse
     {
         try fixture.send(
             "POST", "/v1/webhooks", #"{"url":"https://hooks.example/in"\#(extra)}"#, key: fixture.clientKey,
             headers)
     }
 
-    private func path(_ answer: Answer) throws -> String {
-        "/v1/webhooks/\(try #require(answer.json["id"]?.string))"
+    private func path(_ response: ReceivedResponse) throws -> String {
+        "/v1/webhooks/\(try #require(response.json["id"]?.string))"
     }
 
-    @Test("an endpoint is made, shown, listed, changed and deleted; its secret is shown once")
+    @Test("an endpoint is created, shown, listed, changed and deleted; its secret is shown once")
     func life() throws {
         let made = try create(#","ordered":true"#)
         #expect(made.status == 201 && made.header("ETag") == "\"r1\"")
@@ -45,7 +45,7 @@ struct WebhooksTests {
         #expect(try fixture.send("GET", path).status == 404)
     }
 
-    @Test("viewers look only, other tenants see nothing, and what is wrong is named")
+    @Test("viewers only read endpoints, other tenants do not see them, and invalid fields are 422")
     func refusals() throws {
         let path = try path(create())
         let body = #"{"url":"https://hooks.example/in"}"#
@@ -62,7 +62,7 @@ struct WebhooksTests {
         #expect(try fixture.send("GET", "/v1/webhooks/job_x").status == 404)
     }
 
-    @Test("the same request with the same key gives the first answer again, secret included")
+    @Test("a repeated request gets the first response, secret included")
     func idempotency() throws {
         let key = [(name: "Idempotency-Key", value: "k1")]
         let first = try create("", key)
@@ -72,14 +72,14 @@ struct WebhooksTests {
         #expect(try create(#","ordered":true"#, key).code == "idempotency_key_reused")
     }
 
-    @Test("a tenant has a bounded number of endpoints")
+    @Test("the number of a tenant's endpoints is limited")
     func limit() throws {
         for _ in 0..<Limits.webhookCountMax { #expect(try create().status == 201) }
-        let answer = try create()
-        #expect(answer.status == 409 && answer.code == "limit_reached")
+        let response = try create()
+        #expect(response.status == 409 && response.code == "limit_reached")
     }
 
-    @Test("a rotation shows a new secret and keeps the old one valid for as long as asked")
+    @Test("a rotation shows a new secret and keeps the old one valid for the requested time")
     func rotation() throws {
         let made = try create()
         let path = try path(made)
@@ -99,7 +99,7 @@ struct WebhooksTests {
         #expect(try fixture.send("POST", path + "/rotate_secret", nil).status == 200)
     }
 
-    @Test("a test shows the try that it made, and deliveries are listed by state and type")
+    @Test("testing an endpoint responds with the try; deliveries are filtered by state and type")
     func deliveries() throws {
         let path = try path(create())
         let ping = try fixture.send("POST", path + "/test", "{}")
@@ -115,11 +115,11 @@ struct WebhooksTests {
         #expect(try fixture.send("GET", path + "/deliveries?state=odd").status == 400)
     }
 
-    @Test("a replay takes a range, and says how many it made due")
+    @Test("a replay takes a time range and responds with the number of deliveries")
     func replay() throws {
         let path = try path(create()) + "/replay"
-        let answer = try fixture.send("POST", path, #"{"since":"2026-11-21T00:00:00Z","only":"failed"}"#)
-        #expect(answer.status == 200 && answer.json["redelivered"] == .integer(7))
+        let response = try fixture.send("POST", path, #"{"since":"2026-11-21T00:00:00Z","only":"failed"}"#)
+        #expect(response.status == 200 && response.json["redelivered"] == .integer(7))
         let replay = try #require(fixture.store.state.withLock { $0.replays.first })
         #expect(replay.onlyFailed && replay.until == nil)
         for wrong in [

@@ -21,7 +21,7 @@ struct EventsTests {
         run(Events.self, ["--follow", "--url", service.url] + more)
     }
 
-    @Test("a job's stream is followed behind what the list has shown, over a break, to the job's end")
+    @Test("the stream of a job continues after the list and after a break until the job ends")
     func ofJob() throws {
         let streams = Counter()
         let service = try FakeService { request in
@@ -42,7 +42,7 @@ struct EventsTests {
         #expect(requests.map { $0.header("last-event-id") } == [nil, "evt_2", "evt_3"])
     }
 
-    @Test("pages that are shorter than asked, or empty, are followed until there are enough events")
+    @Test("short and empty pages are followed until there are enough events")
     func shortPages() throws {
         let service = try FakeService { request in
             switch request.path {
@@ -60,7 +60,7 @@ struct EventsTests {
         #expect(run.status == 0 && service.requests.take().count == 3)
     }
 
-    @Test("without a match it goes on behind the newest event of all; 503 makes it look at the list instead")
+    @Test("without a match, following begins after the newest event; after 503 the list is polled")
     func ofTenant() throws {
         let streams = Counter()
         let service = try FakeService { request in

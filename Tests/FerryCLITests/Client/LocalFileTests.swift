@@ -6,7 +6,7 @@ import Testing
 @Suite("Local files")
 struct LocalFileTests {
     @Test(
-        "the name that a server suggests is a name in this directory, or none",
+        "a suggested file name never leaves the directory",
         arguments: [
             ("a.txt", "a.txt"), ("../a.txt", "a.txt"), ("c:\\a.txt", "a.txt"), (".profile", nil), ("", nil),
             // One character each for Swift, several for the file system.
@@ -17,7 +17,7 @@ struct LocalFileTests {
         #expect(LocalFile.safeName(name).map { Array($0.utf8) } == expected.map { Array($0.utf8) })
     }
 
-    @Test("a file may have the longest of names, and two may be under way to the same one")
+    @Test("a file name of maximum length works, also for two writers at once")
     func longNames() throws {
         try withTemporaryDirectory { directory in
             let path = "\(directory)/" + String(repeating: "x", count: 255)
@@ -31,7 +31,7 @@ struct LocalFileTests {
         }
     }
 
-    @Test("a header's value begins behind its spaces, any other behind its sign")
+    @Test("spaces before a header field's value are removed, others are kept")
     func pairs() {
         #expect(JobOptions.pair("Name:  a b ", separator: ":")?.1 == "a b ")
         #expect(JobOptions.pair("name=  a b ", separator: "=")?.1 == "  a b ")

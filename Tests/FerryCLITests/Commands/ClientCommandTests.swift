@@ -49,7 +49,7 @@ struct ClientCommandTests {
                 + #""schedule":{"waits_for_connectivity":false}}"#)
     }
 
-    @Test("get names parts and mirrors as the API does")
+    @Test("get sends segments and mirrors")
     func getInParts() throws {
         let service = try service()
         defer { service.stop() }
@@ -68,7 +68,7 @@ struct ClientCommandTests {
     }
 
     @Test(
-        "get writes whole files, in a directory under the server's name, and replaces nothing unasked"
+        "get writes complete files and replaces only a file that is named"
     )
     func getToFile() throws {
         try withTemporaryDirectory { directory in
@@ -86,7 +86,7 @@ struct ClientCommandTests {
         }
     }
 
-    @Test("a file of another length than the job's is not kept")
+    @Test("a file with another length than the job's result is not saved")
     func getTruncated() throws {
         try withTemporaryDirectory { directory in
             let service = try service(content: "hell")
@@ -97,7 +97,7 @@ struct ClientCommandTests {
         }
     }
 
-    @Test("a job that failed gives status 1 and its reason")
+    @Test("a failed job exits with status 1 and prints its error")
     func getFailed() throws {
         let service = try service(ends: failed)
         defer { service.stop() }
@@ -106,7 +106,7 @@ struct ClientCommandTests {
         #expect(run.err.contains("job_a failed: No such host. (host_not_found, while resolving)"))
     }
 
-    @Test("waiting that takes too long gives status 4, a service that is away 3")
+    @Test("a timeout exits with status 4, an unreachable service with 3")
     func timedOutAndUnreachable() throws {
         let service = try service(ends: running)
         defer { service.stop() }
@@ -118,7 +118,7 @@ struct ClientCommandTests {
         #expect(run(Healthcheck.self, ["--url", away.url]).status == 3)
     }
 
-    @Test("put sends a small file inside the request and gives advice for a large one")
+    @Test("put sends a small file in the request and rejects a large one with advice")
     func put() throws {
         try withTemporaryDirectory { directory in
             let service = try service()
@@ -138,7 +138,7 @@ struct ClientCommandTests {
         }
     }
 
-    @Test("what comes after another job, and until when, is said to get and to every job of a submission")
+    @Test("--after and --deadline apply to get and to all jobs of a submission")
     func schedules() throws {
         try withTemporaryDirectory { directory in
             let service = try service()
@@ -197,7 +197,7 @@ struct ClientCommandTests {
         }
     }
 
-    @Test("suspend and resume say what has become of the jobs")
+    @Test("suspend and resume print the states of the jobs")
     func suspendAndResume() throws {
         let service = try service()
         defer { service.stop() }
@@ -207,7 +207,7 @@ struct ClientCommandTests {
         #expect(resumed.status == 0 && resumed.out == "job_a\tqueued\n")
     }
 
-    @Test("the key comes from a file, and goes nowhere but into the header")
+    @Test("the key is read from a file and sent only in the Authorization field")
     func key() throws {
         try withTemporaryDirectory { directory in
             let service = try service()
@@ -222,7 +222,7 @@ struct ClientCommandTests {
         }
     }
 
-    @Test("filters become the query, a list becomes lines with tabs")
+    @Test("filters become query items, and a list is printed separated by tabs")
     func jobs() throws {
         let list =
             #"{"data":[{"id":"job_b","state":"failed","kind":"data","created_at":"t","#
@@ -240,7 +240,7 @@ struct ClientCommandTests {
             run(Jobs.self, ["--url", service.url], isTerminal: true).out.hasPrefix("JOB    STATE   KIND"))
     }
 
-    @Test("a refusal shows every field's fault; wrong usage gives status 2")
+    @Test("a refused request prints the errors of all fields; invalid usage exits with 2")
     func refusal() throws {
         let unauthorized = ##"{"detail":"No valid key.","code":"unauthorized","status":401}"##
         let fault = ##"{"pointer":"#/request/url","code":"x","detail":"Only http."}"##
@@ -256,7 +256,7 @@ struct ClientCommandTests {
         #expect(show.status == 1 && show.err.contains("FERRY_KEY"))
     }
 
-    @Test("a refusal for one field says it once")
+    @Test("an error of one field is printed once")
     func singleFault() throws {
         let fault = ##"{"pointer":"#/request/url","code":"x","detail":"Only http."}"##
         let invalid =
@@ -279,7 +279,7 @@ struct ClientCommandTests {
         #expect(run(Get.self, arguments).status == 2)
     }
 
-    @Test("what people read has thousandths at most; what programs read is as it was sent")
+    @Test("text output rounds to thousandths; JSON output is unchanged")
     func fractions() throws {
         let status = #"{"uptime_seconds":23.71583104133606,"round_trip_seconds":0.0001,"free":null}"#
         let service = try FakeService { _ in (200, status) }
@@ -289,7 +289,7 @@ struct ClientCommandTests {
         #expect(run(Admin.Status.self, ["--json", "--url", service.url]).out == status + "\n")
     }
 
-    @Test("help is what was asked for")
+    @Test("--help exits with status 0")
     func help() {
         for command in clientCommands {
             #expect(exitStatus(for: CleanExit.helpRequest(command)) == 0)
@@ -297,7 +297,7 @@ struct ClientCommandTests {
         #expect(run(Get.self, ["--help"]).status == 0)
     }
 
-    @Test("healthcheck says ready, or why not")
+    @Test("healthcheck prints ready, or exits with status 1")
     func healthcheck() throws {
         let ready = try service()
         defer { ready.stop() }
@@ -314,7 +314,7 @@ struct ClientCommandTests {
         #expect(told.status == 1 && draining.requests.wait(milliseconds: 0).last?.path == "/readyz?verbose")
     }
 
-    @Test("admin status shows every figure with its path")
+    @Test("admin status prints all values with their paths")
     func status() throws {
         let service = try FakeService { _ in
             (200, #"{"version":"1","jobs":{"running":3},"nodes":[{"id":"nod_a","draining":false}]}"#)

@@ -24,7 +24,7 @@ struct SessionCommandTests {
         }
     }
 
-    @Test("a list is a table, and a session every field of it")
+    @Test("a list is printed as a table, and a session with all fields")
     func reading() throws {
         let service = try service()
         defer { service.stop() }
@@ -35,7 +35,7 @@ struct SessionCommandTests {
         #expect(run(Sessions.self, ["show", "nobody", "--url", service.url]).status == 1)
     }
 
-    @Test("set changes the named fields of what is there, under the condition that it is still so")
+    @Test("set changes only the named fields and requires the revision it has read")
     func setting() throws {
         let service = try service()
         defer { service.stop() }
@@ -50,7 +50,7 @@ struct SessionCommandTests {
                 + #""http_additional_headers":{"A":"b"},"weight":4,"description":"not JSON","proxy":null}"#)
     }
 
-    @Test("set creates what is not there, and does not send masks for secrets")
+    @Test("set creates a missing session and never sends masked secrets")
     func creating() throws {
         let plain = try service()
         defer { plain.stop() }
@@ -65,7 +65,7 @@ struct SessionCommandTests {
         #expect(run(Sessions.self, ["set", "s", "proxy=null", "--url", sealed.url]).status == 0)
     }
 
-    @Test("invalidate and delete")
+    @Test("invalidate and delete send their requests")
     func ending() throws {
         let service = try service()
         defer { service.stop() }

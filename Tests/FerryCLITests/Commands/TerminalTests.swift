@@ -1,7 +1,7 @@
 import FerryCLI
 import Testing
 
-@Suite("What others have written")
+@Suite("Text from other parties")
 struct TerminalTests {
     private static let job =
         #"{"id":"job_a","state":"failed\u001b[2J","kind":"data","description":"\u001b]0;x\u0007\nstate: b","#
@@ -18,7 +18,7 @@ struct TerminalTests {
         }
     }
 
-    @Test("no control of a job's text reaches a terminal or a table, and JSON has them as it had")
+    @Test("control characters are replaced in text and tables but not in JSON")
     func jobs() throws {
         let service = try FakeService { request in
             request.path == "/v1/jobs/job_a"
@@ -37,7 +37,7 @@ struct TerminalTests {
         #expect(run(Show.self, ["job_a", "--json"] + options).out == Self.job + "\n")
     }
 
-    @Test("no control of a refusal reaches a terminal")
+    @Test("control characters of an error response are replaced")
     func refusals() throws {
         let service = try FakeService { _ in
             (409, #"{"detail":"a\u001b[2J\nb","code":"invalid_state\u009b1m","status":409}"#)

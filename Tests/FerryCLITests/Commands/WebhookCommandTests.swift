@@ -35,7 +35,7 @@ struct WebhookCommandTests {
         run(Webhooks.self, arguments + ["--url", service.url])
     }
 
-    @Test("endpoints are listed with their condition")
+    @Test("list shows endpoints with their condition")
     func list() throws {
         let service = try service()
         defer { service.stop() }
@@ -43,7 +43,7 @@ struct WebhookCommandTests {
         #expect(run.status == 0 && run.out.contains("whk_a") && run.out.contains("disabled: gone"))
     }
 
-    @Test("a new endpoint says what it wants, and its secret is shown")
+    @Test("create sends all options and shows the secret")
     func create() throws {
         let service = try service()
         defer { service.stop() }
@@ -61,7 +61,7 @@ struct WebhookCommandTests {
         #expect(ran(["create", "http://a/", "--metadata", "x"], service).status == 2)
     }
 
-    @Test("a test fails when the receiver does not accept; the other commands say what they did")
+    @Test("test fails if the receiver does not accept; other commands print their result")
     func commands() throws {
         let service = try service()
         defer { service.stop() }

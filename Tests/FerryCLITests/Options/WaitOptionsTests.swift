@@ -1,12 +1,12 @@
 import FerryCLI
 import Testing
 
-@Suite("How long a command waits")
+@Suite("Timeouts of waiting commands")
 struct WaitOptionsTests {
     private static let nowhere = "http://a.example/"
 
     @Test(
-        "what is no time to wait is wrong usage",
+        "an invalid timeout is a usage error",
         arguments: ["nan", "inf", "-inf", "-5", "0", "1.1e9", "1e300", "soon", ""])
     func noTime(seconds: String) {
         let timeout = "--timeout=\(seconds)"
@@ -21,7 +21,7 @@ struct WaitOptionsTests {
         }
     }
 
-    @Test("a time to wait where nothing waits is wrong usage")
+    @Test("a timeout without waiting is a usage error")
     func nothingWaits() {
         for refused in [
             run(Get.self, [Self.nowhere, "--no-wait", "--timeout", "5"]),
@@ -32,7 +32,7 @@ struct WaitOptionsTests {
         }
     }
 
-    @Test("decades are waited for")
+    @Test("a timeout of decades is accepted")
     func decades() throws {
         let job = #"{"id":"job_a","state":"succeeded"}"#
         let service = try FakeService { request in

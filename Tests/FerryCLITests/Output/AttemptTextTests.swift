@@ -3,7 +3,7 @@ import Testing
 
 @testable import FerryCLI
 
-@Suite("Attempts for people")
+@Suite("Text output of attempts")
 struct AttemptTextTests {
     private static let list = """
         {"data":[{"number":3,"node":"nod_a","started_at":"2026-11-21T22:00:00.000000Z",
@@ -29,7 +29,7 @@ struct AttemptTextTests {
           "transactions":[],"omitted_transactions":0}],"omitted_attempts":2}
         """
 
-    @Test("each request's parts are listed with their start, their length and a bar on one scale")
+    @Test("the phases of a request have start, duration and a bar on a common scale")
     func waterfall() throws {
         let lines = AttemptText(width: 100).lines(try JSON.parse(Array(Self.list.utf8)))
         #expect(
@@ -51,7 +51,7 @@ struct AttemptTextTests {
             ])
     }
 
-    @Test("of what the operating system refused its number alone is shown")
+    @Test("an operating system error without curl message shows its errno")
     func refusedFile() throws {
         let list = """
             {"data":[{"number":1,"node":null,"started_at":null,"finished_at":null,"outcome":"failed",
@@ -73,7 +73,7 @@ struct AttemptTextTests {
         #expect(spans.contains { $0.contains("|") } == (width >= 51))
     }
 
-    @Test("a job that has not begun says so")
+    @Test("a job without attempts prints a sentence")
     func none() throws {
         let list = try JSON.parse(Array(#"{"data":[],"omitted_attempts":0}"#.utf8))
         #expect(AttemptText(width: 80).lines(list) == ["No attempt has begun."])

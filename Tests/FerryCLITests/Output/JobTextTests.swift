@@ -2,9 +2,9 @@ import FerryCLI
 import FerryCore
 import Testing
 
-@Suite("Words for people")
+@Suite("Text output of jobs")
 struct JobTextTests {
-    @Test("bytes have one digit behind the point and a binary unit")
+    @Test("byte counts have one decimal and a binary unit")
     func bytes() {
         #expect(byteCountText(0) == "0 B")
         #expect(byteCountText(1_023) == "1023 B")
@@ -15,7 +15,7 @@ struct JobTextTests {
         #expect(byteCountText(Int64.max) == "8388608.0 TiB")
     }
 
-    @Test("durations count up to the next second")
+    @Test("durations are rounded up to seconds")
     func durations() {
         #expect(durationText(0) == "00:00")
         #expect(durationText(4.2) == "00:05")
@@ -24,7 +24,7 @@ struct JobTextTests {
         #expect(durationText(-1) == "00:00")
     }
 
-    @Test("a progress line has bar, bytes, rate and time, and never more columns than there are")
+    @Test("a progress line has bar, bytes, rate and time and fits the terminal")
     func progress() throws {
         let text = """
             {"state":"running","kind":"download","progress":{"bytes_received":524288,
@@ -39,7 +39,7 @@ struct JobTextTests {
         for width in 1...200 { #expect(progressLine(job, width: width).count <= max(1, width - 1)) }
     }
 
-    @Test("a line without a known length has no bar; a waiting job says what it waits for")
+    @Test("a progress line without length has no bar; a waiting job shows its reason")
     func withoutLength() throws {
         let unknown = try JSON.parse(
             Array(#"{"state":"running","progress":{"bytes_received":2048,"fraction_completed":null}}"#.utf8))

@@ -14,7 +14,7 @@ struct ListingTests {
         }
     }
 
-    @Test("sessions are one document, or one table")
+    @Test("all pages of sessions are printed as one document or table")
     func sessions() throws {
         let service = try service("/v1/sessions", #"{"identifier":"a"}"#, #"{"identifier":"b"}"#)
         defer { service.stop() }
@@ -25,7 +25,7 @@ struct ListingTests {
         #expect(table.out == "a\t?\t?\t-\tvalid\nb\t?\t?\t-\tvalid\n", "\(table)")
     }
 
-    @Test("hosts are one document, or one table")
+    @Test("all pages of hosts are printed as one document or table")
     func hosts() throws {
         let service = try service("/v1/admin/hosts", #"{"host":"a"}"#, #"{"host":"b"}"#)
         defer { service.stop() }
@@ -36,7 +36,7 @@ struct ListingTests {
         #expect(table.out.split(separator: "\n").map { $0.prefix(2) } == ["a\t", "b\t"], "\(table)")
     }
 
-    @Test("the audit is one page, and says where the rest begins")
+    @Test("the audit log prints one page and its cursor")
     func audit() throws {
         let service = try FakeService { request in
             request.path == "/v1/admin/audit?limit=1"

@@ -15,7 +15,7 @@ struct WatchTests {
         "id: \(id)\nevent: \(type)\ndata: {\"data\":{\"job\":\(job)}}\n\n"
     }
 
-    @Test("it follows the stream, goes on behind the last event after a break, and then reads the job once")
+    @Test("watch continues after the last event when the stream breaks, and reads the job once")
     func follows() throws {
         let streams = Counter()
         let service = try FakeService { request in
@@ -43,7 +43,7 @@ struct WatchTests {
         #expect(requests[0].header("prefer") == nil && requests[3].header("accept") == "application/json")
     }
 
-    @Test("204 says that the job has ended, and 503 that it is to be asked for")
+    @Test("204 ends the watch, and after 503 the job is requested")
     func withoutStream() throws {
         let answers = Counter()
         let service = try FakeService { request in
@@ -58,7 +58,7 @@ struct WatchTests {
         #expect(requests.map { $0.header("prefer") } == [nil, "wait=25", nil, nil])
     }
 
-    @Test("a job that is not there is no reason to wait")
+    @Test("a missing job fails at once")
     func missing() throws {
         let service = try FakeService { _ in (404, #"{"detail":"No such job.","code":"not_found"}"#) }
         defer { service.stop() }

@@ -2,7 +2,7 @@ import Testing
 
 @testable import FerryCore
 
-@Suite("Attempts as they are kept")
+@Suite("Packed attempts")
 struct AttemptRecordTests {
     private static let full: TransactionMetrics = {
         var metrics = TransactionMetrics(fetchStart: 1_500)
@@ -11,7 +11,7 @@ struct AttemptRecordTests {
         for moment in TransactionMetrics.Moment.allCases {
             metrics.moments[moment] = Int64(moment.rawValue) * 70_000
         }
-        // A server that answers before it has everything.
+        // A server that responds before the request is complete.
         metrics.moments[.responseStart] = 1
         metrics.networkProtocol = .http2
         metrics.isProxyConnection = true
@@ -37,7 +37,7 @@ struct AttemptRecordTests {
             diagnostics: .init(curlCode: 7, curlMessage: "no", osError: 111))
     }
 
-    @Test("whatever is packed is read again as it was")
+    @Test("every packed attempt is read back unchanged")
     func roundTrip() throws {
         let plain = TransactionMetrics(fetchStart: 0)
         let packed = AttemptRecord.packed(
@@ -51,7 +51,7 @@ struct AttemptRecordTests {
         #expect(read.transactions == [Self.full, plain] && read.omittedTransactionCount == 0)
     }
 
-    @Test("an attempt that succeeded keeps no diagnostics and takes its node from the row; it is short")
+    @Test("a succeeded attempt stores no diagnostics and takes its node from the row, in under 110 bytes")
     func plain() throws {
         var metrics = Self.full
         metrics.request = nil
@@ -64,7 +64,9 @@ struct AttemptRecordTests {
         #expect(packed.count < 110, "\(packed.count) bytes")
     }
 
-    @Test("what it has left is kept with it, also when nobody knows the whole", arguments: [nil, 0, 1 << 40])
+    @Test(
+        "the size of partial bytes is stored with the attempt, with and without a total",
+        arguments: [nil, 0, 1 << 40])
     func keptBytes(_ total: Int64?) throws {
         let kept = PartialDownload(byteCount: 700_000, total: total)
         let packed = AttemptRecord.packed(
@@ -75,10 +77,10 @@ struct AttemptRecordTests {
         let without = AttemptRecord.packed(
             number: 2, node: Self.node, Self.trace([Self.full]), .suspended, errorJSON: nil, .inverted)
         #expect(try #require(AttemptRecord(packed: without, node: nil)).kept == nil)
-        #expect(without.count < packed.count, "a record without them says nothing of them")
+        #expect(without.count < packed.count, "a record without partial bytes has none")
     }
 
-    @Test("of many transactions the first ones and the last are kept")
+    @Test("of many transactions, the first ones and the last one are stored")
     func many() throws {
         let all = (0..<100).map { TransactionMetrics(fetchStart: Int64($0) * 1_000) }
         let packed = AttemptRecord.packed(
@@ -88,7 +90,7 @@ struct AttemptRecordTests {
         #expect(read.omittedTransactionCount == 100 - Limits.transactionCountMax)
     }
 
-    @Test("damaged bytes are read as something else or not at all, and never beyond their end")
+    @Test("damaged bytes never lead to a read beyond their end")
     func damage() {
         let packed = AttemptRecord.packed(
             number: 3, node: Self.node, Self.trace([Self.full]), .failed, errorJSON: Array("{}".utf8),
@@ -118,7 +120,7 @@ struct AttemptRecordTests {
                     .utf8))
     }
 
-    @Test("what the operating system refused is shown without words of libcurl, which did not give up")
+    @Test("an error of the operating system is shown without a message of libcurl")
     func refusedFile() throws {
         var trace = Self.trace([])
         trace.diagnostics = .init(curlCode: 0, curlMessage: "", osError: 30)
@@ -131,7 +133,7 @@ struct AttemptRecordTests {
         #expect(diagnostics["os_error"]?.integer == 30)
     }
 
-    @Test("an attempt is shown with the job's own request, absolute times, and nulls for what was not")
+    @Test("an attempt shows the job's own request, absolute times, and null for missing values")
     func shown() throws {
         var metrics = TransactionMetrics(fetchStart: 1_000_000)
         metrics.moments[.requestStart] = 500_000
@@ -154,7 +156,7 @@ struct AttemptRecordTests {
         }
     }
 
-    @Test("a lost attempt, the one that runs, and those that are no longer kept")
+    @Test("lost, running and dropped attempts are shown")
     func others() throws {
         let lost: [UInt8] =
             [2, 0, 0, 0, 7] + [0x01, 0x23, 0x45, 0x67, 0x89, 0xAB, 0xCD, 0xEF]
@@ -167,7 +169,7 @@ struct AttemptRecordTests {
         var log = TransactionLog()
         log.append(Self.full)
         attempts.add(.init(number: 7, startedAt: Timestamp(microseconds: 9), transactions: log))
-        #expect(attempts.attempts[1].transactions.isEmpty, "another attempt's")
+        #expect(attempts.attempts[1].transactions.isEmpty, "a snapshot of another attempt")
         attempts.add(.init(number: 8, startedAt: Timestamp(microseconds: 9), transactions: log))
         #expect(attempts.attempts[1].transactions == [Self.full])
         let many = (70..<119).map {

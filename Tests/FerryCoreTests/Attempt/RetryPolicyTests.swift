@@ -1,7 +1,7 @@
 import FerryCore
 import Testing
 
-@Suite("Retries")
+@Suite("Retry policy")
 struct RetryPolicyTests {
     private let now = Timestamp(microseconds: 1_000_000_000)
     private let error = TransferError(.timedOut, "It took too long.", phase: .receiving, isRetryable: true)
@@ -16,24 +16,24 @@ struct RetryPolicyTests {
             expiry: now + deadline, jitter: jitter)
     }
 
-    @Test("the pause doubles up to its bound", arguments: zip([1, 2, 3, 7], [1.0, 2, 4, 64]))
+    @Test("the delay doubles up to its maximum", arguments: zip([1, 2, 3, 7], [1.0, 2, 4, 64]))
     func backoff(_ failed: Int, _ seconds: Double) {
         #expect(verdict(failed) == .retry(at: now + seconds))
     }
 
-    @Test("jitter spreads the pause over a fifth to either side")
+    @Test("jitter spreads the delay over ±20 %")
     func jitter() {
         #expect(verdict(1, jitter: 0) == .retry(at: now + 0.8))
         #expect(verdict(1, jitter: 1) == .retry(at: now + 1.2))
     }
 
-    @Test("Retry-After is never shortened, and bounded by a day")
+    @Test("Retry-After is never shortened and is limited to a day")
     func retryAfter() {
         #expect(verdict(1, retryAfter: 30, jitter: 0) == .retry(at: now + 30))
         #expect(verdict(1, retryAfter: 1e9, jitter: 0) == .retry(at: now + 86_400))
     }
 
-    @Test("the last attempt, a final error and the end of the resource timeout end the job")
+    @Test("the job ends after the last attempt, a final error, or the resource timeout")
     func end() {
         #expect(verdict(8) == .final(error))
         let final = TransferError(.unacceptableStatus, "404", phase: .waiting, isRetryable: false)
@@ -45,7 +45,7 @@ struct RetryPolicyTests {
         #expect(timeout.code == .resourceTimeout)
     }
 
-    @Test("a full disk, or none, uses up no attempt; it is looked at again in a minute, until time is over")
+    @Test("a full or missing disk uses no attempt and is retried each minute until the job's timeout")
     func storageFull() {
         let full = TransferError(.storageFull, "Full.", phase: .receiving, isRetryable: true)
         let verdict = { [now] (attempt: Int, expiry: Double) in
@@ -70,8 +70,8 @@ struct RetryPolicyTests {
         let lost = TransferError(.nodeLost, "Away.", phase: .finishing, isRetryable: true)
         #expect(!RetryPolicy.usesUpAttempt(lost, rules: rules))
         rules.attemptCountMax = 1
-        #expect(RetryPolicy.usesUpAttempt(full, rules: rules), "it is to be tried once")
-        #expect(!RetryPolicy.usesUpAttempt(lost, rules: rules), "as when the node has died")
+        #expect(RetryPolicy.usesUpAttempt(full, rules: rules), "the job has a single attempt")
+        #expect(!RetryPolicy.usesUpAttempt(lost, rules: rules), "like a lost node")
         let unrepeatable = TransferError(.nodeLost, "Away.", phase: .finishing, isRetryable: false)
         #expect(RetryPolicy.usesUpAttempt(unrepeatable, rules: rules))
     }

@@ -5,7 +5,7 @@ import Testing
 struct Base64Tests {
     // RFC 4648 §10.
     @Test(
-        "the RFC's vectors are written and read",
+        "the vectors of the RFC are encoded and decoded",
         arguments: [
             ("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg=="),
             ("fooba", "Zm9vYmE="),
@@ -16,7 +16,7 @@ struct Base64Tests {
         #expect(Base64.decode(text) == Array(plain.utf8))
     }
 
-    @Test("every byte survives")
+    @Test("every byte is decoded unchanged")
     func allBytes() {
         for count in 0...70 {
             let bytes = (0..<count).map { UInt8(truncatingIfNeeded: $0 &* 37 &+ count) }
@@ -25,7 +25,7 @@ struct Base64Tests {
     }
 
     @Test(
-        "what another reader might read otherwise is refused",
+        "ambiguous base64 is rejected",
         arguments: [
             "Z", "Zg", "Zg=", "Zg===", "=", "====", "Zh==", "Zm9=", "Zm9v\n", "Zm 9", "Zm-_", "Z=g=", "Zmä=",
         ])
@@ -33,7 +33,7 @@ struct Base64Tests {
         #expect(Base64.decode(text) == nil)
     }
 
-    @Test("a secret has its prefix and 24 to 64 bytes")
+    @Test("a webhook secret needs its prefix and 24 to 64 bytes")
     func secrets() throws {
         let secret = try #require(WebhookSecret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"))
         #expect(secret.key.count == 24)

@@ -39,14 +39,14 @@ struct JSONTests {
         return writer.bytes
     }
 
-    @Test("what is written is read back unchanged", arguments: UInt64(0)..<200)
+    @Test("a written value is read back unchanged", arguments: UInt64(0)..<200)
     func roundTrip(_ seed: UInt64) throws {
         var random = SeededRandom(seed: seed)
         let value = Self.random(&random, depth: 4)
         #expect(try JSON.parse(Self.written(value)) == value)
     }
 
-    @Test("a text that is cut anywhere is refused", arguments: UInt64(0)..<20)
+    @Test("a truncated text is rejected", arguments: UInt64(0)..<20)
     func truncation(_ seed: UInt64) throws {
         var random = SeededRandom(seed: seed)
         let text = Self.written(.array([Self.random(&random, depth: 3), .string("end")]))
@@ -55,7 +55,7 @@ struct JSONTests {
         }
     }
 
-    @Test("bytes that were changed at random never crash the parser", arguments: UInt64(0)..<50)
+    @Test("randomly changed bytes never crash the parser", arguments: UInt64(0)..<50)
     func mutation(_ seed: UInt64) {
         var random = SeededRandom(seed: seed)
         var text = Self.written(Self.random(&random, depth: 4)) + [0x20]
@@ -66,7 +66,7 @@ struct JSONTests {
     }
 
     @Test(
-        "what is not UTF-8 is refused",
+        "a text that is not UTF-8 is rejected",
         arguments: [[0xC3], [0xC0, 0xAF], [0xED, 0xA0, 0x80], [0xF5, 0x80, 0x80, 0x80], [0xFF], [0x80]]
             as [[UInt8]])
     func invalidUTF8(_ bytes: [UInt8]) {
@@ -78,7 +78,7 @@ struct JSONTests {
     }
 
     @Test(
-        "what RFC 8259 forbids is refused",
+        "a text that RFC 8259 forbids is rejected",
         arguments: [
             "", " ", "{", "}", "[1,]", "{\"a\":1,}", "{a:1}", "01", "-", "1.", ".5", "1e", "+1", "NaN",
             "Infinity",
@@ -90,7 +90,7 @@ struct JSONTests {
         #expect(throws: JSON.SyntaxError.self) { try JSON.parse(Array(text.utf8)) }
     }
 
-    @Test("nesting is bounded, and the stack with it")
+    @Test("nesting beyond the limit is rejected")
     func depth() throws {
         let deep = [UInt8](repeating: UInt8(ascii: "["), count: 100_000)
         #expect(throws: JSON.SyntaxError.self) { try JSON.parse(deep) }
@@ -98,7 +98,7 @@ struct JSONTests {
         #expect(throws: Never.self) { try JSON.parse(Array(fits.utf8)) }
     }
 
-    @Test("the values of a text, and of several together, are counted")
+    @Test("the number of values is limited for one text and for several together")
     func count() throws {
         let text = Array(#"[1,[],{"a":{},"b":"c"}]"#.utf8)
         var left = 12
@@ -117,7 +117,7 @@ struct JSONTests {
         }
     }
 
-    @Test("numbers are read as what they are, and escapes mean what they say")
+    @Test("numbers and escapes are parsed")
     func values() throws {
         let read = try JSON.parse(
             Array(#"[9223372036854775807,-0,1.5e3,0.25,9223372036854775808,"\ud83d\udea2\/"]"#.utf8))
@@ -129,7 +129,7 @@ struct JSONTests {
     }
 
     @Test(
-        "a number is written as it was read",
+        "a number is written with the digits that were read",
         arguments: [
             "0", "-0", "7", "-7", "9223372036854775807", "9223372036854775808", "18446744073709551615",
             "-9223372036854775809", "1.0", "1.50", "0.1", "0.12345678901234567890123", "1e2", "1E+2", "1e-7",
@@ -140,7 +140,7 @@ struct JSONTests {
         #expect(Self.written(try JSON.parse(array)) == array)
     }
 
-    @Test("names are the same when their bytes are", arguments: [0, 20])
+    @Test("names are equal only if their bytes are", arguments: [0, 20])
     func names(_ others: Int) throws {
         let more = (0..<others).map { #""n\#($0)":0,"# }.joined()
         let json = try JSON.parse(Array("{\(more)\"\u{E9}\":1,\"e\u{301}\":2}".utf8))
@@ -152,7 +152,7 @@ struct JSONTests {
         #expect(patched["\u{E9}"] == .integer(1) && patched["e\u{301}"] == .integer(3))
     }
 
-    @Test("names that occur twice are found in large objects as well")
+    @Test("duplicate names are rejected in large objects as well")
     func duplicates() {
         let members = (0..<50).map { "\"n\($0)\":1" } + ["\"n49\":2"]
         #expect(throws: JSON.SyntaxError.self) {

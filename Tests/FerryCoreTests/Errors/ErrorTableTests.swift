@@ -2,9 +2,9 @@ import FerryCore
 import Foundation
 import Testing
 
-@Suite("The table of errors")
+@Suite("Table of errors")
 struct ErrorTableTests {
-    /// The rows of the table of transfer errors in `docs/errors.md`, a cell each without its back quotes.
+    /// Rows of the table of transfer errors in `docs/errors.md`, as cells without back quotes.
     private static func rows() throws -> [[String]] {
         let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
             .deletingLastPathComponent().deletingLastPathComponent()
@@ -17,7 +17,7 @@ struct ErrorTableTests {
         }
     }
 
-    @Test("the page has a row for each code, in order, with its class, phases and whether it is retried")
+    @Test("docs/errors.md has a row for each code, in order, with its class, phases and retryability")
     func page() throws {
         let rows = try Self.rows()
         #expect(rows.map { $0[0] } == TransferError.Code.allCases.map(\.rawValue))
@@ -32,7 +32,7 @@ struct ErrorTableTests {
         }
     }
 
-    @Test("every class is used")
+    @Test("every class has a code")
     func classes() {
         let used = Set(TransferError.Code.allCases.map(\.errorClass))
         #expect(Set(TransferError.Class.allCases) == used)

@@ -19,7 +19,7 @@ struct EventRecordTests {
             })
     }
 
-    @Test("what is packed is read again, each at its place")
+    @Test("packed records are read back in order")
     func roundTrip() {
         var random = SeededRandom(seed: 1)
         for _ in 0..<200 {
@@ -35,7 +35,7 @@ struct EventRecordTests {
         }
     }
 
-    @Test("damage is never read as more than was there, and what precedes it stays")
+    @Test("records before a damaged one are read, and nothing after it")
     func damage() {
         var random = SeededRandom(seed: 2)
         for _ in 0..<2_000 {
@@ -55,7 +55,7 @@ struct EventRecordTests {
         }
     }
 
-    @Test("an event of a newer version keeps its place and is not shown")
+    @Test("an event of an unknown type keeps its number and is not shown")
     func unknown() {
         var packed: [UInt8] = []
         EventRecord(.jobCreated, job: JobID(high: 1, low: 1), at: Timestamp(microseconds: 1)).pack(
@@ -68,7 +68,7 @@ struct EventRecordTests {
         #expect(read[1].record?.type == .jobCreated && read[1].range == byteCount..<(2 * byteCount))
     }
 
-    @Test("types have one code each, and their masks are their bits")
+    @Test("every type has a unique code, which is its bit in a mask")
     func codes() {
         #expect(Set(EventType.allCases.map(\.code)).count == EventType.allCases.count)
         for type in EventType.allCases { #expect(EventType(code: type.code) == type) }

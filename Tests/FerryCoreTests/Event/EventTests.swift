@@ -2,14 +2,14 @@ import Testing
 
 @testable import FerryCore
 
-@Suite("Events as they are shown")
+@Suite("Events in the API")
 struct EventTests {
     private let id = JobID(high: 1, low: 2)
 
     private func instant(_ seconds: Int64) -> Timestamp { Timestamp(microseconds: seconds * 1_000_000) }
 
-    /// It has followed a redirect as somebody has said in its fourth second, and waits for a credential since
-    /// its sixth.
+    /// Returns a job that a client let follow a redirect in its fourth second, and that has waited for a
+    /// credential since its sixth.
     private func asking(revision: Int32) throws -> JobRecord {
         var spec = try decode(#"{"kind":"data","request":{"url":"https://a.example/"}}"#).spec
         var answers = JobAnswers()
@@ -37,9 +37,9 @@ struct EventTests {
             waitingFor: waitingFor)
     }
 
-    // Somebody may have changed the job since it asks.
+    // A client may have changed the job since the question.
     @Test(
-        "an event shows what was asked and answered then, and nothing that came later",
+        "an event shows the question and answer of its time and nothing later",
         arguments: [Int32(5), 6])
     func questions(_ revision: Int32) throws {
         let record = try asking(revision: revision)

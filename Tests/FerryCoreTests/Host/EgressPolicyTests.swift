@@ -7,7 +7,7 @@ struct EgressPolicyTests {
     private func networks(_ texts: String...) -> [IPNetwork] { texts.compactMap { IPNetwork(cidr: $0) } }
 
     @Test(
-        "the first and last address of every range that is not public is refused",
+        "the first and last address of every range that is not public are refused",
         arguments: [
             "0.0.0.0", "0.255.255.255", "10.0.0.0", "10.255.255.255", "100.64.0.0", "100.127.255.255",
             "127.0.0.1",
@@ -32,7 +32,7 @@ struct EgressPolicyTests {
     }
 
     @Test(
-        "their neighbours and the rest of the internet are allowed",
+        "addresses next to these ranges and other public addresses are allowed",
         arguments: [
             "1.0.0.0", "9.255.255.255", "11.0.0.0", "100.63.255.255", "100.128.0.0", "126.255.255.255",
             "128.0.0.0",
@@ -47,7 +47,7 @@ struct EgressPolicyTests {
         #expect(EgressPolicy().allows(try address(text), port: 443))
     }
 
-    @Test("ports of other protocols are refused, those of HTTP are not")
+    @Test("ports of other protocols are refused, ports of HTTP are allowed")
     func ports() throws {
         let address = try address("93.184.215.14")
         for port: UInt16 in [0, 22, 25, 139, 445, 465, 587, 993, 1433, 3306, 5432, 6379, 11211, 27017] {
@@ -58,7 +58,7 @@ struct EgressPolicyTests {
         }
     }
 
-    @Test("an allowed network wins on every port, in both spellings of IPv4")
+    @Test("an allowed network is reachable on every port, also as IPv4-mapped addresses")
     func allowing() throws {
         let policy = EgressPolicy(allowing: networks("127.0.0.0/8", "fd00::/8", "::ffff:10.0.0.0/104"))
         #expect(policy.allows(try address("127.0.0.1"), port: 6379))
@@ -82,7 +82,7 @@ struct EgressPolicyTests {
         #expect(exact.allows(try address("169.254.169.254"), port: 80))
     }
 
-    @Test("the service's own endpoints stay closed whatever is allowed")
+    @Test("Ferry's own endpoints are refused whatever networks are allowed")
     func blockedEndpoints() throws {
         let policy = EgressPolicy(
             allowing: networks("127.0.0.0/8", "::1", "10.0.0.0/8"),
@@ -101,7 +101,8 @@ struct EgressPolicyTests {
         #expect(policy.allows(try address("127.0.0.1"), port: 8081))
     }
 
-    @Test("a server on this machine is its own under every address of it, another one under its own only")
+    @Test(
+        "a database on this machine is refused under all addresses of the machine, another one under its own")
     func ownServers() throws {
         let own = OwnEndpoints(isOwnAddress: { $0 == IPAddress(text: "10.0.0.7") })
         let policy = EgressPolicy(allowing: networks("127.0.0.0/8", "10.0.0.0/8"), own: own)
@@ -119,10 +120,11 @@ struct EgressPolicyTests {
         #expect(!policy.allows(other, port: 6004))
         #expect(policy.allows(local, port: 6004) && policy.allows(own7, port: 6004))
         for number in 0..<OwnEndpoints.serverCountMax { own.add(server: other, port: UInt16(7000 + number)) }
-        #expect(!policy.allows(other, port: 7063) && policy.allows(other, port: 6004), "bounded")
+        #expect(
+            !policy.allows(other, port: 7063) && policy.allows(other, port: 6004), "the number is limited")
     }
 
-    @Test("behind an allowed NAT64 prefix the address inside is judged")
+    @Test("behind an allowed NAT64 prefix, the embedded address is checked")
     func nat64() throws {
         let policy = EgressPolicy(allowing: networks("64:ff9b::/96", "64:ff9b:1::/48"))
         #expect(policy.allows(try address("64:ff9b::8.8.8.8"), port: 443))
@@ -134,7 +136,7 @@ struct EgressPolicyTests {
     }
 
     @Test(
-        "every numeric form of a loopback address is refused at submission",
+        "every numeric form of a loopback address is refused at the submission",
         arguments: [
             "127.0.0.1", "127.1", "127.0.1", "2130706433", "0x7f000001", "0x7f.1", "0177.0.0.1",
             "017700000001", "0",
@@ -146,7 +148,7 @@ struct EgressPolicyTests {
         #expect(EgressPolicy().refusal(of: try WebURL.parse("http://\(host)/")) != nil)
     }
 
-    @Test("at submission a name is not judged, a port is unless networks are allowed")
+    @Test("at the submission, names are not checked, and ports only if no network is allowed")
     func submission() throws {
         #expect(EgressPolicy().refusal(of: try WebURL.parse("https://example.com/")) == nil)
         #expect(EgressPolicy().refusal(of: try WebURL.parse("https://8.8.8.8/")) == nil)
@@ -161,7 +163,7 @@ struct EgressPolicyTests {
     }
 
     @Test(
-        "texts that are no address or network are refused",
+        "invalid addresses and networks are rejected",
         arguments: [
             "", "1.2.3", "1.2.3.4.5", "1.2.3.256", "01.2.3.4", "1.2.3.4/33", "1.2.3.4/", "1.2.3.4/-1",
             "1.2.3.4/8/8",
@@ -173,7 +175,7 @@ struct EgressPolicyTests {
         #expect(IPNetwork(cidr: text) == nil)
     }
 
-    @Test("all spellings of an IPv6 address mean the same")
+    @Test("all spellings of an IPv6 address are equal")
     func spellings() throws {
         #expect(try address("2001:DB8:0:0::1") == IPAddress(v6High: 0x2001_0DB8_0000_0000, low: 1))
         #expect(try address("::") == IPAddress(v6High: 0, low: 0))

@@ -33,7 +33,7 @@ struct HostReferenceTests {
         "https://\(longName)cc:65535/",
     ]
 
-    @Test("a reference is a name, an address or an origin, and its pattern describes the same texts")
+    @Test("a reference is a name, an address or an origin, and its pattern matches the same texts")
     func references() throws {
         let pattern = try Regex(HostReference.pattern)
         for (text, origin) in Self.right {
@@ -49,7 +49,7 @@ struct HostReferenceTests {
         }
     }
 
-    @Test("the origin that a reference stands for matches the pattern of origins, and is its own reference")
+    @Test("the origin of a reference matches the pattern of origins and is a reference to itself")
     func origins() throws {
         let pattern = try Regex(HostReference.originPattern)
         for (text, origin) in Self.right {
@@ -66,7 +66,7 @@ struct HostReferenceTests {
         }
     }
 
-    @Test("only a port that is written narrows a name")
+    @Test("a reference has a port only if the text has one")
     func ports() {
         #expect(HostReference("example.org")?.port == nil && HostReference("[::1]")?.port == nil)
         #expect(HostReference("example.org:443")?.port == 443 && HostReference("[::1]:1")?.port == 1)

@@ -3,7 +3,7 @@ import Testing
 
 @Suite struct OriginPatternTests {
     @Test(
-        "a pattern contains the URLs of its origin and no others",
+        "a pattern contains the URLs of its origin only",
         arguments: [
             ("https://a.example", "https://a.example/x?y", true),
             ("https://A.example:443", "https://a.example/", true),
@@ -24,7 +24,7 @@ import Testing
     }
 
     @Test(
-        "a text that is not an origin is refused",
+        "a text that is not an origin is rejected",
         arguments: [
             "", "a.example", "ftp://a.example", "https://", "https://a.example/", "https://a.example/x",
             "https://a.example?x", "https://a.example#x", "https://u@a.example", "https://*", "https://*.",
@@ -35,7 +35,7 @@ import Testing
         #expect(throws: OriginPattern.Failure.self) { try OriginPattern(text) }
     }
 
-    @Test("a pattern is written without the scheme's own port and reads as the same")
+    @Test("the text of a pattern has no default port and is read back as the same pattern")
     func string() throws {
         for (text, written) in [
             ("HTTPS://*.A.example:443", "https://*.a.example"),

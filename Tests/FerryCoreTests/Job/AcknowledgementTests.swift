@@ -1,7 +1,7 @@
 import FerryCore
 import Testing
 
-@Suite("Acknowledgement of jobs")
+@Suite("Acknowledgement")
 struct AcknowledgementTests {
     private func spec(_ more: String, session: String = "{}") throws -> JobSpec {
         let draft = try SessionDraft(
@@ -16,20 +16,20 @@ struct AcknowledgementTests {
         return try ValidatedJob(JSON.parse(Array(text.utf8)), sessions: scope) { _ in nil }.spec
     }
 
-    @Test("a job gets what its session says, unless it says something itself, or null")
+    @Test("a job uses its session's acknowledgement unless it has its own or null")
     func session() throws {
         let session = #"{"acknowledgement":{"by":"webhook","timeout":5,"reminders":{"max_count":0}}}"#
         let inherited = try #require(spec("", session: session).acknowledgement)
         #expect(inherited.by == .webhook && inherited.timeout == 5 && inherited.reminders.countMax == 0)
         #expect(try spec(#","acknowledgement":null"#, session: session).acknowledgement == nil)
-        // Its own value is whole: nothing is mixed.
+        // The job's value replaces the session's as a whole.
         let own = try #require(spec(#","acknowledgement":{"timeout":9}"#, session: session).acknowledgement)
         #expect(own.by == .client && own.timeout == 9 && own.reminders.countMax == 20)
         #expect(try spec("").acknowledgement == nil)
         #expect(try spec(#","acknowledgement":{}"#).acknowledgement == AcknowledgementRules())
     }
 
-    @Test("what is stored is read again, what is shown has every value, and plain jobs store nothing")
+    @Test("stored rules are read back, shown rules have all values, and jobs without rules store nothing")
     func storing() throws {
         let asked = try spec(
             #","acknowledgement":{"reminders":{"initial_delay":100000,"multiplier":3,"max_count":7}}"#)
@@ -39,14 +39,15 @@ struct AcknowledgementTests {
         #expect(shown?["by"]?.string == "client" && shown?["timeout"]?.double == 1_209_600)
         let reminders = shown?["reminders"]
         #expect(reminders?["max_count"]?.integer == 7 && reminders?["initial_delay"]?.double == 100_000)
-        // An initial delay beyond the default bound raises it.
+        // An initial delay above the default maximum raises the maximum.
         #expect(reminders?["max_delay"]?.double == 100_000 && reminders?["multiplier"]?.double == 3)
         let plain = try spec("")
         #expect(try JSON.parse(plain.encode())["acknowledgement"] == .null)
         #expect(!String(decoding: plain.encodeStored(), as: UTF8.self).contains("acknowledgement"))
     }
 
-    @Test("a webhook that names no events hears of reminders where the job asks, and one that does does not")
+    @Test(
+        "a webhook without events gets reminders if the job needs acknowledgement; one with events does not")
     func webhook() throws {
         let hook = #","webhook":{"url":"https://h.example/""#
         #expect(try spec(hook + "}").webhook?.events == EventType.standard)

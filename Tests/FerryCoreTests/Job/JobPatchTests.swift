@@ -6,7 +6,7 @@ private func json(_ text: String) throws -> JSON { try JSON.parse(Array(text.utf
 @Suite("Merge patches")
 struct JobPatchTests {
     @Test(
-        "the examples of RFC 7396",
+        "the examples of RFC 7396 are merged",
         arguments: [
             (#"{"a":"b"}"#, #"{"a":"c"}"#, #"{"a":"c"}"#),
             (#"{"a":"b"}"#, #"{"b":"c"}"#, #"{"a":"b","b":"c"}"#),
@@ -25,7 +25,7 @@ struct JobPatchTests {
         #expect(try json(target).merged(with: json(patch)) == json(result))
     }
 
-    @Test("every part that can be changed keeps what the patch does not name", arguments: fullJobs)
+    @Test("a patch keeps the members that it does not name", arguments: fullJobs)
     func parts(_ text: String) throws {
         let spec = try decode(text).spec
         let patch = try json(
@@ -47,7 +47,7 @@ struct JobPatchTests {
         #expect(try JobDraft(spec, JobSecrets()).merging(json("{}")) { _ in nil }.spec == spec)
     }
 
-    @Test("credentials stay with the server that they are for")
+    @Test("a job with credentials cannot be moved to another origin")
     func credentials() throws {
         let elsewhere = [
             #"{"request":{"url":"https://b.example/"}}"#, #"{"request":{"url":"http://a.example/"}}"#,
@@ -73,7 +73,7 @@ struct JobPatchTests {
         for patch in elsewhere { _ = try JobDraft(free.spec, free.secrets).merging(json(patch)) { _ in nil } }
     }
 
-    @Test("of the TLS settings only a client certificate stays with its server, and all of them with https")
+    @Test("of the TLS settings, only a client certificate binds the job to its origin; all need https")
     func tls() throws {
         var spec = try decode(
             #"{"kind":"data","request":{"url":"https://a.example/x","tls":{"minimum_version":"1.3"}}}"#
@@ -92,7 +92,7 @@ struct JobPatchTests {
         }
     }
 
-    @Test("a name that the server chooses takes no other file's place, unless somebody says so")
+    @Test("a patch to a directory destination renames by default")
     func directory() throws {
         let changed = { (destination: String, patch: String) throws -> JobSpec.Destination? in
             let spec = try decode(
@@ -112,7 +112,7 @@ struct JobPatchTests {
         #expect(try changed(replacing, #"{"path":"b/"}"#)?.ifExists == .replace)
     }
 
-    @Test("a text in another Unicode form is another one")
+    @Test("texts in different Unicode forms differ")
     func unicodeForms() throws {
         let job = try decode(
             #"{"kind":"download","request":{"url":"https://a.example/"},"destination":{"path":"caf\u00e9"}}"#)
@@ -123,7 +123,7 @@ struct JobPatchTests {
         #expect(before.isIdentical(to: before) && before.differsOnlyWhileRunning(from: before))
     }
 
-    @Test("header fields are merged by name, whatever its case; secrets stay apart, and may be new elsewhere")
+    @Test("header fields are merged by case-insensitive name, and secrets are stored apart")
     func headers() throws {
         let job = try decode(
             #"{"kind":"data","request":{"url":"https://a.example/x","headers":{"A":"1","Authorization":"Bearer x"}}}"#
@@ -149,7 +149,7 @@ struct JobPatchTests {
         }
     }
 
-    @Test("header fields in another order are no change, and no other request")
+    @Test("reordered header fields are no change")
     func order() throws {
         let job = try decode(
             #"{"kind":"data","request":{"url":"https://a.example/x","#
@@ -163,7 +163,7 @@ struct JobPatchTests {
         #expect(!other.isIdentical(to: before) && other.spec.request.original != nil)
     }
 
-    @Test("what a patch takes out has to be known, however deep it is; free names are")
+    @Test("removing an unknown member is an error at any depth, except where clients choose names")
     func unknownNulls() throws {
         let spec = try decode(
             #"{"kind":"download","request":{"url":"https://a.example/"},"destination":{"path":"a"},"#
@@ -192,7 +192,7 @@ struct JobPatchTests {
         #expect(try unknown(json(free)) == [])
     }
 
-    @Test("a patch that is wrong, or comes out wrong, is refused with its pointers")
+    @Test("an invalid patch or result is rejected with JSON Pointers")
     func wrong() throws {
         let spec = try decode(#"{"kind":"data","request":{"url":"http://a.example/"}}"#).spec
         let refused = { (patch: String) -> [String] in

@@ -1,7 +1,7 @@
 import FerryCore
 import Testing
 
-@Suite("The job as it is shown")
+@Suite("Jobs in the API")
 struct JobRepresentationTests {
     private func record(_ state: JobState, _ change: (inout JobRecord) -> Void = { _ in }) throws -> JobRecord
     {
@@ -23,7 +23,7 @@ struct JobRepresentationTests {
         return try JSON.parse(writer.bytes)
     }
 
-    @Test("every member of the contract is there, in every state", arguments: JobState.allCases)
+    @Test("a job has all members of the API in every state", arguments: JobState.allCases)
     func members(_ state: JobState) throws {
         let names = Set(try #require(try shown(record(state)).members).map(\.name))
         for name in [
@@ -36,7 +36,7 @@ struct JobRepresentationTests {
         }
     }
 
-    @Test("a waiting job says why and until when")
+    @Test("a waiting job shows its reason and next check")
     func waiting() throws {
         let job = try shown(
             record(.waiting) {
@@ -50,7 +50,7 @@ struct JobRepresentationTests {
         #expect(job["error"]?["class"] == .string("timeout"))
     }
 
-    @Test("a job that no attempt is at shows what it has kept", arguments: JobState.allCases)
+    @Test("a job without a running attempt shows its partial bytes", arguments: JobState.allCases)
     func keptBytes(_ state: JobState) throws {
         let kept = try record(state) { $0.kept = PartialDownload(byteCount: 25, total: 100) }
         let progress = try shown(kept)["progress"]
@@ -63,12 +63,12 @@ struct JobRepresentationTests {
         }
         let running = try shown(kept, TransferProgress(bytesReceived: 30))["progress"]
         if !state.isTerminal {
-            #expect(running?["bytes_received"]?.integer == 30, "the attempt knows better")
+            #expect(running?["bytes_received"]?.integer == 30, "progress of the running attempt")
         }
     }
 
     @Test(
-        "what a job accepts is shown as it is, and means the same when it is submitted",
+        "accept is shown with its effective values and is the same when submitted again",
         arguments: JobKind.allCases)
     func acceptedStatus(_ kind: JobKind) throws {
         let source = kind == .upload ? #","source":{"text":"a"}"# : ""
@@ -92,7 +92,7 @@ struct JobRepresentationTests {
         #expect(try JobSpec(storedJSON: own.encodeStored()) == own)
     }
 
-    @Test("progress of a running job has a fraction and a remaining time")
+    @Test("progress of a running job has a fraction and the remaining time")
     func progress() throws {
         let job = try shown(
             record(.running),
@@ -101,7 +101,7 @@ struct JobRepresentationTests {
         #expect(job["progress"]?["seconds_remaining"]?.double == 15)
     }
 
-    @Test("a result has its address, its body and the final progress")
+    @Test("a result has its content URL, its body and the final progress")
     func result() throws {
         let id = JobID(high: 1, low: 2)
         let result = TransferResult(
@@ -120,7 +120,7 @@ struct JobRepresentationTests {
         #expect(try JSON.parse(upload.json(job: id))["content_url"] == .null)
     }
 
-    @Test("the final progress of a job that sent something tells how much", arguments: JobKind.allCases)
+    @Test("the final progress of a job contains the bytes that it sent", arguments: JobKind.allCases)
     func sent(_ kind: JobKind) throws {
         let id = JobID(high: 1, low: 2)
         var result = TransferResult(
@@ -133,7 +133,7 @@ struct JobRepresentationTests {
         let finished = { (stored: [UInt8]) in
             try self.shown(
                 self.record(.succeeded) {
-                    // As finish_jobs.sql does it.
+                    // As in finish_jobs.sql.
                     $0.specJSON = Array(#"{"acknowledgement":null,"#.utf8) + spec.encodeStored().dropFirst()
                     $0.resultJSON = stored
                 })
@@ -146,13 +146,13 @@ struct JobRepresentationTests {
             job["result"]?.members?.map(\.name) == [
                 "path", "size", "sha256", "verified", "content_url", "body",
             ])
-        // As an older version has stored it, or where nothing was sent.
+        // A result of an older version, or without sent bytes.
         let silent = try finished(result.json(job: id))
         #expect(silent["progress"]?["bytes_sent"] == .integer(kind == .upload ? 3 : 0))
         #expect(silent["result"] == job["result"])
     }
 
-    @Test("fields of an answer that came twice are joined")
+    @Test("repeated response fields are joined")
     func response() throws {
         let response = TransferResponse(
             status: 200, url: "http://a/",

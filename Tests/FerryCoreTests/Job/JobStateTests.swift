@@ -1,9 +1,9 @@
 import FerryCore
 import Testing
 
-@Suite("The life of a job")
+@Suite("Job states")
 struct JobStateTests {
-    @Test("a terminal job never changes again", arguments: JobState.allCases.filter(\.isTerminal))
+    @Test("a terminal state allows no transition", arguments: JobState.allCases.filter(\.isTerminal))
     func terminal(_ state: JobState) {
         for input in JobStateMachine.Input.allCases {
             var machine = JobStateMachine(state)
@@ -13,13 +13,13 @@ struct JobStateTests {
         }
     }
 
-    @Test("from every state that is not terminal a cancellation ends the job", arguments: JobState.allCases)
+    @Test("every state that is not terminal allows cancellation", arguments: JobState.allCases)
     func cancel(_ state: JobState) {
         guard !state.isTerminal else { return }
         #expect(JobStateMachine.next(state, .cancel) == .cancelled)
     }
 
-    @Test("only a running job succeeds, is tried again or given back")
+    @Test("only a running job can succeed, wait for a retry, or be released")
     func running() {
         for state in JobState.allCases where state != .running {
             for input in [JobStateMachine.Input.succeed, .wait, .release] {

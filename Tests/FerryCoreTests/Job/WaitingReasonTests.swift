@@ -2,7 +2,7 @@ import FerryCore
 import Foundation
 import Testing
 
-@Suite("Why a job waits")
+@Suite("Waiting reasons")
 struct WaitingReasonTests {
     private func record(_ state: JobState, _ waitingFor: WaitingFor? = nil) -> JobRecord {
         JobRecord(
@@ -13,13 +13,14 @@ struct WaitingReasonTests {
             errorJSON: TransferError(.timedOut, "Late.", phase: .waiting, isRetryable: true).json, body: nil)
     }
 
-    @Test("a job that runs or has ended has no reason, every other one has", arguments: JobState.allCases)
+    @Test(
+        "running and terminal jobs have no waiting reason, all others have one", arguments: JobState.allCases)
     func states(_ state: JobState) {
         let reason = WaitingReason(record(state, state == .waiting ? .retry : nil), queue: .init())
         #expect((reason == nil) == (state == .running || state.isTerminal))
     }
 
-    @Test("whatever a job waits for has a code of its own, and says when it is looked at again")
+    @Test("every kind of waiting has its own code and a next check")
     func waiting() throws {
         let reasons = try WaitingFor.allCases.map {
             try #require(WaitingReason(record(.waiting, $0), queue: .init()))
@@ -32,7 +33,7 @@ struct WaitingReasonTests {
     }
 
     @Test(
-        "a job that found no room, or no disk that can be written to, says so, and when it looks again",
+        "a job without disk space or a writable disk shows that and its next check",
         arguments: [
             (TransferError.Code.storageFull, WaitingReason.Code.storageLow),
             (.storageUnavailable, .storageUnavailable),
@@ -44,7 +45,7 @@ struct WaitingReasonTests {
         #expect(reason?.code == expected && reason?.nextCheckAt == Timestamp(microseconds: 9))
     }
 
-    @Test("what holds back every job is said before what holds back this one")
+    @Test("reasons of all jobs precede those of a single job")
     func queue() {
         let code = { (queue: QueueConditions) in WaitingReason(record(.queued), queue: queue)?.code }
         #expect(code(.init()) == .noFreeSlot)
@@ -59,7 +60,7 @@ struct WaitingReasonTests {
         #expect(code(drained) == .noFreeSlot)
     }
 
-    @Test("a queued job whose session or host is limited says so")
+    @Test("a queued job shows the limit of its session or host")
     func limits() throws {
         let spec = try JobSpec(
             storedJSON: Array(
@@ -76,7 +77,8 @@ struct WaitingReasonTests {
         }
         for other in [HostScope(tenant: "other"), HostScope(tenant: job.tenant, path: "/y")] {
             limit(other, HostLimit(connectionLimit: 3))
-            #expect(WaitingReason(job, queue: conditions)?.code == .noFreeSlot, "that is not about this job")
+            #expect(
+                WaitingReason(job, queue: conditions)?.code == .noFreeSlot, "the limit is not about this job")
         }
         limit(HostScope(tenant: job.tenant, path: "/x"), HostLimit(requestRate: 2))
         let narrow = try #require(WaitingReason(job, queue: conditions))
@@ -94,12 +96,12 @@ struct WaitingReasonTests {
         #expect(paused.code == .hostPaused && paused.nextCheckAt == nil)
     }
 
-    @Test("the page has a row for each code, in order")
+    @Test("docs/scheduling.md has a row for each code, in order")
     func page() throws {
         let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
             .deletingLastPathComponent().deletingLastPathComponent()
         let page = try String(contentsOf: root.appending(path: "docs/scheduling.md"), encoding: .utf8)
-        let section = try #require(page.components(separatedBy: "## Why it does not run").last)
+        let section = try #require(page.components(separatedBy: "## Waiting reasons").last)
         let rows = section.split(separator: "\n").filter { $0.hasPrefix("| `") }.compactMap {
             $0.split(separator: "`").dropFirst().first.map(String.init)
         }
@@ -118,7 +120,7 @@ struct DeadlineTests {
         return schedule
     }
 
-    @Test("the earlier of deadline and resource timeout counts, and gives its name to the failure")
+    @Test("the earlier of deadline and resource timeout applies and determines the error code")
     func earlier() {
         #expect(schedule(nil, timeout: 10).expiry(createdAt: createdAt) == createdAt + 10)
         #expect(schedule(5, timeout: 10).expiry(createdAt: createdAt) == createdAt + 5)
@@ -129,7 +131,7 @@ struct DeadlineTests {
         #expect(error.code == .deadlineExceeded && error.errorClass == .timeout && !error.isRetryable)
     }
 
-    @Test("dependencies are identifiers, or earlier places of the same batch, each once")
+    @Test("dependencies are identifiers or earlier positions in the batch, each at most once")
     func dependencies() throws {
         let body = { (jobs: String) in
             #"{"kind":"data","request":{"url":"http://a.example/"},"schedule":{"depends_on":[\#(jobs)]}}"#
@@ -153,7 +155,7 @@ struct DeadlineTests {
         #expect(complaints(body(many)).map(\.code) == ["too_many"])
     }
 
-    @Test("hints are read, kept and shown; what cannot be is refused")
+    @Test("scheduling hints are read, stored and shown; invalid ones are rejected")
     func hints() throws {
         let hints =
             #""deadline_at":"2026-11-22T00:00:00Z","network_service_type":"responsive_data","#
@@ -174,7 +176,7 @@ struct DeadlineTests {
         #expect(complaints(body(#""network_service_type":"x""#)).map(\.code) == ["invalid_value"])
     }
 
-    @Test("an answer that was asked for earlier does not take the place of a later one")
+    @Test("limits from an earlier reading do not replace those of a later one")
     func order() {
         let hosts = HostLimits()
         let (first, second) = (hosts.beginReading(), hosts.beginReading())

@@ -1,7 +1,7 @@
 import FerryCore
 import Testing
 
-/// A node to which every text with these words is a certificate or a key.
+/// A node that accepts every text with these words as a certificate or key.
 private let ableNode = NodeAbilities(
     hasHTTP3: true,
     complaintAboutCertificates: { $0.contains("CERTIFICATE") ? nil : "This is no certificate." },
@@ -26,11 +26,11 @@ private func refused(_ members: String, scheme: String = "https") throws -> [Str
     }
 }
 
-@Suite("Connections of jobs")
+@Suite("Connection rules")
 struct ConnectionRulesTests {
     private static let pin = "sha256//" + Base64.encode([UInt8](repeating: 7, count: 32))
 
-    @Test("a plain job carries nothing of this, and says so")
+    @Test("a job without connection rules stores none and shows the defaults")
     func plain() throws {
         let job = try accepted(#""auth":null,"tls":null,"proxy":null,"http_version":"auto""#)
         #expect(job.spec.request.connection == nil && job.secrets.isEmpty)
@@ -40,7 +40,7 @@ struct ConnectionRulesTests {
         #expect(try JSON.parse(job.spec.encodeStored())["request"]?.members?.count == 2)
     }
 
-    @Test("everything is stored, read back, and shown without its secrets")
+    @Test("all rules are stored, read back, and shown without secrets")
     func everything() throws {
         let job = try accepted(
             #""http_version":"2","auth":{"type":"digest","user":"ü","password":"hush-1"},"#
@@ -69,7 +69,7 @@ struct ConnectionRulesTests {
         #expect(request?["auth"]?["token"]?.isNull == true)
     }
 
-    @Test("a bearer token is sealed")
+    @Test("a bearer token is encrypted")
     func bearer() throws {
         let job = try accepted(#""auth":{"type":"bearer","token":"abc"}"#, scheme: "http")
         #expect(job.secrets.connection?.token == "abc")
@@ -77,7 +77,7 @@ struct ConnectionRulesTests {
     }
 
     @Test(
-        "what does not go together or cannot be read is refused, each at its place",
+        "invalid values and combinations are rejected with their pointers",
         arguments: [
             (#""auth":{"type":"basic"}"#, ["auth/user required", "auth/password required"]),
             (#""auth":{}"#, ["auth/type required"]),
@@ -130,7 +130,7 @@ struct ConnectionRulesTests {
         #expect(try refused(members) == expected)
     }
 
-    @Test("what needs https is refused for http")
+    @Test("TLS fields on an http URL are rejected")
     func secureOnly() throws {
         #expect(try refused(#""tls":{}"#, scheme: "http") == ["tls invalid_combination"])
         #expect(
@@ -139,7 +139,7 @@ struct ConnectionRulesTests {
         #expect(try accepted(#""http_version":"3""#).spec.request.connection?.httpVersion == .http3)
     }
 
-    @Test("long texts are refused")
+    @Test("texts above the limits are rejected")
     func bounds() throws {
         let long = String(repeating: "x", count: Limits.pemByteCountMax + 1)
         #expect(try refused(#""tls":{"ca":"\#(long)"}"#) == ["tls/ca too_long"])
@@ -147,14 +147,14 @@ struct ConnectionRulesTests {
         #expect(try refused(#""auth":{"type":"bearer","token":"\#(token)"}"#) == ["auth/token too_long"])
     }
 
-    @Test("a node that can read no certificates accepts none")
+    @Test("a node that cannot read certificates rejects them")
     func unable() throws {
         #expect(
             complaints(request(#""tls":{"ca":"CERTIFICATE"}"#)).map(\.pointer) == ["#/request/tls/ca"])
         #expect(complaints(request(#""http_version":"3""#)).map(\.code) == ["not_supported"])
     }
 
-    @Test("proxies' URLs, with and without credentials")
+    @Test("proxy URLs are read with and without credentials")
     func proxyURLs() throws {
         #expect(try ProxyURL("socks5h://[2001:DB8::1]:1080").string == "socks5://[2001:db8::1]:1080")
         #expect(throws: ProxyURL.Failure.missingPort) { try ProxyURL("http://[2001:db8::1]") }
@@ -165,7 +165,7 @@ struct ConnectionRulesTests {
     }
 
     @Test(
-        "exceptions from the proxy",
+        "hosts of no_proxy bypass the proxy",
         arguments: [
             ("example.org", "http://example.org/", true), ("example.org", "http://a.EXAMPLE.org./", true),
             (".example.org", "http://a.example.org/", true), ("example.org", "http://badexample.org/", false),

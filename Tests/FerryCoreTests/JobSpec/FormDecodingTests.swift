@@ -12,7 +12,7 @@ struct FormDecodingTests {
         #"{"kind":"upload","request":{"url":"http://a.example/"},"source":\#(source)}"#
     }
 
-    @Test("parts keep their order, their bytes become the payload, and files get names and types")
+    @Test("parts keep their order, inline bytes become the payload, and files get names and types")
     func parts() throws {
         let job = try decode(
             data(
@@ -31,7 +31,7 @@ struct FormDecodingTests {
         #expect(shown.contains(#"{"name":"a","text":{"size":2},"file_name":null,"content_type":null}"#))
     }
 
-    @Test("a form around a source has its fields first; without inline bytes nothing is kept beside it")
+    @Test("a form has its fields before the file; without inline bytes there is no payload")
     func form() throws {
         let job = try decode(upload(#"{"path":"a/b.png","form":{"fields":{"x":"1","y":"22"}}}"#))
         guard case .form(let parts)? = job.spec.source else { throw StoreError.failed }
@@ -51,7 +51,7 @@ struct FormDecodingTests {
             ))
     }
 
-    @Test("what is wrong with a part is said where it is")
+    @Test("errors of parts have the pointer of the part")
     func wrong() {
         let long = String(repeating: "x", count: 256)
         for (text, pointers) in [
@@ -95,7 +95,7 @@ struct FormDecodingTests {
         #expect(complaints(data("[\(many)]")).map(\.code) == ["too_many"])
     }
 
-    @Test("a destination that ends with a slash is a directory, where nothing is replaced unasked")
+    @Test("a destination with a final slash is a directory and renames by default")
     func directory() throws {
         let decode = { (destination: String) in
             try FerryCoreTests.decode(

@@ -1,7 +1,7 @@
 import FerryCore
 import Testing
 
-/// One field of the job's body, with values that must be refused.
+/// A field of the job's body with invalid values.
 struct Wrong: Sendable, CustomTestStringConvertible {
     let pointer: String
     let values: [String]
@@ -32,7 +32,7 @@ private let badPaths =
         "\"" + String(repeating: "x/", count: 600) + "x\"",
     ]
 
-/// Below a download unless the pointer says otherwise.
+/// Fields of a download, except where the pointer tells another kind.
 let wrongs: [Wrong] = [
     Wrong(pointer: "#/kind", values: notString + ["null", #""stream""#, #""Download""#, #""""#]),
     Wrong(pointer: "#/session", values: notString + ["null", #""""#, #""a b""#, #""é""#, #""a/b""#]),
@@ -137,9 +137,9 @@ let wrongs: [Wrong] = [
     Wrong(pointer: "#/unknown", values: ["1", "null"]),
 ]
 
-@Suite("Job bodies, wrong")
+@Suite("Invalid job bodies")
 struct JobSpecFuzzTests {
-    /// A job around one value at a pointer; what that place needs beside it is added.
+    /// Returns a job with a value at a pointer and the members that are required beside it.
     private func job(_ pointer: String, _ value: String) -> String {
         var parts = pointer.split(separator: "/").dropFirst().map { $0.replacing("%20", with: " ") }
         let top = String(parts.removeFirst())
@@ -162,7 +162,7 @@ struct JobSpecFuzzTests {
         return "{" + members.map { "\"\($0.0)\":\($0.1)" }.joined(separator: ",") + "}"
     }
 
-    @Test("a wrong value is refused, and the complaint points at it", arguments: wrongs)
+    @Test("an invalid value is rejected with its pointer", arguments: wrongs)
     func refused(_ wrong: Wrong) {
         for value in wrong.values {
             let errors = complaints(job(wrong.pointer, value))
@@ -171,7 +171,7 @@ struct JobSpecFuzzTests {
         }
     }
 
-    /// A body, and the only pointer that is complained about.
+    /// A body and the pointer of its only error.
     private static let combinations: [(String, String)] = [
         (#"{"kind":"upload","request":{"url":"http://a.example/"}}"#, "#/source"),
         (#"{"kind":"upload","request":{"url":"http://a.example/"},"source":null}"#, "#/source"),
@@ -268,7 +268,7 @@ struct JobSpecFuzzTests {
         (#"{"kind":"data","request":{}}"#, "#/request/url"), ("[]", "#"), ("1", "#"), ("null", "#"),
     ]
 
-    @Test("what does not go together is refused")
+    @Test("invalid combinations are rejected")
     func combinations() {
         for (text, pointer) in Self.combinations {
             #expect(complaints(text).map(\.pointer) == [pointer], "\(text): \(complaints(text))")
@@ -276,7 +276,7 @@ struct JobSpecFuzzTests {
     }
 
     @Test(
-        "a body whose values are swapped at random is accepted or refused, never a crash",
+        "a body with randomly swapped values never crashes the reader",
         arguments: UInt64(0)..<300)
     func random(_ seed: UInt64) throws {
         var random = SeededRandom(seed: seed)

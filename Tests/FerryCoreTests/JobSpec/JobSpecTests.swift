@@ -18,7 +18,7 @@ func complaints(_ text: String, at prefix: String = "#") -> [FieldError] {
 
 @Suite("Job bodies")
 struct JobSpecTests {
-    @Test("kind and url are enough; the rest has the contract's defaults")
+    @Test("a job needs kind and url only; the rest has default values")
     func defaults() throws {
         let job = try decode(#"{"kind":"download","request":{"url":"HTTPS://Example.org/a"}}"#)
         #expect(job.spec.request.method == "GET")
@@ -29,7 +29,7 @@ struct JobSpecTests {
         #expect(job.payload == nil && job.secrets.isEmpty)
     }
 
-    @Test("an upload is a PUT and sends its text")
+    @Test("an upload uses PUT and sends its text")
     func upload() throws {
         let job = try decode(
             #"{"kind":"upload","request":{"url":"http://a.example/"},"source":{"text":"é"}}"#)
@@ -39,7 +39,7 @@ struct JobSpecTests {
     }
 
     @Test(
-        "a data job's body becomes its bytes",
+        "the body of a data job is converted to bytes",
         arguments: [
             (#"{"json":{"a":[1,2.5,null]}}"#, #"{"a":[1,2.5,null]}"#),
             (
@@ -57,7 +57,7 @@ struct JobSpecTests {
         #expect(job.spec.request.body?.byteCount == bytes.utf8.count)
     }
 
-    @Test("a digest is refused that this node cannot compute")
+    @Test("a digest that this node cannot compute is rejected")
     func missingDigest() throws {
         var node = NodeAbilities()
         node.missingDigests = ["md5"]
@@ -72,7 +72,7 @@ struct JobSpecTests {
         }
     }
 
-    @Test("credentials leave the spec and nothing shows them")
+    @Test("credentials are stored apart from the spec and never shown")
     func secrets() throws {
         let job = try decode(
             #"""
@@ -92,7 +92,7 @@ struct JobSpecTests {
         #expect(try JobSecrets(json: job.secrets.encode()) == job.secrets)
     }
 
-    @Test("what was stored is read back unchanged", arguments: fullJobs)
+    @Test("a stored spec is read back unchanged", arguments: fullJobs)
     func roundTrip(_ text: String) throws {
         let spec = try decode(text).spec
         #expect(try JobSpec(storedJSON: spec.encode()) == spec)
@@ -100,7 +100,7 @@ struct JobSpecTests {
         _ = try JSON.parse(spec.encode())
     }
 
-    @Test("damaged rows are reported, never a crash", arguments: UInt64(0)..<50)
+    @Test("a damaged row throws and never crashes", arguments: UInt64(0)..<50)
     func damage(_ seed: UInt64) throws {
         var random = SeededRandom(seed: seed)
         var stored = try decode(fullJobs[Int(seed) % fullJobs.count]).spec.encode()
@@ -112,7 +112,7 @@ struct JobSpecTests {
         }
     }
 
-    @Test("what the service shows of a plain job it accepts again")
+    @Test("the shown fields of a plain job are accepted again")
     func shownIsAccepted() throws {
         let first = try decode(
             #"{"kind":"download","request":{"url":"http://a.example/x?y"},"destination":{"path":"a/b"}}"#)
@@ -120,7 +120,7 @@ struct JobSpecTests {
         #expect(again.spec == first.spec)
     }
 
-    @Test("every complaint comes at once, each with its pointer")
+    @Test("all errors are reported at once with their pointers")
     func everything() {
         let errors = complaints(
             #"{"kind":"upload","sesion":"x","request":{"url":"ftp://a","method":"get"},"#
@@ -134,13 +134,13 @@ struct JobSpecTests {
             ])
     }
 
-    @Test("complaints are bounded")
+    @Test("the number of errors is limited")
     func bounded() {
         let members = (0..<5_000).map { "\"x\($0)\":1" }.joined(separator: ",")
         #expect(complaints("{\(members)}").count == ValidationErrors.countMax)
     }
 
-    @Test("codings are asked for in one place, and only where the answer's body is kept")
+    @Test("accept_encoding excludes the header field and uploads")
     func codings() {
         let download = { (request: String) in
             complaints(#"{"kind":"download","request":{"url":"http://a.example/",\#(request)}}"#).map(
@@ -158,7 +158,7 @@ struct JobSpecTests {
             ).map(\.code) == ["invalid_combination"])
     }
 
-    @Test("an initial delay beyond the default bound raises the bound; one beyond a given bound is refused")
+    @Test("an initial delay above the default maximum raises it; one above a given maximum is rejected")
     func delays() throws {
         let job = try decode(
             #"{"kind":"data","request":{"url":"http://a.example/"},"retry":{"initial_delay":600}}"#)

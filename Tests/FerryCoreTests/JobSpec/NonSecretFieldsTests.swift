@@ -1,9 +1,9 @@
 import FerryCore
 import Testing
 
-@Suite("What may be seen by everyone")
-struct HarmlessFieldsTests {
-    @Test("only fields of the allow list are harmless, whatever their case")
+@Suite("Non-secret fields")
+struct NonSecretFieldsTests {
+    @Test("only fields of the allow list are shown, in any case")
     func fields() {
         for name in ["Content-Type", "ETAG", "accept-ranges", "Access-Control-Max-Age", "X-Amz-Checksum-A"] {
             #expect(NonSecretFields.contains(name), "\(name)")
@@ -18,7 +18,7 @@ struct HarmlessFieldsTests {
     }
 
     @Test(
-        "of a URL the user information and the values of the query are hidden",
+        "user information and query values of a URL are redacted",
         arguments: [
             ("https://a.example/p", "https://a.example/p"),
             ("https://a.example/p?a=1&b=&c", "https://a.example/p?a=***&b=&***"),
@@ -45,7 +45,7 @@ struct HarmlessFieldsTests {
             expectedContentLength: 3)
     }
 
-    @Test("a response of harmless fields is stored without encryption")
+    @Test("a response with allowed fields only is stored without encryption")
     func plain() throws {
         let seal = SecretSeal(
             seal: {
@@ -57,7 +57,7 @@ struct HarmlessFieldsTests {
         #expect(SealedDocument.whole(stored, seal) == SealedDocument.shown(stored))
     }
 
-    @Test("what is not harmless of a response is encrypted in place, and comes back whole and in order")
+    @Test("other fields of a response are encrypted and restored in order")
     func sealed() throws {
         let stored = response(
             [.init("Content-Type", "text/plain"), .init("Set-Cookie", "s=hush"), .init("ETag", "\"x\"")],
@@ -76,7 +76,7 @@ struct HarmlessFieldsTests {
         #expect(try JSON.parse(SealedDocument.whole(stored, other)) == shown)
     }
 
-    @Test("a spec's URLs and fields are encrypted in the stored form, which alone starts no request")
+    @Test("a spec's URLs and fields are encrypted in the stored form and missing without the key")
     func spec() throws {
         var spec = try decode(
             #"""
@@ -106,7 +106,7 @@ struct HarmlessFieldsTests {
         #expect(plain.encodeStored(.inverted) == plain.encodeStored())
     }
 
-    @Test("a question about a redirect shows its URL to those who may see it")
+    @Test("a question about a redirect shows its URL to readers with full disclosure")
     func question() throws {
         let hop = JobQuestion.Hop(
             url: Self.signed, method: "GET", sendsBody: false, redirectCount: 1, hasDroppedBody: false,
@@ -119,7 +119,7 @@ struct HarmlessFieldsTests {
         #expect(try JobQuestion(storedJSON: stored) != question)
     }
 
-    @Test("a session's fields that are not harmless are encrypted in its stored form")
+    @Test("a session's other fields are encrypted in its stored form")
     func session() throws {
         var session = SessionConfiguration()
         session.headers = [.init("User-Agent", "x/1"), .init("X-Unheard-Of", "hush")]
@@ -128,7 +128,7 @@ struct HarmlessFieldsTests {
         #expect(try SessionConfiguration(storedJSON: stored, opening: .inverted) == session)
     }
 
-    @Test("URLs of transactions are encrypted beside them, and replaced where the last one makes room")
+    @Test("secret URLs of transactions are encrypted beside them, also when the last one is replaced")
     func transactions() throws {
         var log = TransactionLog()
         for index in 0...Limits.transactionCountMax {

@@ -15,7 +15,7 @@ import Testing
             .part(of: limit, for: key)
     }
 
-    @Test("a node has as many parts as it has jobs, one alone nearly all, an idle one enough to begin")
+    @Test("shares are proportional to jobs; a single busy node gets nearly all, an idle one enough to begin")
     func parts() {
         #expect(Self.part(1, own: 0, others: 0) == 1_000_000)
         #expect(Self.part(1, own: 5, others: 0) == 1_000_000)
@@ -24,13 +24,13 @@ import Testing
         #expect(Self.part(2, own: 3, others: 3) == 500_000)
         #expect(Self.part(4, own: 1, others: 2) == 12_500 + 316_666)
         #expect(Self.part(100, own: 7, others: 0) >= 950_000)
-        // Nobody has anything to do, or somebody does not say what.
+        // No node has jobs, or a node does not report its demand.
         #expect(Self.part(4, own: 0, others: 0) == 250_000)
         #expect(Self.part(4, own: 9, others: nil) == 250_000)
         #expect(Self.part(4, own: 0, others: 9, of: 1) == 1)
     }
 
-    @Test("jobs under one limit say nothing about another one")
+    @Test("jobs under one limit do not count for another one")
     func keys() {
         var own = Self.demand(1)
         own[.received] = 2
@@ -44,7 +44,7 @@ import Testing
         #expect(shares.part(of: 1_000, for: .host("https://b:443")) == 500)
     }
 
-    @Test("the parts of all nodes are the limit at most, whatever each has to do")
+    @Test("the shares of all nodes add up to at most the limit")
     func sum() {
         var random = SeededRandom(seed: 26)
         for _ in 0..<2_000 {
@@ -59,7 +59,7 @@ import Testing
         }
     }
 
-    @Test("what nodes tell each other is read as it was written, and nothing else is")
+    @Test("demand is read back from its JSON, and damaged JSON is rejected")
     func coding() {
         var demand = RateDemand()
         demand[.received] = 3

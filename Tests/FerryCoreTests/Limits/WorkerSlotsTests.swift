@@ -1,17 +1,17 @@
 import FerryCore
 import Testing
 
-@Suite("Slots")
-struct SlotLedgerTests {
-    @Test("a slot that is lent is somebody else's until it is needed again")
+@Suite("Worker slots")
+struct WorkerSlotsTests {
+    @Test("a lent slot can be used by another attempt until it is taken back")
     func lent() {
         let slots = WorkerSlots(capacity: 2)
         #expect(slots.reserve(upTo: 5) == 2 && slots.freeCount == 0)
         #expect(slots.lend(for: "https://a") && slots.lend(for: "https://b"))
         #expect(slots.freeCount == 2 && slots.busyCount == 0 && slots.lentCount == 2)
-        #expect(slots.leaseCount == 2, "their leases are held all the same")
+        #expect(slots.leaseCount == 2, "their leases stay in use")
         #expect(slots.reserve(upTo: 5) == 2)
-        // It needs it, and there is none.
+        // The attempt takes its slot back although none is free.
         slots.takeBack(for: "https://a")
         #expect(slots.busyCount == 3 && slots.freeCount == 0 && slots.reserve(upTo: 1) == 0)
         slots.end(1)
@@ -26,7 +26,7 @@ struct SlotLedgerTests {
     }
 
     @Test(
-        "one origin lends a few, and all together no more than",
+        "the number of lent slots is limited per origin and in total",
         arguments: [(4, 64), (100, 1_024), (2_000, 2_000)])
     func bounds(capacity: Int, most: Int) {
         let slots = WorkerSlots(capacity: capacity)
@@ -40,7 +40,7 @@ struct SlotLedgerTests {
         #expect(slots.lend(for: "https://a") && !slots.lend(for: "https://b"))
     }
 
-    @Test("slots are scarce when as many attempts run as half of them are for, whoever has lent one")
+    @Test("slots are scarce if attempts run for at least half of them, lent ones included")
     func scarcity() {
         let slots = WorkerSlots(capacity: 4)
         #expect(!slots.isScarce && slots.reserve(upTo: 1) == 1 && !slots.isScarce)
@@ -51,7 +51,7 @@ struct SlotLedgerTests {
         #expect(!slots.isScarce)
     }
 
-    @Test("who has no slots lends none")
+    @Test("a node without slots lends none")
     func none() {
         #expect(!WorkerSlots(capacity: 0).lend(for: "https://a"))
         let slots = WorkerSlots(capacity: 4, lentMax: 1)

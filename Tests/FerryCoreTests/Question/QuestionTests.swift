@@ -46,7 +46,7 @@ struct QuestionTests {
 
     private struct StoredJSONErrorStandIn: Error {}
 
-    @Test("what is asked is read back as it was stored")
+    @Test("a stored question is read back unchanged")
     func roundTrip() throws {
         for subject in subjects {
             let question = JobQuestion(subject, askedAt: now, timeout: 60)
@@ -55,7 +55,7 @@ struct QuestionTests {
         }
     }
 
-    @Test("each question takes its own dispositions, with what belongs to them and nothing else")
+    @Test("a question accepts its own dispositions with their members only")
     func dispositions() throws {
         for kind in JobQuestion.Kind.allCases {
             for disposition in JobAnswer.Disposition.allCases {
@@ -82,7 +82,7 @@ struct QuestionTests {
         }
     }
 
-    @Test("an answer may say which question it answers")
+    @Test("an answer can name the question by asked_at")
     func askedAt() throws {
         let named = try answer(
             #"{"disposition":"cancel","asked_at":"1970-01-01T00:00:05.000001Z"}"#, to: .begin)
@@ -93,7 +93,7 @@ struct QuestionTests {
         }
     }
 
-    @Test("a redirect that is followed is where the next attempt begins, and only that one")
+    @Test("an approved redirect is the start of the next attempt only")
     func follow() throws {
         let after = try goingOn(.redirect(status: 302, hop), #"{"disposition":"follow"}"#, draft())
         #expect(after.spec.startHop(attempt: 2) == hop && after.spec.startHop(attempt: 3) == nil)
@@ -106,7 +106,7 @@ struct QuestionTests {
         #expect(rejected.spec.answers?.rejectsRedirects == true)
     }
 
-    @Test("what a server may ask for does not make its job longer for ever")
+    @Test("the number of approved redirects is limited")
     func manyRedirects() throws {
         var answers = JobAnswers()
         for number in 0..<(2 * Limits.redirectCountMax) { answers.approve("https://b.example/\(number)") }
@@ -114,7 +114,7 @@ struct QuestionTests {
         #expect(answers.approved.last == "https://b.example/\(2 * Limits.redirectCountMax - 1)")
     }
 
-    @Test("a credential is sealed and takes the place of what was refused; the wrong kind is not taken")
+    @Test("a credential is encrypted and replaces the refused one; the wrong kind is rejected")
     func credential() throws {
         let before = try draft().merging(
             JSON.parse(Array(#"{"request":{"headers":{"Authorization":"Bearer old"}}}"#.utf8)),
@@ -130,7 +130,7 @@ struct QuestionTests {
         #expect(throws: InvalidFields.self) { try resolved(challenge, token, draft()) }
     }
 
-    @Test("a rejected protection space leaves the next one, and the last one ends the job")
+    @Test("after a rejected protection space the next one is asked about; after the last the job fails")
     func spacesLeft() throws {
         let reject = #"{"disposition":"reject_protection_space"}"#
         let first = try resolved(.challenge(spaces, previousFailureCount: 0), reject, draft())
@@ -150,7 +150,7 @@ struct QuestionTests {
         }
     }
 
-    @Test("a new request takes the place of the old one, within the rules of a patch")
+    @Test("use_new_request changes the request under the rules of a patch")
     func newRequest() throws {
         let text =
             #"{"disposition":"use_new_request","request":{"url":"https://c.example/","headers":{"A":"b"}}}"#
@@ -164,7 +164,7 @@ struct QuestionTests {
         }
     }
 
-    @Test("rules are read, kept and shown; what cannot ask is refused")
+    @Test("question rules are read, stored and shown; jobs that cannot ask are rejected")
     func rules() throws {
         let more =
             #","on_challenge":"ask","redirects":{"policy":"ask"},"schedule":{"confirm_before_begin":true},"#
@@ -188,7 +188,7 @@ struct QuestionTests {
         #expect(complaints(post + #""redirects":{"policy":"ask"},"retry":{"non_idempotent":true}}"#).isEmpty)
     }
 
-    @Test("challenges are read as RFC 9110 writes them, several in one field and several fields")
+    @Test("challenges of RFC 9110 are parsed from one or more fields")
     func challenges() {
         let read = { (fields: [String]) in
             AuthenticationChallenge.all(in: fields).map { "\($0.scheme) \($0.realm ?? "-")" }

@@ -12,7 +12,7 @@ struct CronExpressionTests {
     }
 
     @Test(
-        "the next minutes that fit, where no clock is changed",
+        "an expression occurs at its next matching minutes",
         arguments: [
             ("*/15 * * * *", "2026-11-21T22:14:59Z", ["2026-11-21T22:15", "2026-11-21T22:30"]),
             ("*/15 * * * *", "2026-11-21T22:15:00Z", ["2026-11-21T22:30", "2026-11-21T22:45"]),
@@ -28,7 +28,7 @@ struct CronExpressionTests {
             ("0 0 * * SUN,sat", "2026-11-20T00:00:00Z", ["2026-11-21T00:00", "2026-11-22T00:00"]),
             ("0 0 * * 5-7", "2026-11-19T00:00:00Z", ["2026-11-20T00:00", "2026-11-21T00:00"]),
             ("0 0 1 JAN-MAR/2 *", "2026-11-20T00:00:00Z", ["2027-01-01T00:00", "2027-03-01T00:00"]),
-            // Both day fields: either. One of them with a star: both.
+            // Two restricted day fields: either. One with a star: both.
             ("0 0 13 * 5", "2026-11-01T00:00:00Z", ["2026-11-06T00:00", "2026-11-13T00:00"]),
             ("0 0 */10 * 5", "2026-11-01T00:00:00Z", ["2026-12-11T00:00", "2027-01-01T00:00"]),
             ("0 0 L * 1#1", "2026-11-01T00:00:00Z", ["2026-11-02T00:00", "2026-11-30T00:00"]),
@@ -46,7 +46,7 @@ struct CronExpressionTests {
     }
 
     @Test(
-        "what is no expression is refused with a sentence about its field",
+        "an invalid expression is rejected with a message about the field",
         arguments: [
             ("", "Five fields"), ("* * * *", "Five fields"), ("* * * * * *", "Five fields"),
             ("60 * * * *", "minute"), ("* 24 * * *", "hour"), ("* * 0 * *", "day of the month"),
@@ -57,7 +57,7 @@ struct CronExpressionTests {
             ("* * * * fri-mon", "day of the week"), ("* * ? * *", "day of the month"),
             ("* * L-0 * *", "L-"), ("* * L-31 * *", "L-"), ("* * 15W * *", "day of the month"),
             ("* * * * 5#6", "#"), ("* * * * 5#0", "#"), ("* * * * #3", "day of the week"),
-            ("* * * * 8L", "day of the week"), ("@reboot", "no such name"), ("1e0 * * * *", "minute"),
+            ("* * * * 8L", "day of the week"), ("@reboot", "Unknown name"), ("1e0 * * * *", "minute"),
             ("+1 * * * *", "minute"), ("0001 * * * *", "minute"), ("٣ * * * *", "minute"),
         ])
     func refused(_ cron: String, _ word: String) throws {
@@ -65,19 +65,21 @@ struct CronExpressionTests {
         #expect(error.message.contains(word), "\(error.message)")
     }
 
-    @Test("days that never come are known", arguments: ["0 0 30 2 *", "0 0 31 4,6,9,11 *", "0 0 31 2 *"])
+    @Test(
+        "an expression that never occurs is detected",
+        arguments: ["0 0 30 2 *", "0 0 31 4,6,9,11 *", "0 0 31 2 *"])
     func impossible(_ cron: String) throws {
         #expect(try !CronExpression(cron).canOccur)
     }
 
-    @Test("29 February on one day of the week comes, though rarely")
+    @Test("29 February on one day of the week occurs")
     func rare() throws {
         let expression = try CronExpression("0 0 29 2 */7")
         let next = expression.next(after: try instant("2072-03-01T00:00:00Z"))
         #expect(text(next) == "2112-02-28T00:00" || text(next)?.contains("-02-29") == true)
     }
 
-    @Test("whatever is read, the next minute is later, fits again and has none before it")
+    @Test("the next minute of any expression is later and the first that matches")
     func property() throws {
         var random = SeededRandom(seed: 12)
         for _ in 0..<300 {

@@ -1,7 +1,7 @@
 import FerryCore
 import Testing
 
-@Suite("Jobs that may wait for a good moment")
+@Suite("Discretionary jobs")
 struct DiscretionTests {
     private let now = Timestamp(microseconds: 1_795_298_400_000_000)
 
@@ -10,23 +10,23 @@ struct DiscretionTests {
             - now
     }
 
-    @Test("the latest start leaves the time of the transfer at half the measured rate, and a margin")
+    @Test("the latest start leaves time for the transfer at half the measured rate and a margin")
     func latestStart() {
-        // 1 GB at 5 MB/s, half of what was measured: 200 s; the margin is five minutes.
+        // 1 GB at 5 MB/s, half of the measured rate: 200 s; the margin is five minutes.
         #expect(latest(86_400, 1_000_000_000, 10_000_000) == 86_400 - 200 - 300)
-        // A short time has a short margin: a tenth.
+        // The margin of a short time is a tenth of it.
         #expect(latest(100, 10_000_000, 10_000_000) == 100 - 2 - 10)
-        // Nobody has measured the host: 1 MiB/s.
+        // A host without measurements: 1 MiB/s.
         #expect(latest(1_000, 100 << 20, nil) == 1_000 - 100 - 100)
-        // Nobody knows the length: an hour, or half of what is left.
+        // An unknown length: an hour, or half of the remaining time.
         #expect(latest(86_400, nil, 10_000_000) == 86_400 - 3_600 - 300)
         #expect(latest(10, nil, nil) == 10 - 5 - 1)
-        // What cannot be in time starts at once.
+        // A job that cannot end in time starts at once.
         #expect(latest(10, 1 << 40, nil) == 0)
         #expect(latest(-5, nil, nil) == 0)
     }
 
-    @Test("a transfer at the expected rate that starts at its latest ends in time, whatever the numbers")
+    @Test("a transfer at the expected rate that starts at its latest start ends before its deadline")
     func inTime() {
         var random = SeededRandom(seed: 5)
         for _ in 0..<10_000 {
@@ -55,7 +55,7 @@ struct DiscretionTests {
 
     private func numbers(_ release: Discretion.Release) -> [UInt64] { release.jobs.map(\.low) }
 
-    @Test("a window is open from each of its times for its duration")
+    @Test("a window opens at each of its times for its duration")
     func opening() throws {
         let night = try windows(#"{"windows":[{"name":"n","cron":"0 22 * * *","duration":28800}]}"#).windows[
             0]
@@ -71,7 +71,7 @@ struct DiscretionTests {
             night.nextOpening(after: noon, KnownTimeZones()) == Timestamp(rfc3339: "2026-11-21T22:00:00Z"))
     }
 
-    @Test("without windows all start; outside of them none; inside as many as the budget holds")
+    @Test("without windows all jobs start; else none outside, and inside as many as the budget allows")
     func release() throws {
         let zones = KnownTimeZones()
         let three = candidates([400, nil, 700])
@@ -87,14 +87,14 @@ struct DiscretionTests {
         #expect(numbers(first) == [0, 2, 3] && first.usage["o"]?.byteCount == 1_000)
         let later = Discretion.Release(candidates([1]), open, usage: first.usage, at: now, zones)
         #expect(numbers(later).isEmpty)
-        // The next opening has a budget of its own, and one job may be larger than that.
+        // The next opening has a new budget, and a single job may exceed it.
         let next = Discretion.Release(candidates([5_000, 1]), open, usage: first.usage, at: now + 60, zones)
         #expect(numbers(next) == [0])
         let stored = Discretion.Release.usage(storedJSON: Discretion.Release.encode(first.usage))
         #expect(stored == first.usage)
     }
 
-    @Test("jobs that expect more together than can be counted are started, and use up every budget")
+    @Test("a sum of expected bytes that overflows uses the whole budget")
     func tooManyBytes() throws {
         let zones = KnownTimeZones()
         let window = #"{"name":"o","cron":"* * * * *","duration":3600"#
@@ -107,13 +107,13 @@ struct DiscretionTests {
         #expect(stored == all.usage)
         let again = Discretion.Release(many, unbounded, usage: stored, at: now, zones)
         #expect(again.jobs.count == 1_500 && again.usage == all.usage)
-        // A budget that comes while the window is open counts what has started in it.
+        // A budget that is set while the window is open counts jobs that started before.
         let bounded = try windows(#"{"windows":["# + window + #","max_bytes":1000}]}"#)
         #expect(numbers(.init(candidates([1]), bounded, usage: stored, at: now, zones)).isEmpty)
         #expect(Discretion.Release.byteCountMax(bounded, usage: stored, at: now, zones) == 0)
     }
 
-    @Test("a day of jobs with budgets and deadlines: none starts outside, none is lost, none is late")
+    @Test("in a simulated day, no job starts outside a window, is lost, or misses its deadline")
     func simulation() throws {
         let zones = KnownTimeZones()
         let nights = try windows(
@@ -132,7 +132,7 @@ struct DiscretionTests {
                 waiting.append(
                     (.init(job: JobID(high: 1, low: UInt64(minute)), byteCount: bytes), latest, deadline))
             }
-            // The store starts what has come to its latest start, whatever the windows say.
+            // The store starts jobs at their latest start in spite of windows.
             for next in waiting where next.latest <= instant {
                 let end = max(instant, next.latest) + Double(next.job.byteCount ?? 0) / 1_000
                 #expect(end <= next.deadline, "in time")
@@ -152,7 +152,7 @@ struct DiscretionTests {
         #expect(waiting.isEmpty && startedCount == 1_440)
     }
 
-    @Test("windows are checked as a whole, each complaint with its pointer")
+    @Test("all errors of windows are reported with their pointers")
     func wrong() throws {
         let pointers = { (json: String) throws in
             try #require(throws: InvalidFields.self) { try windows(json) }.errors.map(\.pointer)
@@ -177,7 +177,7 @@ struct DiscretionTests {
         #expect(OffPeakWindows(storedJSON: kept.json) == kept)
     }
 
-    @Test("while windows are open, the lowest of their rates holds")
+    @Test("the lowest rate of the open windows applies")
     func rates() throws {
         let two = try windows(
             #"""

@@ -2,7 +2,7 @@ import FerryCore
 import Glibc
 import Testing
 
-/// A zone of this machine.
+/// Returns a time zone of this machine.
 func zone(_ name: String) throws -> TimeZoneRules {
     let file = try #require(fopen("/usr/share/zoneinfo/\(name)", "r"), "tzdata is not installed")
     defer { fclose(file) }
@@ -11,12 +11,12 @@ func zone(_ name: String) throws -> TimeZoneRules {
     return try #require(TimeZoneRules(tzif: Array(bytes[..<count])), "\(name)")
 }
 
-@Suite("Time zones and what recurs in them")
+@Suite("Recurrence and time zones")
 struct RecurrenceTests {
     private func instant(_ text: String) throws -> Timestamp { try #require(Timestamp(rfc3339: text)) }
 
     @Test(
-        "offsets, from the table and from the rule for the years after it",
+        "offsets come from the table, and after its end from the rule",
         arguments: [
             ("Europe/Berlin", "2026-03-29T00:59:59Z", 3_600),
             ("Europe/Berlin", "2026-03-29T01:00:00Z", 7_200),
@@ -40,10 +40,9 @@ struct RecurrenceTests {
         #expect(try zone(name).offset(at: instant(text).microseconds / 1_000_000) == expected)
     }
 
-    /// What runs, instant by instant, after a moment. All with the offset of the place, so that they can be
-    /// read on its wall.
+    /// Occurrences after a time, all with the local offset, so that they show the wall clock.
     static let changes: [(zone: String, cron: String, after: String, runs: [String])] = [
-        // Put forward: 02:30 does not exist; it runs when the gap ends, once for all that fell into it.
+        // Clock put forward: 02:30 does not exist and occurs once, at the end of the gap.
         (
             "Europe/Berlin", "30 2 * * *", "2026-03-28T12:00:00+01:00",
             ["2026-03-29T03:00:00+02:00", "2026-03-30T02:30:00+02:00"]
@@ -56,7 +55,7 @@ struct RecurrenceTests {
             "America/New_York", "15 2,3 * * *", "2026-03-08T00:00:00-05:00",
             ["2026-03-08T03:00:00-04:00", "2026-03-08T03:15:00-04:00", "2026-03-09T02:15:00-04:00"]
         ),
-        // Put back: 02:30 comes twice; it runs the first time only, also when asked in between.
+        // Clock put back: 02:30 occurs twice and counts the first time only, also if asked in between.
         (
             "Europe/Berlin", "30 2 * * *", "2026-10-25T00:00:00+02:00",
             ["2026-10-25T02:30:00+02:00", "2026-10-26T02:30:00+01:00"]
@@ -66,7 +65,7 @@ struct RecurrenceTests {
             "America/New_York", "30 1 * * *", "2026-11-01T00:00:00-04:00",
             ["2026-11-01T01:30:00-04:00", "2026-11-02T01:30:00-05:00"]
         ),
-        // Patterns run by the clock on the wall: every real hour.
+        // Patterns follow the wall clock: every real hour.
         (
             "Europe/Berlin", "30 * * * *", "2026-03-29T00:45:00+01:00",
             ["2026-03-29T01:30:00+01:00", "2026-03-29T03:30:00+02:00", "2026-03-29T04:30:00+02:00"]
@@ -82,9 +81,9 @@ struct RecurrenceTests {
                 "2026-11-01T01:30:00-05:00", "2026-11-02T01:00:00-05:00",
             ]
         ),
-        // A pattern within the gap has no minute that day.
+        // A pattern inside the gap does not occur that day.
         ("Europe/Berlin", "*/30 2 * * *", "2026-03-28T12:00:00+01:00", ["2026-03-30T02:00:00+02:00"]),
-        // Half an hour.
+        // A change of half an hour.
         (
             "Australia/Lord_Howe", "15 2 * * *", "2026-10-03T12:00:00+10:30",
             ["2026-10-04T02:30:00+11:00", "2026-10-05T02:15:00+11:00"]
@@ -100,7 +99,7 @@ struct RecurrenceTests {
                 "2026-04-05T02:00:00+10:30",
             ]
         ),
-        // Samoa left out 30 December 2011.
+        // Samoa skipped 30 December 2011.
         (
             "Pacific/Apia", "0 9 * * *", "2011-12-29T00:00:00-10:00",
             ["2011-12-29T09:00:00-10:00", "2011-12-31T00:00:00+14:00", "2011-12-31T09:00:00+14:00"]
@@ -113,12 +112,12 @@ struct RecurrenceTests {
             "Pacific/Apia", "0 * * * *", "2011-12-29T22:30:00-10:00",
             ["2011-12-29T23:00:00-10:00", "2011-12-31T00:00:00+14:00"]
         ),
-        // Days are those of the place.
+        // Days are local days.
         (
             "America/New_York", "0 22 L * *", "2026-11-30T00:00:00Z",
             ["2026-11-30T22:00:00-05:00", "2026-12-31T22:00:00-05:00"]
         ),
-        // Beyond the table.
+        // After the end of the table.
         (
             "Europe/Berlin", "30 2 * * *", "2090-03-25T12:00:00+01:00",
             ["2090-03-26T03:00:00+02:00", "2090-03-27T02:30:00+02:00"]
@@ -126,7 +125,7 @@ struct RecurrenceTests {
         ("Europe/Berlin", "0 0 29 2 *", "2096-03-01T00:00:00+01:00", ["2104-02-29T00:00:00+01:00"]),
     ]
 
-    @Test("when clocks change, it is as cron has it", arguments: changes)
+    @Test("clock changes are handled as in cron", arguments: changes)
     func change(_ row: (zone: String, cron: String, after: String, runs: [String])) throws {
         let recurrence = Recurrence(.cron(try CronExpression(row.cron), try zone(row.zone)))
         var cursor = try instant(row.after)
@@ -137,7 +136,7 @@ struct RecurrenceTests {
         }
     }
 
-    @Test("times of a day run once a day, and patterns whenever the wall shows them, year for year")
+    @Test("fixed times occur once a day, and patterns whenever the wall clock shows them")
     func property() throws {
         for name in ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Africa/Casablanca"] {
             let rules = try zone(name)
@@ -154,7 +153,7 @@ struct RecurrenceTests {
         }
     }
 
-    @Test("intervals are counted from their anchor in real time")
+    @Test("intervals count from their anchor in real time")
     func intervals() throws {
         let anchor = try instant("2026-01-01T00:00:00Z")
         let plain = Recurrence(.interval(90_000_000, anchor: anchor, includesAnchor: false))
@@ -171,7 +170,7 @@ struct RecurrenceTests {
         #expect(started.latest(through: anchor + 89, after: anchor) == nil)
     }
 
-    @Test("the latest occurrence is found over minutes and over years")
+    @Test("the latest occurrence is found within minutes and years")
     func latest() throws {
         let now = try instant("2026-11-21T12:00:30Z")
         let floor = try instant("2000-01-01T00:00:00Z")
@@ -184,7 +183,7 @@ struct RecurrenceTests {
         }
     }
 
-    @Test("a damaged file is refused, wherever it is cut or changed, and never more than that")
+    @Test("a truncated or changed time zone file is rejected or read without a crash")
     func damaged() throws {
         let file = try #require(fopen("/usr/share/zoneinfo/Europe/Berlin", "r"))
         defer { fclose(file) }

@@ -1,8 +1,8 @@
 import FerryCore
 import Testing
 
-@Suite("What is done about a schedule whose time has come")
-struct ScheduleTurnTests {
+@Suite("Schedule decisions")
+struct ScheduleDecisionTests {
     private let noon: Timestamp
     private let id = ScheduleID(high: 0x0199, low: 7)
 
@@ -18,8 +18,8 @@ struct ScheduleTurnTests {
         return try ScheduleSpec(storedJSON: Array((json + "}").utf8))
     }
 
-    /// An hourly schedule whose occurrence at noon is looked at so many seconds later. `after`: what is due
-    /// comes so many seconds after noon instead, where it has none.
+    /// Returns the decision about an hourly schedule `seconds` after its occurrence at noon. `after`: the due
+    /// occurrence is this many seconds after noon instead, where the schedule has none.
     private func turn(
         _ spec: ScheduleSpec, late: Double, after: Double = 0, isHeld: Bool = false,
         hasUnfinished: Bool = false
@@ -31,7 +31,9 @@ struct ScheduleTurnTests {
                 hasUnfinished: hasUnfinished, now: noon + late))
     }
 
-    @Test("on time it submits, whatever is to become of missed ones", arguments: ScheduleSpec.Missed.allCases)
+    @Test(
+        "an occurrence on time is submitted under every missed policy",
+        arguments: ScheduleSpec.Missed.allCases)
     func onTime(_ missed: ScheduleSpec.Missed) throws {
         for late in [0, 0.01, 59] {
             let turn = try turn(spec(missed: missed), late: late)
@@ -40,7 +42,7 @@ struct ScheduleTurnTests {
         }
     }
 
-    @Test("after a night of five occurrences, one of which is on time")
+    @Test("of five due occurrences with one on time, the missed policy decides")
     func missed() throws {
         let late = 4 * 3_600 + 30.0
         let skip = try turn(spec(missed: .skip), late: late)
@@ -51,7 +53,7 @@ struct ScheduleTurnTests {
         #expect(all.submits == noon && all.missedCount == 0 && all.next == noon + 3_600)
     }
 
-    @Test("after a night whose last occurrence is over as well")
+    @Test("if all due occurrences are late, the missed policy decides")
     func missedAll() throws {
         let late = 4 * 3_600 + 1_800.0
         let skip = try turn(spec(missed: .skip), late: late)
@@ -60,7 +62,7 @@ struct ScheduleTurnTests {
         #expect(once.submits == noon + 4 * 3_600 && once.missedCount == 4 && once.next == noon + 5 * 3_600)
     }
 
-    @Test("all are made up for, one after the other, but none older than a day")
+    @Test("run_all submits all missed occurrences of the last day in order")
     func runAll() throws {
         let spec = try spec(missed: .runAll)
         let recurrence = try #require(spec.recurrence(KnownTimeZones(), createdAt: noon))
@@ -82,7 +84,7 @@ struct ScheduleTurnTests {
         #expect(submitted.count == 24 && missed == 49 && due == noon + 3 * 86_400 + 3_600)
     }
 
-    @Test("the last occurrence is followed by none")
+    @Test("no occurrence follows the last one")
     func ends() throws {
         let turn = try turn(spec(endAt: noon + 60), late: 1)
         #expect(turn.submits == noon && turn.next == nil && turn.nextRunAt == nil)
@@ -90,7 +92,7 @@ struct ScheduleTurnTests {
         #expect(late.submits == nil && late.next == nil && late.missedCount == 1)
     }
 
-    @Test("an earlier job that is not over: beside it, not at all, in its place, or afterwards")
+    @Test("an unfinished earlier job leads to the action of the overlap policy")
     func overlap() throws {
         let allow = try turn(spec(overlap: .allow), late: 1, hasUnfinished: true)
         #expect(allow.submits == noon && !allow.cancelsPrevious)
@@ -107,7 +109,7 @@ struct ScheduleTurnTests {
         }
     }
 
-    @Test("what has waited is not missed: the queue goes on in its order, a replacement takes the latest")
+    @Test("waiting occurrences are not missed: a queue keeps its order, cancel_previous takes the latest")
     func held() throws {
         let late = 3 * 3_600 + 1_800.0
         let queue = try turn(spec(missed: .skip, overlap: .queue), late: late, isHeld: true)
@@ -118,13 +120,13 @@ struct ScheduleTurnTests {
         let latest = try turn(spec(overlap: .cancelPrevious), late: late, isHeld: true)
         #expect(latest.submits == noon + 3 * 3_600 && latest.skippedCount == 3 && !latest.isHeld)
         let last = try turn(spec(overlap: .queue), late: 600, isHeld: true)
-        #expect(last.submits == noon && !last.isHeld, "the next one is not late")
+        #expect(last.submits == noon && !last.isHeld, "the next occurrence is not missed")
         let freed = try turn(spec(missed: .skip), late: late, isHeld: true, hasUnfinished: true)
         #expect(freed.submits == noon && freed.next == noon + 3_600 && freed.isHeld)
-        #expect(freed.missedCount == 0 && freed.skippedCount == 0, "none has to wait any more")
+        #expect(freed.missedCount == 0 && freed.skippedCount == 0, "no occurrence waits any more")
     }
 
-    @Test("what waits is dropped after a day, also where none comes after it")
+    @Test("a waiting occurrence is dropped after a day, also if it is the last one")
     func heldLast() throws {
         let day = 86_400.0
         let spec = try spec(overlap: .queue, endAt: noon)
@@ -138,7 +140,7 @@ struct ScheduleTurnTests {
         let several = try turn(
             self.spec(overlap: .queue, endAt: noon + 7_200), late: 5 * day, isHeld: true)
         #expect(several.submits == nil && several.next == nil && several.skippedCount == 3)
-        // Ten minutes after noon there is none by the new rules.
+        // The new rules have no occurrence ten minutes after noon.
         let none = try turn(
             self.spec(overlap: .queue, endAt: noon + 900), late: 5 * day, after: 600, isHeld: true)
         #expect(none.submits == nil && none.next == nil && none.skippedCount == 1)
@@ -147,12 +149,12 @@ struct ScheduleTurnTests {
     }
 
     @Test(
-        "what is due, and is none by rules that have changed, ends nothing",
+        "a due occurrence that changed rules no longer contain does not end the schedule",
         arguments: ScheduleSpec.Missed.allCases)
     func noOccurrence(_ missed: ScheduleSpec.Missed) throws {
         let isMadeUpFor = missed != .skip
         for isHeld in [false, true] {
-            // The next one by the new rules is still to come.
+            // The next occurrence of the new rules is in the future.
             let turn = try turn(spec(missed: missed), late: 1_800, after: 600, isHeld: isHeld)
             #expect(turn.submits == (isMadeUpFor || isHeld ? noon + 600 : nil))
             #expect(turn.next == noon + 3_600 && turn.nextRunAt == noon + 3_600 && !turn.isHeld)
@@ -168,7 +170,7 @@ struct ScheduleTurnTests {
         #expect(replaced.submits == noon + 600 && replaced.next == noon + 3_600)
     }
 
-    @Test("jitter puts a run off, always equally for one occurrence, and spreads the occurrences")
+    @Test("jitter delays a run by a fixed time per occurrence and spreads occurrences")
     func jitter() throws {
         let spec = try spec(jitter: 600)
         let delays = (0..<500).map { spec.delay(id, noon + Double($0) * 3_600) }

@@ -1,7 +1,7 @@
 import FerryCore
 import Testing
 
-@Suite("Schedules as they are sent")
+@Suite("Schedule bodies")
 struct ScheduleSpecTests {
     private let job = #""job":{"kind":"data","request":{"url":"https://a.example/"}}"#
     private let now = Timestamp(microseconds: 1_795_298_400_000_000)
@@ -17,7 +17,7 @@ struct ScheduleSpecTests {
         try #require(throws: InvalidFields.self) { try read(body) }.errors.map { "\($0.pointer) \($0.code)" }
     }
 
-    @Test("what is not said has its standard value, and what is stored reads the same")
+    @Test("missing members have default values, and a stored schedule is read back unchanged")
     func standard() throws {
         let spec = try read(#"{"cron":"@daily",\#(job)}"#).spec
         #expect(spec.timeZone == "UTC" && spec.jitter == 0 && spec.missed == .runOnce)
@@ -34,7 +34,7 @@ struct ScheduleSpecTests {
         #expect(other.pattern == .interval(90) && !other.isEnabled && other.overlap == .queue)
     }
 
-    @Test("each wrong field is named, all at once")
+    @Test("all invalid fields are reported at once")
     func wrong() throws {
         #expect(try pointers("{}") == ["#/cron required", "#/job required"])
         #expect(
@@ -65,7 +65,7 @@ struct ScheduleSpecTests {
         }
     }
 
-    @Test("the job is found right as any job is, and may not name one moment")
+    @Test("the job is validated like any job and cannot have times of a single job")
     func template() throws {
         #expect(
             try pointers(#"{"cron":"@daily","job":{"kind":"data","request":{"url":"x"}}}"#)
@@ -82,7 +82,7 @@ struct ScheduleSpecTests {
             + #""destination":{"path":"\#(path)"}}}"#
     }
 
-    @Test("placeholders become the time of the run, by the wall of the schedule's place")
+    @Test("placeholders are replaced by the local time of the run")
     func placeholders() throws {
         let valid = try read(
             download(
@@ -102,7 +102,7 @@ struct ScheduleSpecTests {
         #expect(ScheduledText.expanded("a{b}c", at: at, .utc) == "a{b}c")
     }
 
-    @Test("placeholders that do not exist, or would choose the server, are refused")
+    @Test("unknown placeholders and placeholders in the origin are rejected")
     func wrongPlaceholders() throws {
         for text in ["{scheduled_at:week}", "{scheduled_at:}", "{scheduled_at", "{scheduled_atx}"] {
             #expect(

@@ -1,7 +1,7 @@
 import FerryCore
 import Testing
 
-@Suite("Sessions and the jobs in them")
+@Suite("Sessions")
 struct SessionTests {
     private func draft(_ text: String) throws -> SessionDraft {
         try SessionDraft(
@@ -40,7 +40,7 @@ struct SessionTests {
         "tls_minimum_version":"1.3","acknowledgement":{"by":"webhook","timeout":60}}
         """#
 
-    @Test("what is stored is read again as it was, and shows no secret")
+    @Test("a stored session is read back unchanged and shows no secret")
     func storing() throws {
         let draft = try draft(Self.everything)
         let stored = draft.configuration.encodeStored()
@@ -63,7 +63,7 @@ struct SessionTests {
         return SessionSnapshot(epoch: epoch, removal: removal, records: records, after: earlier)
     }
 
-    @Test("a session that is removed sends back what was read before it for it, and nothing else")
+    @Test("after the removal of a session, only submissions read before it for that session are read again")
     func removal() throws {
         let first = try snapshot(5, removal: 3, ["a", "b"])
         let second = try snapshot(9, removal: 8, ["b"], after: first)
@@ -81,20 +81,20 @@ struct SessionTests {
             #expect(try snapshot.verdict(on: [new("b"), new("a")], known: 6) == .changed)
             #expect(try snapshot.verdict(on: [new("a")], known: 9) == .acceptable)
             #expect(try snapshot.verdict(on: [new("b"), new("d")], known: 5) == .acceptable)
-            // Before anything was known here nobody can say what it was.
+            // A removal from before the first snapshot is not known by name.
             #expect(try snapshot.verdict(on: [new("d")], known: 4) == .changed)
             #expect(try snapshot.verdict(on: [new("d")], known: 13) == .changed)
         }
         let unknown = try snapshot(9, removal: 8, ["b"])
         #expect(try unknown.verdict(on: [new("d")], known: 5) == .changed)
-        // So many that nobody keeps their names.
+        // More removals than names are remembered.
         let many = try snapshot(20, removal: 1, (0..<10_001).map { "n\($0)" })
         let none = try snapshot(30, removal: 29, [], after: many)
         #expect(try none.verdict(on: [new("d")], known: 20) == .changed)
         #expect(try none.verdict(on: [new("d")], known: 30) == .acceptable)
     }
 
-    @Test("members in another order say the same; other values do not")
+    @Test("configurations that differ in order are equal; those with other values are not")
     func order() throws {
         let text = { (metadata: String, headers: String) in
             #"{"metadata":{\#(metadata)},"http_additional_headers":{\#(headers)}}"#
@@ -119,7 +119,7 @@ struct SessionTests {
         }
     }
 
-    @Test("the session's fields keep the origins to which they may go, and a job's own fields do not")
+    @Test("the origins of the session's header fields do not restrict a job's own fields")
     func origins() throws {
         let scope = try scope(
             #"""
@@ -162,7 +162,7 @@ struct SessionTests {
     }
 
     @Test(
-        "what is wrong is refused with its pointer",
+        "invalid members are rejected with their pointers",
         arguments: [
             (
                 #"{"http_additional_headers_origins":"https://a.example"}"#,
@@ -209,7 +209,7 @@ struct SessionTests {
         #expect(complaints(body).map { [$0.pointer, $0.code] } == [[pointer, code]])
     }
 
-    @Test("a job gets what its session says where it says nothing itself")
+    @Test("a job uses the values of its session where it has none")
     func effective() throws {
         let scope = try scope(Self.everything)
         let body = #"{"kind":"data","session":"s","request":{"url":"https://a.example/"}}"#
@@ -229,7 +229,7 @@ struct SessionTests {
         #expect(plain.spec.schedule == .standard && plain.spec.request.headers.isEmpty)
     }
 
-    @Test("every one of these can be said for the job alone")
+    @Test("a job can override every value of its session")
     func overriding() throws {
         let scope = try scope(Self.everything)
         let job = try job(
@@ -242,14 +242,14 @@ struct SessionTests {
         #expect(job.spec.request.timeoutForRequest == 7 && job.spec.schedule.timeoutForResource == 8)
         #expect(job.spec.schedule.priority == 0.1 && !job.spec.schedule.waitsForConnectivity)
         #expect(job.spec.schedule.networkServiceType == .standard)
-        #expect(job.spec.request.headers == [.init("user-agent", "own")], "auth takes the session's place")
+        #expect(job.spec.request.headers == [.init("user-agent", "own")], "auth replaces the session's field")
         #expect(
             job.spec.request.connection?.proxy == nil && job.spec.request.connection?.tls?.versionMin == .v12)
         #expect(job.secrets.headers.isEmpty && job.secrets.connection?.proxyPassword == nil)
         #expect(job.spec.retry.attemptCountMax == 3)
     }
 
-    @Test("TLS settings of a session do not hinder its plain requests, and limits of both must agree")
+    @Test("a session's TLS settings do not affect http requests, and both version limits must agree")
     func tls() throws {
         let scope = try scope(Self.everything)
         let plain = try job(
@@ -264,7 +264,7 @@ struct SessionTests {
         }
     }
 
-    @Test("a background session sends files and follows redirects")
+    @Test("a job of a background session needs a file as source and follows redirects")
     func background() throws {
         let scope = try scope(#"{"kind":"background"}"#)
         let bodies = [
@@ -283,7 +283,7 @@ struct SessionTests {
             {"kind":"upload","session":"s","request":{"url":"http://a.example/"},"source":{"path":"x"}}
             """#
         #expect(try job(upload, in: scope).spec.retry.attemptCountMax == Limits.jobAttemptCountMax)
-        // What was accepted before the session became one can still be changed.
+        // A job from before the session became a background session can still be changed.
         let patched = { (body: String, patch: String) throws -> JobDraft in
             let before = try decode(body)
             return try JobDraft(before.spec, before.secrets).merging(
@@ -298,14 +298,14 @@ struct SessionTests {
         #expect(try patched(bodies[2], #"{"redirects":null}"#).spec.redirects.policy == .follow)
     }
 
-    @Test("names are those that paths can have")
+    @Test("session names consist of characters that need no escape in paths")
     func names() {
         for name in ["a", "default", "A-1.b_c~d:e@f", "..."] { #expect(SessionName.isValid(name)) }
         let long = String(repeating: "a", count: 129)
         for name in ["", ".", "..", "a/b", "a b", "ä", "a\u{0}", long] { #expect(!SessionName.isValid(name)) }
     }
 
-    @Test("another tenant's session of the same name means nothing")
+    @Test("sessions of the same name in two tenants are independent")
     func tenants() throws {
         let scope = try scope(Self.everything, tenant: "other")
         let body = #"{"kind":"data","session":"s","request":{"url":"https://a.example/"}}"#

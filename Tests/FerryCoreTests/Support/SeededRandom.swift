@@ -1,4 +1,4 @@
-/// SplitMix64: the same seed gives the same numbers, so that a failure can be repeated.
+/// A random number generator (SplitMix64) with a seed, so that failures are reproducible.
 struct SeededRandom: RandomNumberGenerator {
     private var state: UInt64
     init(seed: UInt64) { state = seed }

@@ -14,7 +14,7 @@ struct IdentifiersTests {
     }
 
     @Test(
-        "anything else is no identifier",
+        "other texts are rejected",
         arguments: [
             "", "job_", "job_8zzzzzzzzzzzzzzzzzzzzzzzzz", "job_0000000000000000000000000",
             "job_0000000000000000000000000u",
@@ -23,14 +23,14 @@ struct IdentifiersTests {
         ])
     func refused(_ text: String) { #expect(JobID(text) == nil) }
 
-    @Test("texts sort as the identifiers do")
+    @Test("identifiers and their texts have the same order")
     func order() {
         var random = SeededRandom(seed: 7)
         let ids = (0..<500).map { _ in JobID(high: random.next(), low: random.next()) }
         #expect(ids.sorted().map(\.description) == ids.map(\.description).sorted())
     }
 
-    @Test("identifiers are unique and ordered within a millisecond and when the clock steps back")
+    @Test("identifiers are unique and ordered within a millisecond and after the clock steps back")
     func generator() {
         let clock = Mutex(Int64(1_795_298_400_000_000))
         let generator = IdentifierGenerator { Timestamp(microseconds: clock.withLock { $0 }) }

@@ -2,10 +2,10 @@ import Testing
 
 @testable import FerryCore
 
-@Suite("Media types that are shown again")
+@Suite("Media types")
 struct MediaTypeTests {
     @Test(
-        "parameters stay as they were sent",
+        "parameters are kept as sent",
         arguments: [
             ("text/csv; charset=utf-8", "; charset=utf-8"),
             ("Text/CSV;charset=\"iso-8859-1\"", ";charset=\"iso-8859-1\""),
@@ -16,7 +16,7 @@ struct MediaTypeTests {
     }
 
     @Test(
-        "what could end the field, is of another type or no parameter at all is left out",
+        "unsafe, invalid or foreign parameters are dropped",
         arguments: [
             "text/csv; charset=utf-8\r\nX: y", "text/csv; charset=\"utf-8\r\nX: y\"", "text/csv; a=\"b",
             "text/csv; a",

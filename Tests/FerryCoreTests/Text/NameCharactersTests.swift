@@ -3,7 +3,7 @@ import Testing
 
 @Suite("Characters of names")
 struct NameCharactersTests {
-    @Test("controls, line and paragraph separators and bidirectional controls are forbidden, nothing else is")
+    @Test("only controls, line and paragraph separators and bidirectional controls are forbidden")
     func everyScalar() {
         for value in UInt32(0)...0x10FFFF {
             guard let scalar = Unicode.Scalar(value) else { continue }
@@ -16,7 +16,7 @@ struct NameCharactersTests {
         }
     }
 
-    @Test("a server's name loses the forbidden characters and keeps the others")
+    @Test("forbidden characters are removed from a server's name")
     func removal() {
         let name = "a\u{202E}gpj.\u{2028}e\u{85}x\u{61C}e\u{7F} é\u{200D}"
         #expect(NameCharacters.removingForbidden(from: name) == "agpj.exe é\u{200D}")
@@ -24,7 +24,7 @@ struct NameCharactersTests {
     }
 
     @Test(
-        "a forbidden character in a path or a name of a form is refused where it stands",
+        "a forbidden character in a path or a name of a form is rejected with its pointer",
         arguments: [
             "\\u0000", "\\n", "\\u007f", "\\u0085", "\\u009b", "\\u061c", "\\u200e", "\\u200f", "\\u2028",
             "\\u2029", "\\u202a", "\\u202e", "\\u2066", "\\u2069",
@@ -60,7 +60,7 @@ struct NameCharactersTests {
         let fields = complaints(
             job("upload", #""source":{"path":"x","form":{"fields":{"\#(name)":"x"}}}"#))
         #expect(fields.map(\.code) == ["invalid_value"])
-        // What is only text stays as it is.
+        // Texts that are not names are not restricted.
         if escaped != "\\u0000" {
             #expect(complaints(job("data", #""description":"\#(name)","metadata":{"a":"\#(name)"}"#)).isEmpty)
         }

@@ -25,7 +25,7 @@ struct WebURLTests {
     }
 
     @Test(
-        "what is ambiguous or not HTTP is refused",
+        "an ambiguous URL or one that is not HTTP is rejected",
         arguments: [
             ("", .notAbsolute), ("/path", .notAbsolute), ("//host/", .notAbsolute),
             ("example.com", .notAbsolute),
@@ -54,9 +54,9 @@ struct WebURLTests {
         #expect(throws: failure) { try WebURL.parse(text) }
     }
 
-    // RFC 3986 §5.4, without the references that are not for http.
+    // RFC 3986 §5.4, without references of other schemes.
     @Test(
-        "references resolve as RFC 3986 says",
+        "references are resolved as in RFC 3986",
         arguments: [
             ("g", "http://a/b/c/g"), ("./g", "http://a/b/c/g"), ("g/", "http://a/b/c/g/"),
             ("/g", "http://a/g"),
@@ -78,7 +78,7 @@ struct WebURLTests {
         #expect(try base.resolving(reference).string == expected)
     }
 
-    @Test("a reference keeps the port of its base and drops nothing of its checks")
+    @Test("a resolved reference keeps the port of its base and is validated")
     func resolvedChecks() throws {
         let base = try WebURL.parse("https://a:8443/x")
         #expect(try base.resolving("/y").string == "https://a:8443/y")
@@ -89,7 +89,7 @@ struct WebURLTests {
         #expect(throws: WebURL.Failure.forbiddenCharacter) { try base.resolving("/a\r\nb") }
     }
 
-    @Test("the origin names the port, and differs with scheme, host and port")
+    @Test("the origin contains the port and differs by scheme, host and port")
     func origin() throws {
         let url = try WebURL.parse("https://Example.com/a")
         #expect(url.origin == "https://example.com:443")

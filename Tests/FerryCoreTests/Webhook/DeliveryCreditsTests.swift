@@ -1,12 +1,12 @@
 import FerryCore
 import Testing
 
-@Suite("Places for deliveries that are handed over")
-struct DeliveryPlacesTests {
+@Suite("Delivery credits")
+struct DeliveryCreditsTests {
     private let a = ReceiverQueueID(high: 1, low: 1)
     private let b = ReceiverQueueID(high: 1, low: 2)
 
-    /// Of a lane that is a tenant of its own.
+    /// Returns a delivery to a receiver of its own tenant.
     private func delivery(_ lane: ReceiverQueueID, weight: Int = 1) -> Delivery {
         Delivery(
             id: DeliveryID(high: 1, low: 1), lane: lane, event: EventID(high: 1, low: 1),
@@ -27,7 +27,7 @@ struct DeliveryPlacesTests {
         return count
     }
 
-    @Test("nothing is reserved before the sender's word, and no more than it said: of a lane, of all")
+    @Test("nothing is reserved before the sender publishes its demand, and no more than the demand")
     func reserving() {
         let places = DeliveryCredits()
         #expect(!places.isOpen && !places.reserve(delivery(a)))
@@ -35,14 +35,14 @@ struct DeliveryPlacesTests {
         #expect(places.isOpen && count(places, a) == 3 && count(places, b) == 4)
         for _ in 0..<3 { #expect(places.reserve(delivery(a))) }
         #expect(!places.reserve(delivery(a)) && count(places, b) == 3)
-        // What is on its way goes on counting until it has arrived.
+        // A delivery on its way counts until it has arrived.
         places.publish(DeliveryDemand(total: 7, lanes: [a: 2], other: 4))
         #expect(!places.reserve(delivery(a)))
         places.publish(DeliveryDemand(total: 3, lanes: [a: 1], other: 4), arrived: deliveries(a, 3))
         #expect(count(places, a) == 1 && count(places, b) == 2)
     }
 
-    @Test("no tenant gets more than it leaves to others; one that is full gets nothing")
+    @Test("no tenant gets more than it leaves for others; a full tenant gets nothing")
     func tenants() {
         let places = DeliveryCredits()
         places.publish(DeliveryDemand(total: 12, other: 100))
@@ -56,7 +56,7 @@ struct DeliveryPlacesTests {
         #expect(!places.reserve(delivery(a)) && places.reserve(delivery(b)))
     }
 
-    @Test("of a lane each counts one, and by its weight of all, until it has arrived or was not made")
+    @Test("a reservation counts one for its receiver and its weight in total, until arrival or release")
     func weights() {
         let places = DeliveryCredits()
         let heavy = delivery(a, weight: 7)
@@ -65,12 +65,12 @@ struct DeliveryPlacesTests {
         #expect(!places.reserve(delivery(b, weight: 7)), "six are left")
         #expect(places.reserve(delivery(b, weight: 6)) && !places.isOpen)
         places.release([delivery(b, weight: 6)])
-        #expect(count(places, b) == 4, "no more than it leaves to others")
+        #expect(count(places, b) == 4, "no more than it leaves for others")
         places.publish(DeliveryDemand(total: 20, lanes: [a: 2], other: 100), arrived: [heavy, heavy])
         #expect(places.reserve(delivery(b, weight: 20)) && !places.isOpen)
     }
 
-    @Test("a lane that the sender has forgotten is one like any other; a closed one gets nothing")
+    @Test("a receiver that the sender no longer knows counts as any other; a closed one gets nothing")
     func forgetting() {
         let places = DeliveryCredits()
         places.publish(DeliveryDemand(total: 9, lanes: [a: 0], other: 4))

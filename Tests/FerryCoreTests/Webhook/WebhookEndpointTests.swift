@@ -17,7 +17,7 @@ struct WebhookEndpointTests {
         }
     }
 
-    @Test("an endpoint that says nothing wants everything, with the standard schedule")
+    @Test("an endpoint with a URL alone gets all events with the default schedule")
     func standard() throws {
         let endpoint = try decoded(#"{"url":"https://a.example/hook"}"#)
         #expect(endpoint == WebhookEndpoint(url: "https://a.example/hook"))
@@ -25,7 +25,7 @@ struct WebhookEndpointTests {
         #expect(endpoint.filter == WebhookFilter() && endpoint.retryDelays.count == 9)
     }
 
-    @Test("every field is read")
+    @Test("all fields are read")
     func fields() throws {
         let endpoint = try decoded(
             """
@@ -42,7 +42,7 @@ struct WebhookEndpointTests {
     }
 
     @Test(
-        "what is wrong is named, all of it at once",
+        "all errors are reported at once",
         arguments: [
             (#"{}"#, ["#/url required"]), (#"[]"#, ["# wrong_type"]),
             (#"{"url":"ftp://a/"}"#, ["#/url invalid_value"]),
@@ -69,7 +69,7 @@ struct WebhookEndpointTests {
         ])
     func wrong(_ text: String, _ expected: [String]) { #expect(complaints(text) == expected) }
 
-    @Test("a merge patch changes what it names; null gives the standard value back")
+    @Test("a merge patch changes the members that it names; null restores the default")
     func patches() throws {
         let before = try decoded(
             #"{"url":"https://a.example/","session":"s","metadata":{"a":"1","b":"2"},"ordered":true}"#)
@@ -85,7 +85,7 @@ struct WebhookEndpointTests {
         }
     }
 
-    @Test("what a patch takes out has to be known, however deep it is")
+    @Test("removing an unknown member is an error at any depth")
     func unknownNulls() throws {
         let before = try decoded(#"{"url":"https://a.example/"}"#)
         let found = { (patch: String) -> [String] in
@@ -112,7 +112,7 @@ struct WebhookEndpointTests {
         for patch in known { #expect(found(patch).isEmpty, "\(patch)") }
     }
 
-    @Test("a filter wants an event when type, session and every pair of metadata match")
+    @Test("a filter matches an event if type, session and all metadata pairs match")
     func filter() {
         let pairs = [JobSpec.Pair("team", "a"), JobSpec.Pair("env", "prod")]
         #expect(WebhookFilter().matches(type: "x", session: "s", metadata: []))
@@ -127,7 +127,7 @@ struct WebhookEndpointTests {
         #expect(!filter.matches(type: "job.failed", session: "s", metadata: other))
     }
 
-    @Test("keys survive their sealing; older ones end with the overlap of a rotation, or before")
+    @Test("keys are read back after encryption; older keys end with the overlap or before")
     func keys() throws {
         func key(_ number: UInt8) throws -> WebhookKeys.Key {
             let secret = try #require(WebhookSecret(key: Array(repeating: number, count: 32)))

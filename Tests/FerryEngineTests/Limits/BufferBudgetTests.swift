@@ -8,7 +8,7 @@ import Testing
 @testable import FerryEngine
 
 /// Bodies of some hundred KiB are written at once, unless they are slow.
-@Suite struct GatheringTests {
+@Suite struct BufferBudgetTests {
     private static let bytes = patternBytes(100_000)
 
     /// Sends half of the body, then waits for `goesOn`; what comes later is what is left.

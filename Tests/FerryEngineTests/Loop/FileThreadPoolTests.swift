@@ -5,7 +5,7 @@ import Testing
 @testable import FerryEngine
 
 @Suite("File threads")
-struct FileLaneTests {
+struct FileThreadPoolTests {
     /// Monotonic nanoseconds that pass only when the test says so.
     private final class Hands: Sendable {
         let now = Atomic<Int64>(1)

@@ -7,7 +7,7 @@ import Testing
 @testable import FerryEngine
 
 /// What the end of an attempt says about hosts, whoever of them it was.
-@Suite struct HostAnswerTests {
+@Suite struct HostResponseTests {
     private static func with(_ body: (Fixture) throws -> Void) throws {
         let fixture = try Fixture()
         defer { fixture.stop() }

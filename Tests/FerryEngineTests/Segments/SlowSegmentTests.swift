@@ -6,7 +6,7 @@ import Testing
 
 private let bytes = patternBytes(8 << 20, seed: 7)
 
-@Suite("The last part of a file", .onOwnThread) struct HurryTests {
+@Suite("The last part of a file", .onOwnThread) struct SlowSegmentTests {
     private static func expectWhole(_ result: AttemptResult, _ fixture: Fixture) {
         if let failure = result.failure { Issue.record("\(failure)") }
         #expect(result.attempt.number == 1 && result.success?.sha256 == sha256(bytes))

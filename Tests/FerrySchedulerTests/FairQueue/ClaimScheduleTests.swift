@@ -2,48 +2,48 @@ import FerryCore
 import FerryScheduler
 import Testing
 
-@Suite("Lots")
-struct LotScheduleTests {
+@Suite("Claim schedule")
+struct ClaimScheduleTests {
     private func instant(_ seconds: Double) -> Timestamp { Timestamp(microseconds: 0) + seconds }
 
     @Test(
-        "ten thousand claims are shared by the weights, within five in a hundred", arguments: [1, 7, 50, 200])
+        "10,000 claims are shared between sessions by weight, within 5 %", arguments: [1, 7, 50, 200])
     func weights(batch: Int) {
-        var queue = SimulatedQueue()
+        var table = SimulatedTable()
         for (index, weight) in [1.0, 2, 3, 4].enumerated() {
-            queue.add(
+            table.add(
                 ClaimQueue(id: Int64(index + 1), tenant: "a", session: "s\(index)"), 1_000_000, weight: weight
             )
         }
-        let served = queue.claim(10_000, batch: batch)
+        let served = table.claim(10_000, batch: batch)
         for (index, weight) in [1.0, 2, 3, 4].enumerated() {
             let share = Double(served[Int64(index + 1), default: 0]) / 10_000
             #expect(abs(share - weight / 10) <= 0.05 * weight / 10)
         }
     }
 
-    @Test("tenants have equal shares, however many sessions and however heavy ones they have")
+    @Test("tenants get equal shares, whatever the number and weights of their sessions")
     func tenants() {
-        var queue = SimulatedQueue()
-        queue.add(ClaimQueue(id: 1, tenant: "a", session: "only"), 1_000_000)
+        var table = SimulatedTable()
+        table.add(ClaimQueue(id: 1, tenant: "a", session: "only"), 1_000_000)
         for index in 0..<20 {
-            queue.add(
+            table.add(
                 ClaimQueue(id: Int64(10 + index), tenant: "b", session: "s\(index)"), 1_000_000, weight: 100)
         }
-        let served = queue.claim(10_000, batch: 64)
+        let served = table.claim(10_000, batch: 64)
         #expect(abs(served[1, default: 0] - 5_000) <= 250)
         for index in 0..<20 { #expect(abs(served[Int64(10 + index), default: 0] - 250) <= 13) }
     }
 
-    @Test("who comes to a queue of a million is served with the next claim, and saves up nothing before")
+    @Test("a session added beside a million jobs is served by the next claim and has no credit from before")
     func newcomer() {
-        var queue = SimulatedQueue()
-        queue.add(ClaimQueue(id: 1, tenant: "a", session: "deep"), 1_000_000)
-        _ = queue.claim(5_000, batch: 100)
-        queue.add(ClaimQueue(id: 2, tenant: "a", session: "late"), 1_000)
-        let first = queue.claim(100, batch: 100)
+        var table = SimulatedTable()
+        table.add(ClaimQueue(id: 1, tenant: "a", session: "deep"), 1_000_000)
+        _ = table.claim(5_000, batch: 100)
+        table.add(ClaimQueue(id: 2, tenant: "a", session: "late"), 1_000)
+        let first = table.claim(100, batch: 100)
         #expect((44...56).contains(first[2, default: 0]))
-        let all = queue.claim(2_000, batch: 100)
+        let all = table.claim(2_000, batch: 100)
         #expect(abs(first[2, default: 0] + all[2, default: 0] - 1_000) <= 56)
     }
 
@@ -57,7 +57,7 @@ struct LotScheduleTests {
         #expect(abs(long - 0.5) <= 0.025, "\(long)")
     }
 
-    @Test("and by their weights, as tenants do equally")
+    @Test("slot time is shared by session weights, and equally between tenants")
     func slotTimeByWeight() {
         var slots = SimulatedSlots(count: 20)
         slots.add(ClaimQueue(id: 1, tenant: "a", session: "long"), seconds: 3, weight: 3)
@@ -65,18 +65,19 @@ struct LotScheduleTests {
         slots.add(ClaimQueue(id: 3, tenant: "b", session: "only"), seconds: 0.5)
         slots.run(until: 2_000)
         let total = slots.held.values.reduce(0, +)
-        for (lot, share) in [(Int64(1), 0.375), (2, 0.125), (3, 0.5)] {
-            #expect(abs(slots.held[lot, default: 0] / total - share) <= 0.05 * share + 0.01, "\(slots.held)")
+        for (queue, share) in [(Int64(1), 0.375), (2, 0.125), (3, 0.5)] {
+            #expect(
+                abs(slots.held[queue, default: 0] / total - share) <= 0.05 * share + 0.01, "\(slots.held)")
         }
     }
 
-    @Test("a tenant with short jobs gets its half of the slots as those of one with long ones end")
+    @Test("a tenant with short jobs gets half of the slots as the long jobs of another tenant end")
     func trickling() {
         var slots = SimulatedSlots(count: 20)
         slots.add(ClaimQueue(id: 1, tenant: "slow", session: "s"), seconds: 600)
         slots.run(until: 1_000)
         slots.add(ClaimQueue(id: 2, tenant: "quick", session: "s"), seconds: 1)
-        // All slots have been given back once.
+        // Every slot has become free once.
         slots.run(until: 1_700)
         slots.held = [:]
         slots.run(until: 12_000)
@@ -84,7 +85,7 @@ struct LotScheduleTests {
         #expect(abs(quick - 0.5) <= 0.1, "\(quick)")
     }
 
-    @Test("jobs that end much sooner than the last ones did bring their session no more than its turn")
+    @Test("jobs that end much sooner than charged do not give their session more than its share")
     func overestimate() {
         var slots = SimulatedSlots(count: 10)
         slots.add(ClaimQueue(id: 1, tenant: "a", session: "failing"), seconds: 50)
@@ -98,7 +99,7 @@ struct LotScheduleTests {
         #expect(abs(steady - 0.5) <= 0.1, "\(steady)")
     }
 
-    @Test("within a session the lot goes first whose first job is the most urgent")
+    @Test("within a session, the queue with the most urgent first job is claimed first")
     func urgency() {
         var schedule = ClaimSchedule()
         schedule.add(
@@ -106,19 +107,19 @@ struct LotScheduleTests {
         schedule.add(
             ClaimQueue(id: -2, tenant: "a", session: "s", origin: "http://b:80"), head: instant(10), limit: 2)
         schedule.add(ClaimQueue(id: 1, tenant: "a", session: "s"), head: instant(20))
-        let asks = schedule.plan(5)
-        #expect(asks.map(\.lot.id) == [-2, 1])
-        #expect(asks.map(\.count) == [2, 3])
+        let requests = schedule.plan(5)
+        #expect(requests.map(\.lot.id) == [-2, 1])
+        #expect(requests.map(\.count) == [2, 3])
     }
 
-    @Test("a blocked lot is not asked until its time or until something of its origin has ended")
+    @Test("a blocked queue is not claimed until its block ends or a request of its origin ends")
     func blocking() {
         var schedule = ClaimSchedule()
-        let lot = ClaimQueue(id: -1, tenant: "a", session: "s", origin: "http://a:80")
-        schedule.add(lot, head: instant(0), limit: 6)
-        let ask = schedule.plan(10)
-        #expect(ask.map(\.lot) == [lot] && ask.map(\.count) == [6])
-        schedule.settle(ask[0], claimed: 0, .blocked(until: instant(5)))
+        let queue = ClaimQueue(id: -1, tenant: "a", session: "s", origin: "http://a:80")
+        schedule.add(queue, head: instant(0), limit: 6)
+        let request = schedule.plan(10)
+        #expect(request.map(\.lot) == [queue] && request.map(\.count) == [6])
+        schedule.settle(request[0], claimed: 0, .blocked(until: instant(5)))
         #expect(!schedule.hasReady && schedule.nextWake == instant(5) && schedule.plan(10).isEmpty)
         schedule.wake(at: instant(4))
         #expect(schedule.plan(10).isEmpty)
@@ -131,7 +132,9 @@ struct LotScheduleTests {
         #expect(schedule.plan(1).count == 1)
     }
 
-    @Test("one plan asks one lot of those that the same scope of an origin limits", arguments: [true, false])
+    @Test(
+        "a plan has at most one of the queues that the same scope of an origin limits",
+        arguments: [true, false])
     func oneLotAScope(isOneTenant: Bool) {
         var schedule = ClaimSchedule()
         for (id, session) in [(Int64(-1), "s"), (-2, "t")] {
@@ -142,11 +145,11 @@ struct LotScheduleTests {
                 limited: isOneTenant ? HostScope(tenant: "a") : .origin)
         }
         #expect(schedule.plan(10).map(\.count) == [4])
-        // Both have their turn.
+        // The queues take turns.
         #expect(schedule.plan(10).map(\.lot.id) != schedule.plan(10).map(\.lot.id))
     }
 
-    @Test("a scope that limits one tenant leaves the lots of others at the same origin to the same plan")
+    @Test("a scope of one tenant does not keep queues of other tenants out of the same plan")
     func otherTenant() {
         var schedule = ClaimSchedule()
         for (id, tenant) in [(Int64(-1), "a"), (-2, "b")] {
@@ -160,59 +163,58 @@ struct LotScheduleTests {
         #expect(schedule.plan(10).map(\.lot.tenant) == ["b"])
     }
 
-    @Test("an empty lot is forgotten, with its session and tenant")
+    @Test("an empty queue is removed with its session and tenant")
     func forgetting() {
-        var queue = SimulatedQueue()
-        for id in Int64(1)...1_000 { queue.add(ClaimQueue(id: id, tenant: "t\(id)", session: "s"), 1) }
-        let served = queue.claim(2_000, batch: 10)
+        var table = SimulatedTable()
+        for id in Int64(1)...1_000 { table.add(ClaimQueue(id: id, tenant: "t\(id)", session: "s"), 1) }
+        let served = table.claim(2_000, batch: 10)
         #expect(served.count == 1_000 && served.values.allSatisfy { $0 == 1 })
-        #expect(queue.schedule.isEmpty && !queue.schedule.hasReady)
+        #expect(table.schedule.isEmpty && !table.schedule.hasReady)
     }
 
     @Test(
-        "random queues: no plan asks an origin for more than it may give, and everything is served once",
+        "no plan claims more of an origin than its limit, and every job is served once",
         arguments: UInt64(1)...20)
     func laws(seed: UInt64) {
         var random = Seeded(seed)
-        var queue = SimulatedQueue()
+        var table = SimulatedTable()
         let limits = (0..<6).map { _ in Int.random(in: 1...8, using: &random) }
         for session in 0..<4 {
-            queue.add(
+            table.add(
                 ClaimQueue(id: Int64(session + 1), tenant: "t\(session % 2)", session: "s\(session)"), 2_000)
             for origin in 0..<6 {
-                let lot = ClaimQueue(
+                let queue = ClaimQueue(
                     id: Int64(-1 - session * 6 - origin), tenant: "t\(session % 2)", session: "s\(session)",
                     origin: "http://\(origin):80")
-                queue.add(lot, Int.random(in: 0...60, using: &random), limit: limits[origin])
+                table.add(queue, Int.random(in: 0...60, using: &random), limit: limits[origin])
             }
         }
-        let total = queue.left
+        let total = table.left
         var slots = 32
         var served = 0
-        while queue.left > 0 || !queue.running.isEmpty {
-            queue.now = queue.now + 0.1
-            // A third of what runs ends.
-            for job in queue.running where Int.random(in: 0..<3, using: &random) == 0 {
-                queue.end(job); slots += 1
+        while table.left > 0 || !table.running.isEmpty {
+            table.now = table.now + 0.1
+            // A third of the running jobs ends.
+            for job in table.running where Int.random(in: 0..<3, using: &random) == 0 {
+                table.end(job); slots += 1
             }
             let wanted = slots
-            let count = queue.round(wanted)
+            let count = table.claimOnce(wanted)
             slots -= count
             served += count
-            // Permits hold at the table in any case; what they refuse was planned for nothing.
-            #expect(queue.asked.allSatisfy { $0.value <= limits[$0.key] }, "\(queue.asked)")
-            #expect(queue.askedCount <= wanted && queue.askedTwiceCount == 0)
-            guard queue.now < instant(20_000) else { break }
+            // The table enforces the limits in any case; a plan that exceeds them is wasted.
+            #expect(table.asked.allSatisfy { $0.value <= limits[$0.key] }, "\(table.asked)")
+            #expect(table.askedCount <= wanted && table.askedTwiceCount == 0)
+            guard table.now < instant(20_000) else { break }
         }
         #expect(served == total && slots == 32)
     }
 }
 
-/// A generator with a seed, so that a failure can be had again.
+/// A random number generator (SplitMix64) with a seed, so that failures are reproducible.
 struct Seeded: RandomNumberGenerator {
     private var state: UInt64
     init(_ seed: UInt64) { state = seed &* 0x9E37_79B9_7F4A_7C15 }
-    /// SplitMix64.
     mutating func next() -> UInt64 {
         state &+= 0x9E37_79B9_7F4A_7C15
         var mixed = state
@@ -222,8 +224,8 @@ struct Seeded: RandomNumberGenerator {
     }
 }
 
-/// Stands for the table: rows by lot, and permits by origin.
-struct SimulatedQueue {
+/// A table of jobs: rows by queue, and limits by origin.
+struct SimulatedTable {
     struct Running: Hashable {
         let number: Int
         let origin: Int?
@@ -235,18 +237,18 @@ struct SimulatedQueue {
     private var rows: [Int64: Int] = [:]
     private var limits: [Int: Int] = [:]
     private var nextNumber = 0
-    /// What the last plan wanted: of each origin that has a limit, of all, and of lots that it had named
-    /// before.
+    /// Jobs that the last plan wanted: of each origin with a limit, in total, and of queues that it named
+    /// twice.
     private(set) var asked: [Int: Int] = [:]
     private(set) var askedCount = 0
     private(set) var askedTwiceCount = 0
 
     var left: Int { rows.values.reduce(0, +) }
 
-    mutating func add(_ lot: ClaimQueue, _ count: Int, weight: Double = 1, limit: Int? = nil) {
-        rows[lot.id, default: 0] += count
-        if let origin = Self.number(of: lot) { limits[origin] = limit }
-        schedule.add(lot, head: now, weight: weight, limit: limit, limited: limit == nil ? nil : .origin)
+    mutating func add(_ queue: ClaimQueue, _ count: Int, weight: Double = 1, limit: Int? = nil) {
+        rows[queue.id, default: 0] += count
+        if let origin = Self.number(of: queue) { limits[origin] = limit }
+        schedule.add(queue, head: now, weight: weight, limit: limit, limited: limit == nil ? nil : .origin)
     }
 
     mutating func end(_ job: Running) {
@@ -256,44 +258,44 @@ struct SimulatedQueue {
         schedule.wake(origin: "http://\(origin):80")
     }
 
-    /// One claim of up to `count`; returns how many it found.
-    mutating func round(_ count: Int) -> Int {
+    /// Claims up to `count` jobs; returns how many were found.
+    mutating func claimOnce(_ count: Int) -> Int {
         schedule.wake(at: now)
-        let asks = schedule.plan(count)
-        note(asks)
-        return asks.reduce(0) { $0 + serve($1) }
+        let requests = schedule.plan(count)
+        note(requests)
+        return requests.reduce(0) { $0 + serve($1) }
     }
 
-    private mutating func note(_ asks: [ClaimSchedule.Ask]) {
+    private mutating func note(_ requests: [ClaimSchedule.Ask]) {
         asked = [:]
-        for ask in asks {
-            if let origin = Self.number(of: ask.lot) { asked[origin, default: 0] += ask.count }
+        for request in requests {
+            if let origin = Self.number(of: request.lot) { asked[origin, default: 0] += request.count }
         }
-        askedCount = asks.reduce(0) { $0 + $1.count }
-        askedTwiceCount = asks.count - Set(asks.map(\.lot.id)).count
+        askedCount = requests.reduce(0) { $0 + $1.count }
+        askedTwiceCount = requests.count - Set(requests.map(\.lot.id)).count
     }
 
-    /// Claims until so many were found or none is left; returns what each lot got.
+    /// Claims until `total` jobs were found or none is left; returns the number of jobs of each queue.
     mutating func claim(_ total: Int, batch: Int) -> [Int64: Int] {
         var served: [Int64: Int] = [:]
         var sum = 0
         while sum < total {
-            let asks = schedule.plan(min(batch, total - sum))
-            guard !asks.isEmpty else { break }
-            for ask in asks {
-                let count = serve(ask)
-                served[ask.lot.id, default: 0] += count
+            let requests = schedule.plan(min(batch, total - sum))
+            guard !requests.isEmpty else { break }
+            for request in requests {
+                let count = serve(request)
+                served[request.lot.id, default: 0] += count
                 sum += count
             }
         }
         return served
     }
 
-    private mutating func serve(_ ask: ClaimSchedule.Ask) -> Int {
-        let origin = Self.number(of: ask.lot)
+    private mutating func serve(_ request: ClaimSchedule.Ask) -> Int {
+        let origin = Self.number(of: request.lot)
         let permits = origin.flatMap { limits[$0] }.map { $0 - runningOf[origin ?? 0, default: 0] } ?? .max
-        let claimed = min(ask.count, rows[ask.lot.id, default: 0], permits)
-        rows[ask.lot.id, default: 0] -= claimed
+        let claimed = min(request.count, rows[request.lot.id, default: 0], permits)
+        rows[request.lot.id, default: 0] -= claimed
         if let origin {
             runningOf[origin, default: 0] += claimed
             for _ in 0..<claimed {
@@ -302,17 +304,17 @@ struct SimulatedQueue {
         } else if limits.isEmpty == false {
             for _ in 0..<claimed { running.insert(Running(number: nextNumber, origin: nil)); nextNumber += 1 }
         }
-        if claimed == ask.count {
-            schedule.settle(ask, claimed: claimed, .more)
+        if claimed == request.count {
+            schedule.settle(request, claimed: claimed, .more)
         } else if claimed == permits {
-            schedule.settle(ask, claimed: claimed, .blocked(until: now + 5))
+            schedule.settle(request, claimed: claimed, .blocked(until: now + 5))
         } else {
-            schedule.settle(ask, claimed: claimed, .empty)
+            schedule.settle(request, claimed: claimed, .empty)
         }
         return claimed
     }
 
-    private static func number(of lot: ClaimQueue) -> Int? {
-        lot.origin.flatMap { Int($0.dropFirst(7).prefix(1)) }
+    private static func number(of queue: ClaimQueue) -> Int? {
+        queue.origin.flatMap { Int($0.dropFirst(7).prefix(1)) }
     }
 }

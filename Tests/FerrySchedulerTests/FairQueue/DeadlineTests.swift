@@ -1,7 +1,7 @@
 import FerryCore
 import Testing
 
-@Suite("The order of a session's queue")
+@Suite("Urgency of jobs in a queue")
 struct DeadlineTests {
     private struct Job {
         let number: Int
@@ -31,7 +31,7 @@ struct DeadlineTests {
             urgency: spec.urgency(createdAt: start + now, bytesPerSecond: Self.bytesPerSecond))
     }
 
-    /// Slots that take the most urgent job that is there; returns when each job ended.
+    /// Runs jobs on slots that take the most urgent job so far; returns the time at which each job ended.
     private func ends(of jobs: [Job], slots: Int, by order: (Job) -> Timestamp) -> [Int: Double] {
         var free = [Double](repeating: 0, count: slots)
         var ends: [Int: Double] = [:]
@@ -48,18 +48,18 @@ struct DeadlineTests {
         return ends
     }
 
-    @Test("deadlines that can be met are met behind an hour of older jobs", arguments: UInt64(1)...10)
+    @Test("deadlines are met although an hour of older jobs waits", arguments: UInt64(1)...10)
     func deadlines(seed: UInt64) {
         var random = Seeded(seed)
         func draw(_ range: ClosedRange<Double>) -> Double {
             range.lowerBound + (range.upperBound - range.lowerBound) * Double(random.next() % 10_000) / 10_000
         }
-        // An hour of work for four slots is there already, and more comes all the time.
+        // An hour of work for four slots waits at the start, and more jobs are added all the time.
         var jobs = (0..<480).map { job($0, at: 0, seconds: 30, deadline: nil) }
         for number in 480..<700 {
             let now = draw(0...2_400)
             let seconds = draw(1...20)
-            // Every third has a deadline, with time for a few others besides.
+            // Every third job has a deadline, with some slack for other jobs.
             let slack = draw(5...30) * 60
             jobs.append(
                 job(number, at: now, seconds: seconds, deadline: number % 3 == 0 ? now + slack : nil))
@@ -69,13 +69,13 @@ struct DeadlineTests {
         for job in jobs {
             if let deadline = job.deadline { #expect(ends[job.number] ?? .infinity <= deadline) }
         }
-        // In the order of their begin dates alone most are missed.
+        // In the order of their begin dates, deadlines are missed.
         let plain = self.ends(of: jobs, slots: 4) { Timestamp(microseconds: 0) + $0.createdAt }
         #expect(jobs.contains { job in job.deadline.map { plain[job.number] ?? 0 > $0 } ?? false })
     }
 
     @Test(
-        "a deadline that is far away moves nothing, and a long transfer's is near sooner than a short one's"
+        "a distant deadline does not change the urgency; a long transfer becomes urgent before a short one"
     )
     func latestStarts() {
         let far = job(0, at: 0, seconds: 10, deadline: 30 * 86_400)

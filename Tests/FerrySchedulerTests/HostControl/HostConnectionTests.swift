@@ -21,7 +21,8 @@ struct HostConnectionTests {
         return report
     }
 
-    @Test("one probe at a time, with growing pauses; when it succeeds jobs are let go in growing numbers")
+    @Test(
+        "probes run one at a time with growing pauses; after a success jobs are released in growing numbers")
     func probes() {
         var host = HostControl()
         let decisions = host.take([path: unreachable(2)], inFlight: [path: 8], now: start)
@@ -35,7 +36,7 @@ struct HostConnectionTests {
             now = next
             #expect(!host.errands(at: now, mayProbe: false).probes)
             #expect(host.errands(at: now).probes)
-            #expect(!host.errands(at: now + 1).probes, "the probe that runs is the only one")
+            #expect(!host.errands(at: now + 1).probes, "one probe at a time")
             #expect(host.probed(.couldNotConnect, at: now) == nil)
         }
         #expect(pauses == [1, 2, 4, 8, 16, 32, 60, 60])
@@ -51,12 +52,12 @@ struct HostConnectionTests {
             }
             now = now + 0.5
         }
-        #expect(released == [2, 4, 4, 8, 16, 16, 32, 64], "twice as many only after an answer")
+        #expect(released == [2, 4, 4, 8, 16, 16, 32, 64], "doubled only after a response")
         host.released(3, of: host.errands(at: now).releases)
         #expect(host.state(at: now) == .normal && host.dueAt(now) ?? now > now)
     }
 
-    @Test("a probe without a report is made again; a relapse keeps the pauses long")
+    @Test("a probe without a result is repeated; a relapse keeps the pause between probes")
     func relapse() {
         var host = HostControl()
         _ = host.take([path: unreachable(2, .hostNotFound)], inFlight: [:], now: start)
@@ -72,7 +73,7 @@ struct HostConnectionTests {
         #expect(host.state(at: start + 95) == .unreachable && host.nextProbeAt == start + 99)
     }
 
-    @Test("connections that fail say nothing while others are answered, and all after five seconds")
+    @Test("failed connections make a host unreachable only after 5 s without a response")
     func partlyReached() {
         var host = HostControl()
         #expect(host.take([path: unreachable(2)], inFlight: [path: 9], now: start).isEmpty)
@@ -93,7 +94,7 @@ struct HostConnectionTests {
         #expect(!slow.take([path: unreachable(1)], inFlight: [path: 240], now: start + 5).isEmpty)
     }
 
-    @Test("a probe for which no job waits is made while attempts have just ended, then no more")
+    @Test("without waiting jobs, probes end 5 s after the last attempt")
     func unawaited() {
         var host = HostControl()
         _ = host.take([path: unreachable(1)], inFlight: [path: 1], now: start)
@@ -107,7 +108,7 @@ struct HostConnectionTests {
         #expect(host.state(at: start + 5) == .normal && !host.errands(at: start + 70).probes)
     }
 
-    @Test("the node that was answered last is a witness for the others")
+    @Test("a response to one node proves to the others that the host can be reached")
     func witness() {
         var host = HostControl()
         let (here, there) = (NodeID(high: 1, low: 1), NodeID(high: 1, low: 2))

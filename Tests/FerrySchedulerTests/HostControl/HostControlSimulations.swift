@@ -25,7 +25,7 @@ struct HostControlSimulations {
         #expect(origin.counts[31...].allSatisfy { $0[1].answered == 0 }, "all of them in the first second")
     }
 
-    @Test("one job that is told to wait an hour holds neither its path nor another tenant")
+    @Test("a Retry-After of an hour for one job holds neither its path nor another tenant")
     func oneJob() {
         var origin = SimulatedOrigin([
             Stream(
@@ -39,7 +39,7 @@ struct HostControlSimulations {
         #expect(origin.control.limits(at: origin.now).isEmpty)
     }
 
-    @Test("one failing path of ten limits itself alone")
+    @Test("one failing path of ten is limited and the others are not")
     func onePathOfTen() {
         var origin = SimulatedOrigin(
             (0..<10).map {
@@ -52,10 +52,10 @@ struct HostControlSimulations {
             #expect(origin.counts.allSatisfy { $0[index].held == 0 })
         }
         #expect(Set(origin.decisions.map(\.scope)) == [HostScope(tenant: "a", path: "p0")])
-        #expect(origin.counts[20...].reduce(0) { $0 + $1[0].failed } < 40, "hardly any more is asked of it")
+        #expect(origin.counts[20...].reduce(0) { $0 + $1[0].failed } < 40, "few more requests")
     }
 
-    @Test("a tenant over its quota on all of its paths is limited as a whole, and no other tenant")
+    @Test("a tenant whose paths all fail is limited as a whole, and no other tenant is")
     func quota() {
         var streams = (0..<10).map {
             Stream(tenant: "a", path: "p\($0)", wanted: 8, count: 0, perSecond: 5, response: Self.busy)
@@ -68,7 +68,7 @@ struct HostControlSimulations {
         for tenant in ["b0", "b1", "b2"] { #expect(!origin.isHeld(tenant)) }
     }
 
-    @Test("a tenant that makes all of its scopes fail in every way limits only itself")
+    @Test("a tenant whose scopes fail in every way does not limit other tenants")
     func hostileTenant() {
         let responses: [HostSignal] = [
             Self.busy, .throttled(status: 429, retryAfter: 3_600), .lost,
@@ -86,7 +86,7 @@ struct HostControlSimulations {
         #expect(!origin.isHeld("b") && !origin.isHeld("c"))
     }
 
-    @Test("two tenants that fail limit the origin only until a third one is answered")
+    @Test("two failing tenants limit the origin only until a third one is answered")
     func twoHostileTenants() {
         var origin = SimulatedOrigin([
             Stream(tenant: "a", path: "x", wanted: 16, count: 0, perSecond: 5, response: Self.busy),
@@ -94,16 +94,18 @@ struct HostControlSimulations {
             Stream(tenant: "c", path: "x", wanted: 64, count: 300, startsAt: 30),
         ])
         origin.run(seconds: 30)
-        #expect(origin.control.limits(at: origin.now)[.origin] != nil, "it looks as if nothing were answered")
+        #expect(
+            origin.control.limits(at: origin.now)[.origin] != nil,
+            "every request of the origin has failed so far")
         origin.run(seconds: 6)
         #expect(origin.sum(\.answered, seconds: 30..<36, tenant: "c") == 300)
         #expect(origin.decisions.contains { $0.scope.isOrigin && $0.kind == .released })
     }
 
-    // MARK: Hosts with limits of their own
+    // MARK: Limits of the host
 
-    /// The most that fails in ten seconds, in parts of what an overloaded host may receive: one a second or 2
-    /// %.
+    /// Largest number of failures in 10 s, relative to what is allowed for an overloaded host: one per second
+    /// or 2 %.
     private func worst(_ origin: SimulatedOrigin) -> Double {
         stride(from: 10, to: origin.counts.count - 9, by: 10).map { start in
             let failed = origin.sum(\.failed, seconds: start..<start + 10)
@@ -113,10 +115,10 @@ struct HostControlSimulations {
     }
 
     @Test(
-        "an overloaded host is used well and hardly refuses anything after ten seconds",
+        "after 10 s, an overloaded host is used to 80 % and refuses at most 2 % of the requests",
         arguments: [(1, 64), (1, 1_000), (3, 64), (3, 1_000)], [(10, 0.5), (33, 0.1), (10, 5.0)])
     func overloaded(_ clients: (tenants: Int, wanted: Int), _ host: (capacity: Int, seconds: Double)) {
-        // One run may be unlucky: the mean of two is judged. Long transfers need a longer one.
+        // A single run can be an outlier, so the mean of two is judged. Long transfers need a longer run.
         let end = host.seconds > 1 ? 120 : 60
         let origins = [UInt64(1), 2].map { seed in
             var origin = SimulatedOrigin(
@@ -138,10 +140,10 @@ struct HostControlSimulations {
     }
 
     @Test(
-        "a host that allows so many a second is given that many",
+        "a host with a rate limit gets nearly that rate",
         arguments: [1.0, 3, 10, 100, 400],
         [busy, .throttled(status: 429, retryAfter: nil), .throttled(status: 429, retryAfter: 1)])
-    func gate(_ rate: Double, _ refusal: HostSignal) {
+    func rateLimited(_ rate: Double, _ refusal: HostSignal) {
         var origin = SimulatedOrigin(
             [Stream(tenant: "t", path: "p", wanted: 64, seconds: 0.005)], ticks: 200, seed: 3)
         origin.rate = rate
@@ -154,7 +156,7 @@ struct HostControlSimulations {
     // MARK: Slow start
 
     @Test(
-        "after an outage of a minute a few requests come first, and all within twenty seconds",
+        "after an outage of 60 s, requests begin slowly and reach the full rate within 20 s",
         arguments: [true, false])
     func outage(_ asks: Bool) {
         var origin = SimulatedOrigin(
@@ -162,17 +164,17 @@ struct HostControlSimulations {
         origin.outage = 10..<70
         if asks { origin.refusal = .throttled(status: 503, retryAfter: 10) }
         origin.run(seconds: 110)
-        #expect(origin.sum(\.failed, seconds: 30..<70) <= 200, "the host is left alone")
+        #expect(origin.sum(\.failed, seconds: 30..<70) <= 200, "few requests during the outage")
         let back = (70..<110).first { origin.answeredPerSecond($0..<$0 + 1) > 0 } ?? 110
         #expect(back <= 82)
         #expect(origin.answeredPerSecond(back..<back + 4) <= 50, "no burst")
         #expect(origin.answeredPerSecond(back + 20..<110) >= 700)
     }
 
-    // MARK: Failures that fewer requests do not make rarer
+    // MARK: Failures that fewer requests do not lower
 
     @Test(
-        "random failures change nothing in the end",
+        "random failures lower the throughput by at most 20 %",
         arguments: [0.01, 0.05, 0.2, 0.4], [busy, .throttled(status: 503, retryAfter: 1), .lost])
     func random(_ share: Double, _ failure: HostSignal) {
         func run(_ hasControl: Bool) -> Double {
@@ -187,7 +189,9 @@ struct HostControlSimulations {
         #expect(run(true) >= 0.8 * run(false))
     }
 
-    @Test("a capacity is found beside random failures", arguments: [0.01, 0.05, 0.2, 0.4], [40, 130])
+    @Test(
+        "the capacity of a host is found in spite of random failures", arguments: [0.01, 0.05, 0.2, 0.4],
+        [40, 130])
     func randomAndOverloaded(_ share: Double, _ capacity: Int) {
         var origin = SimulatedOrigin(
             (0..<2).map { Stream(tenant: "t\($0)", path: "p", wanted: 100) }, seed: 5)
@@ -200,7 +204,7 @@ struct HostControlSimulations {
 
     // MARK: Silence
 
-    @Test("a host that hangs gets hardly any more, and all again once it answers")
+    @Test("a host that hung gets its full rate back after it responds again")
     func hang() {
         var origin = SimulatedOrigin((0..<2).map { Stream(tenant: "t\($0)", path: "p", wanted: 16) })
         origin.hang = 10..<40

@@ -10,7 +10,7 @@ struct HostControlTests {
 
     private func job(_ number: UInt64) -> JobID { JobID(high: 1, low: number) }
 
-    /// Each signal is of another job.
+    /// Returns a report in which each signal is of another job.
     private func report(_ signals: HostSignal...) -> ScopeReport {
         var report = ScopeReport()
         for (index, signal) in signals.enumerated() {
@@ -30,7 +30,7 @@ struct HostControlTests {
 
     private func told(_ seconds: Double) -> HostSignal { .throttled(status: 429, retryAfter: seconds) }
 
-    @Test("Retry-After of two jobs holds their path for the shorter time, and of one job nothing")
+    @Test("Retry-After of two jobs holds their path for the shorter time; that of one job holds nothing")
     func hold() {
         var host = HostControl()
         var one = ScopeReport()
@@ -41,7 +41,7 @@ struct HostControlTests {
         #expect(decisions.map(\.kind) == [.backedOff] && decisions.first?.scope == path)
         #expect(host.limits(at: start + 2)[path]?.blockedUntil == start + 21)
         #expect(host.state(of: path, at: start + 2) == .backingOff && host.state(at: start + 2) == .normal)
-        // A response to what began before says nothing new.
+        // A response to a request from before the hold does not extend it.
         #expect(
             host.take([path: report(told(90), told(90))], inFlight: [path: 1], now: start + 5)
                 .isEmpty)
@@ -51,7 +51,7 @@ struct HostControlTests {
         #expect(host.limits(at: start + 2)[.origin] == nil)
     }
 
-    @Test("an answer in between ends the series of Retry-After")
+    @Test("a successful response between two Retry-After prevents a hold")
     func answerBetween() {
         var host = HostControl()
         _ = host.take([path: report(told(20))], inFlight: [path: 3], now: start)
@@ -62,14 +62,14 @@ struct HostControlTests {
         #expect(host.limits(at: start + 3).isEmpty)
     }
 
-    @Test("a host may ask for an hour at most")
+    @Test("a hold lasts at most an hour")
     func longest() {
         var host = HostControl()
         _ = host.take([path: report(told(1e9), told(1e9))], inFlight: [:], now: start)
         #expect(host.limits(at: start)[path]?.blockedUntil == start + HostControl.holdSecondsMax)
     }
 
-    @Test("a wider scope is held if all that is used in it is, and there are two")
+    @Test("a wider scope is held if at least two scopes in it are in use and all of them are held")
     func wideHold() {
         var host = HostControl()
         let (second, other) = (HostScope(tenant: "a", path: "y"), HostScope(tenant: "b", path: "x"))
@@ -81,14 +81,14 @@ struct HostControlTests {
         #expect(decisions.map(\.scope) == [second, HostScope(tenant: "a")])
         #expect(
             host.limits(at: start + 1)[HostScope(tenant: "a")]?.blockedUntil == start + 11, "the shorter one")
-        #expect(host.limits(at: start + 1)[.origin] == nil, "another tenant uses it")
+        #expect(host.limits(at: start + 1)[.origin] == nil, "another tenant uses the origin")
         _ = host.take([other: report(told(5), told(5))], inFlight: [other: 1], now: start + 2)
         #expect(host.limits(at: start + 2)[.origin]?.blockedUntil == start + 7)
     }
 
     // MARK: Failures
 
-    @Test("the first failures set the window and the rate to what was answered")
+    @Test("the first failures limit window and rate to what the host has answered")
     func shown() {
         var host = HostControl()
         _ = host.take([path: report(answered: 0, failed: 1)], inFlight: [path: 10], now: start)
@@ -97,11 +97,11 @@ struct HostControlTests {
         #expect(decisions.map(\.kind) == [.limited])
         let limit = host.limits(at: start + 1)[path]
         #expect(limit?.requestRate == 40)
-        #expect((5...10).contains(limit?.connectionLimit ?? 0), "40 a second of 0.1 s, and their overhead")
+        #expect((5...10).contains(limit?.connectionLimit ?? 0), "40 per second of 0.1 s, with their overhead")
         #expect(host.reason(of: path, at: start + 1)?.contains("/x") ?? false)
     }
 
-    @Test("the failures of one job limit nothing")
+    @Test("failures of a single job set no limit")
     func oneJob() {
         var host = HostControl()
         var one = ScopeReport()
@@ -113,7 +113,7 @@ struct HostControlTests {
     }
 
     @Test(
-        "without answers one request a second is tried, later one in ten seconds; slow start follows"
+        "a host without answers gets one request per second, later one in 10 s, then slow start"
     )
     func unanswered() {
         var host = HostControl()
@@ -134,11 +134,11 @@ struct HostControlTests {
             rates.append(host.limits(at: now)[path]?.requestRate)
             now = now + 1
         }
-        #expect(rates[..<5] == [8, 16, 32, 64, 128], "four a second were shown, and twice as many each time")
-        #expect(host.limits(at: now).isEmpty, "then there is no limit, as before")
+        #expect(rates[..<5] == [8, 16, 32, 64, 128], "from 4 per second, doubled each time")
+        #expect(host.limits(at: now).isEmpty, "slow start ends without a limit, as before")
     }
 
-    @Test("path, tenant and origin act on failures of two jobs, two paths and two tenants")
+    @Test("a path is limited after failures of two jobs, a tenant of two paths, an origin of two tenants")
     func widening() {
         func acting(_ reports: [HostScope: ScopeReport]) -> Set<HostScope> {
             var host = HostControl()
@@ -173,7 +173,7 @@ struct HostControlTests {
         return report
     }
 
-    @Test("of many paths with one request each, one that is answered does not make its path fine")
+    @Test("with one request per path, a single answered request does not keep the tenant from being limited")
     func onePathEach() {
         var host = HostControl()
         var number: UInt64 = 0
@@ -191,7 +191,9 @@ struct HostControlTests {
         #expect(decisions.map(\.kind) == [.limited] && decisions.first?.scope == HostScope(tenant: "a"))
     }
 
-    @Test("a silent scope gets one more than it has, one more each 15 s, and all again with an answer")
+    @Test(
+        "a silent scope is limited to one more than in flight, then one more each 15 s until a response"
+    )
     func silence() {
         var host = HostControl()
         #expect(host.take([path: silent(2)], inFlight: [path: 10], now: start).isEmpty)
@@ -203,7 +205,9 @@ struct HostControlTests {
         #expect(host.limits(at: start)[path]?.connectionLimit == 11)
         #expect(host.dueAt(start + 10).map { $0 <= start + 16 } ?? false)
         _ = host.take([:], inFlight: [path: 9], now: start + 20)
-        #expect(host.limits(at: start)[path]?.connectionLimit == 11, "what ends makes room")
+        #expect(
+            host.limits(at: start)[path]?.connectionLimit == 11, "an ended attempt makes room below the limit"
+        )
         _ = host.take([:], inFlight: [path: 11], now: start + 21)
         #expect(host.limits(at: start)[path]?.connectionLimit == 12)
         let answered = host.take([path: report(.answered)], inFlight: [path: 12], now: start + 30)
@@ -215,7 +219,7 @@ struct HostControlTests {
         #expect(host.take([:], inFlight: [:], now: start + 41).map(\.kind) == [.released])
     }
 
-    @Test("silence spreads to the tenant and the origin only if nothing that is used in them answers")
+    @Test("silence limits a tenant or an origin only if no scope in use in it is answered")
     func silenceSpreads() {
         let (second, other) = (HostScope(tenant: "a", path: "y"), HostScope(tenant: "b", path: "x"))
         var host = HostControl()
@@ -228,7 +232,7 @@ struct HostControlTests {
         #expect(decisions.map(\.scope) == [.origin] && decisions.first?.limitAfter == 16)
     }
 
-    @Test("a host whose transfers take long is silent only after twice their mean")
+    @Test("a host with long transfers counts as silent only after twice their mean duration")
     func usualSilence() {
         var host = HostControl()
         _ = host.take([path: report(answered: 2, seconds: 20)], inFlight: [path: 9], now: start)
@@ -236,9 +240,9 @@ struct HostControlTests {
         #expect(!host.take([path: silent(3)], inFlight: [path: 9], now: start + 41).isEmpty)
     }
 
-    // MARK: Operators and memory
+    // MARK: Settings and storage
 
-    @Test("an operator's settings hold, are kept and can be taken back")
+    @Test("an operator's settings apply, are stored and can be removed")
     func operators() throws {
         var host = HostControl()
         var settings = HostSettings()
@@ -261,7 +265,7 @@ struct HostControlTests {
         #expect(host.limits(at: start).isEmpty && host.state(at: start) == .normal)
     }
 
-    @Test("a host is forgotten a minute after the last report, or after ten minutes without trouble")
+    @Test("the state of a host can be deleted 60 s after the last report, or after 600 s without failures")
     func forgotten() {
         var host = HostControl()
         _ = host.take([path: report(.lost)], inFlight: [path: 1], now: start)
@@ -275,7 +279,7 @@ struct HostControlTests {
             host.dueAt(start + 599).map { $0 <= start + 600 } ?? false && host.isForgettable(at: start + 600))
     }
 
-    @Test("a limit that was not needed for ten minutes goes")
+    @Test("a limit that was not used for 10 minutes is removed")
     func unneeded() {
         var host = HostControl()
         for second in 0..<3 {
@@ -290,7 +294,7 @@ struct HostControlTests {
         #expect(host.limits(at: start).isEmpty)
     }
 
-    @Test("paths beyond 64 of a tenant and scopes beyond 512 count for the next wider scope")
+    @Test("paths beyond 64 per tenant and scopes beyond 512 are merged into the next wider scope")
     func folding() {
         var host = HostControl()
         for round in 0..<3 {
@@ -308,10 +312,10 @@ struct HostControlTests {
         #expect(host.json.count < 512 * 400 && HostControl(json: host.json) == host)
         #expect(host.limits(at: start + 2).count <= HostControl.scopeCountMax)
         let origin = host.limits(at: start + 2)[.origin]
-        #expect((origin?.requestRate ?? 0) >= 1_000, "nothing of what was answered is lost")
+        #expect((origin?.requestRate ?? 0) >= 1_000, "every answered request is counted")
     }
 
-    @Test("whatever happens, the bounds hold and JSON has all of the state")
+    @Test("after random reports, limits stay in their ranges and the JSON restores the state")
     func codec() throws {
         var random = Seeded(7)
         let signals: [HostSignal] = [

@@ -2,7 +2,7 @@ import FerryCore
 import FerryScheduler
 import Testing
 
-@Suite("What the end of an attempt says about a host")
+@Suite("Host signals")
 struct HostSignalTests {
     private static let other = "https://other.example:443"
     private static let job =
@@ -57,7 +57,7 @@ struct HostSignalTests {
     private static let success = AttemptResult.Outcome.succeeded(
         TransferResult(path: nil, size: 1, sha256: "", body: nil, isKept: false, verified: .length))
 
-    @Test("each status says one thing, however the attempt ended with it")
+    @Test("a status leads to the same signal for failed and successful attempts")
     func statuses() {
         let statuses: [(Int, HostSignal)] = [
             (200, .answered), (301, .answered), (400, .answered), (401, .answered), (403, .answered),
@@ -68,19 +68,19 @@ struct HostSignalTests {
         for (status, signal) in statuses {
             let refused = Self.failed(.unacceptableStatus, .waiting, isRetryable: status >= 429)
             #expect(HostSignal(Self.result(refused, Self.own(status))) == signal, "\(status)")
-            // A data job takes any answer.
+            // A data job accepts every status.
             #expect(HostSignal(Self.result(Self.success, Self.own(status))) == signal, "\(status)")
         }
     }
 
-    @Test("what the host asks for counts whether or not the job may be sent again", arguments: [true, false])
+    @Test("Retry-After counts whether or not the job can be retried", arguments: [true, false])
     func retryAfter(isRetryable: Bool) {
         let outcome = Self.failed(.unacceptableStatus, .waiting, isRetryable: isRetryable)
         let told = HostSignal(Self.result(outcome, Self.own(503, 60)))
         #expect(told == .throttled(status: 503, retryAfter: 60))
     }
 
-    /// A failure, and what it says of the job's own host.
+    /// Failures, and the signals about the job's own host.
     private static let failures: [(TransferError.Code, TransferError.Phase, Bool, HostSignal)] = [
         (.hostNotFound, .resolving, true, .unreachable(.hostNotFound)),
         (.couldNotConnect, .connecting, true, .unreachable(.couldNotConnect)),
@@ -89,20 +89,20 @@ struct HostSignalTests {
         (.timedOut, .connecting, true, .unreachable(.timedOut)),
         (.connectionLost, .receiving, true, .lost), (.timedOut, .waiting, true, .lost),
         (.incompleteBody, .receiving, true, .lost),
-        // Errors that stay say nothing of the host, or that it is there.
+        // Permanent errors give no signal, or show that the host responds.
         (.hostNotFound, .resolving, false, .none), (.couldNotConnect, .connecting, false, .none),
         (.tlsFailed, .securing, false, .none), (.certificateInvalid, .securing, false, .answered),
         (.authenticationRequired, .waiting, false, .answered),
         (.unacceptableContentType, .waiting, false, .answered),
         (.tooManyRedirects, .waiting, false, .answered), (.digestMismatch, .receiving, true, .answered),
-        // Who refused has been told already.
+        // The response with this status was reported already.
         (.unacceptableStatus, .waiting, true, .none),
         (.blockedAddress, .connecting, false, .none), (.storageFull, .receiving, true, .none),
         (.storageFailed, .finishing, true, .none), (.resourceTimeout, .receiving, false, .none),
         (.internalError, .connecting, true, .none),
     ]
 
-    @Test("each failure without an answer says one thing, and nothing where it was elsewhere")
+    @Test("a failure without a response leads to one signal, and to none if it happened at another host")
     func codes() {
         for (code, phase, isRetryable, signal) in Self.failures {
             let outcome = Self.failed(code, phase, isRetryable: isRetryable)
@@ -115,7 +115,7 @@ struct HostSignalTests {
         }
     }
 
-    @Test("a refusal of the handshake by the host itself is an answer, whether or not it is tried again")
+    @Test("a TLS handshake that the host refuses counts as answered, whether or not it is retried")
     func refusal() {
         for isRetryable in [true, false] {
             let error = TransferError(
@@ -127,7 +127,7 @@ struct HostSignalTests {
         }
     }
 
-    @Test("an answer is that of who gave it, and not of the job's own host")
+    @Test("a response after a redirect is about the host that sent it")
     func elsewhere() {
         let scope = RequestScope(tenant: "tenant", origin: Self.other, path: "/")
         let answer = HostResponse(job: Self.job, scope: scope, status: 429, retryAfter: 30)
@@ -137,7 +137,7 @@ struct HostSignalTests {
         #expect(Self.result(Self.success).scope == Self.attempt().scope)
     }
 
-    @Test("a failure that the job's own settings may have caused says nothing about the host")
+    @Test("a failure that the job's own settings may have caused gives no signal")
     func ownCauses() throws {
         func signal(
             _ code: TransferError.Code, _ phase: TransferError.Phase, timeout: Double = 60,

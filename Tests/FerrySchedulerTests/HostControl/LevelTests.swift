@@ -4,7 +4,7 @@ import Testing
 
 @Suite("Levels of host control")
 struct LevelTests {
-    @Test("a window decreases to what was shown and increases by a sixteenth, an eighth, …")
+    @Test("a window decreases to what the host served and increases by a sixteenth, an eighth, and so on")
     func window() {
         var window = AIMDWindow(size: 200)
         window.decrease(to: 79.5)
@@ -23,7 +23,7 @@ struct LevelTests {
         #expect(window.size == 2 && window.isUsed(by: 2) && !window.isUsed(by: 1))
     }
 
-    @Test("a bucket follows the answers a second, and its rate has a floor")
+    @Test("a bucket follows the rate of answers and never goes below the minimum")
     func bucket() {
         var bucket = TokenBucket(rate: 100)
         bucket.decrease(to: 80)
@@ -36,7 +36,7 @@ struct LevelTests {
         #expect(bucket.rate == TokenBucket.rateMin)
     }
 
-    @Test("reports add up; an answer ends silence and Retry-After of the report without one")
+    @Test("an answered attempt ends the silence and the Retry-After of the other report")
     func reports() {
         let jobs = (0..<3).map { JobID(high: 1, low: $0) }
         var first = ScopeReport()

@@ -2,10 +2,10 @@ import FerryCore
 import FerryScheduler
 import Testing
 
-@Suite("Whether a node is cut off") struct NodeReachTests {
+@Suite("Partition detector") struct PartitionDetectorTests {
     private let start = Timestamp(microseconds: 1_000_000_000_000)
 
-    @Test("it looks less and less often for the host that it missed, one look at a time")
+    @Test("a cut-off node looks for the unreachable host with growing delays, one look at a time")
     func looks() {
         var reach = PartitionDetector()
         let early = reach.look(at: start)
@@ -21,14 +21,14 @@ import Testing
             now = due
             if reach.triesAgain(at: now) { break }
             let looks = [reach.look(at: now), reach.look(at: now)]
-            #expect(looks == ["https://a:443", nil], "one is under way")
+            #expect(looks == ["https://a:443", nil], "one look at a time")
             let isBack = reach.looked(isReached: false, at: now)
             #expect(!isBack)
         }
         #expect(waits == [1, 2, 4, 8, 15])
     }
 
-    @Test("it is back when it reaches that host, or when it is told to end")
+    @Test("a node is no longer cut off after it reaches the host or after end()")
     func back() {
         var reach = PartitionDetector()
         reach.begin("https://a:443", at: start)
@@ -36,13 +36,13 @@ import Testing
         let isBack = reach.looked(isReached: true, at: start + 1)
         #expect(origin != nil && isBack && !reach.isCutOff && reach.dueAt == nil)
         let isBackAgain = reach.looked(isReached: true, at: start + 2)
-        #expect(!isBackAgain, "nobody waits for that look any more")
+        #expect(!isBackAgain, "the look is no longer expected")
         reach.begin("https://a:443", at: start)
         reach.end()
         #expect(!reach.isCutOff)
     }
 
-    @Test("it tries transfers again, later each time, until it has reached somebody")
+    @Test("a cut-off node retries transfers with growing delays until it reaches a host")
     func tries() {
         var reach = PartitionDetector()
         for expected in [30.0, 60, 120, 240, 300, 300] {
@@ -59,7 +59,7 @@ import Testing
         #expect(triesSoon)
     }
 
-    @Test("what it tried long ago makes it no more patient")
+    @Test("tries from long ago do not lengthen the delay")
     func longAgo() {
         var reach = PartitionDetector()
         reach.begin("https://a:443", at: start)
@@ -69,7 +69,7 @@ import Testing
         #expect(triesSoon)
     }
 
-    @Test("misses are in a row until somebody answers, or nobody was missed for a while")
+    @Test("failures are consecutive until a host responds or 15 s pass")
     func misses() {
         let second: Int64 = 1_000_000_000
         let miss = HostSignal.unreachable(.hostNotFound)
@@ -80,7 +80,7 @@ import Testing
         }
         #expect(missed([]).hasReached && missed([(1, miss), (2, miss)]).seconds(at: 9 * second) == nil)
         let three = missed([(1, miss), (2, .lost), (2, .silent), (3, miss), (4, .none), (5, miss)])
-        #expect(three.seconds(at: 9 * second) == 8 && !three.hasReached, "lost connections say nothing")
+        #expect(three.seconds(at: 9 * second) == 8 && !three.hasReached, "lost connections do not count")
         for answer in [HostSignal.answered, .throttled(status: 429, retryAfter: nil)] {
             let reached = missed([(1, miss), (2, miss), (3, miss), (4, answer)])
             #expect(reached.hasReached && reached.seconds(at: 9 * second) == nil)

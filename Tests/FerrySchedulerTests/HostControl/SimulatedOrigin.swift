@@ -1,51 +1,51 @@
 import FerryCore
 import FerryScheduler
 
-/// One origin, the jobs of several tenants, and the nodes that run them, under a simulated clock.
+/// Simulates one origin, the jobs of several tenants, and the nodes that run them.
 ///
-/// Claims obey the limits of `HostControl`. Nodes report each second, and trouble at once if it is new or
-/// comes with `Retry-After`. A job that fails waits for its own retry: `Retry-After`, or 1 s doubling to 60
-/// s.
+/// Claims obey the limits of `HostControl`. Nodes report each second, and a failure at once if it is the
+/// first one or has `Retry-After`. A failed job is retried after `Retry-After`, or after 1 s doubling to
+/// 60 s.
 struct SimulatedOrigin {
     /// Jobs of one tenant for one path.
     struct Stream {
         var tenant: String
         var path: String
-        /// Attempts at once, if the claims allow it.
+        /// Attempts at once without limits.
         var wanted: Int
-        /// Jobs that are waiting at first; nil: there is always one more.
+        /// Jobs that wait at the start; `nil` if there is always one more.
         var count: Int?
-        /// Jobs that come each second after that.
+        /// Jobs that are added per second.
         var perSecond = 0.0
-        /// What its path always answers; nil: what the origin does.
+        /// The result of each of its requests; `nil` if the origin decides.
         var response: HostSignal?
         var seconds = 0.1
-        /// When its jobs come.
+        /// Second in which its jobs are added.
         var startsAt = 0.0
     }
     struct Counts {
         var answered = 0
         /// Throttled or lost.
         var failed = 0
-        /// Times that a limit kept a job of it from beginning.
+        /// Number of times that a limit kept one of its jobs from beginning.
         var held = 0
-        /// When its last job was done.
+        /// Time at which its last job succeeded.
         var doneAt = 0.0
     }
 
-    /// Requests at once that the origin serves, and those a second, with so many at once after a pause.
+    /// Requests that the origin serves at once, and per second; and how many at once after a pause.
     var capacity: Int?
     var rate: Double?
     var burst = 1.0
-    /// The response to what is more.
+    /// The response to requests beyond that.
     var refusal = HostSignal.throttled(status: 503, retryAfter: nil)
     var refusalSeconds = 0.005
-    /// The part of requests that fails however little is asked.
+    /// Share of requests that fails at any load.
     var failureShare = 0.0
     var failure = HostSignal.throttled(status: 503, retryAfter: nil)
-    /// Seconds in which each request gets `refusal`.
+    /// Period, in seconds, in which each request gets `refusal`.
     var outage: Range<Double>?
-    /// Seconds in which requests are not answered at all.
+    /// Period, in seconds, in which requests get no response.
     var hang: Range<Double>?
     /// Seconds from the end of an attempt to the next claim, for the database.
     var overhead = 0.01
@@ -53,7 +53,7 @@ struct SimulatedOrigin {
 
     var control = HostControl()
     private(set) var streams: [Stream]
-    /// Of each stream, each second.
+    /// Counts of each stream by second.
     private(set) var counts: [[Counts]] = []
     private(set) var decisions: [HostDecision] = []
     private(set) var time = 0.0
@@ -68,7 +68,7 @@ struct SimulatedOrigin {
         var job: Job
         var signal: HostSignal
         var seconds: Double
-        /// It takes one of the places that the origin has.
+        /// `true` if the request counts against `capacity`.
         var isServed: Bool
     }
     private var ready: [[Job]]
@@ -82,12 +82,12 @@ struct SimulatedOrigin {
     private var credits: [HostScope: Double] = [:]
     private var limits: [HostScope: HostControl.Limit] = [:]
     private var reports: [HostScope: ScopeReport] = [:]
-    private var isKnown = false
+    private var isStored = false
     private var tick = 0
     private var serial: UInt64 = 0
     private var random: Seeded
     private static let start = Timestamp(microseconds: 1_700_000_000_000_000)
-    /// Steps of the clock in a second.
+    /// Steps of the clock per second.
     private let ticks: Int
     private let step: Double
 
@@ -107,7 +107,7 @@ struct SimulatedOrigin {
         for _ in 0..<seconds {
             counts.append(streams.map { _ in Counts() })
             for _ in 0..<ticks { advance() }
-            tell()
+            report()
         }
     }
 
@@ -119,7 +119,7 @@ struct SimulatedOrigin {
         for stream in freed.removeValue(forKey: tick) ?? [] { inFlight[stream] -= 1 }
         for (stream, job) in retries.removeValue(forKey: tick) ?? [] { ready[stream].append(job) }
         if hasControl {
-            if let due = control.dueAt(now), due <= now { tell() }
+            if let due = control.dueAt(now), due <= now { report() }
             for (scope, limit) in limits {
                 guard let rate = limit.requestRate else { continue }
                 credits[scope] = min(max(1.5, rate * 0.02), (credits[scope] ?? 0) + rate * step)
@@ -142,15 +142,15 @@ struct SimulatedOrigin {
             counts[counts.count - 1][end.stream].answered += 1
             counts[counts.count - 1][end.stream].doneAt = time
         case .throttled(_, let retryAfter):
-            isUrgent = !isKnown || retryAfter != nil
+            isUrgent = !isStored || retryAfter != nil
             retry(end, after: retryAfter)
         default:
-            isUrgent = !isKnown
+            isUrgent = !isStored
             retry(end, after: nil)
         }
         if end.isServed { served -= 1 }
         freed[tick + max(1, Int(overhead / step)), default: []].append(end.stream)
-        if isUrgent { tell() }
+        if isUrgent { report() }
     }
 
     private mutating func retry(_ end: End, after asked: Double?) {
@@ -226,14 +226,14 @@ struct SimulatedOrigin {
         ends[tick + max(1, Int((seconds / step).rounded())), default: []].append(end)
     }
 
-    private mutating func tell() {
+    private mutating func report() {
         guard hasControl else { return }
         let told = reports
         reports = [:]
-        if told.isEmpty, !isKnown { return }
-        isKnown = isKnown || told.values.contains { $0.isTrouble }
-        // Of a host that does well nothing is kept.
-        guard isKnown else { return }
+        if told.isEmpty, !isStored { return }
+        isStored = isStored || told.values.contains { $0.isTrouble }
+        // A host without failures has no stored state.
+        guard isStored else { return }
         var running: [HostScope: Int] = [:]
         for (index, stream) in streams.enumerated() {
             running[HostScope(tenant: stream.tenant, path: stream.path), default: 0] += inFlight[index]
@@ -244,7 +244,7 @@ struct SimulatedOrigin {
         credits = credits.filter { limits[$0.key]?.requestRate != nil }
     }
 
-    // MARK: What was seen
+    // MARK: Results
 
     func sum(_ value: (Counts) -> Int, seconds: Range<Int>, tenant: String? = nil) -> Int {
         var sum = 0
@@ -265,6 +265,6 @@ struct SimulatedOrigin {
         return Double(failed) / Double(max(1, failed + sum(\.answered, seconds: seconds)))
     }
 
-    /// Whether a limit kept a job of the tenant from beginning.
+    /// Returns `true` if a limit kept a job of the tenant from beginning.
     func isHeld(_ tenant: String) -> Bool { sum(\.held, seconds: 0..<counts.count, tenant: tenant) > 0 }
 }

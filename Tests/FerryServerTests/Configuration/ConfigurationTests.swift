@@ -4,7 +4,7 @@ import Testing
 
 @testable import FerryServer
 
-@Suite("Where settings come from")
+@Suite("Sources of settings")
 struct ConfigurationTests {
     /// `file`: what FERRY_CONFIG names.
     private func configuration(
@@ -17,7 +17,7 @@ struct ConfigurationTests {
         return try Configuration(SettingSource(flags: flags, environment: named), isTerminal: false)
     }
 
-    @Test("a setting that is empty is not set, in the file, in the environment and on the command line")
+    @Test("an empty setting counts as not set in the file, environment and command line")
     func nothing() throws {
         let names = Setting.all.flatMap(\.names)
         let empty = Dictionary(uniqueKeysWithValues: names.map { ($0, "") })
@@ -35,7 +35,7 @@ struct ConfigurationTests {
         }
     }
 
-    @Test("flags win over the environment, and that over the file, but nothing that is empty does")
+    @Test("flags override the environment, which overrides the file, unless they are empty")
     func order() throws {
         let name = "FERRY_CONCURRENCY"
         let file = "\(name)=3\n\(name)=\n"
@@ -47,7 +47,7 @@ struct ConfigurationTests {
         #expect(try configuration(file: file, flags: ["FERRY_CONFIG": ""]).concurrency == 3)
     }
 
-    @Test("FERRY_UMASK is octal and leaves the owner everything")
+    @Test("FERRY_UMASK must be octal and must not restrict the owner")
     func umask() throws {
         #expect(try configuration().umask == nil)
         for (text, mask) in [("0027", 0o027), ("22", 0o022), ("0", 0), ("077", 0o077)] as [(String, UInt32)] {
@@ -61,7 +61,7 @@ struct ConfigurationTests {
         }
     }
 
-    @Test("the lines of the file may end as on Windows")
+    @Test("a settings file with CRLF line ends is read")
     func lineEnds() throws {
         let names = ["FERRY_CONCURRENCY", "FERRY_TRANSFER_LOOPS"]
         let found = try configuration(file: "# Of a node\r\n\r\n\(names[0])=3\r\n\(names[1])= 4 \r\n")
@@ -72,7 +72,7 @@ struct ConfigurationTests {
         #expect(failure?.description.contains("line 3:") == true)
     }
 
-    @Test("a file that is to hold a secret and is empty is refused")
+    @Test("an empty secret file is an error")
     func emptySecretFile() throws {
         let name = "FERRY_DATABASE_URL_FILE"
         let sources: [(file: String, environment: [String: String])] = [
@@ -86,7 +86,7 @@ struct ConfigurationTests {
         }
     }
 
-    @Test("the webhook secret has its form before anything starts")
+    @Test("a malformed webhook secret is an error")
     func webhookSecret() throws {
         let name = "FERRY_WEBHOOK_SECRET"
         for text in ["abc", "whsec_", "whsec_AAAA", "whsec_?"] {

@@ -24,12 +24,12 @@ struct DescriptorBudgetTests {
         #expect(most <= limit - min(200, limit / 4))
     }
 
-    @Test("the usual limit of old systems is enough for three quarters of the transfers")
+    @Test("a limit of 1,024 open files allows three quarters of the transfers")
     func usual() {
         #expect(budget(1_024).transfers == 189 && budget(1_024).clients == 256)
     }
 
-    @Test("whoever transfers nothing needs none for it")
+    @Test("a node without transfers reserves no descriptors for them")
     func others() {
         let budget = DescriptorBudget(limit: 4_096, transfers: 0, clients: 2_000, keptConnections: 0)
         #expect(budget.clients == 2_000 && budget.transfers == 0 && budget.keptConnections == 0)

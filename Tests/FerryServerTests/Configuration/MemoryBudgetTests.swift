@@ -13,7 +13,7 @@ struct MemoryBudgetTests {
         #expect(budget.bodies == 256 << 20 && budget.gathered == 32 << 20)
     }
 
-    @Test("with less there is less for others, and always some")
+    @Test("less memory reduces the budgets down to a minimum")
     func less() {
         let budget = MemoryBudget(limit: 256 << 20)
         #expect(budget.bodies == 32 << 20 && budget.gathered == 16 << 20)
@@ -34,7 +34,7 @@ struct MemoryBudgetTests {
         return memoryLimit(groups: directory + "/groups", root: directory + "/fs")
     }
 
-    @Test("the smallest limit of the control group and those above it counts, in both versions")
+    @Test("the memory limit is the smallest of the control group and its parents, in both versions")
     func groups() throws {
         let machine = memoryLimit(groups: "/nowhere")
         #expect(machine > 64 << 20)

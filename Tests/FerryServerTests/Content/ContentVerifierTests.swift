@@ -10,7 +10,7 @@ import Testing
 
 private func sha256(_ bytes: [UInt8]) -> String { hexEncoded(Digest.of(bytes)) }
 
-@Suite("Files whose bytes have to tell whose they are") struct ContentProofsTests {
+@Suite("Verification of changed files") struct ContentProofsTests {
     private static let byteCount = FileFingerprint.sliceByteCount + 1_000
 
     /// A file that was last changed so long ago that its stamp counts.
@@ -22,19 +22,19 @@ private func sha256(_ bytes: [UInt8]) -> String { hexEncoded(Digest.of(bytes)) }
         try #require(eventually { wallMicroseconds() * 1_000 > changed + 1_100_000_000 })
     }
 
-    private static func ask(
-        _ proofs: ContentVerifier, _ path: String, _ digest: String, tenant: String = "a"
+    private static func verify(
+        _ verifier: ContentVerifier, _ path: String, _ digest: String, tenant: String = "a"
     ) throws -> Signal<Result<OpenContent, StoreError>> {
         let descriptor = open(path, O_RDONLY | O_CLOEXEC)
         let answer = Signal<Result<OpenContent, StoreError>>()
-        proofs.ask(
-            ContentVerifier.Question(
+        verifier.verify(
+            ContentVerifier.Request(
                 tenant: tenant, sha256: digest, descriptor: descriptor,
                 stamp: try #require(FileStamp(descriptor)), reply: { answer.fire($0) }))
         return answer
     }
 
-    @Test("a file may have any time")
+    @Test("a stamp accepts all file times")
     func times() {
         var status = stat()
         let stamps = [Int.min, -11_644_473_600, 13_569_465_600, Int.max].map { second in
@@ -60,72 +60,72 @@ private func sha256(_ bytes: [UInt8]) -> String { hexEncoded(Digest.of(bytes)) }
         return Array(bytes[..<done])
     }
 
-    @Test("however often it is asked for, an untouched file is read once, also when it is another one")
+    @Test("an unchanged file is read once for any number of requests")
     func once() throws {
-        let place = try TemporaryDirectory.make("proofs")
+        let place = try TemporaryDirectory.make("verifier")
         defer { TemporaryDirectory.remove(place) }
         let bytes = patternBytes(Self.byteCount)
         try Self.settledFile(bytes, at: place + "/file")
-        let proofs = ContentVerifier()
-        defer { proofs.stop() }
+        let verifier = ContentVerifier()
+        defer { verifier.stop() }
         let others = String(repeating: "0", count: 64)
         for round in 1...3 {
             let answers = try (1...5).map { number in
-                try Self.ask(proofs, place + "/file", number % 2 == 1 ? sha256(bytes) : others)
+                try Self.verify(verifier, place + "/file", number % 2 == 1 ? sha256(bytes) : others)
             }
             for (number, answer) in zip(1..., answers) {
                 let found = try Self.bytes(answer)
                 let isRight = found == (number % 2 == 1 ? bytes : nil)
                 #expect(isRight, "round \(round), request \(number)")
             }
-            #expect(proofs.readByteCount == Int64(bytes.count), "round \(round)")
+            #expect(verifier.readByteCount == Int64(bytes.count), "round \(round)")
         }
         // Whoever touches it makes it another file.
         try Self.settledFile(Array(bytes.reversed()), at: place + "/file")
-        #expect(try Self.bytes(Self.ask(proofs, place + "/file", sha256(bytes))) == nil)
-        #expect(proofs.readByteCount == 2 * Int64(bytes.count))
+        #expect(try Self.bytes(Self.verify(verifier, place + "/file", sha256(bytes))) == nil)
+        #expect(verifier.readByteCount == 2 * Int64(bytes.count))
     }
 
-    @Test("another file that takes the name afterwards is not what is sent")
+    @Test("a file that replaces a verified one is not sent")
     func replacedAfterwards() throws {
-        let place = try TemporaryDirectory.make("proofs")
+        let place = try TemporaryDirectory.make("verifier")
         defer { TemporaryDirectory.remove(place) }
         let bytes = patternBytes(1_000, seed: 1)
         try Self.settledFile(bytes, at: place + "/file")
-        let proofs = ContentVerifier()
-        defer { proofs.stop() }
-        let answer = try Self.ask(proofs, place + "/file", sha256(bytes))
-        #expect(eventually { proofs.readByteCount == 1_000 })
+        let verifier = ContentVerifier()
+        defer { verifier.stop() }
+        let answer = try Self.verify(verifier, place + "/file", sha256(bytes))
+        #expect(eventually { verifier.readByteCount == 1_000 })
         try writeFile(place + "/other", patternBytes(1_000, seed: 2))
         try #require(rename(place + "/other", place + "/file") == 0)
         #expect(try Self.bytes(answer) == bytes)
-        #expect(try Self.bytes(Self.ask(proofs, place + "/file", sha256(bytes))) == nil)
+        #expect(try Self.bytes(Self.verify(verifier, place + "/file", sha256(bytes))) == nil)
     }
 
-    @Test("a file that changes while it is read proves nothing")
+    @Test("a file that changes while it is read is not verified")
     func changing() throws {
-        let place = try TemporaryDirectory.make("proofs")
+        let place = try TemporaryDirectory.make("verifier")
         defer { TemporaryDirectory.remove(place) }
         try Self.settledFile(patternBytes(Self.byteCount), at: place + "/file")
         for changes in [false, true] {
             let descriptor = open(place + "/file", O_RDWR | O_CLOEXEC)
             defer { close(descriptor) }
-            let proof = FileFingerprint(try #require(FileStamp(descriptor)), descriptor)
-            #expect(proof.step() == .more)
+            let fingerprint = FileFingerprint(try #require(FileStamp(descriptor)), descriptor)
+            #expect(fingerprint.step() == .more)
             // What was read already.
             if changes { #expect(pwrite(descriptor, "x", 1, 0) == 1) }
-            let step = proof.step()
+            let step = fingerprint.step()
             if changes {
                 #expect(step == .failed)
             } else {
-                #expect(step == .digest(sha256(patternBytes(Self.byteCount)), lasts: true))
+                #expect(step == .digest(sha256(patternBytes(Self.byteCount)), isStable: true))
             }
         }
     }
 
-    @Test("a file that was changed just now is read again: another change might not show")
+    @Test("the digest of a file changed within the last second is not remembered")
     func fresh() throws {
-        let place = try TemporaryDirectory.make("proofs")
+        let place = try TemporaryDirectory.make("verifier")
         defer { TemporaryDirectory.remove(place) }
         let bytes = patternBytes(10)
         try Self.settledFile(bytes, at: place + "/file")
@@ -133,14 +133,17 @@ private func sha256(_ bytes: [UInt8]) -> String { hexEncoded(Digest.of(bytes)) }
         defer { close(descriptor) }
         let stamp = try #require(FileStamp(descriptor))
         let digest = sha256(bytes)
-        for (clock, lasts) in [(stamp.changed + 999_999_999, false), (stamp.changed + 1_000_000_001, true)] {
-            #expect(FileFingerprint(stamp, descriptor, now: clock).step() == .digest(digest, lasts: lasts))
+        for (clock, isStable) in [
+            (stamp.changed + 999_999_999, false), (stamp.changed + 1_000_000_001, true),
+        ] {
+            #expect(
+                FileFingerprint(stamp, descriptor, now: clock).step() == .digest(digest, isStable: isStable))
         }
     }
 
-    @Test("one tenant's files hold up no other tenant's, and too many of one are refused")
+    @Test("tenants do not wait for files of others, and too many requests of one are refused")
     func tenants() throws {
-        let place = try TemporaryDirectory.make("proofs")
+        let place = try TemporaryDirectory.make("verifier")
         defer { TemporaryDirectory.remove(place) }
         // Nothing is stored of them, and reading them takes its time.
         for number in 1...3 {
@@ -149,19 +152,19 @@ private func sha256(_ bytes: [UInt8]) -> String { hexEncoded(Digest.of(bytes)) }
         }
         let bytes = patternBytes(100)
         try writeFile(place + "/small", bytes)
-        let proofs = ContentVerifier()
+        let verifier = ContentVerifier()
         let large = try (0..<ContentVerifier.tenantCountMax).map {
-            try Self.ask(proofs, place + "/large\($0 % 3 + 1)", sha256(bytes))
+            try Self.verify(verifier, place + "/large\($0 % 3 + 1)", sha256(bytes))
         }
-        let refused = try Self.ask(proofs, place + "/small", sha256(bytes)).wait().first
+        let refused = try Self.verify(verifier, place + "/small", sha256(bytes)).wait().first
         guard case .failure(.overloaded)? = refused else {
             Issue.record("\(String(describing: refused))")
             return
         }
-        #expect(try Self.bytes(Self.ask(proofs, place + "/small", sha256(bytes), tenant: "b")) == bytes)
+        #expect(try Self.bytes(Self.verify(verifier, place + "/small", sha256(bytes), tenant: "b")) == bytes)
         #expect(large.allSatisfy { $0.wait(for: 1, seconds: 0).isEmpty })
         // Who stops waits for nobody.
-        proofs.stop()
+        verifier.stop()
         for answer in large {
             guard case .failure(.unavailable)? = answer.wait().first else {
                 Issue.record("not refused")

@@ -4,7 +4,7 @@ import Logging
 import TestSupport
 import Testing
 
-@Suite("Where log lines go") struct LogSinkTests {
+@Suite("Log sink") struct LogSinkTests {
     /// A pipe of 4,096 bytes, which is full after that.
     private static func withPipe(_ body: (_ reading: Int32, _ writing: Int32) throws -> Void) throws {
         var ends: [Int32] = [0, 0]
@@ -24,7 +24,7 @@ import Testing
 
     private static func line(_ text: String) -> [UInt8] { Array((text + "\n").utf8) }
 
-    @Test("a reader that takes nothing holds nobody up; later it gets the lines in their order")
+    @Test("writing does not block while the reader is stopped, and the lines arrive in order")
     func order() throws {
         try Self.withPipe { reading, writing in
             let sink = LogSink(writing)
@@ -41,7 +41,7 @@ import Testing
         }
     }
 
-    @Test("beyond the bound lines are lost and counted, and a line says so in their place")
+    @Test("lines beyond the limit are dropped, and a notice with their number replaces them")
     func lost() throws {
         try Self.withPipe { reading, writing in
             let sink = LogSink(writing, byteCountMax: 2_000)
@@ -61,7 +61,7 @@ import Testing
         }
     }
 
-    @Test("a long line comes whole, and the end of the process waits for a slow reader, but not for ever")
+    @Test("a long line arrives complete, and finish waits for a slow reader up to its timeout")
     func long() throws {
         try Self.withPipe { reading, writing in
             let sink = LogSink(writing)
@@ -78,7 +78,7 @@ import Testing
         }
     }
 
-    @Test("the logger's lines go there, whole, whatever a value holds")
+    @Test("a message stays one line whatever its values contain")
     func logger() throws {
         try Self.withPipe { reading, writing in
             let sink = LogSink(writing)
@@ -98,7 +98,7 @@ import Testing
         }
     }
 
-    @Test("where nobody is left to read, lines are lost at once")
+    @Test("lines are dropped at once if the reader has gone")
     func gone() throws {
         signal(SIGPIPE, SIG_IGN)
         var ends: [Int32] = [0, 0]

@@ -55,7 +55,7 @@ struct PostgresOrphanTests {
         deinit { if isRunning { ChildProcess.end(process.pid) } }
     }
 
-    @Test("an orphaned server that shuts down by itself is waited for")
+    @Test("a start waits for an orphaned server that shuts down by itself")
     func orphan() throws {
         let place = try Place.withCluster()
         let orphan = try Orphan(in: place)
@@ -76,7 +76,7 @@ struct PostgresOrphanTests {
         for child in children { child.signal(SIGSTOP) }
         kill(orphan.process.pid, SIGSTOP)
         let notices = Mailbox<String>()
-        try orphan.cluster.vacate(
+        try orphan.cluster.removeEarlierServers(
             socketDirectory: orphan.cluster.directory,
             by: [(SIGINT, 50), (SIGQUIT, 50), (SIGKILL, 60_000)]
         ) { notices.send($0) }
@@ -87,13 +87,14 @@ struct PostgresOrphanTests {
         next.stop()
     }
 
-    @Test("lock files stay while a process of the cluster lives, and the failure names it")
+    @Test("lock files stay while a process of the cluster runs, and the error names it")
     func occupied() throws {
         let place = try Place.withCluster()
         let orphan = try Orphan(in: place)
         kill(orphan.process.pid, SIGSTOP)
         let error = #expect(throws: PrivatePostgresError.self) {
-            try orphan.cluster.vacate(socketDirectory: orphan.cluster.directory, by: [(SIGINT, 50)])
+            try orphan.cluster.removeEarlierServers(
+                socketDirectory: orphan.cluster.directory, by: [(SIGINT, 50)])
         }
         #expect(error?.code == .inUse)
         #expect(error?.description.contains("process \(orphan.process.pid)") == true)
@@ -126,7 +127,7 @@ struct PostgresOrphanTests {
     }
 
     @Test(
-        "a lock file without a process, or with one that is gone, does not stop the next start",
+        "a lock file without a live process does not prevent the next start",
         arguments: [
             "", "\n", "0\n", "no number", "-2147483648\n", "2000000000\n", "99999999999999999999", "1",
         ])
@@ -139,7 +140,7 @@ struct PostgresOrphanTests {
         try run("SELECT 1", on: server.url)
     }
 
-    @Test("what a killed start has left of a cluster is replaced, and its programs are ended")
+    @Test("a start replaces the incomplete cluster of a killed start and ends its programs")
     func halfMadeCluster() throws {
         let place = try Place()
         let unfinished = "\(place.path)/postgres.new"
@@ -155,7 +156,7 @@ struct PostgresOrphanTests {
         #expect(FileTree.status(unfinished) == nil)
     }
 
-    @Test("a server whose socket directory was removed gets a new one when it is started again")
+    @Test("a restarted server gets a new socket directory if the old one was removed")
     func lostSocketDirectory() throws {
         let place = try Place()
         let path = place.path + "/" + String(repeating: "long-", count: 20) + "/data"
@@ -170,7 +171,7 @@ struct PostgresOrphanTests {
         try waitUntil { (try? run("SELECT 1", on: server.url)) != nil }
     }
 
-    @Test("a runtime directory that is gone is not the place of the socket")
+    @Test("a missing XDG_RUNTIME_DIR is not used for the socket")
     func lostRuntimeDirectory() throws {
         let place = try Place()
         let parent = place.path + "/" + String(repeating: "long-", count: 20)
@@ -182,7 +183,7 @@ struct PostgresOrphanTests {
     }
 
     @Test(
-        "as root, a socket directory of an interrupted start is handed over to the server's user",
+        "as root, the socket directory of an interrupted start is given to the server's user",
         .enabled(if: geteuid() == 0))
     func ownSocketDirectory() throws {
         let place = try Place()
@@ -197,7 +198,7 @@ struct PostgresOrphanTests {
         #expect(throws: PrivatePostgresError.self) { try cluster.makeSocketDirectory(path) }
     }
 
-    @Test("the name of a process may hold spaces and parentheses")
+    @Test("a process name with spaces and parentheses is parsed")
     func processStatus() {
         let status = ProcessStatus(parsing: "7 (a) b (c) S 42 7 7 0 -1")
         #expect(status?.name == "a) b (c" && status?.parent == 42)

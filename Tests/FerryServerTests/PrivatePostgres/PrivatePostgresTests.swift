@@ -7,7 +7,7 @@ import Testing
 
 @Suite("the private PostgreSQL")
 struct PrivatePostgresTests {
-    @Test("a first start makes a cluster, a later one finds what was written")
+    @Test("the first start creates a cluster, and a later start finds its data")
     func coldAndWarm() throws {
         let place = try Place()
         let first = try PrivatePostgres.start(dataDirectory: place.path)
@@ -22,7 +22,7 @@ struct PrivatePostgresTests {
         try run("DROP TABLE kept", on: second.url)
     }
 
-    @Test("nothing but the socket is open, and the cluster is closed to others")
+    @Test("the server listens only on its socket, and other users cannot enter the cluster")
     func isPrivate() throws {
         let place = try Place.withCluster()
         let server = try PrivatePostgres.start(dataDirectory: place.path)
@@ -36,7 +36,7 @@ struct PrivatePostgresTests {
             on: server.url)
     }
 
-    @Test("a server that was killed is started again, with what it had committed")
+    @Test("a killed server is restarted with its committed data")
     func restartsByItself() throws {
         let place = try Place.withCluster()
         let notices = Mailbox<String>()
@@ -51,7 +51,7 @@ struct PrivatePostgresTests {
         #expect(postmaster(in: place) != killed)
     }
 
-    @Test("a second Ferry on the same directory is refused and told who has it")
+    @Test("a second Ferry on the same directory is refused, with the first one's process ID")
     func second() throws {
         let place = try Place.withCluster()
         let server = try PrivatePostgres.start(dataDirectory: place.path)
@@ -64,7 +64,7 @@ struct PrivatePostgresTests {
         try run("SELECT 1", on: server.url)
     }
 
-    @Test("a lock that a child holds between its fork and its exec is waited for")
+    @Test("a start waits for a lock that a forked child holds until its exec")
     func inheritedLock() throws {
         let place = try Place()
         let cluster = try PostgresCluster.prepare(dataDirectory: place.path, userName: nil)
@@ -81,7 +81,7 @@ struct PrivatePostgresTests {
         close(descriptor)
     }
 
-    @Test("a path that is too long for a socket gets a short directory beside it, which goes away again")
+    @Test("a path too long for a socket uses a short directory, which is removed at the end")
     func longPath() throws {
         let place = try Place()
         let path = place.path + "/" + String(repeating: "long-", count: 20) + "/data"
@@ -93,7 +93,7 @@ struct PrivatePostgresTests {
         #expect(FileTree.status(host) == nil)
     }
 
-    @Test("characters that mean something in a URI may stand in the path")
+    @Test("a data directory with URI delimiters in its path works")
     func oddPath() throws {
         let place = try Place.withCluster(at: "/a b&c=d%20é")
         let server = try PrivatePostgres.start(dataDirectory: place.path + "/a b&c=d%20é")
@@ -101,7 +101,7 @@ struct PrivatePostgresTests {
         try run("SELECT 1", on: server.url)
     }
 
-    @Test("a cluster of another major version is left alone, and the sentence names both")
+    @Test("a cluster of another major version is unchanged, and the error names both versions")
     func wrongMajor() throws {
         let place = try Place()
         try place.makeClusterDirectory()
@@ -111,11 +111,11 @@ struct PrivatePostgresTests {
             try PrivatePostgres.start(dataDirectory: place.path)
         }
         #expect(error?.code == .versionMismatch)
-        #expect(error?.description.contains("made by PostgreSQL 9, but version") == true)
+        #expect(error?.description.contains("created by PostgreSQL 9, but version") == true)
         #expect(directoryNames("\(place.path)/postgres") == ["PG_VERSION"])
     }
 
-    @Test("a cluster that was moved is used where its link leads, and not made anew where that leads nowhere")
+    @Test("a linked cluster is used, and a broken link is an error instead of a new cluster")
     func movedCluster() throws {
         let place = try Place.withCluster()
         let link = "\(place.path)/postgres"
@@ -155,7 +155,7 @@ struct PrivatePostgresTests {
         #expect(error?.description.hasSuffix("/PG_VERSION: \(words)") == true, "\(error as Any)")
     }
 
-    @Test("what a server says about itself is read of its own file alone")
+    @Test("the server's status is read only from its own postmaster.pid")
     func ownWords() throws {
         let place = try Place()
         try place.makeClusterDirectory()
@@ -169,7 +169,7 @@ struct PrivatePostgresTests {
         #expect(cluster.status(of: 7) == "starting" && cluster.status(of: 8) == nil)
     }
 
-    @Test("the newest installation makes a cluster, the same one opens it, an old one does neither")
+    @Test("the newest installation creates a cluster, and the same version opens it")
     func choice() throws {
         let all = [14, 17, 13, 16].map { PostgresPrograms(directory: "/pg/\($0)", majorVersion: $0) }
         #expect(try PostgresPrograms.choose(from: all, clusterVersion: nil).majorVersion == 17)
@@ -183,7 +183,7 @@ struct PrivatePostgresTests {
     }
 
     @Test(
-        "versions are read from every form that `postgres --version` has",
+        "the major version is parsed from all forms of `postgres --version`",
         arguments: [
             ("postgres (PostgreSQL) 15.20 (Debian 15.20-0+deb12u1)\n", 15),
             ("postgres (PostgreSQL) 19beta1\n", 19),
@@ -193,7 +193,7 @@ struct PrivatePostgresTests {
         #expect(PostgresPrograms.majorVersion(text) == version)
     }
 
-    @Test("what is no cluster is not overwritten")
+    @Test("a directory that is not a cluster is not overwritten")
     func strangeDirectory() throws {
         let place = try Place()
         try place.makeClusterDirectory()
@@ -206,7 +206,7 @@ struct PrivatePostgresTests {
     }
 
     @Test(
-        "as root, a directory that the server's user may not pass gets a link to a cluster elsewhere",
+        "as root, a closed data directory gets a link to a cluster below /var/lib/ferry",
         .enabled(if: geteuid() == 0))
     func closedWay() throws {
         let place = try Place()
@@ -216,7 +216,7 @@ struct PrivatePostgresTests {
         for _ in 1...2 {
             try PrivatePostgres.start(dataDirectory: directory).stop()
             let target = try #require(FileTree.target(ofLink: "\(directory)/postgres"))
-            #expect(target.hasPrefix("\(PostgresCluster.refuge)/cluster-"))
+            #expect(target.hasPrefix("\(PostgresCluster.varLib)/cluster-"))
             #expect(home == nil || home == parentDirectory(of: target))
             home = parentDirectory(of: target)
         }
@@ -224,7 +224,7 @@ struct PrivatePostgresTests {
     }
 
     @Test(
-        "as root, a closed directory above a cluster and an unknown user are named",
+        "as root, the error names a closed directory above a cluster, or an unknown user",
         .enabled(if: geteuid() == 0))
     func unusable() throws {
         let place = try Place()
@@ -243,7 +243,7 @@ struct PrivatePostgresTests {
         #expect(unknown?.code == .userUnusable)
     }
 
-    @Test("the log is bounded: a full one becomes the predecessor")
+    @Test("a log that reaches its limit becomes the predecessor")
     func log() throws {
         let place = try Place()
         let log = BoundedLog(path: "\(place.path)/log")

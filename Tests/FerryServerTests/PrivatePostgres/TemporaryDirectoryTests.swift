@@ -3,12 +3,12 @@ import Sys
 import TestSupport
 import Testing
 
-@Suite("What killed test processes have left")
+@Suite("Directories of killed test processes")
 struct TemporaryDirectoryTests {
     /// A process that cannot be.
     private static let gone = 2_000_000_000
 
-    @Test("directories of exactly that form go, and nothing else")
+    @Test("the sweep removes directories of that form and nothing else")
     func sweep() throws {
         let place = try TemporaryDirectory.make("sweep")
         defer { TemporaryDirectory.remove(place) }

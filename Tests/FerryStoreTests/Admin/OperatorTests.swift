@@ -3,11 +3,12 @@ import Postgres
 import Synchronization
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryStore
 
-@Suite("What operators want of nodes")
+@Suite("Operator settings", .onOwnThread)
 struct OperatorTests {
     let database: TestDatabase
 
@@ -21,14 +22,14 @@ struct OperatorTests {
         try wait { body($0) }.get()
     }
 
-    @Test("a paused service leases nothing on any node, and goes on where it was; begin dates still come")
+    @Test("a paused service leases no job on any node, queues due jobs, and continues when resumed")
     func pause() throws {
         let first = try TestNode(database.url, slots: 4)
         defer { first.store.stop() }
         let second = try TestNode(database.url, slots: 4)
         defer { second.store.stop() }
         try ask { first.store.control.pause(true, reply: $0) }
-        eventually("the other node hears of it") { second.store.isPaused }
+        eventually("the other node is notified") { second.store.isPaused }
         let job = newJob()
         let later = newJob(beginAt: Timestamp(microseconds: Sys.wallMicroseconds()) + 0.2)
         for (node, job) in [(first, job), (second, later)] {
@@ -48,7 +49,7 @@ struct OperatorTests {
         }
     }
 
-    @Test("a drained node leases nothing and says so, until it is resumed or is another process")
+    @Test("a drained node leases no job and reports the drain, until it is resumed or restarted")
     func drain() throws {
         let busy = try TestNode(database.url, slots: 4)
         defer { busy.store.stop() }
@@ -60,8 +61,8 @@ struct OperatorTests {
             busy.store.control.drain(NodeID(high: 1, low: 9), true, reply: $0)
         }
         #expect(missing == .failure(.notFound))
-        eventually("it has heard of it") { !leases(drained) }
-        // Of a session that a claim which had begun before cannot name.
+        eventually("the drained node is notified") { !leases(drained) }
+        // In a session that no earlier claim knows.
         let job = newJob(session: "later")
         #expect(try drained.submit([job]).get().jobs[0].state == .queued)
         eventually("the other node begins it") {
@@ -70,13 +71,13 @@ struct OperatorTests {
         #expect(drained.runner.begun.take().isEmpty)
         _ = try ask { busy.store.control.drain(id, false, reply: $0) }
         eventually("it leases again") { leases(drained) }
-        // What it said with its last heartbeat is shown until the next one.
+        // The status of the last heartbeat is shown until the next one.
         eventually("it says so") {
             let nodes: Result<[NodeStatus], StoreError> = wait { busy.store.control.nodes(reply: $0) }
             return (try? nodes.get())?.contains { $0.id == id && !$0.isDraining } ?? false
         }
         _ = try ask { busy.store.control.drain(id, true, reply: $0) }
-        // As a killed process leaves it: its row stays.
+        // A killed process leaves its row.
         var connection = try Connection(url: database.url)
         try connection.execute(script: "CREATE TABLE kept AS SELECT * FROM nodes WHERE drain_requested")
         drained.store.stop()
@@ -87,7 +88,7 @@ struct OperatorTests {
         #expect(try ask { busy.store.control.nodes(reply: $0) }.allSatisfy { !$0.isDraining })
     }
 
-    @Test("who has seen an older wish does not act by it")
+    @Test("settings with an older revision are ignored")
     func revisions() throws {
         let node = try TestNode(database.url, slots: 1)
         defer { node.store.stop() }
@@ -101,7 +102,7 @@ struct OperatorTests {
         #expect(leasesAgain)
     }
 
-    @Test("the audit is kept with its outcome, read in pages, and bounded")
+    @Test("audit entries are stored with their outcome, read in pages and limited in number")
     func audit() throws {
         let node = try TestNode(database.url, slots: 0)
         defer { node.store.stop() }

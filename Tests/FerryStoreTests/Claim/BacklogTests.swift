@@ -3,11 +3,12 @@ import FerryScheduler
 import Postgres
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryStore
 
-@Suite("What a node remembers of the queue and of its hosts")
+@Suite("What a node remembers of the queue and of its hosts", .onOwnThread)
 struct BacklogTests {
     let database: TestDatabase
 

@@ -4,9 +4,10 @@ import Postgres
 import Synchronization
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
-@Suite("Dispatcher")
+@Suite("Dispatcher", .onOwnThread)
 struct DispatcherTests {
     let database: TestDatabase
 

@@ -3,11 +3,12 @@ import Postgres
 import Synchronization
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryStore
 
-@Suite("Jobs that are leased before there is a slot")
+@Suite("Jobs that are leased before there is a slot", .onOwnThread)
 struct HeldTests {
     let database: TestDatabase
 

@@ -2,11 +2,12 @@ import FerryCore
 import Postgres
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryStore
 
-@Suite("Jobs that one node alone can do")
+@Suite("Jobs that one node alone can do", .onOwnThread)
 struct HomeTests {
     let database: TestDatabase
 

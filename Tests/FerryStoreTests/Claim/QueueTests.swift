@@ -4,11 +4,12 @@ import Postgres
 import Synchronization
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryStore
 
-@Suite("The queue")
+@Suite("The queue", .onOwnThread)
 struct QueueTests {
     let database: TestDatabase
 

@@ -3,11 +3,12 @@ import Postgres
 import Synchronization
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryStore
 
-@Suite("Limits that nodes keep together")
+@Suite("Limits that nodes keep together", .onOwnThread)
 struct RateShareTests {
     private static let key = RateKey.session(SessionKey(tenant: "acme", name: "slow"))
     private static let limit: Int64 = 1_000_000

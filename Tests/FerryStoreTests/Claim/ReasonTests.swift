@@ -4,12 +4,13 @@ import FerryStore
 import Postgres
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 /// Everything that keeps a queued row from being claimed: what claim_jobs.sql, read_permits.sql,
 /// look_lots.sql and await_hosts.sql ask, and what keeps a node from asking. And what a job that was
 /// put off waits for.
-@Suite("Every condition of a claim has its reason")
+@Suite("Every condition of a claim has its reason", .onOwnThread)
 struct ReasonTests {
     let database: TestDatabase
     /// Its only slot is in use, unless a test says otherwise.

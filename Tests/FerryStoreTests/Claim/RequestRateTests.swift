@@ -4,11 +4,12 @@ import Postgres
 import Synchronization
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryStore
 
-@Suite("Hosts that are given so many transfers a second")
+@Suite("Hosts that are given so many transfers a second", .onOwnThread)
 struct RequestRateTests {
     private static let host = "counting.example.org"
     private static let origin = "https://counting.example.org:443"

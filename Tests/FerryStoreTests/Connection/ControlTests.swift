@@ -4,9 +4,10 @@ import Postgres
 import Synchronization
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
-@Suite("Control")
+@Suite("Control", .onOwnThread)
 struct ControlTests {
     let database: TestDatabase
     let node: TestNode

@@ -4,10 +4,11 @@ import Postgres
 import Synchronization
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 /// What the database cannot do for a while must change nothing of what happens, only when.
-@Suite("Trouble in any table")
+@Suite("Trouble in any table", .onOwnThread)
 struct EveryTableTests {
     static let tables = [
         "jobs", "finished_jobs", "job_counts", "job_dependencies", "dependency_news", "lots", "hosts",

@@ -2,11 +2,12 @@ import FerryCore
 import Postgres
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryStore
 
-@Suite("Lists of a long history")
+@Suite("Lists of a long history", .onOwnThread)
 struct ListTests {
     let database: TestDatabase
     let node: TestNode

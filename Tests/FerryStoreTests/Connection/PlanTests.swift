@@ -2,6 +2,7 @@ import FerryCore
 import Postgres
 import Synchronization
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryStore
@@ -10,7 +11,7 @@ import Testing
 /// statistics there are.
 ///
 /// A statement is added as a line of `cases`: its arguments in SQL, and how much it may read.
-@Suite("Plans of reads", .serialized)
+@Suite("Plans of reads", .serialized, .onOwnThread)
 struct PlanTests {
     /// A statement with arguments for which it must stay cheap.
     struct Case {

@@ -2,12 +2,13 @@ import FerryCore
 import Postgres
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryStore
 
-@Suite("Reads of several tenants")
-struct ReadLaneTests {
+@Suite("Reads of several tenants", .onOwnThread)
+struct ReadPoolTests {
     let database: TestDatabase
     let node: TestNode
 

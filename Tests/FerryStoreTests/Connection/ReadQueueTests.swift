@@ -1,10 +1,11 @@
 import FerryCore
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryStore
 
-@Suite("Turns of reads")
+@Suite("Turns of reads", .onOwnThread)
 struct ReadQueueTests {
     private static let greedy = ReadOwner.tenant("greedy")
     private static let small = ReadOwner.tenant("small")

@@ -2,11 +2,12 @@ import Foundation
 import Postgres
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryStore
 
-@Suite("SQL")
+@Suite("SQL", .onOwnThread)
 struct StatementTests {
     let database: TestDatabase
 

@@ -2,12 +2,13 @@ import FerryCore
 import Postgres
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryStore
 
-@Suite("Claims of many lanes")
-struct DeliveryLaneTests {
+@Suite("Delivery outbox", .onOwnThread)
+struct DeliveryOutboxTests {
     private let database: TestDatabase
     private let node: TestNode
 
@@ -16,29 +17,29 @@ struct DeliveryLaneTests {
         node = try TestNode(database.url)
     }
 
-    private func claim(_ rooms: DeliveryDemand) throws -> ClaimedDeliveries {
+    private func claim(_ demand: DeliveryDemand) throws -> ClaimedDeliveries {
         let found = Mailbox<ClaimedDeliveries>()
-        node.store.deliveries.claim(rooms, leaseSeconds: 600) { found.send($0) }
+        node.store.deliveries.claim(demand, leaseSeconds: 600) { found.send($0) }
         return try #require(found.wait(milliseconds: 60_000).first)
     }
 
     @Test(
-        "claims that cannot take everything serve one lane after another, whatever their number",
+        "claims that cannot take everything serve the receiver queues in turn",
         arguments: [5, 1_100])
-    func turns(laneCount: Int) throws {
+    func turns(queueCount: Int) throws {
         defer { node.store.stop() }
-        try addDeliveries(laneCount * 8, receiverCount: laneCount, database.url)
-        let total = laneCount / 5 * 2
+        try addDeliveries(queueCount * 8, receiverCount: queueCount, database.url)
+        let total = queueCount / 5 * 2
         var served: Set<ReceiverQueueID> = []
         for _ in 0..<5 {
             let found = try claim(DeliveryDemand(total: total, other: 2)).due
             #expect(found.count == total)
             served.formUnion(found.map(\.lane))
         }
-        #expect(served.count == laneCount)
+        #expect(served.count == queueCount)
     }
 
-    @Test("of a delivery that was deleted while it was under way nothing is kept")
+    @Test("a try of a deleted delivery is not recorded")
     func deleted() throws {
         defer { node.store.stop() }
         try addDeliveries(2, database.url)
@@ -51,12 +52,12 @@ struct DeliveryLaneTests {
         _ = try connection.execute(statement, parameters)
         node.store.deliveries.record(due.map { tried($0, .accepted, status: 204) })
         let kept = Statement("kept", "SELECT delivery FROM delivery_tries")
-        try eventually("the other is told of") { try connection.execute(kept).rowCount > 0 }
+        try eventually("the other try is recorded") { try connection.execute(kept).rowCount > 0 }
         let rows = try connection.execute(kept)
         #expect(rows.rowCount == 1 && rows.identifier(0, 0) == due[1].id)
     }
 
-    @Test("nor is it kept of one that is just being deleted; whoever deletes it is waited for")
+    @Test("a try of a delivery that is being deleted waits for the deletion and is not recorded")
     func beingDeleted() throws {
         defer { node.store.stop() }
         try addDeliveries(2, database.url)
@@ -70,12 +71,12 @@ struct DeliveryLaneTests {
         try other.execute(script: "COMMIT")
         var connection = try Connection(url: database.url)
         let kept = Statement("kept", "SELECT delivery FROM delivery_tries")
-        try eventually("the other is told of") { try connection.execute(kept).rowCount > 0 }
+        try eventually("the other try is recorded") { try connection.execute(kept).rowCount > 0 }
         let rows = try connection.execute(kept)
         #expect(rows.rowCount == 1 && rows.identifier(0, 0) == due[1].id)
     }
 
-    @Test("of a page nothing is missing, whatever is removed while it is read")
+    @Test("a page of deliveries is complete although rows are deleted while it is read")
     func wholePages() throws {
         defer { node.store.stop() }
         var connection = try Connection(url: database.url)
@@ -89,7 +90,7 @@ struct DeliveryLaneTests {
                     'https://a.example/', '{}'
                 FROM generate_series(1, 5) i
                 """)
-        // What reads tries waits here.
+        // Statements that read tries wait here.
         try connection.execute(script: "BEGIN; LOCK TABLE delivery_tries")
         let page = Mailbox<Result<ListPage<DeliveryRecord, DeliveryKindTag>, StoreError>>()
         node.store.control.deliveries(of: .job(job), tenant: "acme", limit: 3) { page.send($0) }
@@ -103,7 +104,7 @@ struct DeliveryLaneTests {
         #expect(shown.count == 3 && shown.map(\.id) == shown.map(\.id).sorted(by: >))
     }
 
-    @Test("a claim ends with the delivery whose job is more than there is room for, and others take the rest")
+    @Test("a claim ends with the delivery that exceeds its weight, and later claims take the rest")
     func weights() throws {
         defer { node.store.stop() }
         try addDeliveries(60, receiverCount: 3, database.url)
@@ -122,7 +123,7 @@ struct DeliveryLaneTests {
         #expect(claimed.count == 60 && Set(claimed).count == 60)
     }
 
-    @Test("of an ordered lane the first deliveries come, without a gap, as many as there is room for")
+    @Test("a claim of an ordered queue takes its first deliveries without a gap up to the weight")
     func orderedWeights() throws {
         defer { node.store.stop() }
         let endpoint = try addEndpoint(isOrdered: true)
@@ -133,7 +134,7 @@ struct DeliveryLaneTests {
         #expect(found.due.map(\.sequence) == [1, 2, 3] && found.isMore)
     }
 
-    @Test("who has claimed something of an endpoint hears of another revision, also when it is deleted")
+    @Test("a claim reports the revision of an endpoint with claimed deliveries, also after its deletion")
     func revisions() throws {
         defer { node.store.stop() }
         let endpoint = try addEndpoint(isOrdered: false)
@@ -147,14 +148,14 @@ struct DeliveryLaneTests {
             node.store.control.deleteWebhook(endpoint, tenant: "acme", revision: nil, reply: $0)
         }.get()
         #expect(try claim(none).revisions == [lane: 2])
-        // What is on its way stays until it has come back: by that it is seen.
+        // Claimed deliveries stay until they are returned, so that their sender notices the deletion.
         var connection = try Connection(url: database.url)
         try connection.execute(script: "SET ferry.shard = 'sweep'")
         let left = Statement("left_over", "SELECT count(*) FROM deliveries")
         try sweep(&connection)
         #expect(try connection.execute(left).int64(0, 0) == 2 && claim(none).revisions == [lane: 2])
         node.store.deliveries.record(due.map { tried($0, .returned) })
-        try eventually("what came back is removed") {
+        try eventually("the returned deliveries are removed") {
             try sweep(&connection)
             return try connection.execute(left).int64(0, 0) == 0
         }
@@ -196,10 +197,10 @@ struct DeliveryLaneTests {
                 """, parameters: 2), parameters)
     }
 
-    @Test("a round through more lanes than one claim looks at comes to its end, wherever it began")
-    func manyLanes() throws {
+    @Test("a scan of 12,000 receiver queues ends after several claims, wherever it began")
+    func manyQueues() throws {
         defer { node.store.stop() }
-        let laneCount = 12_000
+        let queueCount = 12_000
         var connection = try Connection(url: database.url)
         try connection.execute(
             script: """
@@ -208,9 +209,9 @@ struct DeliveryLaneTests {
                 SELECT \(lateDeliveryID), gen_random_uuid(), gen_random_uuid(), i, now(),
                     now() + CASE WHEN i % 3 = 0 THEN '0 s' ELSE '1 hour' END::interval,
                     'job.succeeded', 'acme', 'default', 'https://' || i || '.example/', '{}'
-                FROM generate_series(1, \(laneCount)) i
+                FROM generate_series(1, \(queueCount)) i
                 """)
-        // Full: the next one begins in the middle.
+        // Not all were taken, so the next claim begins in the middle.
         #expect(try claim(DeliveryDemand(total: 1_000, other: 1)).due.count == 1_000)
         var (count, rounds) = (0, 0)
         while rounds < 10 {
@@ -220,6 +221,6 @@ struct DeliveryLaneTests {
         }
         #expect(count == 3_000 && rounds < 10)
         #expect(try claim(DeliveryDemand(total: 2_000, other: 1)).isMore)
-        #expect(try !claim(DeliveryDemand(total: 2_000, other: 1)).isMore, "nothing is due any more")
+        #expect(try !claim(DeliveryDemand(total: 2_000, other: 1)).isMore, "no delivery is due")
     }
 }

@@ -2,9 +2,10 @@ import FerryCore
 import FerryStore
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
-@Suite("Webhook endpoints whose requests are repeated, or change nothing but the form of a text")
+@Suite("Repeated requests about webhook endpoints", .onOwnThread)
 struct WebhookReplayTests {
     private let database: TestDatabase
     private let node: TestNode
@@ -44,7 +45,7 @@ struct WebhookReplayTests {
         try wait { node.store.control.webhook(createdWith: key, reply: $0) }.get()
     }
 
-    @Test("the same key finds what was made first, whatever has become of it since; no other request does")
+    @Test("a repeated creation finds the first endpoint, changed or deleted; another body is refused")
     func idempotency() throws {
         defer { node.store.stop() }
         let endpoint = WebhookEndpoint(url: "https://hooks.example/in")
@@ -74,7 +75,7 @@ struct WebhookReplayTests {
         #expect(throws: StoreError.notFound) { try made(with: key("other")) }
     }
 
-    @Test("a change of nothing but the form of a text is one, and the same again is none")
+    @Test("another Unicode form of a text is a change, and repeating it is none")
     func form() throws {
         defer { node.store.stop() }
         var endpoint = WebhookEndpoint(url: "https://hooks.example/in")

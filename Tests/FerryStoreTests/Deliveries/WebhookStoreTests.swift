@@ -3,9 +3,10 @@ import FerryStore
 import Postgres
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
-@Suite("Webhook endpoints in the store")
+@Suite("Webhook endpoints in the store", .onOwnThread)
 struct WebhookStoreTests {
     private let database: TestDatabase
     private let node: TestNode
@@ -37,8 +38,7 @@ struct WebhookStoreTests {
         wait { node.store.control.webhook(id, tenant: "acme", reply: $0) }
     }
 
-    /// Deliveries as the routing of events makes them: `count` for an endpoint, due now. None has an
-    /// identifier from before it happened.
+    /// Adds `count` deliveries to an endpoint like the relay, due now. No id is older than its event.
     private func add(_ count: Int, to webhook: WebhookRecord, type: String = "job.succeeded") throws {
         var connection = try Connection(url: database.url)
         try connection.execute(
@@ -50,7 +50,7 @@ struct WebhookStoreTests {
                     'acme', 'default', 'https://old.example/', '{}', '\(uuid(webhook.id))'
                 FROM generate_series(1, \(count)) i
                 """)
-        // They are counted where they are made.
+        // The relay counts deliveries when it creates them.
         try connection.execute(
             script: """
                 INSERT INTO job_counts (shard, deliveries_pending) VALUES ('test', \(count))
@@ -67,15 +67,15 @@ struct WebhookStoreTests {
         return text
     }
 
-    private func claim(_ rooms: DeliveryDemand = DeliveryDemand(total: 100, other: 100)) throws
+    private func claim(_ demand: DeliveryDemand = DeliveryDemand(total: 100, other: 100)) throws
         -> ClaimedDeliveries
     {
         let found = Mailbox<ClaimedDeliveries>()
-        node.store.deliveries.claim(rooms, leaseSeconds: 600) { found.send($0) }
+        node.store.deliveries.claim(demand, leaseSeconds: 600) { found.send($0) }
         return try #require(found.wait(milliseconds: 60_000).first)
     }
 
-    @Test("every field survives, and a change is fenced by the revision")
+    @Test("every field of an endpoint is stored, and a change checks the revision")
     func life() throws {
         defer { node.store.stop() }
         let made = try create { endpoint in
@@ -104,7 +104,7 @@ struct WebhookStoreTests {
             }
         }
         guard case .failure(.stale(revision: 1)) = edit(2) else {
-            Issue.record("a stale change was made")
+            Issue.record("a change with a stale revision was accepted")
             return
         }
         let edited = try edit(1).get().get()
@@ -123,7 +123,7 @@ struct WebhookStoreTests {
     }
 
     @Test(
-        "an endpoint's deliveries are claimed with its URL, keys and format, no more than there is room for")
+        "deliveries are claimed with their endpoint's URL, keys and format, up to the demand")
     func claims() throws {
         defer { node.store.stop() }
         let (a, b) = (try create { $0.format = .cloudevents }, try create())
@@ -140,27 +140,27 @@ struct WebhookStoreTests {
         #expect(try claim(DeliveryDemand(total: 4, other: 100)).isMore)
         #expect(try claim().due.count == 13)
         #expect(try claim().due.isEmpty)
-        // What goes back is due at once, and the try does not count.
+        // A returned delivery is due at once, and its try does not count.
         node.store.deliveries.record(found.due.map { tried($0, .returned) })
         let again = try claim()
         #expect(Set(again.due.map(\.id)) == Set(found.due.map(\.id)))
         #expect(again.due.allSatisfy { $0.tryNumber == 1 })
     }
 
-    @Test("of a tenant that holds enough nothing is claimed, and the sender is told that there is something")
+    @Test("no delivery of a full tenant is claimed, and the claim reports that some are held back")
     func fullTenants() throws {
         defer { node.store.stop() }
         try add(3, to: try create())
-        var rooms = DeliveryDemand(total: 10, other: 10)
-        rooms.fullTenants = ["acme"]
-        let held = try claim(rooms)
+        var demand = DeliveryDemand(total: 10, other: 10)
+        demand.fullTenants = ["acme"]
+        let held = try claim(demand)
         #expect(held.due.isEmpty && held.isHeldBack && !held.isMore)
-        rooms.fullTenants = ["other"]
-        let found = try claim(rooms)
+        demand.fullTenants = ["other"]
+        let found = try claim(demand)
         #expect(found.due.count == 3 && !found.isHeldBack)
     }
 
-    @Test("of an ordered endpoint nothing is claimed while something before is on its way or waits")
+    @Test("no delivery of an ordered endpoint is claimed while an earlier one is leased or waits")
     func ordered() throws {
         defer { node.store.stop() }
         let webhook = try create { $0.isOrdered = true }
@@ -179,7 +179,7 @@ struct WebhookStoreTests {
         #expect(try claim().due.map(\.sequence) == [4, 5, 6])
     }
 
-    @Test("of an ordered endpoint nothing is claimed behind what somebody else is just claiming")
+    @Test("no delivery of an ordered endpoint is claimed behind one that is being claimed")
     func orderedAtOnce() throws {
         defer { node.store.stop() }
         try add(4, to: try create { $0.isOrdered = true })
@@ -194,7 +194,7 @@ struct WebhookStoreTests {
             answers.send($0)
         }
         var found: [ClaimedDeliveries] = []
-        try eventually("it has its answer, or waits for the other one") {
+        try eventually("the claim has its result, or waits for the lock") {
             found += answers.take()
             return try !found.isEmpty || isBlocked("deliveries", database.url)
         }
@@ -203,7 +203,7 @@ struct WebhookStoreTests {
         #expect(found.map { $0.due.map(\.sequence) } == [[]])
     }
 
-    @Test("410 disables an endpoint, failure for too long does, and enabled again it gets what waited")
+    @Test("status 410 or long failure disables an endpoint, and enabling it delivers what waited")
     func disabling() throws {
         defer { node.store.stop() }
         let webhook = try create { $0.disableAfter = 3600 }
@@ -234,7 +234,7 @@ struct WebhookStoreTests {
         try eventually("it works") { try read(webhook.id).get().failingSince == nil }
     }
 
-    @Test("whoever else listens is told once that an endpoint was disabled, and why; it itself is not")
+    @Test("other endpoints get one webhook.disabled event with its reason, the disabled one none")
     func disabledEvent() throws {
         defer { node.store.stop() }
         let webhook = try create { $0.filter = WebhookFilter(types: nil, session: "s", metadata: []) }
@@ -243,7 +243,7 @@ struct WebhookStoreTests {
         let due = try claim().due
         node.store.deliveries.record(due.map { tried($0, .givenUp, status: 410) })
         var told: [Delivery] = []
-        try eventually("the other one is told") {
+        try eventually("the other endpoint has a delivery") {
             told += try claim().due
             return !told.isEmpty
         }
@@ -260,7 +260,7 @@ struct WebhookStoreTests {
         #expect(try claim().due.isEmpty)
     }
 
-    @Test("what waits for a disabled endpoint does not keep a session's events from being over")
+    @Test("deliveries that wait for a disabled endpoint do not delay a session's final event")
     func drainedDespite() throws {
         defer { node.store.stop() }
         let webhook = try create()
@@ -291,7 +291,7 @@ struct WebhookStoreTests {
         #expect(try edited.get().get().disabledReason == (isEnabled ? nil : .requested))
     }
 
-    @Test("a ping goes out though the endpoint is disabled, and says nothing about it")
+    @Test("testing a disabled endpoint sends the ping and leaves it disabled")
     func ping() throws {
         defer { node.store.stop() }
         let webhook = try create {
@@ -315,7 +315,7 @@ struct WebhookStoreTests {
         #expect(shown.map(\.id) == [id] && shown.first?.job == nil && shown.first?.tries.count == 1)
     }
 
-    @Test("a replay makes due what was given up, or everything that is not pending")
+    @Test("a replay makes given up deliveries due, or all that are not pending")
     func replay() throws {
         defer { node.store.stop() }
         let webhook = try create()
@@ -340,7 +340,7 @@ struct WebhookStoreTests {
         #expect(try node.status().deliveriesPending == 6)
     }
 
-    @Test("a deleted endpoint gets nothing more, and is forgotten with what waited")
+    @Test("a deleted endpoint gets no delivery, and is removed with its pending ones")
     func deletion() throws {
         defer { node.store.stop() }
         let webhook = try create()
@@ -361,7 +361,7 @@ struct WebhookStoreTests {
         }
         #expect(counts == [3, 2, 0])
         #expect(try node.status().deliveriesPending == 0)
-        // A pass of the relay may have read it before it was deleted.
+        // The row stays for a while, since a pass of the relay may have read it.
         let left = Statement("left", "SELECT count(*) FROM webhooks")
         #expect(try connection.execute(left).int64(0, 0) == 1)
         try connection.execute(script: "UPDATE webhooks SET deleted_at = deleted_at - interval '11 minutes'")

@@ -2,11 +2,12 @@ import FerryCore
 import Postgres
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryStore
 
-@Suite("The log of events")
+@Suite("Event log", .onOwnThread)
 struct EventTests {
     let database: TestDatabase
 
@@ -14,7 +15,7 @@ struct EventTests {
 
     private func log() throws -> EventLog { try EventLog(database.url) }
 
-    @Test("a job says what happens to it, in its order, and each event shows the job as it was")
+    @Test("the events of a job are in order, and each shows the job at its time")
     func life() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
@@ -43,7 +44,7 @@ struct EventTests {
             return try JSON.parse(writer.bytes)
         }
         let jobs = shown.map { $0["data"]?["job"] ?? .null }
-        // It may have queued before it began.
+        // The job may have been queued before it began.
         #expect(
             jobs.dropFirst().map { $0["state"]?.string } == [
                 "running", "waiting", "running", "succeeded", nil,
@@ -57,7 +58,7 @@ struct EventTests {
         #expect(jobs[5] == .null)
     }
 
-    @Test("what a job said before it was deleted is in the log, with its name")
+    @Test("events of a deleted job stay in the log with its id")
     func deletion() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
@@ -72,7 +73,7 @@ struct EventTests {
         #expect(try JSON.parse(writer.bytes)["data"]?["job"] == .object([.init("id", .string("\(job.id)"))]))
     }
 
-    @Test("a keyed submission says once that its jobs were created")
+    @Test("a repeated submission with a key writes job.created once for each job")
     func keyed() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
@@ -85,7 +86,7 @@ struct EventTests {
         #expect(try log().events.count == 8)
     }
 
-    @Test("a row of which the database refuses what is made is set aside; its events have their numbers")
+    @Test("a refused inbox row is set aside and its events are numbered; other sessions continue")
     func rejection() throws {
         let places = DeliveryCredits()
         places.publish(DeliveryDemand(total: 10, other: 10))
@@ -115,14 +116,14 @@ struct EventTests {
         try #require(rejected.rowCount == 1)
         #expect(rejected.text(0, 0) == "refused" && rejected.bool(0, 1))
         #expect(rejected.text(0, 2).contains("refused") && node.store.metrics.rejectedEvents == 1)
-        // Places of deliveries that were rolled back are free again.
+        // Credits of deliveries that were rolled back are free again.
         let reserved = (0..<20 as Range<UInt64>).count {
             places.reserve(.example($0))
         }
         #expect(reserved == 7)
     }
 
-    @Test("what refuses the end of one session's events keeps neither numbers nor other sessions back")
+    @Test("a refused final event of one session delays neither events nor other sessions")
     func refusedEnd() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
@@ -138,15 +139,15 @@ struct EventTests {
         let sessions = ["a", "refused", "z"]
         _ = try node.submit(sessions.map { newJob(session: $0) }).get()
         for attempt in try node.attempts(3) { node.end(attempt, success) }
-        try eventually("the others are told") { try finished() == 2 }
+        try eventually("the other sessions have their final event") { try finished() == 2 }
         let found = try log()
         #expect(found.isGapFree && found.events.count { $0.record.type == .jobSucceeded } == 3)
         #expect(found.events(of: "refused").last?.record.type == .jobSucceeded)
         try connection.execute(script: "DROP TRIGGER refuse ON sessions")
-        try eventually("it is told as well") { try finished() == 3 }
+        try eventually("the refused session has its final event") { try finished() == 3 }
     }
 
-    @Test("a stream begins with the latest event of all tenants, and goes on from there without a gap")
+    @Test("a replay from the latest event of any tenant has no gap, and is unknown after its removal")
     func replay() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
@@ -174,7 +175,7 @@ struct EventTests {
         #expect(try !replay(last).isKnown)
     }
 
-    @Test("a job's webhook is told of its session's end however long that takes, and when the job is gone")
+    @Test("a job's webhook gets its session's final event even after the job was removed")
     func rememberedReceivers() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
@@ -209,7 +210,7 @@ struct EventTests {
             try log().events(of: "long").last?.record.type == .sessionEventsFinished
         }
         var told: [Delivery] = []
-        try eventually("its webhook is told") {
+        try eventually("its webhook gets the final event") {
             let due = Mailbox<[Delivery]>()
             node.store.deliveries.claim(DeliveryDemand(total: 10, other: 10), leaseSeconds: 30) {
                 due.send($0.due)
@@ -221,7 +222,7 @@ struct EventTests {
         #expect(told.first?.secret == "secret")
     }
 
-    @Test("deliveries to webhooks of jobs go to this node's sender as they are made, while it has places")
+    @Test("deliveries to job webhooks are handed to this node's sender while it has credits")
     func handover() throws {
         let places = DeliveryCredits()
         let handed = Mailbox<LeasedDeliveries>()
@@ -233,7 +234,7 @@ struct EventTests {
         for attempt in try node.attempts(3) { node.end(attempt, success) }
         try node.waitForDeliveries(3)
         var (deliveries, overflowing): ([Delivery], Set<ReceiverQueueID>) = ([], [])
-        eventually("two are handed over, one has no place") {
+        eventually("two deliveries are handed over, one exceeds the credits") {
             for message in handed.wait(milliseconds: 100) {
                 deliveries += message.deliveries
                 overflowing.formUnion(message.overflowing)
@@ -252,7 +253,7 @@ struct EventTests {
         try node.waitForDeliveries(0)
     }
 
-    @Test("the end of a session's events is told once, after its deliveries, and again after the next jobs")
+    @Test("a session's final event follows its deliveries, once each time it has drained")
     func drain() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
@@ -264,7 +265,7 @@ struct EventTests {
             try node.waitForDeliveries(3)
             for (index, delivery) in try claim(3, node).enumerated() {
                 #expect(delivery.type == EventType.jobSucceeded.rawValue)
-                #expect(try finished() == round - 1, "a delivery is on its way")
+                #expect(try finished() == round - 1, "a delivery is pending")
                 let verdict: DeliveryTry.Verdict = index == 1 ? .givenUp : .accepted
                 record(delivery, verdict, node)
             }
@@ -298,12 +299,12 @@ struct EventTests {
         node.store.deliveries.record([tried(delivery, verdict, status: 200)])
     }
 
-    @Test("numbers have no gap and the order of what happened, with three nodes of which one dies")
+    @Test("sequence numbers have no gap and follow the order of events when one of three nodes dies")
     func cluster() throws {
-        // Its own lease holds, however slow the machine; by theirs the others soon see who is silent.
+        // The first node's own lease lasts for the whole test; the others notice its silence soon.
         let dead = try TestNode(database.url, slots: 16, leaseSeconds: 600) { $0.heartbeatSeconds = 0.4 }
         let jobs = (0..<300).map { newJob(session: ["a", "b", "c"][$0 % 3], attemptCountMax: 50) }
-        // While it is alone: these it runs for certain.
+        // While it is the only node, it certainly runs these jobs.
         _ = try dead.submit(Array(jobs[..<10])).get()
         _ = try dead.attempts(10)
         let others = try (0..<2).map { _ in
@@ -317,17 +318,17 @@ struct EventTests {
         for start in stride(from: 10, to: 300, by: 10) {
             _ = try nodes[start / 10 % 3].submit(Array(jobs[start..<start + 10])).get()
         }
-        // What it holds is never answered, and its heartbeat is not its own any more.
+        // Its attempts never end, and its heartbeat is replaced by that of a silent node.
         var connection = try Connection(url: database.url)
         let grave = try silentNode(&connection)
         dead.store.drain()
         try eventually("all have ended") {
-            // Each time: a claim of its may have been under way.
+            // Repeated, since a claim may have been in progress.
             let own = dead.id.uuidText
             try connection.execute(script: "UPDATE jobs SET node = '\(grave)' WHERE node = '\(own)'")
             return try countedStates(database.url).isEmpty
         }
-        try eventually("all ends are told, and three sessions have drained since") {
+        try eventually("all jobs have their end event, and three sessions their final event") {
             let told = try log()
             let last = ["a", "b", "c"].map { told.events(of: $0).last?.record.type }
             return told.events.count { $0.record.type.isTerminal } == 300
@@ -354,7 +355,7 @@ struct EventTests {
         }
     }
 
-    @Test("SQL packs an event as the source does")
+    @Test("event_pack in SQL and EventRecord.pack give the same bytes")
     func packing() throws {
         var connection = try Connection(url: database.url)
         let job = newJob().id
@@ -382,7 +383,7 @@ struct EventTests {
         }
     }
 
-    @Test("a pass takes so many bytes of events and goes on, however much is there")
+    @Test("8,000 events are numbered in passes of limited bytes without a gap")
     func manyEvents() throws {
         let node = try TestNode(database.url, isWorker: false)
         defer { node.store.stop() }

@@ -2,12 +2,13 @@ import FerryCore
 import Postgres
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryStore
 
-@Suite("What one pass of the relay takes")
-struct EventPassTests {
+@Suite("Relay transactions", .onOwnThread)
+struct RelayTransactionTests {
     let database: TestDatabase
 
     init() throws { database = try TestDatabase(template: template) }
@@ -32,14 +33,14 @@ struct EventPassTests {
         return (0..<pairCount).map { JobSpec.Pair("\($0)", text) }
     }
 
-    @Test("a tenant that makes more deliveries than fit gets them in several passes, between those of others")
+    @Test("a tenant with more deliveries than a pass holds gets several, between those of others")
     func busyTenant() throws {
         let (jobCount, endpointCount) = (40, 40)
         try addEndpoints(endpointCount, to: "busy")
         let node = try TestNode(database.url, isWorker: false)
         defer { node.store.stop() }
         var holder = try Connection(url: database.url)
-        // As if another node's pass went on: "ferryeve".
+        // Holds the relay's lock "ferryeve", like a pass of another node.
         let lock = 0x6665_7272_7965_7665
         try holder.execute(script: "SELECT pg_advisory_lock(\(lock))")
         let jobs = (0..<jobCount).map { _ in newJob(tenant: "busy", session: "s", metadata: large(10)) }
@@ -53,7 +54,7 @@ struct EventPassTests {
         #expect(place > 0 && place < jobCount, "it waits for one pass of the busy tenant")
         let told = found.events.filter { $0.tenant == "busy" }.compactMap(\.record.job)
         #expect(told.count == jobCount && Set(told) == Set(jobs.map(\.id)))
-        // What each transaction has made.
+        // Deliveries of each transaction.
         let rows = try holder.execute(
             Statement(
                 "passes",
@@ -69,7 +70,7 @@ struct EventPassTests {
         #expect(passes.count > 2 && passes.allSatisfy { $0.1 <= byteCountMax })
     }
 
-    @Test("an event whose deliveries alone are more than one pass makes is told as well")
+    @Test("an event with more deliveries than a pass holds gets all of them")
     func largeEvent() throws {
         try addEndpoints(200, to: "acme")
         let node = try TestNode(database.url, isWorker: false)
@@ -81,7 +82,7 @@ struct EventPassTests {
     }
 
     @Test(
-        "a pass that the database has no time for is tried again with fewer events",
+        "a pass that fails for lack of time or memory is repeated with fewer events",
         arguments: ["57014", "53200"])
     func shortage(_ state: String) throws {
         var connection = try Connection(url: database.url)
@@ -98,14 +99,14 @@ struct EventPassTests {
                 """)
         let node = try TestNode(database.url, isWorker: false)
         defer { node.store.stop() }
-        // A row of the inbox each.
+        // Each job has a row in the inbox.
         let jobs = (0..<150).map { newJob(session: "\($0)", webhook: true, webhookEvents: [.jobCreated]) }
         _ = try node.submit(jobs).get()
         try node.waitForDeliveries(150)
         #expect(node.store.metrics.rejectedEvents == 0)
     }
 
-    @Test("the ends of sessions are told to each URL that their jobs have named, however many they are")
+    @Test("a session's final event goes once to each of 2,500 job webhook URLs")
     func manyReceivers() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
@@ -119,7 +120,7 @@ struct EventPassTests {
                     \([EventType.sessionEventsFinished].mask), now()
                 FROM generate_series(1, 2500) i, unnest('{s,t}'::text[]) s
                 """)
-        // As if another node's pass went on: both sessions drain in the next one.
+        // Holds the relay's lock "ferryeve", like a pass of another node.
         let lock = 0x6665_7272_7965_7665
         try connection.execute(script: "SELECT pg_advisory_lock(\(lock))")
         for attempt in attempts { node.end(attempt, success) }
@@ -134,7 +135,7 @@ struct EventPassTests {
                 FROM deliveries
                 """))
         #expect(rows.int64(0, 0) == 5_000 && rows.int64(0, 1) == 2 && rows.int64(0, 2) == 5_000)
-        // Each is found once and taken once: what is taken already is not stepped over again.
+        // Each receiver is read and deleted once: deleted ones are not read again.
         let visits = Statement(
             "visits",
             "SELECT idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = 'session_receivers_pkey'")
@@ -148,7 +149,7 @@ struct EventPassTests {
         #expect(left.rowCount == 0)
     }
 
-    @Test("the ends of more sessions than one look takes are told to all their webhooks")
+    @Test("the final events of 60 sessions go to all their job webhooks")
     func manySessions() throws {
         let node = try TestNode(database.url, slots: 70)
         defer { node.store.stop() }
@@ -171,7 +172,7 @@ struct EventPassTests {
         #expect(left.rowCount == 0)
     }
 
-    @Test("rows of the inbox are cut between events, and keep what cannot be understood at their end")
+    @Test("inbox rows are split between events, and unreadable bytes stay at the end of the last part")
     func split() {
         func row(_ position: Int64, _ eventCount: Int, damage: [UInt8] = []) -> InboxRow {
             var packed: [UInt8] = []
@@ -198,7 +199,7 @@ struct EventPassTests {
         }
     }
 
-    @Test("what a reader has seen is known until something that followed it is removed, also of one job")
+    @Test("an event is known to readers until a later row is removed, also for the events of a job")
     func known() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
@@ -245,7 +246,7 @@ struct EventPassTests {
         #expect(replay.isKnown && replay.isOver)
     }
 
-    @Test("a job's events are not over before the last of them has its number and is told")
+    @Test("the events of a job are not complete before the last one has its number and was returned")
     func lateNumber() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
@@ -256,7 +257,7 @@ struct EventPassTests {
         try eventually("its session is over") {
             try log().events.last?.record.type == .sessionEventsFinished
         }
-        // What follows gets its numbers once more, from this test: passes look behind zero.
+        // The later events are numbered again by this test: passes ignore negative positions.
         var inbox = try Connection(url: database.url)
         try inbox.execute(
             script: """

@@ -2,9 +2,10 @@ import FerryCore
 import FerryStore
 import Postgres
 import TestSupport
+import TestThreads
 import Testing
 
-@Suite("Attempts")
+@Suite("Attempts", .onOwnThread)
 struct AttemptTests {
     let database: TestDatabase
 

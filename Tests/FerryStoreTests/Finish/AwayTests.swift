@@ -2,11 +2,12 @@ import FerryCore
 import Postgres
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryStore
 
-@Suite("Queued jobs of hosts that nobody reaches")
+@Suite("Queued jobs of hosts that nobody reaches", .onOwnThread)
 struct AwayTests {
     let database: TestDatabase
 

@@ -1,13 +1,14 @@
 import FerryCore
 import Postgres
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryStore
 
 /// Every statement that may change a job's state, run from every state: what really happens is what
 /// `JobStateMachine` says.
-@Suite("The moves of a job")
+@Suite("The moves of a job", .onOwnThread)
 struct JobMovesTests {
     typealias Input = JobStateMachine.Input
 
@@ -69,7 +70,7 @@ struct JobMovesTests {
             statement: Statements.editJob, input: input,
             arguments: """
                 '\(job)', 5, '{}', NULL, 0.5, 'tomorrow', 'http://a.example:80', \(isMoved), \(date), NULL,
-                \(lot), now(), false, false, NULL, '/'
+                \(lot), now(), false, false, NULL, '/', true, true
                 """)
     }
 
@@ -95,11 +96,16 @@ struct JobMovesTests {
         edit(.putOff, isMoved: true, "'tomorrow'"),
         Move(
             statement: Statements.answerJob, input: .becomeDue,
-            arguments: "'\(job)', 5, '{}', 'http://a.example:80', false, NULL, NULL, NULL, \(lot), '/'",
+            arguments: """
+                '\(job)', 5, '{}', 'http://a.example:80', false, NULL, NULL, NULL, \(lot), '/', true, true
+                """,
             waitingFor: "challenge", with: asking),
         Move(
             statement: Statements.answerJob, input: nil,
-            arguments: "'\(job)', 5, '{}', 'http://a.example:80', false, NULL, '{}', 'tomorrow', \(lot), '/'",
+            arguments: """
+                '\(job)', 5, '{}', 'http://a.example:80', false, NULL, '{}', 'tomorrow', \(lot), '/', true,
+                true
+                """,
             waitingFor: "challenge", with: asking),
     ]
 

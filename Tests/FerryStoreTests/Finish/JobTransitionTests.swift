@@ -1,10 +1,11 @@
 import FerryCore
+import TestThreads
 import Testing
 
 @testable import FerryStore
 
-@Suite("Endings")
-struct EndingTests {
+@Suite("Endings", .onOwnThread)
+struct JobTransitionTests {
     private func attempt(of job: NewJob, number: Int32 = 1, failedAttemptCount: Int32 = 0) -> Attempt {
         Attempt(
             job: job.id, number: number, failedAttemptCount: failedAttemptCount, revision: 7,

@@ -3,12 +3,13 @@ import Postgres
 import Synchronization
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryStore
 
 /// What the simulated scheduler promises, on three nodes and a real PostgreSQL.
-@Suite("The laws of the queue")
+@Suite("The laws of the queue", .onOwnThread)
 struct LawTests {
     private static let limited = "https://limited.example.org:443"
     private static let paused = "https://paused.example.org:443"

@@ -4,9 +4,10 @@ import Glibc
 import Postgres
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
-@Suite("The beginning and the end of a store")
+@Suite("The beginning and the end of a store", .onOwnThread)
 struct LifeTests {
     @Test("a store that has started answers, and leaves the queue alone until it begins to work")
     func beginning() throws {

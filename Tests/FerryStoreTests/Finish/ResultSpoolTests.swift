@@ -3,11 +3,12 @@ import Glibc
 import Postgres
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryStore
 
-@Suite("Nodes that end while the database is away", .serialized)
+@Suite("Nodes that end while the database is away", .serialized, .onOwnThread)
 struct ResultSpoolTests {
     private let server: TestServer
     private let directory: String

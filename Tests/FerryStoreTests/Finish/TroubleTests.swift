@@ -3,9 +3,10 @@ import FerryStore
 import Postgres
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
-@Suite("What the database cannot do just now")
+@Suite("What the database cannot do just now", .onOwnThread)
 struct TroubleTests {
     let database: TestDatabase
     let node: TestNode

@@ -4,12 +4,13 @@ import Postgres
 import Synchronization
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryStore
 
-@Suite("Hosts in trouble")
-struct HostLaneTests {
+@Suite("Host coordinator", .onOwnThread)
+struct HostCoordinatorTests {
     let database: TestDatabase
 
     init() throws { database = try TestDatabase(template: template) }
@@ -22,8 +23,8 @@ struct HostLaneTests {
             retryAfter: nil)
     }
 
-    /// Ends them in vain, and those that try again by themselves until their host is known to be away: then
-    /// so many jobs wait for whoever looks for it.
+    /// Fails the attempts, and their repetitions until the host is known to be unreachable. Then `parked`
+    /// jobs wait for a probe.
     private func fail(_ attempts: [Attempt], on node: TestNode, parked: Int64) throws {
         for attempt in attempts { node.end(attempt, couldNotConnect()) }
         var connection = try Connection(url: database.url)
@@ -34,14 +35,14 @@ struct HostLaneTests {
         }
     }
 
-    /// An attempt that was led elsewhere, where it has reached nobody.
+    /// An attempt that was redirected to another origin, which was unreachable.
     private func ledElsewhere(_ attempt: Attempt) -> AttemptResult {
         AttemptResult(
             attempt: attempt, outcome: couldNotConnect(), response: nil, bytesReceived: 0, bytesSent: 0,
             endedElsewhere: true)
     }
 
-    @Test("of what a cut-off node tells, only who has answered is believed")
+    @Test("reports of a cut-off node keep responses and drop failures to reach hosts")
     func cutOff() {
         let job = TestNode.identifiers.make() as JobID
         var report = ScopeReport()
@@ -52,10 +53,10 @@ struct HostLaneTests {
         #expect(believed.answered == 1 && !believed.isTrouble)
         var nothing = ScopeReport()
         for signal in [HostSignal.unreachable(.couldNotConnect), .silent] { nothing.add(signal, job: job) }
-        #expect(nothing.withoutMisses.isEmpty, "no row is made for it")
+        #expect(nothing.withoutMisses.isEmpty, "the report is empty")
     }
 
-    @Test("its jobs wait and lose nothing, one probe at a time looks for them, and they are let go")
+    @Test("jobs of an unreachable host wait without using attempts until one of its probes succeeds")
     func unreachable() throws {
         let prober = ScriptedProber()
         let node = try TestNode(database.url, slots: 8, prober: prober)
@@ -64,12 +65,12 @@ struct HostLaneTests {
         try fail(try node.attempts(6), on: node, parked: 6)
         let first = try #require(prober.asked.wait(milliseconds: 60_000).first)
         #expect(first.origin == origin)
-        #expect(prober.asked.take().isEmpty, "the probe that runs is the only one")
+        #expect(prober.asked.take().isEmpty, "one probe at a time")
         first.reply(
             TransferError(.couldNotConnect, "Nobody is there.", phase: .connecting, isRetryable: true))
         let second = try #require(prober.asked.wait(milliseconds: 60_000).first)
         let waiting = try node.status()
-        #expect(waiting.waiting == 6 && waiting.running == 0, "nobody tried meanwhile")
+        #expect(waiting.waiting == 6 && waiting.running == 0, "no attempt was made meanwhile")
         second.reply(nil)
         let again = try node.attempts(6)
         #expect(again.allSatisfy { $0.failedAttemptCount == 0 })
@@ -77,7 +78,7 @@ struct HostLaneTests {
         #expect(try countedStates(database.url).isEmpty)
     }
 
-    @Test("a job whose own way led elsewhere waits by itself, and nobody looks for its host")
+    @Test("a job redirected to an unreachable host retries alone, and its origin is not probed")
     func elsewhere() throws {
         let prober = ScriptedProber()
         let node = try TestNode(database.url, prober: prober)
@@ -85,27 +86,27 @@ struct HostLaneTests {
         let job = try node.submit(newJob(host: "elsewhere.example"))
         let attempt = try node.attempt()
         node.store.dispatcher.record(ledElsewhere(attempt))
-        // A second later, without anybody's help.
+        // Retried after a second without a probe.
         let next = try node.attempt()
         #expect(next.job == job.id && next.failedAttemptCount == 0 && next.number == 2)
         node.end(next, success)
         #expect(prober.asked.take().isEmpty)
     }
 
-    @Test("what one node is told every node keeps to, and the decisions are kept")
+    @Test("a hold learned on one node applies on all nodes, and its decision is stored")
     func shared() throws {
         let first = try TestNode(database.url, slots: 1)
         defer { first.store.stop() }
-        // The job is not for it.
+        // The second node has no slot for the job.
         let second = try TestNode(database.url, slots: 0)
         defer { second.store.stop() }
         _ = try first.submit((0..<2).map { _ in newJob(host: "busy.example") }).get()
         let nodes = [first, second]
         let scope = RequestScope(tenant: "acme", origin: "https://busy.example:443", path: "/a")
-        // Two jobs are told the same, and nothing is answered in between.
+        // Both jobs get the same response, with no other response in between.
         for _ in 0..<2 { first.store.dispatcher.record(throttled(try first.attempt(), retryAfter: 600)) }
         for node in nodes {
-            eventually("it is held back everywhere") {
+            eventually("the path is held on every node") {
                 node.hosts.limit(of: scope)?.blockedUntil != nil
             }
         }
@@ -125,7 +126,7 @@ struct HostLaneTests {
         }
     }
 
-    @Test("jobs that wait for a host nobody looks for are let go")
+    @Test("jobs that wait for a host without a row are released")
     func stranded() throws {
         let node = try TestNode(database.url, prober: ScriptedProber())
         defer { node.store.stop() }
@@ -135,14 +136,14 @@ struct HostLaneTests {
         let strand = Statement(
             "strand", "UPDATE jobs SET next_attempt_at = NULL WHERE state = 'waiting'")
         try eventually("it waits") {
-            // It may have tried again by itself.
+            // The job may have been tried again meanwhile.
             for again in node.runner.begun.take() { node.store.dispatcher.record(ledElsewhere(again)) }
             return try connection.execute(strand).affectedRowCount == 1
         }
         #expect(try node.attempt().job == job.id)
     }
 
-    @Test("however many hosts are in trouble, only so many are remembered")
+    @Test("with 12,000 hosts in trouble a node tracks 10,000 and reports each once")
     func bounded() throws {
         let health = HostHealth()
         let node = try TestNode(database.url)
@@ -161,12 +162,12 @@ struct HostLaneTests {
         }
         let reports = health.takeReports(.max)
         #expect(reports.count == HostHealth.countMax)
-        #expect(health.takeReports(.max).isEmpty, "told once")
+        #expect(health.takeReports(.max).isEmpty, "reported once")
         health.putBack(reports)
-        #expect(health.takeReports(.max).count == HostHealth.countMax, "or again")
+        #expect(health.takeReports(.max).count == HostHealth.countMax, "reported again after putBack")
     }
 
-    @Test("a node probes so many hosts at once; the others stay due, and come next")
+    @Test("a node has at most 64 probes in flight and begins the next when one ends")
     func manyProbes() throws {
         let prober = ScriptedProber()
         let node = try TestNode(database.url, slots: 132, prober: prober)
@@ -186,8 +187,8 @@ struct HostLaneTests {
         #expect(!asked.contains { $0.origin == next.origin })
     }
 
-    @Test("names that nobody knows leave room for other hosts, and those for operators")
-    func room() throws {
+    @Test("unknown names may use half of the rows, and hosts of operators have rows in reserve")
+    func reserve() throws {
         var connection = try Connection(url: database.url)
         let fill = { (count: Int) in
             """
@@ -216,7 +217,7 @@ struct HostLaneTests {
         var again: [Attempt] = []
         func goOn() {
             for attempt in node.runner.begun.take() {
-                // Until the host is known its jobs try by themselves, too.
+                // Until the host has a row, its jobs are tried again as well.
                 guard attempt.origin == origin else {
                     again.append(attempt)
                     continue
@@ -224,7 +225,7 @@ struct HostLaneTests {
                 node.end(attempt, couldNotConnect())
             }
         }
-        try eventually("it is remembered") {
+        try eventually("the host has a row") {
             goOn()
             return try exists("away.example")
         }
@@ -247,7 +248,7 @@ struct HostLaneTests {
         #expect(throws: StoreError.overloaded) { try refused.get() }
     }
 
-    @Test("healthy hosts leave nothing behind, and one accident is none")
+    @Test("healthy hosts and single failures are not reported")
     func quiet() throws {
         let health = HostHealth()
         let node = try TestNode(database.url)
@@ -265,7 +266,7 @@ struct HostLaneTests {
     }
 }
 
-/// Keeps what it is asked until the test answers.
+/// Keeps the requests until the test replies.
 final class ScriptedProber: HostProber {
     struct Question: Sendable {
         let origin: String
@@ -278,7 +279,7 @@ final class ScriptedProber: HostProber {
     }
 }
 
-/// An attempt that was answered with 429 and `Retry-After`.
+/// Returns an attempt with response 429 and `Retry-After`.
 func throttled(_ attempt: Attempt, retryAfter: Double) -> AttemptResult {
     AttemptResult(
         attempt: attempt,

@@ -2,19 +2,20 @@ import FerryCore
 import Postgres
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryStore
 
-@Suite("Limits of hosts")
+@Suite("Host limits", .onOwnThread)
 struct HostLimitsTests {
     let database: TestDatabase
 
     init() throws { database = try TestDatabase(template: template) }
 
-    @Test("every node learns what limits an origin, and when nothing does any more")
-    func board() throws {
-        // So long a lease that no heartbeat comes to help.
+    @Test("a notification makes a node load host limits, and forget them when they are deleted")
+    func loading() throws {
+        // With this lease no heartbeat comes during the test.
         let node = try TestNode(database.url, leaseSeconds: 300)
         defer { node.store.stop() }
         #expect(node.hosts.isEmpty)
@@ -60,14 +61,14 @@ struct HostLimitsTests {
         #expect(reason("https://free:443", 2) == "session_limit")
         #expect(reason("https://free:443", nil) == "no_free_slot")
         try connection.execute(script: "DELETE FROM hosts")
-        // What was known may come of a heartbeat: nobody need listen yet.
+        // A first heartbeat may have loaded the limits, so the node may not listen yet.
         try eventually("no limit is left") {
             try connection.execute(script: "NOTIFY ferry, 'hosts'")
             return node.hosts.isEmpty
         }
     }
 
-    @Test("who has no permit is told until when only if the host is backed off: else the next end gives one")
+    @Test("read_permits returns a time only for held hosts, since elsewhere the next end frees a place")
     func permits() throws {
         var connection = try Connection(url: database.url)
         try connection.execute(
@@ -81,12 +82,12 @@ struct HostLimitsTests {
                 INSERT INTO lots (id, tenant, session, origin)
                 SELECT -row_number() OVER (ORDER BY origin), 'acme', 'default', origin FROM hosts;
                 """)
-        let lots: [Int64] = [-1, -2, -3, -4]
+        let queues: [Int64] = [-1, -2, -3, -4]
         var wanted = Parameters()
-        wanted.appendArray(.int64, lots) { $0.append(int64: $1) }
+        wanted.appendArray(.int64, queues) { $0.append(int64: $1) }
         let locks = wanted
-        wanted.appendArray(.int32, lots) { list, _ in list.append(int32: 2) }
-        wanted.appendArray(.int32, lots) { list, _ in list.append(int32: nil) }
+        wanted.appendArray(.int32, queues) { list, _ in list.append(int32: 2) }
+        wanted.appendArray(.int32, queues) { list, _ in list.append(int32: nil) }
         wanted.append(TestNode.identifiers.make() as NodeID)
         wanted.append(float64: 15)
         var results = try connection.pipeline { [wanted] pipeline in
@@ -97,21 +98,21 @@ struct HostLimitsTests {
         let year = 366 * 86_400.0
         let now = Timestamp(microseconds: Sys.wallMicroseconds())
         var found: [Int64: (count: Int32?, wait: Double?)] = [:]
-        for (index, lot) in rows.int64Array(0, 0).enumerated() {
-            guard let lot else { continue }
+        for (index, queue) in rows.int64Array(0, 0).enumerated() {
+            guard let queue else { continue }
             let until = rows.timestampArray(0, 2)[index].map { Timestamp(microseconds: $0) - now }
-            found[lot] = (rows.int32Array(0, 1)[index], until)
+            found[queue] = (rows.int32Array(0, 1)[index], until)
         }
-        // By the names of their hosts: away, back, limited, paused.
+        // In the order of the hosts: away, back, limited, paused.
         #expect(found[-1]?.count == 0 && (0...3_601).contains(found[-1]?.wait ?? -1))
         #expect(found[-2]?.count == 1 && found[-2]?.wait == nil)
         #expect(found[-3]?.count == 1 && found[-3]?.wait == nil)
         #expect(found[-4]?.count == 0 && (3_600...year).contains(found[-4]?.wait ?? -1))
     }
 
-    @Test("a host that is paused gets nothing from the answer on, and something from the next answer on")
+    @Test("pausing and resuming a host takes effect on its node when the reply arrives")
     func pause() throws {
-        // It hears nothing, not even of its own changes.
+        // The node gets no notifications, not even its own.
         let node = try TestNode(database.url, leaseSeconds: 300) { $0.listens = false }
         defer { node.store.stop() }
         for _ in 0..<3 {
@@ -126,7 +127,7 @@ struct HostLimitsTests {
                 #expect(limit?.isPaused ?? false == isPaused)
                 if isPaused { #expect(try node.submit(newJob()).state == .queued) }
             }
-            // Whoever lets it go on wakes what waits.
+            // Resuming the host wakes the waiting job.
             node.end(try node.attempt(), success)
         }
     }

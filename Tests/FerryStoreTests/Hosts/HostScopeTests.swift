@@ -3,11 +3,12 @@ import FerryScheduler
 import Postgres
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryStore
 
-@Suite("Limits of scopes")
+@Suite("Limits of scopes", .onOwnThread)
 struct HostScopeTests {
     private static let origin = "https://shared.example:443"
 
@@ -21,7 +22,7 @@ struct HostScopeTests {
         newJob(tenant: tenant, session: session, host: "shared.example", path: path)
     }
 
-    /// Has two jobs of a path told to wait for ten minutes, and waits until the path is held.
+    /// Fails two jobs of a path with `Retry-After: 600`, and waits until the path is held.
     private func hold(_ path: String, on node: TestNode, session: String = "default") throws {
         _ = try node.submit((0..<2).map { _ in job(path, session: session) }).get()
         for attempt in try node.attempts(2) {
@@ -35,12 +36,12 @@ struct HostScopeTests {
         WaitingReason(try node.job(job).get().record, queue: node.store.queueConditions)
     }
 
-    @Test("a path that is held leaves other paths and other tenants alone, whatever queues before them")
+    @Test("a hold of a path affects neither other paths nor other tenants queued behind it")
     func path() throws {
         let node = try TestNode(database.url, slots: 8)
         defer { node.store.stop() }
         try hold("busy/1", on: node)
-        // More than a claim looks at.
+        // More jobs than one claim reads.
         let held = try node.submit((0..<600).map { job("busy/\($0)") }).get().jobs
         let other = try node.submit(job("calm/1"))
         let stranger = try node.submit(job("busy/1", tenant: "other"))
@@ -51,7 +52,7 @@ struct HostScopeTests {
         #expect(node.runner.begun.take().isEmpty)
     }
 
-    @Test("in a session with a limit of connections, jobs of a held path are stepped over as well")
+    @Test("jobs of a held path are skipped also in a session with a connection limit")
     func narrow() throws {
         let node = try TestNode(database.url, slots: 8)
         defer { node.store.stop() }
@@ -76,13 +77,13 @@ struct HostScopeTests {
         #expect(done == Set(calm))
     }
 
-    @Test("when the hold of a path ends, its jobs run from the lots that they were moved to")
+    @Test("when the hold of a path ends, its jobs run from the claim queues they were moved to")
     func released() throws {
         let node = try TestNode(database.url, slots: 8)
         defer { node.store.stop() }
         try hold("busy/1", on: node)
         let held = try node.submit((0..<20).map { job("busy/\($0)") }).get().jobs.map(\.id)
-        // They are moved by the claims that meet them.
+        // Claims move the jobs when they meet them.
         let calm = try node.submit(job("calm/1"))
         #expect(try node.attempt().job == calm.id)
         let patch = try HostPatch(JSON.parse(Array(#"{"backoff_until":null}"#.utf8)))
@@ -98,7 +99,7 @@ struct HostScopeTests {
         #expect(done == Set(held))
     }
 
-    @Test("jobs with other credentials are another scope, and no credential is readable in the database")
+    @Test("other credentials make another scope, and the database has no readable credential")
     func credentials() throws {
         let node = try TestNode(database.url, slots: 8)
         defer { node.store.stop() }

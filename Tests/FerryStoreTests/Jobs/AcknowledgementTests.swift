@@ -2,11 +2,12 @@ import FerryCore
 import Postgres
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryStore
 
-@Suite("Acknowledgement")
+@Suite("Acknowledgement", .onOwnThread)
 struct AcknowledgementTests {
     private let database: TestDatabase
 
@@ -31,8 +32,8 @@ struct AcknowledgementTests {
         wait { node.store.control.acknowledge(id, tenant: tenant, reply: $0) }
     }
 
-    /// What a look finds at that time, as the housekeeping of any node would: (reminded or given up,
-    /// confirmed).
+    /// Runs one check at a time, like the housekeeping of any node. Returns the jobs reminded of or given up,
+    /// and those that a receiver has confirmed.
     private func look(at now: Timestamp) throws -> (said: Int, confirmed: Int) {
         var connection = try Connection(url: database.url)
         var parameters = Parameters()
@@ -53,7 +54,7 @@ struct AcknowledgementTests {
         return try wait { node.store.control.jobs(query, reply: $0) }.get().records.map(\.id)
     }
 
-    @Test("a job that asks stays over its retention until it is acknowledged, and then as long again")
+    @Test("a job with acknowledgement is kept past its retention, which restarts when acknowledged")
     func retention() throws {
         let node = try TestNode(database.url) { $0.retentionSeconds = 3 }
         defer { node.store.stop() }
@@ -77,7 +78,7 @@ struct AcknowledgementTests {
         #expect(try events(kept).count { $0 == .jobAcknowledged } == 1)
     }
 
-    @Test("a session's shorter retention takes what is not held, and what is held once it is acknowledged")
+    @Test("a session's shorter retention removes jobs, unacknowledged ones after their acknowledgement")
     func session() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
@@ -88,7 +89,7 @@ struct AcknowledgementTests {
         _ = try wait { node.store.control.putSession(key, draft, if: .none, reply: $0) }.get()
         let kept = try finish(node, newJob(session: "short", acknowledgement: rules()))
         let other = try finish(node, newJob(session: "short"))
-        // A look at the history comes with each start.
+        // Retention runs at each start.
         let next = try TestNode(database.url, isWorker: false)
         eventually("the other one is gone") {
             if case .failure(.notFound) = node.job(other) { true } else { false }
@@ -102,7 +103,7 @@ struct AcknowledgementTests {
         }
     }
 
-    @Test("reminders come at growing intervals and so often as is asked; then the job is given up, once")
+    @Test("reminders back off up to their maximum and count, and then the job is given up once")
     func reminders() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
@@ -132,7 +133,7 @@ struct AcknowledgementTests {
         #expect(late.acknowledgedAt != nil && late.revision == record.revision + 2)
     }
 
-    @Test("a reminder shows the job as it ended, also when that was a failure")
+    @Test("a reminder event shows a failed job with its error and final revision")
     func failed() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
@@ -162,7 +163,7 @@ struct AcknowledgementTests {
         #expect(jobs[0]["revision"] == jobs[1]["revision"] && jobs[1]["revision"] != jobs[2]["revision"])
     }
 
-    @Test("several nodes that look at the same moment remind once, and several acknowledgements are one")
+    @Test("concurrent checks send one reminder a job, and concurrent acknowledgements count once")
     func together() throws {
         let nodes = try [
             TestNode(database.url, slots: 20), TestNode(database.url, isWorker: false),
@@ -210,7 +211,7 @@ struct AcknowledgementTests {
         }
     }
 
-    @Test("a receiver that accepts the end of a job acknowledges it, where that is asked, and no other")
+    @Test("an accepted delivery acknowledges a job with `by: webhook`, and no other job")
     func byWebhook() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
@@ -235,7 +236,7 @@ struct AcknowledgementTests {
         #expect(try unacknowledged(node) == [other])
     }
 
-    @Test("an acceptance whose acknowledgement was lost with its sender is found instead of a reminder")
+    @Test("an accepted delivery without acknowledgement is acknowledged instead of reminded of")
     func lostConfirmation() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
@@ -247,7 +248,7 @@ struct AcknowledgementTests {
         let end = try #require(try node.job(job).get().record.finishedAt)
         let found = try look(at: end + 700)
         #expect(found.said == 0 && found.confirmed == 1)
-        // As if the time had come.
+        // The next check is due.
         try connection.execute(script: "UPDATE unacknowledged_jobs SET next_look_at = now()")
         eventually("it is acknowledged") {
             (try? node.job(job).get().record.acknowledgedAt) != nil
@@ -257,7 +258,7 @@ struct AcknowledgementTests {
     }
 
     @Test(
-        "a job that is acknowledged while it is deleted is deleted, unless that was for what it was before",
+        "a job that changes during its deletion is deleted, unless the request names its old revision",
         arguments: [false, true])
     func deleted(namesRevision: Bool) throws {
         let node = try TestNode(database.url)
@@ -270,7 +271,7 @@ struct AcknowledgementTests {
         node.store.control.delete(job, tenant: "acme", revision: namesRevision ? revision : nil) {
             answers.send($0)
         }
-        try eventually("it waits for that") { try isBlocked("control", database.url) }
+        try eventually("the deletion waits for the lock") { try isBlocked("control", database.url) }
         try other.execute(script: "COMMIT")
         let answer = try #require(answers.wait(milliseconds: 60_000).first)
         if namesRevision {
@@ -282,7 +283,7 @@ struct AcknowledgementTests {
         #expect((isLeft != nil) == namesRevision)
     }
 
-    @Test("what is not over, does not ask, or is somebody else's is not acknowledged")
+    @Test("acknowledging a waiting job, a job without rules or another tenant's job is refused")
     func refusals() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
@@ -297,7 +298,7 @@ struct AcknowledgementTests {
         #expect(failure(acknowledge(node, waiting.id)) == .invalidState(.waiting, waitingFor: .beginDate))
         #expect(failure(acknowledge(node, plain)) == .notAwaited)
         #expect(failure(acknowledge(node, kept, tenant: "other")) == .notFound)
-        // Deleting it is acknowledgement enough.
+        // A deleted job needs no acknowledgement.
         _ = try wait { node.store.control.delete(kept, tenant: "acme", reply: $0) }.get()
         #expect(try unacknowledged(node) == [])
         #expect(failure(acknowledge(node, kept)) == .notFound)

@@ -1,9 +1,10 @@
 import FerryCore
 import FerryStore
 import TestSupport
+import TestThreads
 import Testing
 
-@Suite("The order of a change's checks")
+@Suite("Order of a change's checks", .onOwnThread)
 struct ChangeOrderTests {
     private let database: TestDatabase
     private let node: TestNode
@@ -11,7 +12,7 @@ struct ChangeOrderTests {
 
     init() throws {
         database = try TestDatabase(template: template)
-        // Nothing begins here.
+        // No job begins on this node.
         node = try TestNode(database.url, slots: 0)
     }
 
@@ -22,7 +23,7 @@ struct ChangeOrderTests {
         wait { node.store.control.edit(id, tenant: "acme", revision: revision, change, reply: $0) }
     }
 
-    @Test("a body that is invalid for a job or an endpoint is refused before the revision is compared")
+    @Test("a body that is invalid for a job, the windows or a host is refused before the revision check")
     func invalidBodies() throws {
         defer { node.store.stop() }
         let id = try node.submit(newJob()).id
@@ -75,7 +76,7 @@ struct ChangeOrderTests {
     }
 }
 
-/// By what failed alone.
+/// Compares errors only.
 private func == (result: Result<JobRecord, StoreError>, other: Result<Never, StoreError>) -> Bool {
     switch (result, other) {
     case (.failure(let error), .failure(let expected)): error == expected

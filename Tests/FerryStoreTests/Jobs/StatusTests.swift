@@ -2,16 +2,17 @@ import FerryCore
 import FerryStore
 import Postgres
 import TestSupport
+import TestThreads
 import Testing
 
-@Suite("The oldest queued job")
+@Suite("The oldest queued job", .onOwnThread)
 struct StatusTests {
     let database: TestDatabase
     let node: TestNode
 
     init() throws {
         database = try TestDatabase(template: template)
-        // Nothing runs by itself here.
+        // No job begins on this node.
         node = try TestNode(database.url, isWorker: false)
     }
 
@@ -24,7 +25,7 @@ struct StatusTests {
 
     private func age() throws -> Double? { try node.status().oldestQueuedSeconds }
 
-    @Test("a job that has waited for something is queued from then on, not since it was made")
+    @Test("the age of a queued job begins when it is queued, not when it was created")
     func waited() throws {
         defer { node.store.stop() }
         let id = try node.submit(newJob(timeoutForResource: 864_000)).id
@@ -36,8 +37,8 @@ struct StatusTests {
         #expect(try #require(try age()) < Self.day)
     }
 
-    @Test("of very many lots the last ones are looked at as well, and what was found is not forgotten")
-    func lots() throws {
+    @Test("with 450 claim queues the oldest job is found in the third call and kept while queued")
+    func queues() throws {
         defer { node.store.stop() }
         _ = try node.submit((0..<450).map { newJob(session: "s\($0)") }).get()
         try change(

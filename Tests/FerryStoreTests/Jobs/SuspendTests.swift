@@ -4,9 +4,10 @@ import Postgres
 import Synchronization
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
-@Suite("Suspended jobs")
+@Suite("Suspended jobs", .onOwnThread)
 struct SuspendTests {
     let database: TestDatabase
 
@@ -33,7 +34,7 @@ struct SuspendTests {
         #expect(counted["running"] ?? 0 == status.running && counted["waiting"] ?? 0 == status.waiting)
     }
 
-    @Test("queued and waiting jobs are suspended at once; a begin date that is to come is kept")
+    @Test("queued and waiting jobs are suspended at once and keep a future begin date")
     func notRunning() throws {
         let node = try TestNode(database.url, isWorker: false)
         defer { node.store.stop() }
@@ -59,7 +60,7 @@ struct SuspendTests {
         try expectCounts(node)
     }
 
-    @Test("one that may wait for a good moment still waits for it after it was suspended before it began")
+    @Test("a discretionary job suspended before it began is discretionary again when resumed")
     func discretionary() throws {
         let node = try TestNode(database.url, isWorker: false)
         defer { node.store.stop() }
@@ -78,7 +79,7 @@ struct SuspendTests {
         #expect(rows.bool(0, 0) && rows.int64(0, 1) == 1_000)
     }
 
-    @Test("a running job is suspended by its node; resumed it gets a new attempt with the secrets it had")
+    @Test("a running job is suspended by its node, and gets a new attempt when resumed")
     func running() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
@@ -93,7 +94,7 @@ struct SuspendTests {
         #expect(record.record.state == .suspended && record.hasBytes && record.record.node == nil)
         eventually("the slot is free") { node.slots.freeCount == 4 }
         try expectCounts(node)
-        // The node may have taken it already.
+        // The node may have leased the job already.
         #expect([.queued, .running].contains(try resume(job.id, on: node).get().state))
         let next = try node.attempt()
         #expect(next.number == 2 && next.failedAttemptCount == 0)
@@ -101,7 +102,7 @@ struct SuspendTests {
         try expectCounts(node)
     }
 
-    @Test("a suspension that was asked for outlasts a failure, a drain and a dead node")
+    @Test("a requested suspension takes effect after a failure or a drain, unless it is taken back")
     func asked() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
@@ -118,7 +119,8 @@ struct SuspendTests {
         _ = try node.submit(job)
         let attempt = try node.attempt()
         _ = try suspend(job.id, on: node).get()
-        // Taken back before the node has done it: then the attempt's end only leads to the next one.
+        // The suspension is taken back before the node carries it out: the end of the attempt leads to the
+        // next one.
         #expect(try resume(job.id, on: node).get().state == .running)
         #expect(state(resume(job.id, on: node)) == .running)
         node.store.dispatcher.record(result(attempt, .suspended))
@@ -126,7 +128,7 @@ struct SuspendTests {
         try expectCounts(node)
     }
 
-    @Test("a suspended job is cancelled with resume data where it has bytes, and its files are then to stay")
+    @Test("cancelling a suspended job with bytes keeps resume data and files; without bytes, neither")
     func resumeData() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
@@ -152,7 +154,7 @@ struct SuspendTests {
         #expect(try wait { node.store.control.leftovers(of: [unknown], reply: $0) }.get() == [:])
     }
 
-    @Test("a cancellation that its attempt did not hear of leaves the bytes to whoever asked for them")
+    @Test("bytes are kept for a cancellation with `keepsBytes` that the failing attempt did not get")
     func unheard() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
@@ -163,7 +165,7 @@ struct SuspendTests {
             _ = try wait {
                 node.store.control.cancel(job.id, tenant: "acme", keepsBytes: keepsBytes, reply: $0)
             }.get()
-            // It has failed already: who claims the job next ends it.
+            // The attempt has failed already: the node that claims the job next ends it.
             node.store.dispatcher.record(result(attempt, failure(), leavesBytes: true))
             node.waitUntilFinished(job.id)
             let record = try node.job(job.id).get().record
@@ -173,7 +175,7 @@ struct SuspendTests {
         }
     }
 
-    @Test("a failed job shows resume data when its last attempt has left bytes")
+    @Test("a failed job has resume data if its last attempt has left bytes")
     func failed() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
@@ -185,7 +187,7 @@ struct SuspendTests {
         #expect(try node.job(job.id).get().record.resumeData == "sealed \(job.id)")
     }
 
-    @Test("what an attempt has left is shown until another one has ended, however the next ones were lost")
+    @Test("the bytes of an attempt are shown until a later attempt has left a record")
     func keptBytes() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
@@ -199,7 +201,7 @@ struct SuspendTests {
             _ = try suspend(job.id, on: node).get()
             node.store.dispatcher.record(result(attempt, .suspended, kept: left))
             try eventually("it is suspended") { try node.job(job.id).get().record.state == .suspended }
-            // Without a trace it had not begun: the bytes of the one before are still there.
+            // An attempt without a trace has not begun: the bytes of the one before are still there.
             #expect(try shown() == kept)
             let query = JobQuery(tenant: "acme", limit: 10)
             let listed = try wait { node.store.control.jobs(query, reply: $0) }.get().records
@@ -222,7 +224,7 @@ struct SuspendTests {
         #expect(try node.job(dropped.id).get().record.kept == nil)
     }
 
-    @Test("the record of a lost attempt hides nothing of the one before it; damage is passed over")
+    @Test("kept_attempt skips records of lost attempts and unreadable ones")
     func keptAttempt() throws {
         try TestNode(database.url).store.stop()
         let instant = Timestamp(microseconds: 1)
@@ -244,7 +246,7 @@ struct SuspendTests {
         #expect(rows.bytes(0, 0) == latest && rows.isNull(0, 1))
     }
 
-    @Test("a drained node leaves the bytes of its jobs to the next attempt")
+    @Test("a released attempt leaves its bytes to the next attempt")
     func drained() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
@@ -259,7 +261,7 @@ struct SuspendTests {
         #expect(try node.job(job.id).get().record.kept == nil)
     }
 
-    @Test("a job whose time ends while no node has it leaves its bytes, as one that runs does")
+    @Test("a suspended job that expires fails with resume data")
     func overdue() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
@@ -272,7 +274,7 @@ struct SuspendTests {
         try eventually("it is suspended") { try node.job(job.id).get().record.state == .suspended }
         let end = attempt.expiry.microseconds + 50_000
         eventually("its time is over") { Sys.wallMicroseconds() > end }
-        // Who claims it ends it, unless the watch has come before.
+        // The next claim ends the job, unless the heartbeat thread has ended it before.
         _ = resume(job.id, on: node)
         node.waitUntilFinished(job.id)
         let record = try node.job(job.id).get().record
@@ -281,7 +283,7 @@ struct SuspendTests {
         #expect(node.observer.leaving.withLock { $0.contains(job.id) })
     }
 
-    @Test("news of a running job are numbered before its end; those of an old attempt are dropped")
+    @Test("an event of a running job precedes its end, and one of an ended attempt is dropped")
     func news() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }

@@ -2,11 +2,12 @@ import FerryCore
 import Postgres
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryStore
 
-@Suite("Nodes that die, and databases that do")
+@Suite("Nodes that die, and databases that do", .onOwnThread)
 struct ClusterTests {
     let database: TestDatabase
 

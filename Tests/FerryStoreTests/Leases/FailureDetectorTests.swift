@@ -1,10 +1,11 @@
 import FerryCore
+import TestThreads
 import Testing
 
 @testable import FerryStore
 
-@Suite("Who may tell that others are silent")
-struct SilenceTests {
+@Suite("Who may tell that others are silent", .onOwnThread)
+struct FailureDetectorTests {
     /// In seconds.
     private static let lease = 15.0
 

@@ -2,11 +2,12 @@ import FerryCore
 import Postgres
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryStore
 
-@Suite("The lease of a node")
+@Suite("The lease of a node", .onOwnThread)
 struct LeaseTests {
     let database: TestDatabase
 

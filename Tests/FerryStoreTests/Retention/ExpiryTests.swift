@@ -2,49 +2,51 @@ import FerryCore
 import Postgres
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryStore
 
-@Suite("Jobs whose time is over")
+@Suite("Expired jobs", .onOwnThread)
 struct ExpiryTests {
     let database: TestDatabase
 
     init() throws { database = try TestDatabase(template: template) }
 
-    @Test("very many at once end in batches, none of which keeps a heartbeat waiting")
+    @Test("1,203 expired jobs end in batches, between which heartbeats can run")
     func batches() throws {
         let node = try TestNode(database.url)
         let later = Timestamp(microseconds: Sys.wallMicroseconds() + 3_600_000_000)
         _ = try node.submit((0..<1_203).map { _ in newJob(beginAt: later) }).get()
-        // Its own thread takes no part.
+        // The node's own threads have ended.
         node.store.stop()
         var connection = try Connection(url: database.url)
         try connection.execute(script: "UPDATE jobs SET expires_at = now() - interval '1 second'")
         let left = Statement("left", "SELECT count(*) FROM jobs")
-        let watch = node.store.watch
-        let lane = watch.makeConnection()
+        let lane = node.store.watch.makeConnection()
+        let reaper = Reaper(
+            node.store.control.context, node.store.watch.deliveryReclaimer, wakeDispatcher: {})
         var counts: [Int64] = []
         var isAll = false
         while !isAll, counts.count < 9 {
-            isAll = try watch.expire(lane, until: 0)
+            isAll = try reaper.expire(lane, until: 0)
             counts.append(try connection.execute(left).int64(0, 0))
         }
         #expect(counts == [703, 203, 0])
         let failed = Statement("failed", "SELECT count(*) FROM finished_jobs WHERE state = 'failed'")
         #expect(try connection.execute(failed).int64(0, 0) == 1_203)
-        #expect(try watch.expire(lane, until: .max))
+        #expect(try reaper.expire(lane, until: .max))
     }
 
-    @Test("what waits fails at its deadline, also at one that is set later, and not at the next heartbeat")
+    @Test("a waiting job fails at its deadline, original or edited, and not at the next heartbeat")
     func inTime() throws {
-        // The next heartbeat comes after the patience of `eventually`.
+        // The next heartbeat comes after `eventually` has given up.
         let node = try TestNode(database.url, leaseSeconds: 3_000) { $0.heartbeatSeconds = 1_000 }
         defer { node.store.stop() }
         let now = Timestamp(microseconds: Sys.wallMicroseconds())
         let deadline = now + 0.5
         let given = try node.submit(newJob(beginAt: now + 3_600, deadlineAt: deadline)).id
-        eventually("it is over") { (try? node.job(given).get().record.state) == .failed }
+        eventually("the job has failed") { (try? node.job(given).get().record.state) == .failed }
         let set = try node.submit(newJob(beginAt: now + 3_600)).id
         _ = try wait { reply in
             node.store.control.edit(
@@ -55,7 +57,7 @@ struct ExpiryTests {
                     return draft
                 }, reply: reply)
         }.get()
-        eventually("that is over, too") { (try? node.job(set).get().record.state) == .failed }
+        eventually("the edited job has failed") { (try? node.job(set).get().record.state) == .failed }
         for id in [given, set] {
             let record = try node.job(id).get().record
             let error = try JSON.parse(try #require(record.errorJSON))
@@ -64,7 +66,7 @@ struct ExpiryTests {
         }
     }
 
-    @Test("what keeps them from ending does not keep the node from sweeping")
+    @Test("an error while jobs expire does not stop the sweep of counts")
     func sweep() throws {
         let node = try TestNode(database.url, isWorker: false)
         _ = try node.submit(newJob())
@@ -76,9 +78,10 @@ struct ExpiryTests {
                 ALTER TABLE finished_jobs ADD CONSTRAINT nobody_ends CHECK (false);
                 INSERT INTO job_counts (shard) VALUES ('a lane that is gone/1')
                 """)
-        let watch = node.store.watch
-        let lane = watch.makeConnection()
-        #expect(throws: PostgresError.self) { _ = try watch.keepHouse(lane, until: .max) }
+        let lane = node.store.watch.makeConnection()
+        let reaper = Reaper(
+            node.store.control.context, node.store.watch.deliveryReclaimer, wakeDispatcher: {})
+        #expect(throws: PostgresError.self) { _ = try reaper.expireAndSweep(lane, until: .max) }
         let left = Statement("left", "SELECT count(*) FROM job_counts WHERE shard LIKE 'a lane%'")
         #expect(try connection.execute(left).int64(0, 0) == 0)
     }

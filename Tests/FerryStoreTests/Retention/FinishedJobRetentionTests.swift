@@ -3,10 +3,11 @@ import FerryStore
 import Postgres
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
-@Suite("The history of finished jobs")
-struct HistoryTests {
+@Suite("Retention of finished jobs", .onOwnThread)
+struct FinishedJobRetentionTests {
     let database: TestDatabase
 
     init() throws { database = try TestDatabase(template: template) }
@@ -29,7 +30,7 @@ struct HistoryTests {
         return job.id
     }
 
-    @Test("partitions are added ahead, and a job is found in the one of its time by its identifier alone")
+    @Test("partitions are added ahead of time, and a job is found in its partition by id alone")
     func ahead() throws {
         let node = try TestNode(database.url) { $0.historySeconds = 43_200 }
         defer { node.store.stop() }
@@ -40,7 +41,7 @@ struct HistoryTests {
         #expect(found.count == 1 && found != ["finished_jobs_rest"])
     }
 
-    @Test("lookups by identifier read one partition, with plans that were made once")
+    @Test("lookups by id with a generic plan read one partition")
     func plans() throws {
         let node = try TestNode(database.url) { $0.historySeconds = 86_400 }
         eventually("two partitions are ahead") { (try? partitions().count) ?? 0 >= 3 }
@@ -68,7 +69,7 @@ struct HistoryTests {
         }
     }
 
-    @Test("a partition goes when the retention of its jobs is over; who ended later stays")
+    @Test("a partition is dropped after its retention, and jobs that ended later are kept")
     func dropping() throws {
         try addOld("gone", days: 9, ended: 9)
         try addOld("late", days: 9, ended: 1)
@@ -81,7 +82,7 @@ struct HistoryTests {
             try rows("SELECT session FROM finished_jobs ORDER BY 1") == [
                 "acknowledged", "gone", "late", "unacknowledged", "young",
             ])
-        // As if the partition of that time had been made then.
+        // Creates the partition of that time.
         var connection = try Connection(url: database.url)
         try connection.execute(script: Self.splitting)
         let node = try TestNode(database.url) { $0.historySeconds = 86_400 }
@@ -93,14 +94,14 @@ struct HistoryTests {
         }
         let rest = try rows("SELECT session FROM finished_jobs_rest ORDER BY 1")
         #expect(rest == ["acknowledged", "late", "unacknowledged"])
-        // In a transaction of its own, after the one in which its jobs go.
+        // In a later transaction than the one that detaches it.
         try eventually("its table is gone") {
             try rows("SELECT relname::text FROM pg_class WHERE relname = '\(Self.oldPartition)'").isEmpty
         }
         #expect(node.store.metrics.removedJobs >= 0)
     }
 
-    @Test("a partition in which too many jobs stay to be moved is rid of the others")
+    @Test("a partition with more than 1,000 jobs to keep stays, and its other jobs are deleted")
     func thinning() throws {
         try addOld("held", days: 9, ended: 9, count: 1_001)
         try addOld("gone", days: 9, ended: 9, count: 3)
@@ -116,7 +117,7 @@ struct HistoryTests {
         #expect(try rows("SELECT DISTINCT session FROM finished_jobs") == ["held"])
     }
 
-    @Test("one that stays when its partition goes, and is deleted before that is dropped, does not come back")
+    @Test("a job kept from a detached partition and then deleted does not come back when it is dropped")
     func deletedLate() throws {
         try addOld("late", days: 9, ended: 1)
         try addOld("later", days: 9, ended: 1)
@@ -125,7 +126,7 @@ struct HistoryTests {
         try addOld("gone", days: 9, ended: 9)
         for session in ["unacknowledged", "both"] { try hold(session) }
         try change(Self.splitting)
-        // What was not named has ended while its partition went.
+        // The jobs not named here ended while the partition was detached.
         try change(
             """
             SELECT detach_finished_jobs('\(Self.oldPartition)',
@@ -137,7 +138,7 @@ struct HistoryTests {
         #expect(left == ["both", "later", "unacknowledged"])
     }
 
-    @Test("what cannot be removed, since somebody needs it or reads it, keeps nothing else from its removal")
+    @Test("a partition that cannot be dropped does not stop the removal of old keys")
     func parts() throws {
         try change(Self.splitting)
         try change("SELECT detach_finished_jobs('\(Self.oldPartition)', '{}')")
@@ -169,7 +170,7 @@ struct HistoryTests {
         try connection.execute(script: sql)
     }
 
-    /// Lets the finished jobs of a session wait for their acknowledgement.
+    /// Marks the finished jobs of a session as unacknowledged.
     private func hold(_ session: String) throws {
         try change(
             """
@@ -192,7 +193,7 @@ struct HistoryTests {
         "finished_jobs_" + first(oldEnd).replacing("-", with: "").prefix(12)
     }
 
-    /// The first partition becomes two, the older of which ends eight days ago.
+    /// Splits the first partition in two; the older one ends eight days ago.
     private static var splitting: String {
         """
         BEGIN;
@@ -232,7 +233,7 @@ struct HistoryTests {
                 """)
     }
 
-    @Test("a session's own retention takes its jobs, and no others")
+    @Test("a session's own retention removes its jobs and no others")
     func sessions() throws {
         let node = try TestNode(database.url) { $0.retentionSeconds = 604_800 }
         defer { node.store.stop() }
@@ -244,7 +245,7 @@ struct HistoryTests {
         let draft = SessionDraft(configuration: configuration, secrets: JobSecrets(), sealedSecrets: nil)
         let key = SessionKey(tenant: "acme", name: "short")
         _ = try wait { node.store.control.putSession(key, draft, if: .none, reply: $0) }.get()
-        // The next look comes with the next start.
+        // Retention runs at the next start.
         node.store.stop()
         let next = try TestNode(database.url)
         defer { next.store.stop() }
@@ -265,7 +266,7 @@ struct HistoryTests {
         return try #require(due.wait(milliseconds: 60_000).first)
     }
 
-    @Test("where jobs stay for a short time they are deleted one by one; who is to be told is told later")
+    @Test("with a short retention jobs are deleted one by one, and pending deliveries are still sent")
     func short() throws {
         let node = try TestNode(database.url) { $0.retentionSeconds = 1 }
         defer { node.store.stop() }
@@ -276,7 +277,7 @@ struct HistoryTests {
         eventually("it is gone") { if case .failure(.notFound) = node.job(job.id) { true } else { false } }
         #expect(try node.job(waiting.id).get().record.state == .waiting)
         eventually("it is counted") { node.store.metrics.removedJobs == 1 }
-        // The receiver was away.
+        // The delivery was not sent yet.
         #expect(try node.status().deliveriesPending == 1)
         let told = try claim(node)
         try #require(told.map(\.type) == [EventType.jobSucceeded.rawValue])
@@ -292,21 +293,21 @@ struct HistoryTests {
             return !rest.isEmpty
         }
         #expect(rest.map(\.type) == [EventType.sessionEventsFinished.rawValue])
-        try eventually("what was accepted goes after its time") {
+        try eventually("the accepted delivery is removed after its retention") {
             try rows("SELECT type FROM deliveries") == [EventType.sessionEventsFinished.rawValue]
         }
     }
 
-    @Test("a job stays until the relay has told of its end, however short its retention is")
+    @Test("a job with a short retention stays until the relay has created its delivery")
     func relayBehind() throws {
         let node = try TestNode(database.url) { $0.retentionSeconds = 1 }
         defer { node.store.stop() }
-        // The first round of housekeeping is over when it has removed this key.
+        // The first run of housekeeping has ended when this key is removed.
         let old = newJob(tenant: "other")
         _ = try node.submit([old], key: key("old")).get()
         node.end(try node.attempt(), success)
         var connection = try Connection(url: database.url)
-        // As a pass of another node that takes its time.
+        // Holds the relay's lock like a long pass of another node.
         try connection.execute(script: "BEGIN; SELECT pg_advisory_xact_lock(7378429400504956517)")
         let job = try node.submit(newJob(webhook: true))
         node.end(try node.attempt(), success)
@@ -315,7 +316,7 @@ struct HistoryTests {
                 == ["true"]
         }
         try change("UPDATE idempotency_keys SET created_at = now() - interval '2 days'")
-        eventually("housekeeping has come round") {
+        eventually("housekeeping has run again") {
             (try? rows("SELECT count(*)::text FROM idempotency_keys")) == ["0"]
         }
         #expect(try node.job(job.id).get().record.state == .succeeded)
@@ -333,9 +334,9 @@ struct HistoryTests {
         return text
     }
 
-    @Test("jobs of an invalidated session are cancelled while the history has work without end")
+    @Test("jobs of an invalidated session are cancelled while old keys are removed without end")
     func turns() throws {
-        // As many old keys come as go, until the job is over.
+        // Each removal adds as many old keys, until the job has ended.
         try change(
             """
             CREATE FUNCTION add_old_keys() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -358,7 +359,7 @@ struct HistoryTests {
             """)
         let node = try TestNode(database.url)
         defer { node.store.stop() }
-        eventually("the history is at it") {
+        eventually("old keys are being removed") {
             (try? rows("SELECT count(*)::text FROM idempotency_keys WHERE route = 'first'")) == ["0"]
         }
         let key = SessionKey(tenant: "acme", name: "busy")
@@ -371,10 +372,10 @@ struct HistoryTests {
         try eventually("the job is cancelled") { try node.job(job).get().record.state == .cancelled }
     }
 
-    @Test("after a long stop partitions begin ahead of what has ended meanwhile")
+    @Test("after a long stop new partitions begin after the jobs that ended meanwhile")
     func longStop() throws {
         var connection = try Connection(url: database.url)
-        // As if the last partition had ended a day ago.
+        // The last partition ended a day ago.
         let last = try #require(try partitions().filter { $0.wholeMatch(of: /.*_[0-9a-f]{12}/) != nil }.max())
         let end = Sys.wallMicroseconds() / 1_000 - Self.day
         let name = "finished_jobs_" + Self.first(end).replacing("-", with: "").prefix(12)

@@ -3,11 +3,12 @@ import Logging
 import Postgres
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryStore
 
-@Suite("A schedule that two nodes find due")
+@Suite("A schedule that is due on two nodes", .onOwnThread)
 struct ScheduleOverlapTests {
     let database: TestDatabase
 
@@ -25,8 +26,8 @@ struct ScheduleOverlapTests {
         return try Connection(url: database.url, options: options)
     }
 
-    /// What a node does about due schedules, in a transaction that the caller has begun.
-    private func round(_ connection: inout Connection) throws -> Counts {
+    /// Runs a schedule transaction like a node, in a transaction that the caller has begun.
+    private func run(_ connection: inout Connection) throws -> Counts {
         let context = StoreContext(
             StoreConfiguration(
                 url: database.url, node: TestNode.identifiers.make(), nodeName: "test", version: "0",
@@ -35,22 +36,22 @@ struct ScheduleOverlapTests {
                 sealSecrets: { _ in [] },
                 hashCredentials: { _ in "0" }))
         try context.readSessions(&connection)
-        let round = ScheduleTransaction(context: context, countMax: 10, now: context.clock.now())
-        var looked: [ScheduleID] = []
-        let outcome = try round.commit(&connection, looked: &looked)
+        let run = ScheduleTransaction(context: context, countMax: 10, now: context.clock.now())
+        var due: [ScheduleID] = []
+        let outcome = try run.commit(&connection, dueIDs: &due)
         return Counts(
             due: outcome.dueCount, submitted: outcome.submitted.jobCount, skipped: outcome.skippedCount)
     }
 
-    private func wholeRound() throws -> Counts {
+    private func commitRun() throws -> Counts {
         var connection = try connect()
         try connection.execute(script: "BEGIN")
-        let counts = try round(&connection)
+        let counts = try run(&connection)
         try connection.execute(script: "COMMIT")
         return counts
     }
 
-    /// One that is due, and so is its next occurrence.
+    /// Inserts a schedule of which two occurrences are due.
     private func makeSchedule(_ connection: inout Connection) throws {
         var parameters = Parameters()
         parameters.append(
@@ -67,11 +68,11 @@ struct ScheduleOverlapTests {
         _ = try connection.execute(make, parameters)
     }
 
-    @Test("the one that comes second sees the job of the first, whenever it has begun to look")
+    @Test("the second node skips the occurrence, even if it began to read before the first committed")
     func skips() throws {
         var gate = try connect()
         try makeSchedule(&gate)
-        // Whoever reads a schedule waits in the middle of the statement while the gate is closed.
+        // A statement that reads schedules waits in the middle while the gate is closed.
         try gate.execute(
             script: """
                 ALTER TABLE schedules RENAME TO all_schedules;
@@ -81,17 +82,17 @@ struct ScheduleOverlapTests {
                 """)
         var first = try connect()
         try first.execute(script: "BEGIN")
-        #expect(try round(&first) == Counts(due: 1, submitted: 1, skipped: 0))
+        #expect(try run(&first) == Counts(due: 1, submitted: 1, skipped: 0))
         try gate.execute(script: "SELECT pg_advisory_lock(7)")
         let done = Mailbox<Counts?>()
-        let second = Thread(name: "second") { done.send(try? wholeRound()) }
+        let second = Thread(name: "second") { done.send(try? commitRun()) }
         let waiting = Statement(
             "waiting",
             """
             SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database
             WHERE d.datname = current_database() AND l.locktype = 'advisory' AND NOT l.granted
             """)
-        try eventually("it has begun to look") { try gate.execute(waiting).int64(0, 0) == 1 }
+        try eventually("the second node has begun to read") { try gate.execute(waiting).int64(0, 0) == 1 }
         try first.execute(script: "COMMIT")
         try gate.execute(script: "SELECT pg_advisory_unlock(7)")
         let counts = try #require(done.wait(milliseconds: 60_000).first)

@@ -3,9 +3,10 @@ import FerryStore
 import Postgres
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
-@Suite("Schedules that are replaced")
+@Suite("Replaced schedules", .onOwnThread)
 struct ScheduleReplacementTests {
     let database: TestDatabase
     let node: TestNode
@@ -30,7 +31,7 @@ struct ScheduleReplacementTests {
         }.get()
     }
 
-    /// Gives it another job, and what else `change` does.
+    /// Replaces the job and applies `change`.
     private func replace(
         _ id: ScheduleID, _ change: @escaping @Sendable (inout ScheduleSpec) -> Void = { _ in }
     ) throws -> ScheduleRecord {
@@ -48,7 +49,7 @@ struct ScheduleReplacementTests {
         return replaced
     }
 
-    /// As if this occurrence were next, and looked at then.
+    /// Makes this occurrence the next one, checked at `runAt`.
     private func move(to occurrence: Timestamp, runAt: Timestamp, isHeld: Bool = false) throws {
         var connection = try Connection(url: database.url)
         try connection.execute(
@@ -64,7 +65,7 @@ struct ScheduleReplacementTests {
         return try connection.execute(held).int64(0, 0)
     }
 
-    @Test("an occurrence that jitter puts off stays, however often, while its times are the same")
+    @Test("a jittered occurrence stays due through changes that keep its times")
     func jitter() throws {
         defer { node.store.stop() }
         let made = try create(jitter: 3_600)
@@ -81,7 +82,7 @@ struct ScheduleReplacementTests {
             $0.description = "other"
             $0.missed = .skip
             $0.overlap = .queue
-            // Seconds are the same everywhere.
+            // An interval in seconds does not depend on the time zone.
             $0.timeZone = "Europe/Berlin"
         }
         #expect(milder.nextScheduledAt == due && milder.nextRunAt == runAt && milder.revision == 4)
@@ -95,7 +96,7 @@ struct ScheduleReplacementTests {
         #expect(try replace(made.id) { $0.isEnabled = true }.nextScheduledAt == next)
     }
 
-    @Test("an occurrence that waits for an earlier job goes on waiting, unless the times are others")
+    @Test("a held occurrence stays held, unless the change gives it other times")
     func held() throws {
         defer { node.store.stop() }
         let made = try create(overlap: "queue")
@@ -109,7 +110,7 @@ struct ScheduleReplacementTests {
         #expect(try heldCount() == 0)
     }
 
-    @Test("an occurrence that was put off runs with the job that repairs it")
+    @Test("a postponed occurrence runs at once with the job that repairs the schedule")
     func repaired() throws {
         defer { node.store.stop() }
         let made = try create()
@@ -122,7 +123,7 @@ struct ScheduleReplacementTests {
         #expect(attempt.spec.request.url == "https://new.example/a")
     }
 
-    @Test("one that has ended, although there are more, begins again")
+    @Test("a schedule without a next occurrence gets one when it is replaced")
     func ended() throws {
         defer { node.store.stop() }
         let made = try create()

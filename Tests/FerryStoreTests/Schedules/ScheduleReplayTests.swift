@@ -1,16 +1,17 @@
 import FerryCore
 import FerryStore
 import TestSupport
+import TestThreads
 import Testing
 
-@Suite("Schedules whose requests are repeated")
+@Suite("Repeated requests about schedules", .onOwnThread)
 struct ScheduleReplayTests {
     let database: TestDatabase
     let node: TestNode
 
     init() throws {
         database = try TestDatabase(template: template)
-        // Nothing begins here.
+        // No job begins on this node.
         node = try TestNode(database.url, slots: 0)
     }
 
@@ -51,7 +52,7 @@ struct ScheduleReplayTests {
         _ = try wait { node.store.control.delete(id, tenant: "acme", reply: $0) }.get()
     }
 
-    @Test("a creation gets its first answer again, also when the schedule was deleted since")
+    @Test("a repeated creation gets the first reply, also after the schedule was deleted")
     func creation() throws {
         defer { node.store.stop() }
         let first = try create(key("POST /v1/schedules")).record
@@ -71,7 +72,7 @@ struct ScheduleReplayTests {
         #expect(gone.failure == .notFound)
     }
 
-    @Test("a key of another request is refused, whatever its route")
+    @Test("a key that was used for another request is refused, whatever its route")
     func otherRoute() throws {
         defer { node.store.stop() }
         let schedule = try create(key("POST /v1/schedules")).record
@@ -85,7 +86,7 @@ struct ScheduleReplayTests {
         #expect(try countedStates(database.url).values.reduce(0, +) == 0)
     }
 
-    @Test("a run by hand gets its first answer again, also when the schedule or its job was deleted since")
+    @Test("a repeated run by hand gets the first reply, also after the schedule or job was deleted")
     func runs() throws {
         defer { node.store.stop() }
         let schedule = try create(key("POST /v1/schedules")).record

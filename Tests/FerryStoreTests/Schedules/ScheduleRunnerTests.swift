@@ -2,12 +2,13 @@ import FerryCore
 import Logging
 import Postgres
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryStore
 
-@Suite("What the lane of schedules does besides")
-struct ScheduleLaneTests {
+@Suite("Schedule runner: sweep, admission and discretionary jobs", .onOwnThread)
+struct ScheduleRunnerTests {
     let database: TestDatabase
 
     init() throws { database = try TestDatabase(template: template) }
@@ -17,7 +18,7 @@ struct ScheduleLaneTests {
         return try connection.execute(Statement("number", sql)).int64(0, 0)
     }
 
-    @Test("one node at a time sweeps, and goes on at once while there is more")
+    @Test("one node at a time sweeps runs, and continues at once while there are more")
     func sweeps() throws {
         var connection = try Connection(url: database.url)
         try connection.execute(
@@ -32,10 +33,10 @@ struct ScheduleLaneTests {
         _ = try wait { reply in held.store.control.createSchedule(often, nil) { reply($0.map(\.record)) } }
             .get()
         held.store.schedules.wake()
-        // Its lane has been round more than once by then.
+        // Its thread has had several turns by then.
         _ = try held.attempts(3)
         let made = try number("SELECT count(*) FROM schedule_runs")
-        #expect(made >= 4_500, "somebody else sweeps")
+        #expect(made >= 4_500, "another node holds the sweep lock")
         try connection.execute(script: "SELECT pg_advisory_unlock_all()")
         let next = try TestNode(database.url)
         defer { next.store.stop() }
@@ -57,7 +58,7 @@ struct ScheduleLaneTests {
             template: JobTemplate(specJSON: newJob().specJSON, sealedSecrets: nil, payload: nil))
     }
 
-    @Test("a tenant with as many jobs as it may have gets no more by its schedules, nor by their runs")
+    @Test("a tenant at its job limit gets no jobs from schedules or runs by hand")
     func admission() throws {
         let node = try TestNode(database.url, slots: 0) { $0.jobCountMax = 5 }
         defer { node.store.stop() }
@@ -87,7 +88,7 @@ struct ScheduleLaneTests {
         let read = {
             try wait { control.schedule(schedule.id, tenant: "acme", reply: $0) }.get().counts
         }
-        try eventually("the occurrence was dealt with") { try read().skipped + read().runs > 1 }
+        try eventually("the occurrence was skipped or run") { try read().skipped + read().runs > 1 }
         let counts = try read()
         #expect(counts.skipped == 1 && counts.runs == 1 && counts.missed == 0)
         #expect(try number("SELECT count(*) FROM jobs") == 6)
@@ -95,8 +96,8 @@ struct ScheduleLaneTests {
         #expect(node.store.metrics.skippedOccurrences == 0)
     }
 
-    /// Of a node that has room for half of `slots` and runs nothing.
-    private func round(slots: Int) -> DiscretionaryTransaction {
+    /// The transaction of a node without running jobs, which may start jobs in half of `slots`.
+    private func transaction(slots: Int) -> DiscretionaryTransaction {
         let context = StoreContext(
             StoreConfiguration(
                 url: database.url, node: TestNode.identifiers.make(), nodeName: "test", version: "0",
@@ -126,7 +127,7 @@ struct ScheduleLaneTests {
         try jobs.map { try node.job($0.id, tenant: $0.tenant).get().record.state }
     }
 
-    @Test("what has no room in the budget hides nothing smaller, however many there are of it")
+    @Test("60 jobs too large for the budget do not hide a smaller one behind them")
     func smallBehindLarge() throws {
         let api = try TestNode(database.url, isWorker: false)
         defer { api.store.stop() }
@@ -136,14 +137,14 @@ struct ScheduleLaneTests {
         _ = try api.submit([small]).get()
         var connection = try connect()
         let windows = try windows(budget: 3_000)
-        #expect(try round(slots: 100).commit(&connection, windows) == 1)
-        #expect(try round(slots: 100).commit(&connection, windows) == 1)
+        #expect(try transaction(slots: 100).commit(&connection, windows) == 1)
+        #expect(try transaction(slots: 100).commit(&connection, windows) == 1)
         #expect(try states([small], on: api) == [.queued])
-        #expect(try round(slots: 100).commit(&connection, windows) == 0)
+        #expect(try transaction(slots: 100).commit(&connection, windows) == 0)
         #expect(try countedStates(database.url) == ["queued": 2, "waiting": 59])
     }
 
-    @Test("jobs whose host is held or away start later, and use up no budget")
+    @Test("jobs whose host is held or unreachable do not start and use no budget")
     func heldHosts() throws {
         let api = try TestNode(database.url, isWorker: false)
         defer { api.store.stop() }
@@ -161,13 +162,13 @@ struct ScheduleLaneTests {
                     ('https://busy.example:443', now() + interval '1 hour')
                 """)
         let windows = try windows(budget: 3_000)
-        #expect(try round(slots: 8).commit(&connection, windows) == 1)
+        #expect(try transaction(slots: 8).commit(&connection, windows) == 1)
         #expect(try states(held + [free], on: api) == [.waiting, .waiting, .waiting, .queued])
         try connection.execute(script: "DELETE FROM hosts")
-        #expect(try round(slots: 8).commit(&connection, OffPeakWindows()) == 3)
+        #expect(try transaction(slots: 8).commit(&connection, OffPeakWindows()) == 3)
     }
 
-    @Test("tenants take turns, and so do the sessions of a tenant, however much one of them has waiting")
+    @Test("tenants and sessions take turns, however many jobs one of them has waiting")
     func turns() throws {
         let api = try TestNode(database.url, isWorker: false)
         defer { api.store.stop() }
@@ -178,14 +179,14 @@ struct ScheduleLaneTests {
         ]
         for job in few { _ = try api.submit([job]).get() }
         var connection = try connect()
-        // Two of the first tenant, one of each of the others.
-        #expect(try round(slots: 8).commit(&connection, OffPeakWindows()) == 4)
+        // Two jobs of the first tenant, one of each other tenant.
+        #expect(try transaction(slots: 8).commit(&connection, OffPeakWindows()) == 4)
         #expect(try states(few, on: api) == [.queued, .queued, .queued])
         #expect(try states([many[0]], on: api) == [.queued], "the one that has waited longest")
     }
 
-    @Test("a round of discretionary jobs counts the free slots once, whatever happens meanwhile")
-    func room() throws {
+    @Test("the transaction for discretionary jobs counts the free slots once, when it is created")
+    func freeSlots() throws {
         let api = try TestNode(database.url, isWorker: false)
         defer { api.store.stop() }
         let jobs = (0..<6).map { _ in discretionaryJob() }
@@ -197,12 +198,12 @@ struct ScheduleLaneTests {
                 isWorker: true, slots: slots, clock: DatabaseClock(), logger: Logger(label: "test"),
                 seal: .inverted, openSecrets: { _ in nil }, sealSecrets: { _ in [] },
                 hashCredentials: { _ in "0" }))
-        let round = DiscretionaryTransaction(context: context, now: context.clock.now())
+        let transaction = DiscretionaryTransaction(context: context, now: context.clock.now())
         #expect(slots.reserve(upTo: 4) == 4)
         var options = ConnectionOptions()
         options.settings = [.init("ferry.shard", "test")]
         var connection = try Connection(url: database.url, options: options)
-        #expect(try round.commit(&connection, OffPeakWindows()) == 2)
+        #expect(try transaction.commit(&connection, OffPeakWindows()) == 2)
         #expect(try countedStates(database.url) == ["queued": 2, "waiting": 4])
         let full = DiscretionaryTransaction(context: context, now: context.clock.now())
         #expect(try full.commit(&connection, OffPeakWindows()) == 0)

@@ -3,9 +3,10 @@ import FerryStore
 import Postgres
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
-@Suite("Schedules", .serialized)
+@Suite("Schedules", .serialized, .onOwnThread)
 final class ScheduleTests {
     let database: TestDatabase
     let node: TestNode
@@ -42,7 +43,7 @@ final class ScheduleTests {
         try wait { node.store.control.schedule(id, tenant: "acme", reply: $0) }.get()
     }
 
-    /// As if its time had come so many seconds ago, in steps of its interval.
+    /// Moves the schedule into the past by `seconds`.
     private func age(_ id: ScheduleID, seconds: Double) throws {
         var connection = try Connection(url: database.url)
         try connection.execute(
@@ -76,9 +77,9 @@ final class ScheduleTests {
         return try connection.execute(Statement("number", sql)).int64(0, 0)
     }
 
-    @Test("each occurrence becomes one job, which says what it is one of")
+    @Test("each occurrence becomes one job that names its schedule and time")
     func runs() throws {
-        // However late they are, each becomes a job.
+        // With `run_all` late occurrences become jobs as well.
         let made = try create(schedule(interval: 0.2, missed: "run_all"))
         let attempts = try node.attempts(3)
         var occurrences: [Timestamp] = []
@@ -123,7 +124,8 @@ final class ScheduleTests {
     }
 
     @Test(
-        "after a pause of the service: none, one for all, or all", arguments: ["skip", "run_once", "run_all"])
+        "after an outage `missed` decides whether no, one or every missed occurrence runs",
+        arguments: ["skip", "run_once", "run_all"])
     func missed(_ policy: String) throws {
         let made = try create(schedule(interval: 1_000, missed: policy))
         try age(made.id, seconds: 4_700)
@@ -133,7 +135,7 @@ final class ScheduleTests {
             case "run_once": (1, 3)
             default: (4, 0)
             }
-        try eventually("it is made up for") {
+        try eventually("the missed occurrences are handled") {
             let counts = try read(made.id).counts
             return counts.runs == runs && counts.missed == missed
         }
@@ -142,12 +144,12 @@ final class ScheduleTests {
         #expect(try jobs(of: made.id).count == Int(runs))
     }
 
-    @Test("an earlier job that is not over stops the next one, and its end lets it go on")
+    @Test("with `overlap: queue` an occurrence waits until the earlier job has ended")
     func queue() throws {
         let made = try create(schedule(interval: 100, overlap: "queue"))
         try age(made.id, seconds: 100)
         let first = try node.attempt()
-        // The next occurrence, which comes in half a second.
+        // The next occurrence is due in half a second.
         try age(made.id, seconds: 99.5)
         try eventually("it is held") {
             try number("SELECT count(*) FROM schedules WHERE is_held") == 1
@@ -161,7 +163,7 @@ final class ScheduleTests {
         #expect(try read(made.id).counts.skipped == 0)
     }
 
-    @Test("an occurrence is left out, or takes the place of the job before")
+    @Test("`overlap` skips an occurrence, or cancels the previous job")
     func overlap() throws {
         let skipping = try create(schedule(interval: 100, overlap: "skip"))
         try age(skipping.id, seconds: 100)
@@ -187,7 +189,7 @@ final class ScheduleTests {
         }
     }
 
-    @Test("a schedule is changed, paused and removed by its revision, and no other tenant's")
+    @Test("changing and deleting a schedule checks its revision and tenant")
     func changes() throws {
         let made = try create(schedule(interval: 100))
         let paused: ScheduleRecord = try wait { reply in
@@ -218,7 +220,7 @@ final class ScheduleTests {
         #expect(gone.failure == .notFound)
     }
 
-    @Test("a creation and a run by hand are repeated with their key")
+    @Test("a creation and a run by hand with the same key are repeated")
     func idempotency() throws {
         let key = { (body: UInt8) in
             Submission.Idempotency(tenant: "acme", route: "POST /v1/schedules", key: "k", fingerprint: [body])
@@ -249,7 +251,7 @@ final class ScheduleTests {
         #expect(try node.attempt().job == job)
     }
 
-    @Test("a schedule whose row is damaged is put off, and the others run")
+    @Test("a schedule with an unreadable row is postponed, and the others run")
     func damaged() throws {
         let bad = try create(schedule(interval: 100))
         var connection = try Connection(url: database.url)
@@ -269,7 +271,7 @@ final class ScheduleTests {
         }
     }
 
-    @Test("a schedule whose definition is damaged hides no other one, and can be deleted")
+    @Test("a schedule with an unreadable definition is left out of lists and can be deleted")
     func damagedDefinition() throws {
         let ids = try (0..<3).map { _ in try create(schedule(interval: 100)).id }.sorted()
         var connection = try Connection(url: database.url)
@@ -297,7 +299,7 @@ final class ScheduleTests {
         #expect(try number("SELECT count(*) FROM schedules") == 2)
     }
 
-    @Test("a schedule whose job the database refuses is put off, and the others run")
+    @Test("a schedule whose job the database refuses is postponed, and the others run")
     func refused() throws {
         var connection = try Connection(url: database.url)
         try connection.execute(
@@ -315,7 +317,7 @@ final class ScheduleTests {
         #expect(try read(ids[0]).counts.runs == 0)
     }
 
-    @Test("the due ones among a hundred thousand are found by the index")
+    @Test("due schedules among a hundred thousand are found by the index")
     func plan() throws {
         var options = ConnectionOptions()
         options.pinsPlans = true
@@ -340,7 +342,7 @@ final class ScheduleTests {
         #expect(try connection.execute(Statements.nextSchedule).rowCount == 1)
     }
 
-    @Test("runs of deleted jobs are forgotten, the others are kept")
+    @Test("runs of deleted jobs are removed, the others are kept")
     func sweep() throws {
         let made = try create(schedule(interval: 100))
         try age(made.id, seconds: 100)

@@ -4,9 +4,10 @@ import Postgres
 import Synchronization
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
-@Suite("Sessions")
+@Suite("Sessions", .onOwnThread)
 struct SessionTests {
     let database: TestDatabase
     private let key = SessionKey(tenant: "acme", name: "s")
@@ -44,7 +45,7 @@ struct SessionTests {
         }
     }
 
-    @Test("a session is created once, found again, and changed by whoever has read it")
+    @Test("a session is created once, and changed only with its current revision")
     func putting() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
@@ -62,7 +63,7 @@ struct SessionTests {
         #expect(node.store.sessionBoard.current.record("acme", "s")?.revision == 2)
     }
 
-    @Test("the same in another order is no change, with If-Match or without it; what is stored stays")
+    @Test("a configuration in another order is no change, with If-Match or without")
     func order() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
@@ -84,11 +85,11 @@ struct SessionTests {
         guard case .needsCondition = try put(node, draft(other)).get() else { throw Unexpected() }
     }
 
-    @Test("secrets are part of what is compared, and the board has them opened")
+    @Test("secrets are compared byte by byte, and the session cache has them opened")
     func secrets() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
-        // The node of these tests opens what was sealed as a webhook's secret.
+        // The test node opens sealed secrets as a webhook's secret.
         let draft = { (secret: String) in
             SessionDraft(
                 configuration: SessionConfiguration(), secrets: JobSecrets(webhookSecret: secret),
@@ -98,29 +99,29 @@ struct SessionTests {
         guard case .unchanged = try put(node, draft("a")).get() else { throw Unexpected() }
         guard case .needsCondition = try put(node, draft("b")).get() else { throw Unexpected() }
         #expect(node.store.sessionBoard.current.record("acme", "s")?.secrets.webhookSecret == "a")
-        // To Swift these are equal; to whom they are shown they are not.
+        // Equal strings in Swift, but different bytes.
         guard case .changed = try put(node, draft("\u{E9}"), if: .exists).get() else { throw Unexpected() }
         guard case .needsCondition = try put(node, draft("e\u{301}")).get() else { throw Unexpected() }
     }
 
-    @Test("a change on one node outdates what another one has read, whose next submission has it")
+    @Test("a submission with an outdated epoch is refused, and its node reloads the session")
     func twoNodes() throws {
         let (first, second) = (try TestNode(database.url), try TestNode(database.url))
         defer {
             first.store.stop()
             second.store.stop()
         }
-        let board = second.store.sessionBoard
+        let cache = second.store.sessionBoard
         for round in 0..<5 {
-            let known = board.current.epoch
+            let known = cache.current.epoch
             let condition: SessionCondition = round == 0 ? .none : .revision(Int32(round))
             _ = try put(first, draft { $0.weight = Double(round + 1) }, if: condition).get()
             #expect(submit(second, [newJob(session: "s")], epoch: known).failure == .sessionsChanged)
-            #expect(board.current.record("acme", "s")?.configuration.weight == Double(round + 1))
-            #expect(board.current.epoch > known)
+            #expect(cache.current.record("acme", "s")?.configuration.weight == Double(round + 1))
+            #expect(cache.current.epoch > known)
             // Other sessions have not changed.
             _ = try submit(second, [newJob(session: "t"), newJob()], epoch: known).get()
-            _ = try submit(second, [newJob(session: "s")], epoch: board.current.epoch).get()
+            _ = try submit(second, [newJob(session: "s")], epoch: cache.current.epoch).get()
             _ = try submit(second, [newJob(session: "s")], epoch: nil).get()
         }
         #expect(try overview(second).get().counts?.isExact == true)
@@ -128,7 +129,7 @@ struct SessionTests {
         #expect(counts.queued + counts.running == 10)
     }
 
-    @Test("a database that has forgotten changes, as a copy from before them does, is believed")
+    @Test("a node reloads all sessions if the epoch of the database has decreased")
     func forgetting() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
@@ -145,7 +146,7 @@ struct SessionTests {
         guard case .created = try put(node, draft()).get() else { throw Unexpected() }
     }
 
-    @Test("nothing is lost when sessions change while jobs are accepted on two nodes")
+    @Test("jobs accepted while their session is invalidated are all cancelled, on two nodes")
     func race() throws {
         let nodes = [try TestNode(database.url, slots: 2), try TestNode(database.url, slots: 2)]
         defer { nodes.forEach { $0.store.stop() } }
@@ -168,12 +169,12 @@ struct SessionTests {
                 case .failure(let error): #expect(error == .sessionInvalidated)
                 }
             }
-            // From here on nothing is accepted, on neither node.
+            // From here on no node accepts a job.
             for node in nodes {
                 #expect(submit(node, [newJob(session: name.name)], epoch: nil).failure == .sessionInvalidated)
             }
         }
-        // Whoever was accepted before is seen by the cancellation.
+        // The cancellation includes all jobs accepted before.
         try eventually("every accepted job is over") {
             for node in nodes {
                 for attempt in node.runner.begun.take() {
@@ -193,7 +194,7 @@ struct SessionTests {
         }
     }
 
-    @Test("a dump, which reads every table until its end, holds up neither a change nor a submission")
+    @Test("a long read of every table blocks neither a session change nor a submission")
     func dump() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
@@ -209,14 +210,14 @@ struct SessionTests {
         try dump.execute(script: "COMMIT")
     }
 
-    @Test("a change holds up submissions but no reader, and gives way to a submission that takes its time")
-    func patience() throws {
+    @Test("a session change blocks submissions but no reads, and gives up behind a slow submission")
+    func locking() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
         var options = ConnectionOptions()
         options.idleInTransactionTimeout = nil
         var other = try Connection(url: database.url, options: options)
-        // Whatever would wait fails.
+        // A statement that would wait fails.
         options.settings = [.init("lock_timeout", "100ms")]
         var hasty = try Connection(url: database.url, options: options)
         try other.execute(script: "BEGIN; SELECT lock_session_epoch()")
@@ -234,7 +235,7 @@ struct SessionTests {
         guard case .created = try put(node, draft()).get() else { throw Unexpected() }
     }
 
-    @Test("an invalidated session takes no job, and still answers who was accepted before")
+    @Test("an invalidated session accepts no job, and repeats the reply to an accepted key")
     func invalidating() throws {
         let (first, second) = (try TestNode(database.url), try TestNode(database.url))
         defer {
@@ -258,7 +259,7 @@ struct SessionTests {
         #expect(put(first, draft()).failure == .sessionInvalidated)
         #expect(
             wait { first.store.control.deleteSession(key, if: .none, reply: $0) }.failure == .sessionInUse)
-        // Its last job ends, then the session.
+        // The last job ends, then the session.
         var begun: (node: TestNode, attempt: Attempt)?
         eventually("either node runs it") {
             for node in [first, second] { begun = begun ?? node.runner.begun.take().first.map { (node, $0) } }
@@ -269,7 +270,7 @@ struct SessionTests {
         try eventually("the session ends") { try overview(first).get().record?.endedAt != nil }
         #expect(try invalidate(first, .cancel).get().record?.invalidation == .finish, "it is over")
         _ = try wait { first.store.control.deleteSession(key, if: .none, reply: $0) }.get()
-        // The name is free, on both nodes.
+        // Both nodes may use the name again.
         _ = try submit(second, [newJob(session: "s")], epoch: nil).get()
         _ = try submit(first, [newJob(session: "s")], epoch: nil).get()
         guard case .created = try put(first, draft()).get() else { throw Unexpected() }
@@ -278,7 +279,7 @@ struct SessionTests {
         #expect(invalidate(first, .cancel, SessionKey(tenant: "acme", name: "z")).failure == .notFound)
     }
 
-    @Test("cancel ends waiting, queued and suspended jobs at once and asks the nodes of running ones")
+    @Test("invalidating with cancel ends waiting and queued jobs, and requests it for running ones")
     func cancelling() throws {
         let node = try TestNode(database.url, slots: 1)
         defer { node.store.stop() }
@@ -306,7 +307,7 @@ struct SessionTests {
         #expect(try node.status().queued == 0 && node.status().waiting == 0 && node.status().running == 0)
     }
 
-    @Test("sessions are listed by name with those that were only used and the default one, page by page")
+    @Test("sessions are listed by name in pages, including the default one")
     func listing() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
@@ -338,7 +339,7 @@ extension Result {
     }
 }
 
-/// A request whose reply is waited for later.
+/// A request whose reply is awaited later.
 private struct Pending<Value: Sendable> {
     private let answer = Mailbox<Result<Value, StoreError>>()
 

@@ -1,11 +1,12 @@
 import FerryCore
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryStore
 
-@Suite("Admission")
+@Suite("Admission", .onOwnThread)
 struct AdmissionTests {
     private func tenant(_ name: String, _ queued: Int64) -> TenantStatus {
         TenantStatus(tenant: name, waiting: 0, queued: queued, running: 0, suspended: 0)

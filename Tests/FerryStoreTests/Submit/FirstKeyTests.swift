@@ -2,11 +2,12 @@ import FerryCore
 import Postgres
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryStore
 
-@Suite("The service's first key")
+@Suite("The service's first key", .onOwnThread)
 struct FirstKeyTests {
     let database: TestDatabase
 

@@ -2,12 +2,13 @@ import FerryCore
 import Postgres
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryStore
 
-@Suite("Intake while the database fails")
-struct IntakeAwayTests {
+@Suite("Intake while the database fails", .onOwnThread)
+struct SubmissionAwayTests {
     @Test("while there is no database a submission that needs none is answered once")
     func answeredOnce() throws {
         let server = try TestServer()

@@ -3,10 +3,11 @@ import FerryStore
 import Postgres
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
-@Suite("Intake")
-struct IntakeTests {
+@Suite("Intake", .onOwnThread)
+struct SubmissionTests {
     let database: TestDatabase
 
     init() throws { database = try TestDatabase(template: template) }

@@ -346,9 +346,9 @@ func queueCopies(_ count: Int, of origin: String, moreUrgentBy step: Int = 0, _ 
     try connection.execute(
         script: """
             INSERT INTO jobs (id, tenant, session, kind, state, priority, expires_at, origin, spec,
-                created_at, lot, urgency)
+                created_at, lot, is_repeatable, awaits_host, urgency)
             SELECT gen_random_uuid(), tenant, session, kind, state, priority, expires_at, origin, spec,
-                created_at, lot, urgency - interval '1 microsecond' * n * \(step)
+                created_at, lot, is_repeatable, awaits_host, urgency - interval '1 microsecond' * n * \(step)
             FROM jobs, generate_series(1, \(count)) AS n WHERE origin = '\(origin)';
             INSERT INTO job_counts (shard, queued) VALUES ('copies', \(count));
             """)

@@ -4,9 +4,10 @@ import Postgres
 import Synchronization
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
-@Suite("Dependencies")
+@Suite("Dependencies", .onOwnThread)
 struct DependencyTests {
     let database: TestDatabase
 
@@ -26,11 +27,11 @@ struct DependencyTests {
             retryOf: nil)
     }
 
-    /// As the API does it: what it depends on is prepared first, unless it comes along.
+    /// Submits like the API: dependencies are prepared first, unless they are in the same submission.
     private func submit(_ jobs: [NewJob], to node: TestNode, key: Submission.Idempotency? = nil) throws {
         let own = Set(jobs.map(\.id))
         let others = Set(jobs.flatMap(\.spec.schedule.dependsOn)).subtracting(own)
-        // Where others keep a row locked for long it cannot say.
+        // Retried, since it fails while other transactions hold the rows for long.
         let missing = try insist {
             node.store.control.prepareDependencies(Array(others), tenant: "acme", reply: $0)
         }
@@ -48,7 +49,7 @@ struct DependencyTests {
         return try connection.execute(Statement("rows", sql)).int64(0, 0)
     }
 
-    @Test("a job waits for all that it depends on, says for which, and begins when the last has ended")
+    @Test("a job lists its unfinished dependencies and begins when the last one has ended")
     func all() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
@@ -74,7 +75,7 @@ struct DependencyTests {
         #expect(status.waiting == 0 && status.queued == 0 && status.running == 1)
     }
 
-    @Test("what has ended before the submission counts, also when it did not succeed or was deleted")
+    @Test("a dependency that ended before the submission counts, also if it failed or was deleted")
     func ended() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
@@ -107,7 +108,7 @@ struct DependencyTests {
         #expect(lost["message"]?.string?.contains("was deleted") == true)
     }
 
-    @Test("a failure goes down a long chain, with its events, and is counted")
+    @Test("a failure fails a chain of 150 dependents, each with its event, and updates the counts")
     func chain() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
@@ -124,12 +125,12 @@ struct DependencyTests {
         let message = try JSON.parse(record.errorJSON ?? [])["message"]?.string
         #expect(message?.contains("\(chain[148].id)") == true)
         #expect(try node.status().waiting == 0)
-        eventually("each is told") { (try? node.status().deliveriesPending) == 150 }
+        eventually("each dependent has a delivery") { (try? node.status().deliveriesPending) == 150 }
         #expect(try rows("SELECT count(*) FROM job_dependencies") == 0)
         #expect(try rows("SELECT count(*) FROM dependency_news") == 0)
     }
 
-    @Test("cancelled and overdue jobs let their dependents know as well, and a begin date is kept")
+    @Test("dependents of cancelled and expired jobs are resolved, and keep their begin dates")
     func others() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
@@ -147,29 +148,29 @@ struct DependencyTests {
         #expect(try node.job(timed.id).get().record.nextAttemptAt == later)
     }
 
-    @Test("any number of jobs may depend on one: they follow in small rounds", arguments: [true, false])
+    @Test("1,500 dependents of one job are resolved in several transactions", arguments: [true, false])
     func many(succeeds: Bool) throws {
         let node = try TestNode(database.url, slots: 1)
         defer { node.store.stop() }
         let first = newJob()
         _ = try node.submit([first]).get()
         let attempt = try node.attempt()
-        // More than a round, and a round exactly.
+        // 1,500 dependents in all: exactly three transactions.
         for count in [1_203, 297] {
             try submit((0..<count).map { _ in job(on: [first.id]) }, to: node)
         }
         node.end(attempt, succeeds ? success : failure(isRetryable: false))
-        try eventually("nobody waits") {
+        try eventually("no job waits") {
             try rows("SELECT count(*) FROM jobs WHERE state = 'waiting'") == 0
         }
         #expect(try rows("SELECT count(*) FROM job_dependencies") == 0)
         let ended = try rows("SELECT count(*) FROM finished_jobs WHERE state = 'failed'")
         let left = try rows("SELECT count(*) FROM jobs")
         #expect(succeeds ? (ended, left) == (0, 1_500) : (ended, left) == (1_501, 0))
-        try eventually("no news is left") { try rows("SELECT count(*) FROM dependency_news") == 0 }
+        try eventually("dependency_news is empty") { try rows("SELECT count(*) FROM dependency_news") == 0 }
     }
 
-    @Test("a suspended job comes back to what it waits for, and fails although it is suspended")
+    @Test("a resumed job waits for its dependency again, and a suspended one fails with its dependency")
     func suspended() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
@@ -191,13 +192,13 @@ struct DependencyTests {
         _ = try becomes(.failed, third.id, node)
         #expect(try node.job(second.id).get().record.state == .suspended)
         let free = try wait { node.store.control.resume(second.id, tenant: "acme", reply: $0) }.get()
-        // It may begin before it is read.
+        // The job may begin before it is read.
         #expect(free.state == .queued || free.state == .running)
         #expect(try node.attempt().job == second.id)
         #expect(try node.status().suspended == 0)
     }
 
-    @Test("a repeated submission adds nothing, and its first answer is told again")
+    @Test("a repeated submission adds no dependencies and gets the first reply")
     func replay() throws {
         let node = try TestNode(database.url, isWorker: false)
         defer { node.store.stop() }
@@ -213,7 +214,7 @@ struct DependencyTests {
         #expect(try node.status().waiting == 1)
     }
 
-    /// Which jobs have ended, and which began too early.
+    /// Jobs that have ended, and jobs that began too early.
     private struct Ledger {
         var ended: Set<JobID> = []
         var early: [JobID] = []
@@ -221,7 +222,7 @@ struct DependencyTests {
     }
 
     @Test(
-        "whatever depends on whatever: each job runs once, after what it depends on, or fails for it",
+        "in random graphs each job runs once, after its dependencies, or fails because of one",
         arguments: UInt64(0)..<6)
     func property(_ seed: UInt64) throws {
         var random = SeededRandom(seed: seed)
@@ -275,7 +276,7 @@ struct DependencyTests {
         }
         #expect(ledger.withLock { $0.early } == [])
         #expect(ledger.withLock { $0.succeeded } == Set(expected.filter { $0.value == .succeeded }.keys))
-        // Who failed for one of several waits no more, and the news of the others may still come.
+        // A job that failed for one dependency waits for no other, but the rows about those may still come.
         try eventually("no dependency is left") { try rows("SELECT count(*) FROM job_dependencies") == 0 }
     }
 }

@@ -2,12 +2,13 @@ import FerryCore
 import Postgres
 import Sys
 import TestSupport
+import TestThreads
 import Testing
 
 @testable import FerryStore
 
-@Suite("Questions that are due")
-struct QuestionRoundTests {
+@Suite("Due questions", .onOwnThread)
+struct QuestionTransactionTests {
     let database: TestDatabase
 
     init() throws { database = try TestDatabase(template: template) }
@@ -28,7 +29,7 @@ struct QuestionRoundTests {
         try node.job(job.id).get().record.questionJSON != nil
     }
 
-    @Test("one that somebody has locked holds up neither others nor what is to begin")
+    @Test("a locked job with an expired question delays no other question and no begin")
     func locked() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
@@ -36,7 +37,7 @@ struct QuestionRoundTests {
         _ = try node.submit([late]).get()
         try eventually("it is asked") { try isAsked(late, node) }
         var connection = try Connection(url: database.url)
-        // In one message: it is not over before it is locked.
+        // In one message, so that the question cannot expire before the row is locked.
         try connection.execute(
             script: """
                 BEGIN; UPDATE jobs SET next_attempt_at = now() + interval '2 s'; COMMIT;
@@ -45,7 +46,7 @@ struct QuestionRoundTests {
         let next = confirmed(timeout: 600)
         let begin = newJob(beginAt: Timestamp(microseconds: Sys.wallMicroseconds()) + 4)
         _ = try node.submit([next, begin]).get()
-        // The first question is over long before.
+        // The first question has expired long before.
         #expect(node.runner.begun.wait(milliseconds: 60_000).map(\.job) == [begin.id])
         try eventually("the next is asked") { try isAsked(next, node) }
         #expect(try isAsked(late, node))
@@ -54,7 +55,7 @@ struct QuestionRoundTests {
     }
 
     @Test(
-        "one that was suspended until what it depends on had ended is asked about before it begins",
+        "a dependent suspended until its dependency has ended needs its confirmation when resumed",
         arguments: [nil, "a"])
     func suspendedDependent(_ name: String?) throws {
         let node = try TestNode(database.url)
@@ -71,13 +72,13 @@ struct QuestionRoundTests {
         node.end(attempt, success)
         var connection = try Connection(url: database.url)
         let left = Statement("left", "SELECT count(*) FROM job_dependencies")
-        try eventually("it depends on nothing any more") { try connection.execute(left).int64(0, 0) == 0 }
+        try eventually("the dependency is removed") { try connection.execute(left).int64(0, 0) == 0 }
         #expect(try wait { control.resume(dependent.id, tenant: "acme", reply: $0) }.get().state == .waiting)
         try eventually("it is asked about") { try isAsked(dependent, node) }
         #expect(node.runner.begun.count == 0)
     }
 
-    @Test("many are asked about and decide by themselves once, on whichever node")
+    @Test("on two nodes each of 150 jobs gets one question and begins once after its timeout")
     func many() throws {
         let nodes = try (0..<2).map { _ in try TestNode(database.url, slots: 100) }
         defer { nodes.forEach { $0.store.stop() } }
@@ -89,13 +90,13 @@ struct QuestionRoundTests {
             return begun.count >= 150
         }
         #expect(begun.count == 150 && Set(begun) == Set(jobs.map(\.id)))
-        try eventually("each was told of once") {
+        try eventually("each job has one job.will_begin event") {
             let log = try EventLog(database.url)
             return log.events.count { $0.record.type == .jobWillBegin } == 150
         }
     }
 
-    @Test("one that cannot be read ends, and those behind it go on")
+    @Test("a job with an unreadable question fails, and the jobs behind it begin")
     func unreadable() throws {
         let node = try TestNode(database.url, slots: 20)
         defer { node.store.stop() }

@@ -4,12 +4,12 @@ import Sys
 import TestSupport
 import Testing
 
-@Suite("Places that tenants share")
+@Suite("Requests shared between tenants")
 struct SharingTests {
-    @Test("what is handed over when the sender has ended goes back at once")
+    @Test("a delivery leased to a stopped sender is returned at once")
     func handedOverLate() throws {
         let places = DeliveryCredits()
-        let bench = try Bench { $0.places = places }
+        let bench = try Bench { $0.credits = places }
         #expect(eventually { places.isOpen })
         let delivery = Delivery.example(7, url: "http://127.0.0.1:9/")
         #expect(places.reserve(delivery))
@@ -21,14 +21,14 @@ struct SharingTests {
         #expect(tries.map(\.delivery) == [delivery.id] && tries.map(\.verdict) == [.returned])
     }
 
-    @Test("a tenant whose many receivers are silent keeps no other tenant waiting")
+    @Test("silent receivers of one tenant do not delay other tenants")
     func tenants() throws {
         let (alive, silent) = (try Receiver(Receiver.status("200 OK")), try Receiver(.silence))
         // A try takes longer than the test waits.
         let bench = try Bench {
             $0.concurrency = 16
             $0.totalTimeout = 600_000
-            $0.answerTimeout = 600_000
+            $0.responseTimeout = 600_000
         }
         defer {
             bench.sender.stop(graceSeconds: 0)

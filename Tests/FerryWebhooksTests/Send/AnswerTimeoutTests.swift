@@ -3,7 +3,7 @@ import FerryWebhooks
 import TestSupport
 import Testing
 
-@Suite("How long a receiver has for its answer")
+@Suite("Response timeout of receivers")
 struct AnswerTimeoutTests {
     /// Reads a request, sends the beginning of an answer, waits for the gate, and sends the end.
     private func receiver(_ beginning: String, _ gate: Gate, _ end: String) throws -> ScriptedOrigin {
@@ -16,7 +16,7 @@ struct AnswerTimeoutTests {
         }
     }
 
-    @Test("it has to begin in time; once it has begun there is time to end it; an interim one is none")
+    @Test("a response must begin in time and may end later; interim responses do not count")
     func answer() throws {
         let (never, late) = (Gate(), Gate())
         let silent = try receiver("", never, "")
@@ -24,7 +24,7 @@ struct AnswerTimeoutTests {
         let slow = try receiver(
             "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 500 Oops\r\nContent-Length: 4\r\n\r\nno", late, "pe")
         let bench = try Bench {
-            $0.answerTimeout = 5_000
+            $0.responseTimeout = 5_000
             $0.totalTimeout = 600_000
         }
         defer {

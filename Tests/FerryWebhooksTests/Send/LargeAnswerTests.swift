@@ -18,7 +18,7 @@ struct LargeAnswerTests {
 
     private func tries(at receiver: ScriptedOrigin) throws -> DeliveryTry? {
         let bench = try Bench {
-            $0.answerTimeout = 5_000
+            $0.responseTimeout = 5_000
             $0.totalTimeout = 5_000
         }
         defer {
@@ -33,7 +33,7 @@ struct LargeAnswerTests {
     private static let start = "HTTP/1.1 200 OK\r\n"
 
     @Test(
-        "a 2xx whose head is too large or has no end is a failed try that is retried",
+        "a 2xx with a head that is too large or endless is retried",
         arguments: [
             [start, "A: x\r\n"], [start, "A: " + String(repeating: "x", count: 8_000) + "\r\n"],
             [start, "A: ", String(repeating: "x", count: 60_000)],
@@ -44,7 +44,7 @@ struct LargeAnswerTests {
         #expect(one?.error == "response_too_large" && one?.status == nil)
     }
 
-    @Test("a 2xx whose head does not come to its end in time is a failed try")
+    @Test("a 2xx whose head is not complete in time is a failed attempt")
     func slow() throws {
         let origin = try ScriptedOrigin { connection in
             guard let request = connection.readRequest() else { return }
@@ -55,7 +55,7 @@ struct LargeAnswerTests {
         #expect(try tries(at: origin)?.error == "timed_out")
     }
 
-    @Test("a 2xx whose head the end of the connection cuts is a failed try")
+    @Test("a 2xx whose head is cut short by the connection's end is a failed attempt")
     func cut() throws {
         #expect(try tries(at: try receiver([Self.start, "A: b\r\n"]))?.error == "connection_lost")
     }

@@ -24,10 +24,10 @@ struct LeaseTests {
         #expect(returned.count == 6 && returned.allSatisfy { $0.verdict == .returned })
     }
 
-    @Test("what waits for an endpoint goes back when that is changed, and is claimed as it is then")
+    @Test("waiting deliveries are returned and claimed again when their endpoint changes")
     func changedEndpoint() throws {
         let receiver = try Receiver(.silence)
-        let bench = try Bench { ($0.totalTimeout, $0.answerTimeout) = (600_000, 600_000) }
+        let bench = try Bench { ($0.totalTimeout, $0.responseTimeout) = (600_000, 600_000) }
         defer {
             bench.sender.stop(graceSeconds: 0)
             receiver.stop()
@@ -48,7 +48,7 @@ struct LeaseTests {
         #expect(returned.count == 6 && returned.allSatisfy { $0.verdict == .returned })
     }
 
-    @Test("in doubt, requests are cut off without a word, and what waited goes back; then it goes on")
+    @Test("an expired lease cancels requests and returns waiting deliveries; then sending resumes")
     func doubt() throws {
         let receiver = try Receiver(.silence)
         let lease = Lease()
@@ -71,7 +71,7 @@ struct LeaseTests {
         #expect(bench.queue.tries.take().allSatisfy { $0.verdict == .returned })
     }
 
-    @Test("one that has lapsed and is back again is another one: nothing that was claimed before goes on")
+    @Test("after a lapse, a renewed lease does not continue earlier claims")
     func lapsed() throws {
         let receiver = try Receiver(.silence)
         let lease = Lease()

@@ -7,7 +7,7 @@ import Testing
 /// What could hold up the sender's loop, and how that is found out.
 @Suite("The sender's loop")
 struct LoopTests {
-    @Test("an answer with a coding that nobody asked for answers nothing")
+    @Test("a response with an unrequested coding is not an answer")
     func coded() throws {
         let receiver = try Receiver(
             .answer("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n"))
@@ -21,7 +21,7 @@ struct LoopTests {
         #expect(first.verdict != .accepted && first.error == "response_invalid")
     }
 
-    @Test("its age tells that it does not come round, and that it does again")
+    @Test("the loop's age grows while it is blocked and resets afterwards")
     func age() throws {
         let receiver = try Receiver(.answer("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"))
         let (isHeld, gate) = (Signal<Void>(), Gate())

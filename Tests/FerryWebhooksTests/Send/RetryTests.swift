@@ -4,9 +4,9 @@ import Synchronization
 import TestSupport
 import Testing
 
-@Suite("When what has failed is tried again")
+@Suite("Retries of failed deliveries")
 struct RetryTests {
-    @Test("a short delay is kept: nobody waits for the next look at the queue")
+    @Test("a short retry delay is met without waiting for the next poll")
     func shortDelay() throws {
         let count = Atomic<Int>(0)
         let origin = try ScriptedOrigin.answering { _, _ in

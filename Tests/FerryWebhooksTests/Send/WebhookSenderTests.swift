@@ -7,7 +7,7 @@ import Testing
 
 @Suite("Webhook sender")
 struct WebhookSenderTests {
-    @Test("an accepted delivery is signed over the bytes that arrive, and done")
+    @Test("an accepted delivery is signed over the sent bytes and recorded")
     func accepted() throws {
         let receiver = try Receiver(.answer("HTTP/1.1 202 Accepted\r\nContent-Length: 5\r\n\r\nfine\0"))
         let bench = try Bench()
@@ -52,11 +52,11 @@ struct WebhookSenderTests {
         )
     }
 
-    @Test("what is handed over is sent without a claim, as far as there are places")
+    @Test("leased deliveries are sent without a claim, as many as there are credits")
     func handedOver() throws {
         let receiver = try Receiver(Receiver.status("200 OK"))
         let places = DeliveryCredits()
-        let bench = try Bench { $0.places = places }
+        let bench = try Bench { $0.credits = places }
         defer { receiver.stop() }
         // The claim of the start, and what it has said of the places.
         #expect(eventually { places.isOpen && bench.queue.claimCount > 0 })
@@ -78,14 +78,14 @@ struct WebhookSenderTests {
         #expect(!places.isOpen && !places.reserve(deliveries[0]))
     }
 
-    @Test("ten dead endpoints of a hundred keep nobody waiting: the others are done before a silent one is")
+    @Test("ten silent endpoints of a hundred do not delay the others")
     func dead() throws {
         let (alive, silent, gone) = (
             try Receiver(Receiver.status("200 OK")), try Receiver(.silence), try Receiver(.silence)
         )
         gone.stop()
         // A try takes longer than the test waits.
-        let bench = try Bench { ($0.totalTimeout, $0.answerTimeout) = (600_000, 600_000) }
+        let bench = try Bench { ($0.totalTimeout, $0.responseTimeout) = (600_000, 600_000) }
         defer {
             bench.sender.stop(graceSeconds: 0)
             alive.stop()
@@ -117,7 +117,7 @@ struct WebhookSenderTests {
         #expect(eventually { bench.sender.metrics.inFlightCount <= 5 * 4 })
     }
 
-    @Test("a failed try is repeated with the same id when its pause is over, not before")
+    @Test("a failed delivery is retried with the same ID after its delay, not before")
     func repeated() throws {
         let receiver = try Receiver(Receiver.status("500 Internal Server Error"))
         let bench = try Bench()
@@ -142,7 +142,7 @@ struct WebhookSenderTests {
         #expect(bench.sender.metrics.retryCount == 2)
     }
 
-    @Test("a redirect is a failure and not followed; 410 ends the delivery; 429 with Retry-After waits")
+    @Test("redirects fail, 410 ends the delivery, and 429 waits for Retry-After")
     func statuses() throws {
         let target = try Receiver(Receiver.status("200 OK"))
         let redirecting = try Receiver(
@@ -165,7 +165,7 @@ struct WebhookSenderTests {
         #expect(bench.queue.unfinishedCount == 2)
     }
 
-    @Test("what never answers, resets, is down or talks nonsense is told apart")
+    @Test("timeouts, resets, refused connections and invalid responses have distinct errors")
     func failures() throws {
         let silent = try Receiver(.silence)
         let resetting = try Receiver(.reset)
@@ -192,7 +192,7 @@ struct WebhookSenderTests {
         #expect(tries.last?.verdict == .givenUp)
     }
 
-    @Test("an address that the policy refuses gets no byte")
+    @Test("an address refused by the policy receives no byte")
     func blocked() throws {
         let receiver = try Receiver(Receiver.status("200 OK"))
         let bench = try Bench(allowing: nil)
@@ -207,7 +207,7 @@ struct WebhookSenderTests {
         #expect(receiver.requests.count == 0)
     }
 
-    @Test("a long answer is cut to 1 KiB of valid text")
+    @Test("a long response is cut to 1 KiB of valid text")
     func longAnswer() throws {
         let body = "x" + String(repeating: "ä", count: 4_000)
         let receiver = try Receiver(
@@ -222,12 +222,12 @@ struct WebhookSenderTests {
         #expect(result.answer.utf8.count <= 1_024 && result.answer.hasPrefix("xäää"))
     }
 
-    @Test("a dead receiver keeps at most its share of places and delays nobody else")
+    @Test("a silent receiver uses at most its window and delays no other")
     func deadReceiver() throws {
         let dead = try Receiver(.silence)
         let alive = try Receiver(Receiver.status("204 No Content"))
         // Longer than the test waits.
-        let bench = try Bench { ($0.totalTimeout, $0.answerTimeout) = (600_000, 600_000) }
+        let bench = try Bench { ($0.totalTimeout, $0.responseTimeout) = (600_000, 600_000) }
         defer {
             bench.sender.stop(graceSeconds: 0)
             for receiver in [dead, alive] { receiver.stop() }
@@ -244,7 +244,7 @@ struct WebhookSenderTests {
         #expect(bench.sender.metrics.inFlightCount == 4 && bench.sender.metrics.waitingCount <= 12)
     }
 
-    @Test("a clock that is set back by a day delays nothing")
+    @Test("a clock set back by a day does not delay deliveries")
     func clockSetBack() throws {
         let receiver = try Receiver(Receiver.status("200 OK"))
         let bench = try Bench()
@@ -259,7 +259,7 @@ struct WebhookSenderTests {
         #expect(take(1, from: bench.queue.tries).first?.verdict == .accepted)
     }
 
-    @Test("a receiver that fails is left alone, and what was claimed for it goes back untried")
+    @Test("a failing receiver's claimed deliveries are returned without an attempt")
     func leftAlone() throws {
         let failing = try Receiver(Receiver.status("500 Internal Server Error"))
         let bench = try Bench()
@@ -283,7 +283,7 @@ struct WebhookSenderTests {
         #expect(probe.count == 1 && probe.first?.status == 500)
     }
 
-    @Test("results come in batches, and many wake-ups make few claims")
+    @Test("results are recorded in batches, and many wake-ups lead to few claims")
     func batches() throws {
         let receiver = try Receiver(Receiver.status("200 OK"))
         let bench = try Bench()
@@ -298,10 +298,10 @@ struct WebhookSenderTests {
         #expect(bench.queue.claimCount < 500)
     }
 
-    @Test("stop reports what is on its way, cuts off what takes too long, and can be called twice")
+    @Test("stop reports finished requests, cancels slow ones and can be called twice")
     func stopping() throws {
         let silent = try Receiver(.silence)
-        let bench = try Bench { ($0.totalTimeout, $0.answerTimeout) = (600_000, 600_000) }
+        let bench = try Bench { ($0.totalTimeout, $0.responseTimeout) = (600_000, 600_000) }
         bench.queue.add([.example(url: silent.url)])
         bench.sender.wake()
         #expect(take(1, from: silent.requests).count == 1)
@@ -315,7 +315,7 @@ struct WebhookSenderTests {
         silent.stop()
     }
 
-    @Test("what answers a question is not kept with the try; one that could not be taken is asked for again")
+    @Test("an answer is not recorded with the attempt, and is requested again if not stored")
     func answers() throws {
         let receiver = try Receiver(
             .answer("HTTP/1.1 200 OK\r\nContent-Length: 24\r\n\r\n{\"password\":\"hush-hush\"}"))
@@ -342,7 +342,7 @@ struct WebhookSenderTests {
         #expect(taken.take().count == 2)
     }
 
-    @Test("an answer to a question that breaks off is asked for again; elsewhere the status is enough")
+    @Test("an incomplete answer is requested again; without a question the status is enough")
     func brokenAnswer() throws {
         let receiver = try Receiver(
             .answer("HTTP/1.1 200 OK\r\nContent-Length: 60\r\nConnection: close\r\n\r\n{\"disposition\":"))
@@ -365,7 +365,7 @@ struct WebhookSenderTests {
         #expect(byDelivery[2]?.verdict == .accepted && taken.take().isEmpty)
     }
 
-    @Test("what cannot be signed says so with its try; what is for a removed endpoint is given up")
+    @Test("an unsignable delivery records its error; one to a removed endpoint is given up")
     func obstacles() throws {
         let receiver = try Receiver(Receiver.status("200 OK"))
         let bench = try Bench()

@@ -19,7 +19,7 @@ struct WebhookMessageTests {
         message.headers.first { $0.name == name }?.value
     }
 
-    @Test("the signature is the one of Standard Webhooks' test vector")
+    @Test("the signature matches the test vector of Standard Webhooks")
     func vector() throws {
         let secret = try #require(WebhookSecret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"))
         let signed = #"msg_p5jXN8AQM9LWM0D4loKWxJek.1614265330.{"test": 2432232314}"#
@@ -29,7 +29,7 @@ struct WebhookMessageTests {
             ])
     }
 
-    @Test("the body holds the event and the job as it was, the same on every try")
+    @Test("the body contains event and job and is the same on all attempts")
     func body() throws {
         let delivery = Delivery.example(url: "http://a/")
         let first = message(delivery, [])
@@ -40,7 +40,7 @@ struct WebhookMessageTests {
         #expect(message(delivery.nextTry, []).body == first.body)
     }
 
-    @Test("id is the event's, the timestamp is this try's, and every secret signs")
+    @Test("the message has the event's ID, the attempt's timestamp and all signatures")
     func headers() throws {
         let secrets = [WebhookSecret(key: Array(0..<24)), WebhookSecret(key: Array(1..<33))].compactMap { $0 }
         let message = message(.example(url: "http://a/"), secrets)
@@ -53,7 +53,7 @@ struct WebhookMessageTests {
         #expect(signatures.allSatisfy { $0.hasPrefix("v1,") })
     }
 
-    @Test("a trace goes on with a span of its own; a malformed one is left out")
+    @Test("a trace continues with a new span; a malformed traceparent is omitted")
     func traceparent() throws {
         let child = try #require(
             header("traceparent", of: message(.example(url: "http://a/", traceparent: parent), [])))
@@ -90,7 +90,7 @@ struct EndpointMessageTests {
             userAgent: "Ferry/1")
     }
 
-    @Test("every valid key signs in both ways, and an old one no longer than it is valid")
+    @Test("all valid keys sign in both schemes, and an expired key does not")
     func rotation() throws {
         let delivery = Delivery.example(url: "http://a/", endpoint: try endpoint(.standard))
         let entries = { (message: WebhookMessage) in
@@ -102,7 +102,7 @@ struct EndpointMessageTests {
         #expect(entries(message(delivery, at: now + 60)) == ["v1", "v1a"])
     }
 
-    @Test("v1a is Ed25519 over the same bytes: the first test vector of RFC 8032")
+    @Test("the v1a signature matches the first test vector of RFC 8032")
     func vector() throws {
         let seed = try #require(
             hexDecoded("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60"))
@@ -138,7 +138,7 @@ struct EndpointMessageTests {
         #expect(type == "application/cloudevents+json; charset=UTF-8")
     }
 
-    @Test("a ping names its endpoint and no job")
+    @Test("a ping contains its endpoint and no job")
     func ping() throws {
         let delivery = Delivery.example(
             url: "http://a/", endpoint: try endpoint(.standard), type: WebhookPing.type)

@@ -166,14 +166,14 @@ struct Bench {
             policy: EgressPolicy(allowing: [networks.flatMap { IPNetwork(cidr: $0) }].compactMap { $0 }),
             version: "1.2.3")
         // Nothing stands still for so long, and the manual clock shows none of it. A lease lasts longer.
-        (configuration.totalTimeout, configuration.answerTimeout) = (600_000, 600_000)
+        (configuration.totalTimeout, configuration.responseTimeout) = (600_000, 600_000)
         configuration.connectTimeout = 600_000
         configuration.leaseSeconds = 100_000
         change(&configuration)
         var logger = Logger(label: "test")
         logger.logLevel = .critical
         sender = try WebhookSender(
-            queue: queue, clock: clock, configuration: configuration, logger: logger, jitter: { 0.5 })
+            store: queue, clock: clock, configuration: configuration, logger: logger, jitter: { 0.5 })
     }
 
     /// Adds, wakes, and waits for as many tries.

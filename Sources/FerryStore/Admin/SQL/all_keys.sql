@@ -1,2 +1,2 @@
--- Reads all API keys, revoked ones included. Locks nothing.
+-- Reads all API keys, including revoked ones. Locks nothing.
 SELECT id, tenant, role, name, hash, created_at, revoked_at FROM api_keys

@@ -1,5 +1,6 @@
--- Asks a node to lease nothing more, or takes that back, and tells the nodes. Locks: the row of operations,
--- then the node's. $1 node, $2 whether it drains. Returns the node; no row: there is none.
+-- Starts or ends the drain of a node, and notifies the nodes. Locks: the row of operations, then the node's
+-- row.
+-- $1 node, $2 whether it drains. Returns the node; no row if there is no such node.
 WITH raised AS (
     UPDATE operations SET revision = revision + 1 RETURNING revision
 ), changed AS (

@@ -1,8 +1,9 @@
--- Keeps an API key, once for each idempotency key; a second one with the same hash changes nothing. Locks:
--- the idempotency key (waits for a transaction that inserts the same one), the new row. $1 id, $2 tenant, $3
--- role, $4 name, $5 SHA-256 of the key, $6 now; $7 tenant of whoever asks, $8 route, $9 key, $10 fingerprint,
--- $11 the API key itself, sealed, null each without an idempotency key; $12 this node. Returns false when the
--- idempotency key is known.
+-- Creates an API key, once for each idempotency key; a second key with the same hash changes nothing.
+-- Locks: the idempotency key (waits for a transaction that inserts the same one), then the new row.
+-- $1 id, $2 tenant, $3 role, $4 name, $5 SHA-256 of the key, $6 now. $7 tenant of the caller, $8 route, $9
+-- idempotency key, $10 fingerprint and $11 the sealed API key, null each without an idempotency key. $12 this
+-- node.
+-- Returns `false` if the idempotency key is known.
 WITH fresh AS (
     INSERT INTO idempotency_keys (
         tenant, route, key, fingerprint, job_ids, states, next_attempts_at, node, created_at, secret)

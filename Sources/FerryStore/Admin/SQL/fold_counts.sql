@@ -1,7 +1,8 @@
--- Adds the counts of nodes that have been silent for $1 seconds to the row `folded`, and removes those of
--- them that hold no jobs: rescue_jobs.sql finds dead nodes by their rows; and the counts of rows that a
--- lane of a node has left (set_shard.sql) a minute ago. Locks: their rows of nodes and job_counts, then the
--- row `folded`. A node that is alive after all, and a lane that comes back, start a new row.
+-- Adds rows of job_counts that are no longer written to the row `folded`: those of nodes that have been
+-- silent for $1 seconds, and those that a connection has left for a new row (set_shard.sql) a minute ago.
+-- Also removes silent nodes without running jobs; rescue_jobs.sql finds dead nodes by their rows.
+-- Locks: the removed rows of nodes and job_counts, then the row `folded`. A node or connection that comes
+-- back starts a new row.
 WITH old AS (
     DELETE FROM nodes n
     WHERE n.heartbeat_at < now() - make_interval(secs => $1::double precision)

@@ -1,5 +1,4 @@
--- Keeps a setting unless there is one already, and returns the one that counts. Locks: the row. $1 name, $2
--- value.
+-- Writes a setting unless it is set, and returns the stored value. Locks: the row. $1 name, $2 value.
 WITH fresh AS (
     INSERT INTO settings (name, value) VALUES ($1::text, $2::bytea) ON CONFLICT (name) DO NOTHING
         RETURNING value

@@ -1,7 +1,9 @@
--- Reads the counts of unfinished work and the age of its oldest parts, in one snapshot. Locks nothing. $1 the
--- lot to begin after, $2 how many lots are looked at, $3 a job that was found before, or null. What is queued
--- for the longest is looked for among those that go first in these lots, and that one. Returns it behind the
--- counts, and the lot to go on after: null, there are no more.
+-- Reads the counts of unfinished work and the age of the oldest queued job and pending delivery, in one
+-- snapshot. Locks nothing.
+-- $1 claim queue (column `lot`) after which to begin, $2 number of claim queues to look at, $3 oldest queued
+-- job found before, or null.
+-- The oldest queued job is searched among the first jobs of these claim queues and $3. After the counts come
+-- that job, and the claim queue after which to continue, null after the last one.
 WITH RECURSIVE first_of AS (
     (SELECT lot, id, 1 AS step FROM jobs WHERE state = 'queued' AND lot > $1::bigint
     ORDER BY lot, urgency, id LIMIT 1)

@@ -1,8 +1,9 @@
--- Lets the first queued jobs of lots wait whose hosts nobody reaches, unless they have other ways to go
--- (job_awaits_host) or are to be cancelled. They were not leased and use up no attempt; says so the first
--- time. Locks: the queued rows that nobody else has locked, then this connection's row of job_counts. $1
--- lots, $2 how many rows of each are looked at, $3 why hosts are not reached, $4 the errors of those jobs.
--- Returns each lot with how many of its jobs wait now.
+-- Lets the first queued jobs of claim queues wait for connectivity if their origins are unreachable. A job
+-- that has another way (job_awaits_host) or a requested cancellation stays queued. No lease and no attempt is
+-- used up. Writes an event for the first wait of a job.
+-- Locks: queued rows that no other transaction has locked, then this connection's row of job_counts.
+-- $1 claim queues, $2 rows of each to look at, $3 codes why origins are unreachable, $4 the error for each
+-- code. Returns each claim queue with how many of its jobs wait now.
 WITH met AS (
     SELECT w.lot, j.id, (SELECT h.unreachable FROM hosts h WHERE h.origin = j.origin) AS code
     FROM unnest($1::bigint[]) AS w(lot) CROSS JOIN LATERAL (

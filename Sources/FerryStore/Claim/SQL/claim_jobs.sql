@@ -1,22 +1,23 @@
--- Leases the best queued jobs of wide lots to a node: of each lot the most urgent ones. Says of each job once
--- that it has started. Locks: the queued rows that nobody else has locked, then this connection's row of
--- job_counts. The state is a literal and the rows are found by an array, so that no plan can leave the
--- partial index. $1 lots, $2 how many of each at most, $3 the node, $4 now, $5 whether downloads are held
--- back, $6 whether scopes are limited or origins not reached: jobs of those are left to divert_jobs.sql and
--- await_hosts.sql; $7 whether some will find no slot: then what must not be sent twice
--- (`JobSpec.isRepeatable` in the source) is passed over, and one of those returned as well, without a node.
--- $8 of each lot the urgency of the first that may be queued: everything before is gone, but still to be
--- stepped over while somebody keeps a snapshot open. $10 of each lot whether jobs of limited scopes, and
--- those that wait for theirs, are stepped over: where they were met, and until divert_jobs.sql and
--- await_hosts.sql have moved them; by the look of their text, which costs a twentieth of reading it; in each
--- claim no more than $12 rows (stretch_windows.sql), and those as urgent as the last of them. $11 of each lot
--- the node that it is for, or null: any, or this one; nothing is claimed unless that one has been silent for
--- $9 seconds. Columns as everywhere, then lot, urgency, whether there are bytes, whether those stay when it
--- is cancelled, and which node alone can do it.
+-- Leases the most urgent queued jobs of wide claim queues to a node. Writes an event for the first start of a
+-- job.
+-- Locks: queued rows that no other transaction has locked, then this connection's row of job_counts. The
+-- state is a literal and the rows are found by an array, so that no plan can leave the partial index.
+-- $1 claim queues, $2 how many jobs of each at most, $3 the node, $4 now, $5 whether downloads are left out,
+-- $6 whether scopes are limited or origins unreachable: jobs of those are left to divert_jobs.sql and
+-- await_hosts.sql.
+-- $7 whether some jobs will find no free slot. Then jobs whose requests must not be sent twice
+-- (is_repeatable) are passed over, and one of them is returned without a node.
+-- $8 the urgency at which each claim queue begins: every job before is leased, but its dead rows would still
+-- be read while any transaction keeps an old snapshot.
+-- $10 whether jobs of limited scopes and of unreachable origins are skipped in the claim queue, until
+-- divert_jobs.sql and await_hosts.sql have moved them; one claim reads no more than $12 rows
+-- (stretch_windows.sql), and those as urgent as the last of them.
+-- $11 the only node that may lease from the claim queue, or null: any, or this one. Nothing is leased unless
+-- that node has sent no heartbeat for $9 seconds.
+-- Columns as everywhere, then claim queue, urgency, whether bytes are left, whether they stay when the job is
+-- cancelled, and the only node that can run it.
 WITH met AS MATERIALIZED (
-    SELECT q.id, $7::boolean AND NOT q.spec LIKE ANY (ARRAY[
-        '%"method":"GET"%', '%"method":"PUT"%', '%"method":"HEAD"%', '%"method":"DELETE"%',
-        '%"method":"OPTIONS"%', '%"method":"TRACE"%', '%"non_idempotent":true%']) AS is_passed_over
+    SELECT q.id, $7::boolean AND q.is_repeatable IS NOT TRUE AS is_passed_over
     FROM (
         SELECT *, CASE WHEN skips THEN (
             SELECT w.urgency FROM jobs w
@@ -29,13 +30,11 @@ WITH met AS MATERIALIZED (
                 AND n.heartbeat_at > now() - make_interval(secs => $9::double precision))
         OFFSET 0) a
     CROSS JOIN LATERAL (
-        SELECT id, origin, tenant, scope_path, spec FROM jobs
+        SELECT id, origin, tenant, scope_path, is_repeatable FROM jobs
         WHERE state = 'queued' AND lot = a.lot AND urgency >= a.since
             AND urgency <= coalesce(a.until, 'infinity') AND (kind <> 'download' OR NOT $5::boolean)
             AND (NOT a.skips OR NOT coalesce((
-                SELECT h.unreachable IS NOT NULL AND NOT jobs.cancel_requested
-                        AND NOT jobs.spec LIKE ANY (ARRAY[
-                            '%"waits_for_connectivity":false%', '%"proxy":{%', '%"mirrors":["%'])
+                SELECT h.unreachable IS NOT NULL AND NOT jobs.cancel_requested AND jobs.awaits_host
                         AND jobs.error LIKE '%"node_lost"%' IS NOT TRUE
                     OR EXISTS (
                         SELECT FROM host_limits l

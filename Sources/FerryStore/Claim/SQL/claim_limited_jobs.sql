@@ -1,10 +1,11 @@
--- Leases the best queued jobs of narrow lots to a node, as many of each as read_permits.sql allows; else as
--- claim_jobs.sql. Scopes with a rate pay with their tokens; lock_lots.sql has locked the widest of them.
--- Locks: the queued rows that nobody else has locked, rows of host_limits, then this connection's row of
--- job_counts. $1 the node, $2 now, $3 whether downloads are held back, $4 whether origins are not reached:
--- jobs of those are left to await_hosts.sql; $5 whether some paths are limited by themselves: their jobs are
--- stepped over in lots without a path, up to so many in a claim as divert_jobs.sql looks at, which moves
--- them.
+-- Leases the most urgent queued jobs of narrow claim queues to a node, as many of each as read_permits.sql
+-- allows; else as claim_jobs.sql. Takes tokens of the rates of their scopes; lock_lots.sql has locked the
+-- widest of these.
+-- Locks: queued rows that no other transaction has locked, rows of host_limits, then this connection's row of
+-- job_counts.
+-- $1 the node, $2 now, $3 whether downloads are left out, $4 whether origins are unreachable: jobs of those
+-- are left to await_hosts.sql; $5 whether some paths have limits of their own: in claim queues without a path
+-- their jobs are skipped, as many in a claim as divert_jobs.sql looks at, which moves them.
 WITH claimed AS (
     UPDATE jobs j SET
         state = 'running', attempt = j.attempt + 1, revision = j.revision + 1, node = $1::uuid,

@@ -1,10 +1,11 @@
--- Moves the first queued jobs of lots to narrower ones: of wide lots those whose session, or one of whose
--- scopes, is limited, to lots of their origin; those whose path is limited by itself to lots of that path,
--- also out of lots of their origin. Costs no attempt. A lot that is not there yet is made, and its jobs
--- follow with the next call. Locks: the queued rows that nobody else has locked, then the lots. $1 lots
--- without a path, $2 whether their session is limited, $3 how many rows of each are looked at. Returns the
--- lot, then number (null: it was made), tenant, session, origin, node and path of the narrower one, and the
--- first urgency.
+-- Moves the first queued jobs of claim queues to narrower ones. Jobs of a wide claim queue whose session or
+-- scope is limited move to one of their origin. Jobs whose path has a limit of its own move to one of that
+-- path, also from a claim queue of their origin. No attempt is used up. If the narrower claim queue does not
+-- exist, this call creates it and the next one moves the jobs.
+-- Locks: queued rows that no other transaction has locked, then the claim queues.
+-- $1 claim queues without a path, $2 whether their session is limited, $3 rows of each to look at. Returns
+-- the claim queue, then number (null: it was created), tenant, session, origin, node and path of the narrower
+-- one, and the first urgency.
 WITH met AS (
     SELECT w.lot, w.is_limited, j.id, j.tenant, j.session, j.origin, j.scope_path, j.urgency,
         coalesce(j.home::text, '') AS home

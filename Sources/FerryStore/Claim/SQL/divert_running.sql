@@ -1,6 +1,7 @@
--- Moves what a node runs to narrow lots where something limits it, so that it is counted: it began before the
--- limit was known here. Lots as in divert_jobs.sql, without a path. Locks: those rows, then the lots. $1 the
--- node, $2 wide lots whose session is limited. Returns how many are left for the next call.
+-- Moves running jobs of a node to narrow claim queues if a limit applies to them, so that limits count them.
+-- They began before this node knew of the limit. Claim queues as in divert_jobs.sql, without a path.
+-- Locks: those rows, then the claim queues. $1 the node, $2 wide claim queues whose session is limited.
+-- Returns how many jobs are left for the next call.
 WITH limited AS MATERIALIZED (
     SELECT j.id, j.tenant, j.session, j.origin, j.home, l.id AS narrow
     FROM (

@@ -1,6 +1,6 @@
--- Finds lots by their names, and makes those that are not there. Locks: their rows. $1 tenants, $2 sessions,
--- $3 origins, empty for the wide lot, $4 the nodes that they are for, or null: any, $5 the paths that they
--- are for, empty: every one that is not limited by itself. Returns number, tenant, session, origin, node and
+-- Finds claim queues by their names, and creates missing ones. Locks: their rows.
+-- $1 tenants, $2 sessions, $3 origins, empty for the wide claim queue, $4 the only nodes, or null: any, $5
+-- paths, empty: every path that has no limit of its own. Returns number, tenant, session, origin, node and
 -- path of each, once.
 INSERT INTO lots AS l (id, tenant, session, origin, home, path)
 SELECT CASE WHEN u.origin = '' THEN nextval('lot_numbers') ELSE -nextval('lot_numbers') END, u.tenant,

@@ -1,4 +1,4 @@
--- Reads what a node holds: id, attempt, revision, whether a cancellation was asked for, one that leaves the
--- bytes, a suspension. Locks nothing. $1 the node.
+-- Reads the leases of a node: id, attempt, revision, whether cancellation was requested, whether it keeps the
+-- bytes, whether suspension was requested. Locks nothing. $1 the node.
 SELECT id, attempt, revision, cancel_requested, keeps_bytes, suspend_requested
 FROM jobs WHERE state = 'running' AND node = $1::uuid

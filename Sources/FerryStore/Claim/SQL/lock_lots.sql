@@ -1,12 +1,12 @@
--- Takes narrow lots for this transaction, with the widest scope that limits them, so that nobody else can
--- claim from what that scope limits. Lots that somebody has are left out, and so are those whose scope or
--- session another lot before them takes. Lots of one session and origin, each for another path or node, are
--- counted together: the oldest of them stands for all. A statement of its own: read_permits.sql has to see
--- what whoever had them has committed. Locks: the lots, then rows of host_limits, in order of their names. $1
--- lots.
+-- Locks narrow claim queues, each with the widest scope that limits it, so that no other transaction leases
+-- from what that scope limits. Leaves out claim queues that another transaction has locked, and those whose
+-- scope or session a claim queue before them takes. Claim queues of one session and origin for several paths
+-- or nodes are counted together: the oldest stands for all. A statement of its own, so that read_permits.sql
+-- sees what the holders before have committed.
+-- Locks: the claim queues, then rows of host_limits, in the order of their names. $1 claim queues.
 WITH asked AS MATERIALIZED (
     SELECT l.id, l.origin, u.place, (
-        -- An expression: the names lead there, and no index of numbers.
+        -- An expression, so that the plan uses the index of names, not that of numbers.
         SELECT max(s.id + 0) FROM lots s
         WHERE s.tenant = l.tenant AND s.session = l.session AND s.origin = l.origin) AS eldest,
         g.tenant AS guard_tenant, g.path AS guard_path

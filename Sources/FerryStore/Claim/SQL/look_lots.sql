@@ -1,8 +1,9 @@
--- Looks which lots have queued jobs, by skipping from one to the next. Locks nothing. $1 the lot to begin
--- after, $2 how many at most, $3 the node, $4 seconds after which a silent one is gone. Returns number,
--- tenant (null: it is not there any more), session, origin (empty: the wide lot), the node that it is for or
--- null, its path (empty: any), the urgency of the first job, how many the limits of its scopes allow at once
--- or null, until when they hold it or null, and whether it is for another node, which is there.
+-- Finds the claim queues that have queued jobs, by skipping from one to the next. Locks nothing.
+-- $1 the claim queue to begin after, $2 how many at most, $3 the node, $4 seconds without a heartbeat after
+-- which a node is gone. Returns number, tenant (null: the claim queue does not exist), session, origin
+-- (empty: a wide one), its only node or null, its path (empty: any), the urgency of the first job, the
+-- requests that the limits of its scopes allow at once or null, the end of their hold or null, and whether it
+-- is for another node that is alive.
 WITH RECURSIVE found AS (
     (SELECT lot, urgency FROM jobs WHERE state = 'queued' AND lot > $1::bigint
     ORDER BY lot, urgency, id LIMIT 1)

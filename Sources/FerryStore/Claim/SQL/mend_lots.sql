@@ -1,5 +1,5 @@
--- Gives queued jobs whose lots are not there any more those of their names. Locks: the jobs, then the lots.
--- $1 the lots that are missing, $2 how many jobs at most. Returns how many were changed.
+-- Moves queued jobs out of claim queues that do not exist, to those of their names. Locks: the jobs, then the
+-- claim queues. $1 the missing claim queues, $2 how many jobs at most. Returns how many were moved.
 WITH lost AS MATERIALIZED (
     SELECT id, tenant, session, CASE WHEN lot < 0 THEN origin ELSE '' END AS origin,
         coalesce(home::text, '') AS home

@@ -1,7 +1,7 @@
--- Queues jobs whose time has come, unless somebody is to be asked first. Locks: due rows that nobody else has
--- locked, then this connection's row of job_counts. $1 how many at most. Returns id, lot, tenant, session and
--- origin of the lot (empty: it is a wide one), the node that it is for or null, its path (empty: any),
--- urgency.
+-- Queues waiting jobs that are due, unless a client is to be asked first. Locks: due rows that no other
+-- transaction has locked, then this connection's row of job_counts.
+-- $1 how many at most. Returns id, claim queue with tenant, session and origin (empty: a wide one), its only
+-- node or null, its path (empty: any), urgency.
 WITH changed AS (
     UPDATE jobs j SET
         state = 'queued', queued_at = now(), waiting_for = NULL, next_attempt_at = NULL,

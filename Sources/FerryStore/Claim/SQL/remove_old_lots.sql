@@ -1,5 +1,5 @@
--- Removes the narrow lots that lock_old_lots.sql has taken and that have no jobs; the others are looked at
--- again later. Locks: their rows.
+-- Removes the narrow claim queues that lock_old_lots.sql has locked if they have no jobs. The others are
+-- looked at again later. Locks: their rows.
 WITH old AS MATERIALIZED (
     SELECT o.id,
         (SELECT true FROM jobs j WHERE (j.lot < 0) IS TRUE AND j.lot = o.id LIMIT 1) IS NOT NULL AS is_used

@@ -1,8 +1,8 @@
--- Adds events to the outbox. Locks: the new rows, then this connection's row of job_counts. One array element
--- a delivery: $1 ids, $2 events, $3 jobs or null, $4 numbers, $5 when it happened, $6 types, $7 tenants, $8
--- sessions, $9 URLs, $10 the jobs as JSON, $11 sealed secrets or null, $12 traceparents or null, $13
--- endpoints or null, $14 whether it is leased for its first try. $15 seconds of the lease, $16 the node that
--- has it then.
+-- Adds deliveries to the outbox. Locks: the new rows, then this connection's row of job_counts.
+-- One array element a delivery: $1 ids, $2 events, $3 jobs or null, $4 sequence numbers, $5 when the event
+-- happened, $6 types, $7 tenants, $8 sessions, $9 URLs, $10 jobs as JSON, $11 sealed secrets or null, $12
+-- traceparents or null, $13 endpoints or null, $14 whether it is leased for its first try. $15 seconds of the
+-- lease, $16 node that gets the lease.
 WITH added AS (
     INSERT INTO deliveries (
         id, event, job, sequence, occurred_at, next_try_at, tries, type, tenant, session, url, job_json,

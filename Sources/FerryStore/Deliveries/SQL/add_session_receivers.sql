@@ -1,5 +1,6 @@
--- Remembers webhooks of jobs that want the events of their session. Locks: the rows, in their order. One
--- array element a webhook: $1 tenants, $2 sessions, $3 URLs, $4 jobs, $5 types of events, a bit each, $6
+-- Adds job webhooks that want the events of their session. Locks: the rows, in the order of tenant, session
+-- and URL.
+-- One array element a webhook: $1 tenants, $2 sessions, $3 URLs, $4 jobs, $5 types of events (bit mask), $6
 -- sealed secrets or null, $7 traceparents or null.
 INSERT INTO session_receivers AS r (tenant, session, url, job, wanted, changed_at, secrets, traceparent)
 SELECT DISTINCT ON (u.tenant, u.session, u.url)

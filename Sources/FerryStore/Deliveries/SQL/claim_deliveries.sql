@@ -1,11 +1,14 @@
--- Leases due deliveries to a sender by moving the time of their next try. Of an ordered lane it takes what is
--- due from the first pending one on, without a gap, if it gets that one: who claims at the same time has it,
--- and what comes after it is his or has to wait. Locks: due rows that nobody else has locked; of ordered
--- lanes also rows that somebody has. The rows' own state is compared by what it is not: see record_tries.sql.
--- One that a sender still has has lost him, and the try. Of either kind of lanes it takes deliveries until
--- their weights come to $1: each has one, and one more for every $7 bytes of its job. $2 seconds of the
--- lease; one array element a lane: $3 lanes, $4 how many deliveries at most of it, $5 whether it is ordered.
--- $6 the sender's node.
+-- Leases due deliveries to a sender by moving the time of their next try. Takes unordered deliveries up to a
+-- total weight of $1, and ordered ones up to the same weight; a delivery weighs 1, plus 1 for every $7 bytes
+-- of its job.
+-- Of an ordered receiver queue it takes the first pending delivery and those after it that are due, without a
+-- gap. If another transaction has locked the first one, it takes none.
+-- A delivery that still has a sender's node was lost by that sender: its try counts as lost.
+-- Locks: due rows of unordered queues and the first row of ordered ones, skipping those that another
+-- transaction has locked; then the remaining rows of ordered queues, waiting for them. The state is compared
+-- by what it is not: see record_tries.sql.
+-- $1 maximum weight, $2 seconds of the lease. One array element a receiver queue: $3 queues (column `lane`),
+-- $4 maximum number of deliveries, $5 whether it is ordered. $6 the sender's node, $7 bytes.
 WITH free AS (
     SELECT id FROM (
         SELECT d.id, sum(d.weight) OVER (ROWS UNBOUNDED PRECEDING) - d.weight AS before

@@ -1,9 +1,11 @@
--- Makes an endpoint unless its idempotency key is known, or the tenant has too many. Locks: the key (waits
--- for a transaction that inserts the same one), the new row. $1 id, $2 tenant, $3 now, $4 url, $5 events or
--- null, $6 session or null, $7 metadata or null, $8 description or null, $9 enabled, $10 ordered, $11 format,
--- $12 retry delays, $13 disable after, $14 public key, $15 keys, sealed (kept also for the answers to the
--- same request again); $16 route, $17 key, $18 fingerprint or null each, $19 this node, $20 how many a tenant
--- may have, $21 acknowledgement (JSON) or null. Returns whether it was made.
+-- Creates an endpoint, unless its idempotency key is known or the tenant has too many endpoints.
+-- Locks: the key (waits for a transaction that inserts the same one), then the new row.
+-- $1 id, $2 tenant, $3 now, $4 URL, $5 events or null, $6 session or null, $7 metadata or null, $8
+-- description or null, $9 enabled, $10 ordered, $11 format, $12 retry delays in seconds, $13 disable after
+-- seconds, $14 public key, $15 sealed keys (also kept with the idempotency key, to repeat the reply), $16
+-- route, $17 key and $18 fingerprint, or null each, $19 this node, $20 maximum number of endpoints of a
+-- tenant, $21 acknowledgement (JSON) or null.
+-- Returns whether it was created.
 WITH fresh AS (
     INSERT INTO idempotency_keys (
         tenant, route, key, fingerprint, job_ids, states, next_attempts_at, node, created_at, secret)

@@ -1,5 +1,5 @@
--- Deletes an endpoint; housekeeping removes its deliveries, then the row. It gets another revision, by which
--- senders that have claimed something for it see it. Locks: its row. $1 id, $2 revision.
+-- Deletes an endpoint; its deliveries, and then the row, are removed by remove_old_deliveries.sql. The new
+-- revision tells senders that have claimed deliveries of it. Locks: its row. $1 id, $2 expected revision.
 UPDATE webhooks SET
     deleted_at = now(), is_enabled = false, disabled_reason = 'requested', revision = revision + 1
 WHERE id = $1::uuid AND revision = $2::integer AND deleted_at IS NULL

@@ -1,8 +1,9 @@
--- Changes an endpoint. Disabled by a client, it says so; enabled again, it forgets its failures. Locks: its
--- row. $1 id, $2 revision, $3 url, $4 events or null, $5 session or null, $6 metadata or null, $7 description
--- or null, $8 enabled, $9 ordered, $10 format, $11 retry delays, $12 disable after, $13 public key, $14 keys,
--- sealed, $15 acknowledgement (JSON) or null. Columns as in read_webhook.sql; no row: it has another revision
--- by now.
+-- Changes an endpoint. An endpoint that becomes disabled gets the reason `requested`; one that becomes
+-- enabled forgets its failures. Locks: its row.
+-- $1 id, $2 expected revision, $3 URL, $4 events or null, $5 session or null, $6 metadata or null, $7
+-- description or null, $8 enabled, $9 ordered, $10 format, $11 retry delays in seconds, $12 disable after
+-- seconds, $13 public key, $14 sealed keys, $15 acknowledgement (JSON) or null.
+-- Columns as in read_webhook.sql; no row if it has another revision.
 UPDATE webhooks SET
     revision = revision + 1, updated_at = now(), url = $3::text, events = $4::text[], session = $5::text,
     metadata = $6::jsonb, description = $7::text, is_enabled = $8::boolean, is_ordered = $9::boolean,

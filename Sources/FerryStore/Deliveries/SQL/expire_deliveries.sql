@@ -1,6 +1,7 @@
--- Deletes deliveries that were accepted or given up, with their tries. Locks: their rows, unless somebody
--- else has them. $1 only ids below this one, $2 how many at most, $3 only ids above this one. Returns their
--- ids.
+-- Deletes accepted and given up deliveries with their tries. Locks: their rows; skips rows that another
+-- transaction has locked.
+-- $1 upper bound of ids (exclusive), $2 maximum number of deliveries, $3 lower bound of ids (exclusive).
+-- Returns their ids.
 WITH old AS (
     SELECT id FROM deliveries WHERE id > $3::uuid AND id < $1::uuid AND state <> 'pending'
     ORDER BY id LIMIT $2::integer FOR UPDATE SKIP LOCKED

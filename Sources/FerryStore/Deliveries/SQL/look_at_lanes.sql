@@ -1,6 +1,9 @@
--- Reads which lanes have pending deliveries and when the first of each is due, stepping through an index from
--- lane to lane. Locks nothing. $1 only lanes above this one, $2 how many at most. A lane that is not open
--- gets nothing: its endpoint is disabled or deleted. OFFSET 0 keeps the planner from reading all endpoints.
+-- Reads which receiver queues have pending deliveries, and when the first delivery of each is due, by
+-- stepping through an index from queue to queue. Locks nothing.
+-- $1 lower bound of receiver queues (column `lane`, exclusive), $2 maximum number of queues.
+-- Returns the queue, when it is due, whether it is open (a disabled or deleted endpoint is not), whether it
+-- is ordered, the endpoint's revision, now, and the tenant. OFFSET 0 keeps the planner from reading all
+-- endpoints.
 WITH RECURSIVE lanes AS (
     (SELECT lane, endpoint, next_try_at, tenant, 1 AS step FROM deliveries
     WHERE state = 'pending' AND lane > $1::uuid ORDER BY lane, next_try_at LIMIT 1)

@@ -1,6 +1,7 @@
--- Adds a delivery that is sent to an endpoint at once, and once. Locks: the new row, then this connection's
--- row of job_counts. $1 endpoint, $2 tenant, $3 delivery, $4 event, $5 now, $6 trace or null. Returns the
--- delivery; no row: there is no such endpoint.
+-- Adds a delivery to an endpoint that is due at once and tried once. Locks: the new row, then this
+-- connection's row of job_counts.
+-- $1 endpoint, $2 tenant, $3 delivery, $4 event, $5 now, $6 traceparent or null. Returns the delivery; no row
+-- if there is no such endpoint.
 WITH made AS (
     INSERT INTO deliveries (
         id, event, job, sequence, occurred_at, next_try_at, type, tenant, session, url, job_json, endpoint,

@@ -1,4 +1,4 @@
--- Reads who wants events of these tenants. Locks nothing. $1 tenants.
+-- Reads the enabled endpoints of tenants with their filters. Locks nothing. $1 tenants.
 SELECT id, tenant, url, events, session, metadata FROM webhooks
 WHERE tenant = ANY ($1::text[]) AND deleted_at IS NULL AND is_enabled
 ORDER BY id

@@ -1,14 +1,17 @@
--- Keeps what came of tries. A try that was recorded before is left as it is, one of a delivery that was
--- deleted meanwhile is not kept: who is deleting it is waited for. The verdict of a try that is not the last
--- one any more (its lease ended, or somebody asked for a redelivery) changes nothing unless it is acceptance.
--- A delivery that was returned untried is due at once, and the try does not count. The state is compared by
--- what it is not, so that no plan can start from the index of what is pending; IS TRUE keeps the planner from
--- comparing each try with each delivery. An endpoint remembers since when nothing was accepted; 410, and
--- failure for too long, disable it, and an event says so. Locks: the deliveries in the order of their ids,
--- all of them before the first is changed, then endpoints whose condition changes, then this connection's row
--- of job_counts. One array element a try: $1 deliveries, $2 numbers, $3 when they started, $4 seconds they
--- took, $5 statuses or null, $6 errors or null, $7 answers, $8 states or `returned`, $9 when to try again or
--- null. Returns the endpoints that were disabled, and jobs that are acknowledged by what was accepted.
+-- Records tries and their verdicts. A try that was recorded before is left as it is. A try of a delivery that
+-- is being deleted waits for the deletion and is not recorded.
+-- The verdict of a try that is no longer the latest (its lease ended, or a redelivery was requested) changes
+-- nothing, unless it is `accepted`. A delivery that was returned untried is due at once, and the try does not
+-- count.
+-- An endpoint remembers since when nothing was accepted. Status 410, or failing for too long, disables it and
+-- writes an event.
+-- Locks: the deliveries in the order of their ids, all of them before the first is changed; then endpoints
+-- whose state changes; then this connection's row of job_counts.
+-- The state is compared by what it is not, so that no plan starts from the index of pending deliveries. IS
+-- TRUE keeps the planner from comparing each try with each delivery.
+-- One array element a try: $1 deliveries, $2 numbers, $3 when they started, $4 seconds they took, $5 statuses
+-- or null, $6 errors or null, $7 response bodies, $8 states or `returned`, $9 when to try again or null.
+-- Returns the endpoints that were disabled, and the jobs that an accepted delivery acknowledges.
 WITH known AS (
     SELECT id FROM deliveries WHERE id = ANY ($1::uuid[]) ORDER BY id FOR NO KEY UPDATE
 ), u AS (

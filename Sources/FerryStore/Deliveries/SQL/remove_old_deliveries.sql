@@ -1,8 +1,11 @@
--- Removes deliveries below an id (older than they are kept), those of deleted endpoints, and deleted
--- endpoints that have none left and that no pass of the relay can still have read. What a sender has claimed
--- for a deleted endpoint stays until he has given it back or his lease is over: he sees by what is pending
--- that it was deleted (look_at_lanes.sql). Locks: the rows, then this connection's row of job_counts. $1 the
--- id, $2 how many at most of each kind. Returns how many deliveries were removed.
+-- Removes deliveries older than their retention, deliveries of deleted endpoints, and deleted endpoints
+-- without deliveries. An endpoint stays for 10 minutes, since a pass of the relay may have read it. A
+-- delivery that a sender has claimed for a deleted endpoint stays until it is returned or its lease is over:
+-- the sender notices the deletion by its pending deliveries (look_at_lanes.sql).
+-- Locks: the deliveries, skipping those that another transaction has locked, then this connection's row of
+-- job_counts.
+-- $1 upper bound of ids of old deliveries (exclusive), $2 maximum number of deliveries of each kind. Returns
+-- the number of deliveries removed.
 WITH old AS (
     SELECT id FROM deliveries WHERE id < $1::uuid ORDER BY id LIMIT $2::integer FOR UPDATE SKIP LOCKED
 ), orphaned AS (

@@ -1,6 +1,7 @@
--- Makes deliveries of an endpoint due again that are not pending, the oldest first. Locks: their rows, then
--- this connection's row of job_counts. $1 endpoint, $2 only ids above this one, $3 since, $4 until or null,
--- $5 only those that were given up, $6 how many at most. Returns their ids.
+-- Makes deliveries of an endpoint due again that are not pending, oldest first.
+-- Locks: their rows, then this connection's row of job_counts.
+-- $1 endpoint, $2 lower bound of ids (exclusive), $3 earliest time of events, $4 end of that time (exclusive)
+-- or null, $5 whether only those that were given up, $6 maximum number of deliveries. Returns their ids.
 WITH chosen AS (
     SELECT id FROM deliveries
     WHERE endpoint = $1::uuid AND id > $2::uuid AND type <> 'webhook.ping' AND occurred_at >= $3::timestamptz

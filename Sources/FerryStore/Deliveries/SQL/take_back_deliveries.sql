@@ -1,6 +1,7 @@
--- Makes deliveries due that a node's sender has in its hands: the node is gone. The tries are kept as lost.
--- Steps from lane to lane, and reads of each what is leased. Locks: the deliveries. $1 the node, $2 seconds
--- of the lease. Returns how many.
+-- Makes deliveries due that the sender of a dead node has claimed, and records their tries as lost. Steps
+-- from receiver queue to receiver queue and reads the leased deliveries of each.
+-- Locks: the deliveries, in the order of their ids. $1 node, $2 seconds of the lease. Returns the number of
+-- deliveries.
 WITH RECURSIVE lanes AS (
     (SELECT lane FROM deliveries WHERE state = 'pending' ORDER BY lane LIMIT 1)
     UNION ALL

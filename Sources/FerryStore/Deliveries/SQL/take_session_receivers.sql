@@ -1,9 +1,10 @@
--- Takes the wish for an event of sessions from the webhooks of their jobs, session by session, each in the
--- order of the URLs. Locks: the rows. One array element a session: $1 tenants, $2 sessions; $3 the bits of
--- the type, $4 all bits of events of sessions, $5 how many webhooks at most, $6 the URL behind which it
--- begins in the first session, so that nothing is stepped over that this transaction has taken. Returns which
--- of the sessions it is, from 1, and the URL of those who want it, and the sealed secrets and traceparent of
--- the job.
+-- Takes the receivers of a session event: job webhooks that have asked for it, session by session, each in
+-- the order of URLs. Each receiver is returned once for each type.
+-- Locks: the rows of session_receivers.
+-- One array element a session: $1 tenants, $2 sessions. $3 bit of the type, $4 bits of all types of session
+-- events, $5 maximum number of receivers, $6 URL after which to begin in the first session, so that rows this
+-- transaction has taken are not read again.
+-- Returns the position of the session from 1, the URL, and the job's sealed secrets and traceparent.
 WITH found AS (
     SELECT u.place, r.* FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS u(tenant, session, place)
     CROSS JOIN LATERAL (

@@ -1,6 +1,7 @@
--- Reads rows of the log in their order. Locks nothing. $1 only rows from this id on, $2 tenant or null, $3
--- session or null, $4 how many at most. A branch whose condition names only parameters is not executed where
--- that is false; compared as in list_jobs.sql.
+-- Reads rows of the log in their order. Locks nothing.
+-- $1 lower bound of ids (inclusive), $2 tenant or null, $3 session or null, $4 maximum number of rows. A
+-- branch whose condition names only parameters is not executed if the condition is false; compared as in
+-- list_jobs.sql.
 (SELECT id, tenant, session, first_sequence, packed FROM events
 WHERE $2::text IS NULL AND id >= $1::uuid
 ORDER BY id LIMIT $4::integer)

@@ -1,7 +1,8 @@
--- Whether there is work for the relay: the first event behind $1 that has no number, or null, and whether
--- sessions have drained; and whether any endpoint of any tenant wants events. Then what the relay needs to
--- know of the positions (InboxFloor): the last that was drawn, the oldest transaction that may still
--- commit, and with $2 the number of this one, behind all that have begun to write. Locks nothing.
+-- Returns whether there is work for the relay. Locks nothing.
+-- $1 position after which the inbox is read, $2 whether this transaction gets an id.
+-- Returns the first position in the inbox or null, whether sessions have drained, and whether any endpoint is
+-- enabled. Then for `InboxLowWatermark`: the last position drawn, the oldest transaction that may still
+-- commit, and with $2 this transaction's id, which is above those of all that have begun to write.
 SELECT (SELECT position FROM event_inbox WHERE position > $1::bigint ORDER BY position LIMIT 1),
     EXISTS (SELECT FROM sessions WHERE is_drained),
     EXISTS (SELECT FROM webhooks WHERE is_enabled AND deleted_at IS NULL),

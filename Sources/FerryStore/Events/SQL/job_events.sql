@@ -1,7 +1,7 @@
--- Reads the rows of the log that have events of a job: those at times that its row names, and those that are
--- marked with it. A row spans ten seconds at most, so that a search by time ends soon. Marks are searched
--- alone (OFFSET), so that no other index is taken for that of the marks. Locks nothing. $1 tenant, $2
--- session, $3 the job, $4 the times.
+-- Reads the rows of the log that have events of a job: rows at the times that the job's row names, and rows
+-- marked with the job. Locks nothing.
+-- $1 tenant, $2 session, $3 job, $4 times. A row spans at most ten seconds, so a search by time ends soon.
+-- OFFSET 0 makes the search for marks use the index of the marks.
 SELECT w.id, w.tenant, w.session, w.first_sequence, w.packed
 FROM unnest($4::timestamptz[]) AS t(at) CROSS JOIN LATERAL (
     SELECT e.id, e.tenant, e.session, e.first_sequence, e.packed FROM events e

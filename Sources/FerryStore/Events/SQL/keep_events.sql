@@ -1,6 +1,7 @@
--- Adds rows to the log. Locks: the new rows. One array element a row: $1 ids, $2 first numbers, $3 and $4
--- when the earliest and the latest event happened, $5 types, $6 tenants, $7 sessions, $8 events; $9 and $10:
--- jobs that are marked, and in which of the rows (from 1).
+-- Adds rows to the log. Locks: the new rows.
+-- One array element a row: $1 ids, $2 first sequence numbers, $3 time of the earliest event, $4 time of the
+-- latest event, $5 types (bit mask), $6 tenants, $7 sessions, $8 packed events. One array element a mark: $9
+-- jobs, $10 number of the row, from 1.
 INSERT INTO events (id, first_sequence, first_at, last_at, types, tenant, session, packed, marked)
 SELECT u.id, u.first_sequence, u.first_at, u.last_at, u.types, u.tenant, u.session, u.packed, m.jobs
 FROM unnest(

@@ -1,9 +1,10 @@
--- Reads rows of a tenant's log, newest first. Locks nothing. $1 tenant, $2 only rows up to this id, $3
--- session or null, $4 types (a bit each), $5 since when or null, $6 how many at most, $7 only rows from this
--- id on or null: a row's number is made after what it tells of. $8 how many rows are looked at. The last row
--- that is looked at ($8) comes in any case, so that its id is where the next look begins; its packed events
--- are null if the filters exclude it. The last column is the number of the row in this look. A branch whose
--- condition names only parameters is not executed where that is false; compared as in list_jobs.sql.
+-- Reads rows of a tenant's log, newest first. Locks nothing.
+-- $1 tenant, $2 upper bound of ids (inclusive), $3 session or null, $4 types (bit mask), $5 earliest time of
+-- events or null, $6 maximum number of rows returned, $7 lower bound of ids (inclusive) or null: the id of a
+-- row is made after its events happen, $8 maximum number of rows read.
+-- The last row read ($8) is always returned, since its id is where the next read begins; its packed events
+-- are null if the filters exclude it. The last column is the number of the row in this read. A branch whose
+-- condition names only parameters is not executed if the condition is false; compared as in list_jobs.sql.
 SELECT e.id, e.tenant, e.session, e.first_sequence, CASE WHEN e.fits THEN e.packed END, e.number
 FROM (
     SELECT u.of, u.id, u.tenant, u.session, u.first_sequence, u.packed,

@@ -1,7 +1,8 @@
--- Gives the next numbers of their sessions to events, and counts the sessions' unfinished jobs. Locks: the
--- sessions, in the order of their names. One array element a session: $1 tenants, $2 sessions, $3 how many
--- events, $4 by how much the unfinished jobs grow, $5 whether jobs have ended. Returns for each its tenant,
--- name and last number, and whether it has drained.
+-- Gives events the next sequence numbers of their sessions, and counts the sessions' unfinished jobs.
+-- Locks: the sessions, in the order of their names.
+-- One array element a session: $1 tenants, $2 sessions, $3 number of events, $4 change of the number of
+-- unfinished jobs, $5 whether jobs have ended.
+-- Returns for each session its tenant, name and last number, and whether it has drained.
 INSERT INTO sessions AS s (tenant, name, last_sequence, unfinished, is_drained)
 SELECT u.tenant, u.session, u.event_count, u.growth, u.has_ended AND u.growth = 0
 FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::boolean[])

@@ -1,8 +1,10 @@
--- Removes rows of the log and rejected ones that are older than $1 seconds, and what session_receivers has
--- remembered for as long of sessions that have come to an end meanwhile; of one that has unfinished jobs, or
--- whose end is not told, it is looked at again after the same time. At most $2 of each. The latest row of the
--- log stays: who has seen it has seen all. Says in a setting that rows have been removed, for has_event.sql.
--- Locks: those rows, that of the setting.
+-- Removes rows of the log and rejected rows that are older than $1 seconds, and rows of session_receivers
+-- that were not changed for as long. A receiver of a session with unfinished jobs, or whose final event is
+-- not written, is checked again after the same time. Handles at most $2 rows of each table. Keeps the latest
+-- row of the log, so that a reader that has seen it can continue. Records in a setting that rows were removed
+-- (has_event.sql).
+-- Locks: the removed rows and that of the setting; skips rows of session_receivers that another transaction
+-- has locked.
 WITH old AS (
     DELETE FROM events WHERE id = ANY (ARRAY(
         SELECT id FROM events ORDER BY id LIMIT $2::integer))

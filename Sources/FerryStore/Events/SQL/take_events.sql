@@ -1,7 +1,8 @@
--- Takes events that have no number yet, the earliest first. Locks: those rows. $1 how many rows at most, $2
--- how many bytes of events (the first row is taken however long it is), $3 the position behind which they
--- are, $4 tenants whose rows are left alone, $5 the only tenant whose rows are taken, or null. Returns also
--- whether there may be more of them.
+-- Takes events without numbers from the inbox, earliest first. Locks: the deleted rows.
+-- $1 maximum number of rows, $2 maximum bytes of events (the first row is taken whatever its size), $3
+-- position after which the inbox is read, $4 tenants whose rows are skipped, $5 the only tenant whose rows
+-- are taken, or null.
+-- Also returns whether there may be more rows.
 WITH next AS MATERIALIZED (
     SELECT position, octet_length(packed) AS length FROM event_inbox
     WHERE position > $3::bigint AND tenant <> ALL ($4::text[]) AND ($5::text IS NULL OR tenant = $5::text)

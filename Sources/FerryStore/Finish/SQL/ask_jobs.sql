@@ -1,9 +1,9 @@
--- Lets jobs wait until somebody has said how they go on. A job whose cancellation was asked for meanwhile is
--- queued instead, one whose suspension was asked for is suspended. Fenced and joined as finish_jobs.sql.
--- Locks: the jobs, then this connection's row of job_counts. One array element a job: $1 ids, $2 attempts, $3
--- revisions, $4 what they wait for, $5 the questions, $6 when nobody is waited for any more, $7 the attempts
--- that ended, kept as in retry_jobs.sql, $8 whether bytes were left. Returns the ids that were really
--- changed.
+-- Lets jobs wait until a client has answered a question about them. A job whose cancellation was requested
+-- meanwhile is queued instead; one whose suspension was requested is suspended.
+-- Fenced and joined as finish_jobs.sql. Locks: the jobs, then this connection's row of job_counts.
+-- One array element for each job: $1 ids, $2 attempts, $3 revisions, $4 what they wait for, $5 the questions,
+-- $6 when the wait ends, $7 the attempts that ended, kept as in retry_jobs.sql, $8 whether bytes were left.
+-- Returns the ids of the changed jobs.
 WITH changed AS (
     UPDATE jobs j SET
         state = CASE WHEN j.cancel_requested THEN 'queued' WHEN j.suspend_requested THEN 'suspended'

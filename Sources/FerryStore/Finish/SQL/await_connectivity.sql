@@ -1,12 +1,13 @@
--- Lets jobs wait until their host can be reached, and says so the first time; no attempt is used up. A job
--- whose cancellation was asked for meanwhile is queued instead, one whose suspension was asked for is
--- suspended. Who is not let go by somebody tries again by itself: after 1 s, then twice as long each time it
--- has waited, up to 300 s. Fenced and joined as finish_jobs.sql. Locks: the jobs, then this connection's row
--- of job_counts. One array element a job: $1 ids, $2 attempts, $3 revisions, $4 by what that pause is
--- multiplied, or null: when somebody lets it go, if somebody looks for its host, $5 errors, $6 the attempts
--- that ended, or null, kept as in retry_jobs.sql, $7 whether bytes were left, $8 whether another host holds
--- it up: then it tries again after $4 seconds, and nobody is told. Returns the ids that were really changed,
--- each with the time of its next attempt, or null.
+-- Lets jobs wait until their origins can be reached, and writes an event for the first wait. No attempt is
+-- used up. A job whose cancellation was requested meanwhile is queued instead; one whose suspension was
+-- requested is suspended. A job whose origin is not probed tries again by itself: after 1 s, then after twice
+-- as long for each wait before, up to 300 s.
+-- Fenced and joined as finish_jobs.sql. Locks: the jobs, then this connection's row of job_counts.
+-- One array element for each job: $1 ids, $2 attempts, $3 revisions, $4 the factor of that pause, or null:
+-- the job waits until it is released, if a node probes its origin, $5 errors, $6 the attempts that ended, or
+-- null, kept as in retry_jobs.sql, $7 whether bytes were left, $8 whether another origin holds the job up:
+-- then it tries again after $4 seconds, without an event. Returns the ids of the changed jobs, each with the
+-- time of its next attempt, or null.
 WITH changed AS (
     UPDATE jobs j SET
         state = CASE WHEN j.cancel_requested THEN 'queued' WHEN j.suspend_requested THEN 'suspended'

@@ -1,18 +1,21 @@
--- Moves jobs to their terminal state, and says so. Fenced: a row whose attempt or revision differs has
--- another owner by now and stays as it is. While it runs the attempt alone says whose it is: a client may
--- have changed its description or rate meanwhile. Only what runs succeeds, as only of what runs an attempt
--- ends (retry_jobs.sql and its like; said there by what it is not, so that no plan starts from all that
--- runs). Locks: the jobs, then this connection's row of job_counts.
--- One array element a job: $1 ids, $2 attempts, $3 revisions, $4 terminal states, $5 failed attempts, $6
--- responses, $7 results, $8 errors (JSON or null), $9 bodies or null, $10 times of the end, $11 nodes or
--- null, $12 its events (EventRecord), $13 the attempt that ended it (AttemptRecord), or null, $14 resume data
--- or null. Of those that wait for an acknowledgement alone: $15 ids, $16 what they ask for (JSON), $17 the
--- events that their webhooks want, or null. $18 ids of those that no endpoint can ask it for; of the others
--- the oldest does that asks and is told of their end, and what it asks for becomes part of what they say.
--- Joined by ANY (ARRAY[…]), which has an index and neither a hash
--- nor an order: however wrong the statistics are (a queue that was empty when it was vacuumed), the rows are
--- found one by one through the primary key. Returns the ids that were really finished, and whether others
--- depend on them: of those there is news (resolve_dependencies.sql).
+-- Moves jobs to their terminal state, and writes their events.
+-- Fenced: a row with another attempt or revision has another owner by now and stays as it is. For a running
+-- job the attempt alone decides, because a client may have changed its description or rate meanwhile. Only
+-- running jobs succeed, and only attempts of running jobs end (retry_jobs.sql and others; these name the
+-- states that a job must not have, so that no plan starts from all running jobs).
+-- Locks: the jobs, then this connection's row of job_counts.
+-- One array element for each job: $1 ids, $2 attempts, $3 revisions, $4 terminal states, $5 failed attempts,
+-- $6 responses, $7 results, $8 errors (JSON or null), $9 bodies or null, $10 end times, $11 nodes or null,
+-- $12 events (EventRecord), $13 the attempt that ended the job (AttemptRecord) or null, $14 resume data or
+-- null.
+-- One array element for each job that asks for an acknowledgement: $15 ids, $16 its rules (JSON), $17 the
+-- events that its webhook wants, or null.
+-- $18 ids of jobs for which no endpoint may ask for one. Of the other jobs, the oldest endpoint that asks for
+-- one and receives the event of the end does; its rules become part of the job's spec.
+-- Joined by ANY (ARRAY[…]), which allows an index scan but neither a hash join nor a sort. However wrong the
+-- statistics are (a queue that was empty when it was vacuumed), each row is found through the primary key.
+-- Returns the ids of the finished jobs, and whether other jobs depend on them: those have a row in
+-- dependency_news (resolve_dependencies.sql).
 WITH u AS (
     SELECT * FROM unnest(
         $1::uuid[], $2::integer[], $3::integer[], $4::text[], $5::integer[], $6::text[], $7::text[],
@@ -38,7 +41,7 @@ WITH u AS (
         AND (w.events IS NULL OR 'job.' || g.terminal_state = ANY (w.events))
         AND (w.metadata IS NULL OR g.metadata @> w.metadata)
         AND g.id <> ALL ($15::uuid[]) AND g.id <> ALL ($18::uuid[])
-        -- Its endpoints hear nothing of such a session (SessionConfiguration).
+        -- Endpoints receive no events of such a session (SessionConfiguration).
         AND NOT EXISTS (
             SELECT FROM session_configurations s
             WHERE s.tenant = w.tenant AND s.name = g.session

@@ -1,9 +1,9 @@
--- Gives leases back: the jobs are queued again, or suspended as was asked, and no attempt is used up. Fenced
--- and joined as finish_jobs.sql. Locks: the jobs, then this connection's row of job_counts. One array element
--- a job: $1 ids, $2 attempts, $3 revisions, $4 the attempts that ended, or null where nothing had begun: then
--- the bytes of earlier ones are still there; kept as in retry_jobs.sql. $5 whether bytes were left, $6 which
--- node alone can do it, or null, $7 the lot for that node, or null. Returns the ids that were really changed,
--- each with its lot as promote_jobs.sql does.
+-- Gives leases back: the jobs are queued again, or suspended if that was requested. No attempt is used up.
+-- Fenced and joined as finish_jobs.sql. Locks: the jobs, then this connection's row of job_counts.
+-- One array element for each job: $1 ids, $2 attempts, $3 revisions, $4 the attempts that ended, kept as in
+-- retry_jobs.sql, or null if none had begun: then the bytes of earlier ones are still there. $5 whether bytes
+-- were left, $6 the only node that can run the job, or null, $7 the claim queue for that node, or null.
+-- Returns the ids of the changed jobs, each with its claim queue as promote_jobs.sql.
 WITH changed AS (
     UPDATE jobs j SET
         state = CASE WHEN j.suspend_requested AND NOT j.cancel_requested THEN 'suspended'

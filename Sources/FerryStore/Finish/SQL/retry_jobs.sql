@@ -1,10 +1,11 @@
--- Lets jobs wait for their next attempt, and says that this one has failed. A job whose cancellation was
--- asked for meanwhile is queued instead: who claims it next finishes it as cancelled. One whose suspension
--- was asked for is suspended. Fenced and joined as finish_jobs.sql. Locks: the jobs, then this connection's
--- row of job_counts. One array element a job: $1 ids, $2 attempts, $3 revisions, $4 failed attempts, $5 when
--- to try again, $6 errors, $7 the attempts that ended (AttemptRecord), or null; the latest 49 are kept, and
--- the one that ends the job comes with its end. $8 whether bytes were left, $9 when the attempts ended.
--- Returns the ids that were really changed.
+-- Lets jobs wait for their next attempt, and writes the event that this one has failed. A job whose
+-- cancellation was requested meanwhile is queued instead: the node that claims it finishes it as cancelled.
+-- One whose suspension was requested is suspended.
+-- Fenced and joined as finish_jobs.sql. Locks: the jobs, then this connection's row of job_counts.
+-- One array element for each job: $1 ids, $2 attempts, $3 revisions, $4 failed attempts, $5 when to try
+-- again, $6 errors, $7 the attempts that ended (AttemptRecord) or null: the latest 49 are kept, and the one
+-- that ends the job comes with finish_jobs.sql. $8 whether bytes were left, $9 when the attempts ended.
+-- Returns the ids of the changed jobs.
 WITH changed AS (
     UPDATE jobs j SET
         state = CASE WHEN j.cancel_requested THEN 'queued' WHEN j.suspend_requested THEN 'suspended'

@@ -1,8 +1,8 @@
--- Suspends jobs whose attempt was stopped for it. One that was resumed or cancelled meanwhile is queued.
--- Fenced and joined as finish_jobs.sql. Locks: the jobs, then this connection's row of job_counts. One array
--- element a job: $1 ids, $2 attempts, $3 revisions, $4 the attempts that ended, kept as in retry_jobs.sql, or
--- null where nothing had begun: then the bytes of earlier ones are still there. $5 whether bytes were left.
--- Returns the ids that were really changed.
+-- Suspends jobs whose attempt was stopped for it. A job that was resumed or cancelled meanwhile is queued.
+-- Fenced and joined as finish_jobs.sql. Locks: the jobs, then this connection's row of job_counts.
+-- One array element for each job: $1 ids, $2 attempts, $3 revisions, $4 the attempts that ended, kept as in
+-- retry_jobs.sql, or null if none had begun: then the bytes of earlier ones are still there. $5 whether bytes
+-- were left. Returns the ids of the changed jobs.
 WITH changed AS (
     UPDATE jobs j SET
         state = CASE WHEN j.suspend_requested AND NOT j.cancel_requested THEN 'suspended'

@@ -1,6 +1,6 @@
--- Says what happened to jobs that are not over. Fenced: of a job whose attempt is another one by now nothing
--- is told. Locks: the new rows. One array element an event: $1 jobs, $2 attempts, $3 the event (EventRecord).
--- Returns the ids of the jobs that were told of.
+-- Writes events of jobs that are not finished. Fenced: if a job has another attempt by now, its event is left
+-- out. Locks: the new rows. One array element for each event: $1 jobs, $2 attempts, $3 the event
+-- (EventRecord). Returns the ids of the jobs whose events were written.
 WITH known AS (
     SELECT u.id, u.packed, j.tenant, j.session
     FROM unnest($1::uuid[], $2::integer[], $3::bytea[]) AS u(id, attempt, packed)

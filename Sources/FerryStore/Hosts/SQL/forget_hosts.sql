@@ -1,5 +1,6 @@
--- Forgets hosts of which nothing has to be known any more. Locks: their rows, which this transaction has
--- locked, and their decisions. $1 origins.
+-- Removes hosts whose state is no longer needed.
+-- Locks: their rows, which this transaction has locked already, and their decisions.
+-- $1 origins.
 WITH gone AS (
     DELETE FROM hosts WHERE origin = ANY ($1::text[]) RETURNING origin
 )

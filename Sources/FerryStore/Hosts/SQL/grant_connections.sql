@@ -1,8 +1,11 @@
--- Grants connections to attempts in the narrow lots that lock_lots.sql has taken, as far as their limits have
--- room (narrow_lots), and to nobody while jobs of the lot queue: those go first. Each is paid for where a
--- scope has a rate. Locks: the rows of the attempts, then rows of host_limits. $1 lots, $2 of each the
--- connections per host of its session, or null; one array element an ask: $3 lots, $4 jobs, $5 attempts, $6
--- paths. Returns the asks of those lots, in no order, by their place from 1, and whether each was granted.
+-- Grants connections to attempts in the narrow claim queues that lock_lots.sql has locked, as far as their
+-- limits allow (view narrow_lots). Grants none while jobs of the claim queue are queued: those go first. Each
+-- grant takes a token from the scopes that have a request rate.
+-- Locks: the rows of the attempts in connections, then rows of host_limits.
+-- $1 claim queues (column `lot`), $2 connections per host of the session of each, or null. One array element
+-- a request: $3 claim queues, $4 jobs, $5 attempts, $6 paths.
+-- Returns the requests of the locked claim queues in no order: their positions from 1, and whether each was
+-- granted.
 WITH permits AS MATERIALIZED (
     SELECT n.lot, n.tenant, n.session, n.origin,
         CASE

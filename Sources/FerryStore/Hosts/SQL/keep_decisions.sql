@@ -1,6 +1,6 @@
--- Adds decisions about hosts, and removes the older ones. Locks: decisions of hosts that this transaction
--- has locked. One array element a decision: $1 origins, $2 decisions. $3 how many of a host are kept at
--- least.
+-- Adds decisions about hosts and removes older ones. Locks: decisions of hosts that this transaction has
+-- locked.
+-- One array element a decision: $1 origins, $2 decisions. $3 minimum number of decisions kept of each host.
 WITH added AS (
     INSERT INTO host_decisions (origin, decision) SELECT u.origin, u.decision
     FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS u(origin, decision, position) ORDER BY u.position

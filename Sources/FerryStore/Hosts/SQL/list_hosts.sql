@@ -1,5 +1,5 @@
--- Reads a page of hosts in order of their names, with their latest decisions, the newest first. Locks
--- nothing. $1 only origins after this one, $2 how many at most, $3 how many decisions of each.
+-- Reads a page of hosts in order of their origins, with their latest decisions, newest first. Locks nothing.
+-- $1 lower bound of origins (exclusive), $2 maximum number of hosts, $3 maximum number of decisions of each.
 WITH running AS MATERIALIZED (
     SELECT origin, count(*)::integer AS count FROM jobs WHERE state = 'running' GROUP BY origin
 )

@@ -1,7 +1,9 @@
--- Reads hosts in order to change them: those of $1, and of the others at most $3 that are due at $2, and at
--- most $4 that are to be probed by then, the longest due first. Locks: the rows of $1 in order of their
--- names, then due ones that nobody else has locked. Returns the origin, its condition, whether jobs wait
--- until it can be reached, and the connections that attempts have there by scope: tenants, paths, counts.
+-- Reads hosts in order to change them: those of $1, at most $3 reachable ones that are due at $2, and at most
+-- $4 unreachable ones that are to be probed at $2; those due longest come first.
+-- Locks: the rows of $1 in order of their origins, then due rows; skips due rows that another transaction has
+-- locked.
+-- Returns the origin, its condition, whether jobs wait until it is reachable, and the connections of running
+-- attempts by scope: tenants, paths, counts.
 WITH mine AS (
     SELECT origin, condition FROM hosts WHERE origin = ANY ($1::text[]) ORDER BY origin FOR UPDATE
 ), due AS (

@@ -1,5 +1,6 @@
--- Reads one host, known or not, with its latest decisions, the newest first. Locks nothing. $1 its origin,
--- $2 how many decisions. Columns as in list_hosts.sql; the condition is null when nothing is known.
+-- Reads one host, with or without a row, and its latest decisions, newest first. Locks nothing.
+-- $1 origin, $2 maximum number of decisions. Columns as in list_hosts.sql; the condition is null without a
+-- row.
 SELECT $1::text, (SELECT condition FROM hosts WHERE origin = $1::text),
     (SELECT count(*)::integer FROM jobs WHERE state = 'running' AND origin = $1::text),
     ARRAY(

@@ -1,7 +1,8 @@
--- Reads the scopes whose requests are limited now: origin, tenant and path (empty: every one), requests at
--- once or null, until when they are held or null, at most two years ahead (the same answer every time),
--- whether an operator has paused the host, requests per second or null. Locks nothing. $1 how many at most,
--- $2 until when a paused host is held.
+-- Reads the scopes whose requests are limited now. Locks nothing.
+-- $1 maximum number of scopes, $2 end of the hold of a paused host.
+-- Returns origin, tenant and path (empty: all), connection limit or null, end of the hold or null, whether an
+-- operator has paused the host, and requests per second or null. The end of a hold is at most two years
+-- ahead, a fixed date each year, so that repeated reads are equal.
 SELECT origin, tenant, path, connection_limit,
     CASE WHEN blocked_until > now() THEN least(blocked_until, date_trunc('year', now()) + '2 years') END,
     coalesce(blocked_until >= $2::timestamptz, false), request_rate

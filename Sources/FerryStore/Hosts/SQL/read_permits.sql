@@ -1,8 +1,11 @@
--- Counts what may be claimed of the narrow lots that lock_lots.sql has taken (narrow_lots): what their limits
--- leave, and nothing of one for another node, unless that has been silent for $5 seconds. Locks nothing. $1
--- lots, $2 how many are wanted of each, $3 the connections per host of their sessions, or null, $4 the node.
--- Keeps the result for claim_limited_jobs.sql, and returns it: lots, counts, and until when nothing begins of
--- them: for as long as they are held, at most a year, or until their rates allow the next request.
+-- Computes how many jobs may be claimed from the narrow claim queues that lock_lots.sql has locked: what
+-- their limits leave (view narrow_lots), and none of a claim queue for another node, unless that node has
+-- been silent for $5 seconds. Locks nothing.
+-- $1 claim queues (column `lot`), $2 jobs wanted from each, $3 connections per host of their sessions or
+-- null, $4 this node, $5 seconds.
+-- Keeps the result for claim_limited_jobs.sql in the setting ferry.permits, and returns it: claim queues,
+-- numbers of jobs, and until when no job of each may begin: the end of the hold, at most a year ahead, or the
+-- time at which its rates allow the next request.
 WITH permits AS MATERIALIZED (
     SELECT a.lot, n.tenant, n.origin, n.path, n.blocked_until,
         CASE

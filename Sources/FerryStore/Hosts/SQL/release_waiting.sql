@@ -1,5 +1,7 @@
--- Queues jobs that wait until a host can be reached, the best first. Locks: those that nobody else has
--- locked, then this connection's row of job_counts. $1 the origin, $2 how many at most. Returns their ids.
+-- Queues jobs that wait until a host is reachable, highest priority first.
+-- Locks: the jobs, skipping those that another transaction has locked, then this connection's row of
+-- job_counts.
+-- $1 origin, $2 maximum number of jobs. Returns their ids.
 WITH changed AS (
     UPDATE jobs j SET
         state = 'queued', queued_at = now(), waiting_for = NULL, next_attempt_at = NULL,

@@ -1,7 +1,8 @@
--- Writes the limits of the scopes of hosts that this transaction has locked; scopes that are not named are
--- limited no longer. Locks: their rows, in order of origin, tenant and path, as claims do (lock_lots.sql: the
--- widest first). $1 origins. One array element a scope: $2 origins, $3 tenants, $4 paths, $5 requests at once
--- or null, $6 until when they are held or null, $7 requests per second or null.
+-- Replaces the limits of the scopes of hosts that this transaction has locked; scopes that are not named have
+-- no limit any more.
+-- Locks: their rows, in order of origin, tenant and path, like claims (lock_lots.sql): widest scope first.
+-- $1 origins. One array element a scope: $2 origins, $3 tenants, $4 paths, $5 connection limit or null, $6
+-- end of the hold or null, $7 requests per second or null.
 WITH held AS MATERIALIZED (
     SELECT origin, tenant, path FROM host_limits
     WHERE origin = ANY ($1::text[]) ORDER BY origin, tenant, path FOR UPDATE
@@ -15,14 +16,14 @@ WITH held AS MATERIALIZED (
         SELECT FROM wanted w WHERE w.origin = h.origin AND w.tenant = h.tenant AND w.path = h.path)
 )
 INSERT INTO host_limits AS l (origin, tenant, path, connection_limit, blocked_until, request_rate)
--- After `held` has its locks.
+-- Reads `held` first, so that its locks are taken before the insert.
 SELECT w.origin, w.tenant, w.path, w.connection_limit, w.blocked_until, w.request_rate
 FROM wanted w, (SELECT count(*) FROM held) AS locked
 ORDER BY w.origin, w.tenant, w.path
 ON CONFLICT (origin, tenant, path) DO UPDATE SET
     connection_limit = excluded.connection_limit, blocked_until = excluded.blocked_until,
     request_rate = excluded.request_rate,
-    -- Tokens of another rate are no measure.
+    -- Tokens are credited at the old rate before the rate changes.
     request_credit = coalesce(
         request_credit(l.request_rate, l.request_credit, l.request_credit_at), l.request_credit),
     request_credit_at = now()

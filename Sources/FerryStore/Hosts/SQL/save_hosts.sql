@@ -1,6 +1,6 @@
--- Writes what holds for hosts that this transaction has locked. Locks: nothing new. One array element a host:
--- $1 origins, $2 conditions, $3 when a node has to look at it, or null, $4 why it cannot be reached, or null,
--- $5 bytes per second or null, $6 whether it is probed or its jobs are released.
+-- Writes the state of hosts that this transaction has locked. Locks: no further rows.
+-- One array element a host: $1 origins, $2 conditions, $3 when a node has to check it or null, $4 why it is
+-- unreachable or null, $5 bytes per second or null, $6 whether it is probed or its jobs are being released.
 UPDATE hosts h SET
     condition = u.condition, due_at = u.due_at, unreachable = u.unreachable,
     bytes_per_second_max = u.bytes_per_second_max, is_awaited = u.is_awaited

@@ -1,6 +1,6 @@
--- Finds hosts whose jobs wait until they can be reached and that nobody looks for any more: the job has got
--- another URL, or the host was forgotten in that moment. Locks nothing. $1 how many hosts at most. By one
--- look at each host that jobs wait for.
+-- Finds hosts whose jobs wait until they are reachable but that no node probes: the URL of a job has changed,
+-- or the host was forgotten at that moment. Looks once at each host that jobs wait for. Locks nothing.
+-- $1 maximum number of hosts.
 WITH RECURSIVE waited AS (
     (SELECT origin FROM jobs WHERE state = 'waiting' AND waiting_for = 'connectivity' ORDER BY origin LIMIT 1)
     UNION ALL

@@ -1,4 +1,5 @@
--- Removes connections of attempts that are over. Locks: their rows. $1 how many at most.
+-- Removes connections of attempts that have ended. Locks: their rows; skips rows that another transaction has
+-- locked. $1 maximum number of rows.
 DELETE FROM connections c
 WHERE (c.origin, c.path, c.job, c.attempt) IN (
     SELECT o.origin, o.path, o.job, o.attempt FROM connections o

@@ -1,6 +1,6 @@
--- Says how many connections attempts have beyond the one that came with their lease. Locks: their rows. One
--- array element an attempt and scope: $1 origins, $2 jobs, $3 attempts, $4 tenants, $5 sessions, $6 how many,
--- $7 paths.
+-- Writes how many connections attempts hold beyond the one that came with their lease. Locks: their rows.
+-- One array element an attempt and scope: $1 origins, $2 jobs, $3 attempts, $4 tenants, $5 sessions, $6
+-- number of connections, $7 paths.
 WITH told AS (
     SELECT * FROM unnest(
         $1::text[], $2::uuid[], $3::integer[], $4::text[], $5::text[], $6::integer[], $7::text[]

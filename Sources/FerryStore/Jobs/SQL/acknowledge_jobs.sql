@@ -1,7 +1,9 @@
--- Notes that the results of finished jobs have arrived, once each. Locks: the jobs' rows of
--- unacknowledged_jobs, then those of finished_jobs: in this order, as remind_jobs.sql. One array element a
--- job: $1 ids, $2 the events that their webhooks want, or null (for one that nobody waits for any more). $3
--- now. Returns the ids that this statement has acknowledged.
+-- Acknowledges the results of finished jobs, once each.
+-- Locks: the jobs' rows of unacknowledged_jobs, then those of finished_jobs, in the same order as
+-- remind_jobs.sql.
+-- One array element a job: $1 ids, $2 events that their webhooks want (bit mask), or null to take those of
+-- unacknowledged_jobs. $3 now.
+-- Returns the ids that this statement has acknowledged.
 WITH held AS MATERIALIZED (
     SELECT job, wanted_events FROM unacknowledged_jobs WHERE job = ANY ($1::uuid[]) ORDER BY job FOR UPDATE
 ), done AS (

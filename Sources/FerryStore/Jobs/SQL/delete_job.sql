@@ -1,6 +1,7 @@
--- Deletes a terminal job with its deliveries; nobody waits for its acknowledgement any more. Locks: its row
--- of unacknowledged_jobs before the job, as acknowledge_jobs.sql, its deliveries, then this connection's row
--- of job_counts. $1 id, $2 revision. Returns the id; no row: it has changed meanwhile, or is gone.
+-- Deletes a terminal job with its deliveries, their tries and its row of unacknowledged_jobs.
+-- Locks: its row of unacknowledged_jobs, then the job, in the order of acknowledge_jobs.sql; then its
+-- deliveries, then this connection's row of job_counts.
+-- $1 id, $2 expected revision. Returns the id; no row if the job has changed meanwhile or is gone.
 WITH held AS MATERIALIZED (
     SELECT job FROM unacknowledged_jobs WHERE job = $1::uuid FOR UPDATE
 ), gone AS (

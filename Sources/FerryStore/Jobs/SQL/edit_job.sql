@@ -1,9 +1,13 @@
--- Changes what a client has said about an unfinished job. Locks: the job, then this connection's row of
--- job_counts. $1 id, $2 revision, $3 spec, $4 metadata or null, $5 priority, $6 expiry, $7 origin, $8 whether
--- its begin date is another one, it waits for its host no longer, or what is asked about it is taken back
--- (then it must be waiting or queued), $9 that date, or null when it may begin now, $10 deadline or null, $11
--- lot, $12 urgency, $13 whether it has to be confirmed before it begins, $14 whether the secrets are others,
--- $15 those or null, $16 the path of its scope. Returns the id; no row: it has changed meanwhile.
+-- Edits an unfinished job.
+-- Locks: the job, then this connection's row of job_counts.
+-- $1 id, $2 expected revision, $3 spec, $4 metadata or null, $5 priority, $6 expiry, $7 origin.
+-- $8 whether the job is rescheduled: its begin changes, it no longer waits for its host, or its question is
+-- withdrawn. It must then be waiting or queued.
+-- $9 begin date, or null if it may begin now; used if $8.
+-- $10 deadline or null, $11 claim queue (column `lot`), $12 urgency, $13 whether it needs a confirmation
+-- before it begins, $14 whether the secrets change, $15 new sealed secrets or null, $16 path of its scope,
+-- $17 whether its request may be repeated, $18 whether it waits for its host.
+-- Returns the id; no row if the job has changed meanwhile.
 WITH found AS (
     SELECT id, state FROM jobs
     WHERE id = $1::uuid AND revision = $2::integer
@@ -12,7 +16,8 @@ WITH found AS (
 ), changed AS (
     UPDATE jobs j SET
         spec = $3::text, metadata = $4::jsonb, priority = $5::real, expires_at = $6::timestamptz,
-        origin = $7::text, scope_path = $16::text, deadline_at = $10::timestamptz,
+        origin = $7::text, scope_path = $16::text, is_repeatable = $17::boolean,
+        awaits_host = $18::boolean, deadline_at = $10::timestamptz,
         lot = CASE WHEN j.state = 'running' THEN j.lot ELSE $11::bigint END, urgency = $12::timestamptz,
         secrets = CASE WHEN $14::boolean THEN $15::bytea ELSE j.secrets END,
         revision = j.revision + 1,

@@ -1,17 +1,18 @@
--- Reads a page of a tenant's jobs, newest first, finished or not; without bodies, payloads and secrets. Locks
--- nothing. $1 tenant, $2 only ids below this one, $3 session or null, $4 states of unfinished jobs or null,
--- $5 kind or null, $6 host or null, $7 created after or null, $8 metadata that must be contained or null, $9
--- how many at most, $10 the schedule that has submitted them or null, $11 states of finished jobs or null,
--- $12 origins or null, $13 only from this id on or null, $14 how many candidates at most, $15 whether only
--- jobs that wait for their acknowledgement.
--- Candidates are ids, read in order from one index: of the schedule, of the session, of what waits for an
--- acknowledgement, or of the tenant. What they are of is compared by ANY or as a row: a plain comparison
--- leaves an order by id, which the primary key has too, and all its rows may be other tenants'. Rows are not
--- read up to $13 in a session: what lies beyond is not looked up. A branch whose condition names only
--- parameters is not executed where that is false. Each candidate is looked up by its id, and the filters are
--- about its row. Columns 0 to 31 are those of read_jobs.sql; 32 is the number of the candidate. The last
--- candidate ($14) comes in any case, so that its id is where the next page begins; its other columns are null
--- if the filters exclude it.
+-- Reads a page of a tenant's jobs, newest first, finished or not, without bodies, payloads and secrets. Locks
+-- nothing.
+-- $1 tenant, $2 upper bound of ids (exclusive), $3 session or null, $4 states of unfinished jobs or null, $5
+-- kind or null, $6 host or null, $7 created after or null, $8 metadata to contain or null, $9 maximum number
+-- of jobs, $10 schedule that submitted them or null, $11 states of finished jobs or null, $12 origins or
+-- null, $13 lower bound of ids (inclusive) or null, $14 maximum number of candidates, $15 whether only
+-- unacknowledged jobs.
+-- Candidates are ids, read in order from one index: of the schedule, the session, the unacknowledged jobs or
+-- the tenant. Each candidate is then looked up by id, and the filters apply to its row.
+-- The leading column of the index is compared by ANY or as a row. After a plain comparison the planner may
+-- use the primary key, which has the same order by id, and read rows of all tenants.
+-- In a session candidates below $13 are read but not looked up. A branch whose condition names only
+-- parameters is not executed if the condition is false.
+-- Columns 0 to 31 as in read_jobs.sql; 32 the number of the candidate. The last candidate ($14) is always
+-- returned, since its id is where the next page begins; its other columns are null if the filters exclude it.
 SELECT c.id, w.tenant, w.state, w.waiting_for, w.revision, w.attempt, w.failed_attempts, w.node, w.created_at,
     w.started_at, w.next_attempt_at, w.expires_at, w.cancel_requested, w.retry_of, w.spec,
     NULL::bytea AS secrets, NULL::bytea AS payload, w.error, w.origin, w.traceparent, w.finished_at,

@@ -1,7 +1,8 @@
--- Reads jobs by id, finished or not. Locks nothing. $1 ids, $2 whether with secrets, payloads and bodies
--- (null otherwise: nothing is fetched for them). Columns 0 to 19 as in claim_jobs.sql. Each job is looked up
--- by itself, a finished one in the partition of its id: a subquery with LIMIT is never made a join that reads
--- more.
+-- Reads jobs by id, finished or not. Locks nothing.
+-- $1 ids, $2 whether to read secrets, payloads and bodies; otherwise they are null and nothing is fetched for
+-- them.
+-- Columns 0 to 19 as in claim_jobs.sql. Each job is looked up alone, a finished one in the partition of its
+-- id: the planner never turns a subquery with LIMIT into a join that reads more.
 SELECT j.id, j.tenant, j.state, j.waiting_for, j.revision, j.attempt, j.failed_attempts, j.node, j.created_at,
     j.started_at, j.next_attempt_at, j.expires_at, j.cancel_requested, j.retry_of, j.spec,
     CASE WHEN $2::boolean THEN j.secrets END AS secrets, CASE WHEN $2::boolean THEN j.payload END AS payload,

@@ -1,8 +1,10 @@
--- Says again of finished jobs that their acknowledgement has not come, and gives up those whose time is over.
--- One that is not there (deleted, or on its way between partitions) is forgotten when its time is over. One
--- whose end a receiver has accepted is left to acknowledge_jobs.sql. Locks: rows of unacknowledged_jobs,
--- unless somebody else has them, then those of finished_jobs. $1 now, $2 how many at most. Returns jobs,
--- whether their webhooks want what was said, and whether they are confirmed.
+-- Writes reminder events for finished jobs that are not acknowledged, and gives up those whose time is over.
+-- A missing job (deleted, or just moving between partitions) is forgotten when its time is over. A job whose
+-- end a receiver has accepted is only returned: the caller runs acknowledge_jobs.sql.
+-- Locks: rows of unacknowledged_jobs, skipping those that another transaction has locked, then those of
+-- finished_jobs.
+-- $1 now, $2 maximum number of jobs.
+-- Returns the jobs, whether their webhooks want the event, and whether a receiver has accepted their end.
 WITH due AS MATERIALIZED (
     SELECT * FROM unacknowledged_jobs WHERE next_look_at <= $1::timestamptz
     ORDER BY next_look_at LIMIT $2::integer FOR UPDATE SKIP LOCKED

@@ -1,8 +1,10 @@
--- Queues a suspended job again, or lets it wait for its dependencies, its begin date or a good moment; takes
--- back a suspension that was asked for and is not done yet. Tells the nodes that there is work. Locks: the
--- job, then this connection's row of job_counts. $1 id, $2 revision, $3 begin date or latest start, or null
--- when that is over, $4 from when it may start in a good moment, or null where it waits for none, $5 bytes
--- that it expects or null. Returns the id; no row: it has changed meanwhile.
+-- Resumes a suspended job: queues it, or lets it wait for its dependencies, its begin date or, if it is
+-- discretionary, for its start. Takes back a suspension that was requested and not carried out yet. Notifies
+-- the nodes of queued work.
+-- Locks: the job, then this connection's row of job_counts.
+-- $1 id, $2 expected revision, $3 begin date or latest start, or null if that is in the past, $4 earliest
+-- start of a discretionary job, null for other jobs, $5 expected bytes or null.
+-- Returns the id; no row if the job has changed meanwhile.
 WITH found AS (
     SELECT id, state, asks, EXISTS (SELECT FROM job_dependencies d WHERE d.dependent = jobs.id) AS depends
     FROM jobs

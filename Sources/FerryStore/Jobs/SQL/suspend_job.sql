@@ -1,5 +1,6 @@
--- Suspends a job that no node runs. Locks: the job, then this connection's row of job_counts. $1 id, $2
--- revision. Returns the id; no row: it has changed meanwhile.
+-- Suspends a job that no node runs.
+-- Locks: the job, then this connection's row of job_counts.
+-- $1 id, $2 expected revision. Returns the id; no row if the job has changed meanwhile.
 WITH found AS (
     SELECT id, state FROM jobs
     WHERE id = $1::uuid AND revision = $2::integer AND state IN ('waiting', 'queued')

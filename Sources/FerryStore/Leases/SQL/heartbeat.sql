@@ -1,8 +1,9 @@
--- Says that a node is alive. Locks: its row. $1 id, $2 name, $3 version, $4 started at, $5 running attempts,
--- $6 whether it drains, $7 whether it runs attempts, $9 its jobs under limits that all nodes keep together
--- (RateDemand). Returns the database's time, how many nodes are alive within $8 seconds, how many workers
--- besides this node and how many of those that drain, how many jobs are unfinished, and what those workers
--- have said of theirs, null where one is of a version that does not say it.
+-- Writes a node's heartbeat. Locks: its row. $1 id, $2 name, $3 version, $4 started at, $5 running attempts,
+-- $6 whether it drains, $7 whether it runs attempts, $9 its jobs under limits that all nodes share
+-- (RateDemand).
+-- Returns the database's time, the number of nodes that have beaten within $8 seconds, the number of workers
+-- besides this node that do not drain, and of those that drain, the number of unfinished jobs, and the
+-- RateDemand of those workers, null for a version that does not write it.
 WITH beat AS (
     INSERT INTO nodes (id, name, version, started_at, heartbeat_at, running, draining, is_worker,
         rate_demand)
@@ -12,7 +13,7 @@ WITH beat AS (
         name = excluded.name, version = excluded.version, started_at = excluded.started_at,
         heartbeat_at = excluded.heartbeat_at, running = excluded.running, draining = excluded.draining,
         is_worker = excluded.is_worker, rate_demand = excluded.rate_demand,
-        -- Another process of the node was asked.
+        -- A request to drain concerns the process that it was made to, not the next one.
         drain_requested = nodes.drain_requested AND nodes.started_at = excluded.started_at
 )
 SELECT clock_timestamp(), count(*) + 1,

@@ -1,7 +1,7 @@
--- Gives back everything that a node holds, as release_jobs.sql: at its start (a killed process never said
--- goodbye) and at its end. The attempts are kept as lost (AttemptRecord), as in retry_jobs.sql, and the
--- events say so. Locks: the node's running jobs, then this connection's row of job_counts. $1 the node, $2
--- the error of a lost attempt. Returns their ids.
+-- Gives back all jobs that a node holds, as release_jobs.sql: at its start, because a killed process could
+-- not, and at its end. The attempts are kept as lost (AttemptRecord), as in retry_jobs.sql, and events are
+-- written. Locks: the node's running jobs, then this connection's row of job_counts. $1 the node, $2 the
+-- error of a lost attempt. Returns their ids.
 WITH changed AS (
     UPDATE jobs j SET
         state = CASE WHEN j.suspend_requested AND NOT j.cancel_requested THEN 'suspended'

@@ -1,10 +1,12 @@
--- Queues again what dead nodes held, or suspends it as was asked. Which are dead whoever asks has found out
--- (`Silence` in the source); one that has said something since is not. And of those that hold jobs one
--- without a row is dead as well, which there should not be (remove_node.sql, fold_counts.sql): it takes a
--- look at everything that runs. The attempts are kept as lost (AttemptRecord), as in retry_jobs.sql, and the
--- events say so. Locks: running jobs of dead nodes that nobody else has locked, then this connection's row
--- of job_counts. $1 dead nodes, $2 their last heartbeats, $3 how many jobs at most, $4 the error of a lost
--- attempt, $5 whether to look for those without a row. Returns their ids.
+-- Queues the jobs of dead nodes again, or suspends them if that was requested. The caller has found out which
+-- nodes are dead (FailureDetector in the source); a node with a later heartbeat is not. A node that holds
+-- jobs and has no row is dead as well. That should not happen (remove_node.sql, fold_counts.sql), and to find
+-- it takes a look at all running jobs. The attempts are kept as lost (AttemptRecord), as in retry_jobs.sql,
+-- and events are written.
+-- Locks: running jobs of dead nodes that no other transaction has locked, then this connection's row of
+-- job_counts.
+-- $1 dead nodes, $2 their last heartbeats, $3 how many jobs at most, $4 the error of a lost attempt, $5
+-- whether to look for nodes without a row. Returns their ids.
 WITH changed AS (
     UPDATE jobs j SET
         state = CASE WHEN j.suspend_requested AND NOT j.cancel_requested THEN 'suspended'

@@ -1,3 +1,3 @@
--- Adds a partition of finished jobs. Locks: finished_jobs against other partitions, the one for the rest. $1
--- the first identifier that it may hold, $2 the first that it may not.
+-- Adds a partition of finished jobs. Locks: finished_jobs against other partitions, then finished_jobs_rest.
+-- $1 lowest id of the partition, $2 end of its ids (exclusive).
 SELECT add_finished_jobs($1::uuid, $2::uuid)

@@ -1,3 +1,3 @@
--- Takes a partition of finished jobs away. Locks: finished_jobs, for a moment and exclusively. $1 the
--- partition, $2 jobs in it that stay.
+-- Detaches a partition of finished jobs. Locks: finished_jobs, exclusively, for a moment. $1 partition, $2
+-- jobs in it to keep.
 SELECT detach_finished_jobs($1::text, $2::uuid[])

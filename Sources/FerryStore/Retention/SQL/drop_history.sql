@@ -1,3 +1,3 @@
--- Removes a partition that was taken away. Locks: it, exclusively and before all else; gives way to whoever
--- reads it. $1 the partition, $2 the time since which jobs in it that have ended stay after all.
+-- Drops a detached partition, except for jobs that have ended since $2. Locks: the partition, exclusively,
+-- before all other locks; gives up if another transaction reads it. $1 partition, $2 end of the retention.
 SELECT drop_finished_jobs($1::text, $2::timestamptz)

@@ -1,5 +1,5 @@
--- Reads jobs that no node holds and whose resource timeout is over. Locks nothing. $1 how many at most.
--- Columns 0 to 19 as in claim_jobs.sql.
+-- Reads jobs that no node runs and whose resource timeout is over. Locks nothing.
+-- $1 maximum number of jobs. Columns 0 to 19 as in claim_jobs.sql; 20 whether the job has bytes.
 SELECT j.id, j.tenant, j.state, j.waiting_for, j.revision, j.attempt, j.failed_attempts, j.node, j.created_at,
     j.started_at, j.next_attempt_at, j.expires_at, j.cancel_requested, j.retry_of, j.spec,
     NULL::bytea AS secrets, NULL::bytea AS payload, j.error, j.origin, j.traceparent,

@@ -1,2 +1,3 @@
--- Reads the jobs of a partition that ended since $2, so many as $3 at most. Locks nothing. $1 the partition.
+-- Reads the jobs of a partition that have ended since $2. Locks nothing. $1 partition, $2 end of the
+-- retention, $3 maximum number of jobs.
 SELECT late_finished_jobs($1::text, $2::timestamptz, $3::integer)

@@ -1,6 +1,6 @@
--- Reads finished jobs of a tenant's default session whose retention is over, as old_session_jobs.sql. Locks
--- nothing. $1 tenant, $2 only ids below this one, $3 only what ended before, $4 how many at most, $5 only ids
--- above this one.
+-- Like old_session_jobs.sql, for the default session of a tenant. Locks nothing.
+-- $1 tenant, $2 upper bound of ids (exclusive), $3 end of the retention, $4 maximum number of jobs, $5 lower
+-- bound of ids (exclusive).
 SELECT f.id, (SELECT max(position) FROM event_inbox) FROM finished_jobs f
 WHERE f.tenant = $1::text AND f.id < $2::uuid AND f.id > $5::uuid AND f.session = 'default'
     AND greatest(f.finished_at, f.acknowledged_at, f.given_up_at) < $3::timestamptz

@@ -1,7 +1,8 @@
--- Reads finished jobs of a session that is not the default one whose retention is over: those that may be
--- removed (remove_jobs.sql). Locks nothing. $1 tenant, $2 session, $3 only ids below this one, $4 only what
--- ended before, $5 how many at most, $6 only ids above this one. Returns their ids, and the last place in
--- event_inbox: what it says of them is not behind it.
+-- Reads finished jobs of a session other than the default one whose retention is over, and which
+-- remove_jobs.sql may remove. Locks nothing.
+-- $1 tenant, $2 session, $3 upper bound of ids (exclusive), $4 end of the retention: only jobs that ended
+-- before, $5 maximum number of jobs, $6 lower bound of ids (exclusive).
+-- Returns their ids, and the last position of event_inbox: their events are not behind it.
 SELECT f.id, (SELECT max(position) FROM event_inbox) FROM finished_jobs f
 WHERE f.tenant = $1::text AND f.session = $2::text AND f.session <> 'default'
     AND f.id < $3::uuid AND f.id > $6::uuid

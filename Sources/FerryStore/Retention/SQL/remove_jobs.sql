@@ -1,6 +1,7 @@
--- Removes finished jobs whose retention is over, with those of their deliveries that are over: what is still
--- on its way needs no job, and is told. Locks: their rows unless somebody else has them, and the deliveries.
--- $1 ids, $2 only what ended before. Returns the ids of those that are gone.
+-- Removes finished jobs whose retention is over, with their accepted and given up deliveries. Pending
+-- deliveries stay and are sent: they do not need the job.
+-- Locks: the jobs, skipping those that another transaction has locked, and the deliveries.
+-- $1 ids, $2 end of the retention: only jobs that ended before. Returns the ids of the removed jobs.
 WITH old AS (
     SELECT f.id FROM unnest($1::uuid[]) AS u(id) JOIN finished_jobs f ON f.id = ANY (ARRAY[u.id])
     WHERE greatest(f.finished_at, f.acknowledged_at, f.given_up_at) < $2::timestamptz

@@ -1,5 +1,5 @@
--- Removes idempotency keys that are older than $1 seconds, at most $2 of them. Locks: those rows, unless
--- somebody else has them. Returns how many.
+-- Removes idempotency keys older than $1 seconds, at most $2 of them. Locks: those rows; skips rows that
+-- another transaction has locked. Returns their number.
 WITH gone AS (
     DELETE FROM idempotency_keys WHERE (tenant, key) IN (
         SELECT tenant, key FROM idempotency_keys

@@ -1,7 +1,8 @@
--- Keeps what has become of due schedules, whose rows the same transaction has locked. One array element a
--- schedule: $1 ids, $2 next occurrences or null, $3 when they are looked at or null, $4 whether they wait for
--- an earlier job, $5 the occurrences that were submitted or null, $6 their jobs or null, $7 how many were
--- missed and $8 skipped. $9 now. Joined as finish_jobs.sql.
+-- Writes the outcome of due schedules, whose rows the same transaction has locked. Joined as in
+-- finish_jobs.sql.
+-- One array element a schedule: $1 ids, $2 next occurrences or null, $3 when each is checked again or null,
+-- $4 whether it waits for an earlier job, $5 submitted occurrences or null, $6 their jobs or null, $7 number
+-- of missed occurrences, $8 number of skipped ones. $9 now.
 UPDATE schedules s SET
     next_scheduled_at = u.next, next_run_at = u.run_at, is_held = u.held,
     last_scheduled_at = coalesce(u.scheduled_at, s.last_scheduled_at),

@@ -1,8 +1,9 @@
--- Keeps a schedule, once for each idempotency key. Locks: the key (waits for a transaction that inserts the
--- same one), the new row. $1 id, $2 tenant, $3 now, $4 next occurrence or null, $5 when it runs or null,
--- $6 whether it watches its jobs, $7 definition, $8 spec, $9 sealed secrets or null, $10 payload or null,
--- $11 route, $12 key, $13 fingerprint, all null without a key, $14 this node. Returns the id; no row: the key
--- exists.
+-- Creates a schedule, once for each idempotency key.
+-- Locks: the key (waits for a transaction that inserts the same one), then the new row.
+-- $1 id, $2 tenant, $3 now, $4 next occurrence or null, $5 when it runs or null, $6 whether it watches its
+-- jobs, $7 definition, $8 spec, $9 sealed secrets or null, $10 payload or null, $11 route, $12 key, $13
+-- fingerprint, all null without a key, $14 this node.
+-- Returns the id; no row if the key exists.
 WITH fresh AS (
     INSERT INTO idempotency_keys (
         tenant, route, key, fingerprint, job_ids, states, next_attempts_at, node, created_at)

@@ -1,2 +1,2 @@
--- Gives all advisory locks of this session back.
+-- Releases all advisory locks of this database session.
 SELECT pg_advisory_unlock_all()

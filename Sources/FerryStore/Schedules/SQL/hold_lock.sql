@@ -1,3 +1,3 @@
--- Takes an advisory lock for this session, which may have it already, unless somebody else has it. $1 its
--- number.
+-- Takes an advisory lock for this database session, which may hold it already. Returns `false` if another
+-- session holds it. $1 number of the lock.
 SELECT pg_try_advisory_lock($1::bigint)

@@ -1,6 +1,6 @@
--- Reads a page of a tenant's schedules, newest first. Locks nothing. $1 tenant, $2 only ids below this one,
--- $3 how many at most. Compared as in list_jobs.sql. Columns as in read_schedule.sql, without what a
--- job is sealed with and carries.
+-- Reads a page of a tenant's schedules, newest first. Locks nothing. Compared as in list_jobs.sql.
+-- $1 tenant, $2 upper bound of ids (exclusive), $3 maximum number of schedules. Columns as in
+-- read_schedule.sql; secrets and payload are null.
 SELECT id, tenant, revision, created_at, updated_at, definition, spec, next_scheduled_at, next_run_at,
     last_scheduled_at, last_run_at, last_job, run_count, missed_count, skipped_count, NULL::bytea,
     NULL::bytea, is_held

@@ -1,8 +1,10 @@
--- Gives a schedule another definition and job, or only another definition. Locks: the row. $1 id,
--- $2 revision, $3 now, $4 next occurrence or null, or -infinity: the one in the row stays, held or not; $5
--- when it runs or null; if it stays: when it is looked at at the latest, or null: as it is; $6 whether it
--- watches its jobs, $7 definition, $8 spec, or null when the job stays, $9 sealed secrets or null, $10
--- payload or null. Returns the id; no row: it has changed meanwhile.
+-- Replaces the definition of a schedule, and its job if $8 is not null. Locks: the row.
+-- $1 id, $2 expected revision, $3 now.
+-- $4 next occurrence or null; -infinity keeps the one in the row and whether it is held.
+-- $5 when it runs or null; if $4 is -infinity, the latest time of the next check, or null to keep that time.
+-- $6 whether it watches its jobs, $7 definition, $8 spec, or null to keep the job, $9 sealed secrets or null,
+-- $10 payload or null.
+-- Returns the id; no row if the schedule has changed meanwhile.
 UPDATE schedules SET
     revision = revision + 1, updated_at = $3::timestamptz,
     next_scheduled_at = CASE WHEN $4::timestamptz = '-infinity' THEN next_scheduled_at

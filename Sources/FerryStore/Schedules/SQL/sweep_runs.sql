@@ -1,5 +1,6 @@
--- Forgets runs whose job is deleted, a stretch at a time. Locks: those rows. $1 only jobs above this one, $2
--- how many at most. Returns the last job of the stretch; null: it was the last stretch.
+-- Removes runs whose job is deleted, for one range of jobs. Locks: the removed rows.
+-- $1 lower bound of job ids (exclusive), $2 maximum number of runs to look at. Returns the last job of the
+-- range; null if it was the last range.
 WITH looked AS (
     SELECT schedule, scheduled_at, job FROM schedule_runs WHERE job > $1::uuid ORDER BY job LIMIT $2::integer
 ), removed AS (

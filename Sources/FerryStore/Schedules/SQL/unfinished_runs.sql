@@ -1,7 +1,8 @@
--- Reads which jobs of earlier occurrences are not over, of schedules that due_schedules.sql has locked. A
--- statement of its own: it has to see the jobs of whoever had those locked before. Locks nothing. $1
--- schedules, $2 how many runs of each are looked at. Returns the schedule and the job. Looked up by a
--- subquery, which no plan can make a join.
+-- Reads unfinished jobs of earlier occurrences, for schedules that due_schedules.sql has locked. A separate
+-- statement, since its snapshot has to include jobs of the transaction that held those locks before. Locks
+-- nothing.
+-- $1 schedules, $2 maximum number of runs of each to look at. Returns schedules and jobs. Each job is looked
+-- up by a subquery, which the planner cannot turn into a join.
 SELECT s.id, r.job
 FROM unnest($1::uuid[]) AS s(id) CROSS JOIN LATERAL (
     SELECT job FROM schedule_runs WHERE schedule = s.id ORDER BY scheduled_at DESC LIMIT $2::integer

@@ -1,6 +1,6 @@
--- How many sessions more the server lets in: of all, of this role, of this database. Null: nobody says.
--- Superusers are not limited by role or database. Sessions of others are counted whether or not their
--- details may be seen.
+-- Reads how many more sessions the server admits: the least that is left of all, of this role, and of this
+-- database; null if it does not say. Superusers are not limited by role or database. Sessions of other roles
+-- count even if their details are hidden.
 WITH
     me AS (SELECT oid, rolconnlimit, rolsuper FROM pg_roles WHERE rolname = session_user),
     here AS (SELECT oid, datconnlimit FROM pg_database WHERE datname = current_database()),

@@ -1,5 +1,6 @@
--- Reads unfinished jobs of sessions that are invalidated with `cancel`, without those that nodes run and that
--- were told already. Locks nothing. $1 how many at most. Columns 0 to 19 as in claim_jobs.sql.
+-- Reads unfinished jobs of sessions that were invalidated with `cancel`, except running jobs whose
+-- cancellation was requested already. Locks nothing.
+-- $1 maximum number of jobs. Columns 0 to 19 as in claim_jobs.sql.
 SELECT j.id, j.tenant, j.state, j.waiting_for, j.revision, j.attempt, j.failed_attempts, j.node, j.created_at,
     j.started_at, j.next_attempt_at, j.expires_at, j.cancel_requested, j.retry_of, j.spec,
     NULL::bytea AS secrets, NULL::bytea AS payload, j.error, j.origin, j.traceparent

@@ -1,5 +1,6 @@
--- Reads the sessions that have changed since epoch $1, or all of them when one was removed since. Locks
--- nothing. Returns at least one row; columns 11 and 12 are the epoch and that of the last removal.
+-- Reads the sessions that have changed since epoch $1, or all sessions if one was removed since. Locks
+-- nothing.
+-- Returns at least one row; column 11 is the current epoch, column 12 the epoch of the last removal.
 SELECT c.tenant, c.name, c.revision, c.epoch, c.created_at, c.updated_at, c.configuration, c.secrets,
     c.invalidation, c.invalidated_at, c.ended_at, e.epoch, e.removal
 FROM session_epoch e LEFT JOIN session_configurations c

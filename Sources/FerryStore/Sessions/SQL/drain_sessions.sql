@@ -1,9 +1,11 @@
--- Gives the next number to the end of the events of sessions that have drained: no job of theirs is
--- unfinished, no event waits for its number, and no delivery is on its way to a job's own webhook or to an
--- endpoint that is enabled. Each of these is asked for by name, so that what waits for an endpoint that is
--- disabled is never read. Locks: the sessions, in the order of their names. One array element a session: $1
--- tenants, $2 names. $3 the position up to which the inbox is empty. Returns the tenants, names and numbers
--- of those that are told.
+-- Gives the final event of drained sessions its sequence number. A session has drained if no job is
+-- unfinished, no event waits for its number, and no delivery is pending to a job's own webhook or to an
+-- enabled endpoint. Each of these is looked up by name, so that deliveries that wait for a disabled endpoint
+-- are never read.
+-- Locks: the sessions, in the order of their names.
+-- One array element a session: $1 tenants, $2 names. $3 low watermark of the inbox: it is empty up to this
+-- position.
+-- Returns tenants, names and sequence numbers of the sessions that have drained.
 UPDATE sessions u SET last_sequence = u.last_sequence + 1, is_drained = false
 FROM (
     SELECT s.tenant, s.name FROM unnest($1::text[], $2::text[]) AS n(tenant, name)

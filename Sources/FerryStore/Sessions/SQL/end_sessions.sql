@@ -1,6 +1,7 @@
--- Ends invalidated sessions that have no unfinished job, and says so. Nobody can give them one any more: see
--- migration 0008. Locks: their rows, unless somebody else has them. $1 now, $2 how many at most. Returns
--- tenants and names.
+-- Ends invalidated sessions without unfinished jobs and writes the event about it. They cannot get new jobs
+-- (migration 0008).
+-- Locks: the sessions' rows; skips rows that another transaction has locked.
+-- $1 now, $2 maximum number of sessions. Returns tenants and names.
 WITH ended AS (
     UPDATE session_configurations s SET
         ended_at = $1::timestamptz, updated_at = $1::timestamptz, revision = s.revision + 1

@@ -1,7 +1,8 @@
--- Lets a session take no more jobs. After lock_session_epoch.sql in the same transaction. Locks:
--- session_epoch, the row. $1 tenant, $2 name, $3 the revision that it has, 0: it is not there, $4 `finish` or
--- `cancel`, $5 now, $6 the configuration of one that is not there. Returns it, columns as in
--- changed_sessions.sql; no row: somebody has changed it meanwhile.
+-- Invalidates a session: it accepts no more jobs. Run after lock_session_epoch.sql in the same transaction.
+-- Locks: session_epoch, then the session's row.
+-- $1 tenant, $2 name, $3 expected revision, 0 for a session without a row, $4 `finish` or `cancel`, $5 now,
+-- $6 configuration of a session without a row.
+-- Returns the session, columns as in changed_sessions.sql; no row if it has changed meanwhile.
 WITH next AS (
     UPDATE session_epoch SET epoch = epoch + 1 WHERE is_only RETURNING epoch
 )

@@ -1,6 +1,7 @@
--- Reads a page of a tenant's sessions by name: those that are configured, that have had events, and the
--- default one. Locks nothing. $1 tenant, $2 only names above this one, $3 how many at most. Columns as in
--- changed_sessions.sql, null when nobody has configured it; column 11 is the name.
+-- Reads a page of a tenant's sessions by name: configured ones, those that have had events, and the default
+-- one. Locks nothing.
+-- $1 tenant, $2 lower bound of names (exclusive), $3 maximum number of sessions.
+-- Columns as in changed_sessions.sql, null if the session is not configured; column 11 is the name.
 SELECT c.tenant, c.name, c.revision, c.epoch, c.created_at, c.updated_at, c.configuration, c.secrets,
     c.invalidation, c.invalidated_at, c.ended_at, n.name
 FROM (

@@ -1,7 +1,8 @@
--- Creates a session, or gives it another configuration. After lock_session_epoch.sql in the same transaction.
--- Locks: session_epoch, the row. $1 tenant, $2 name, $3 the revision that it has, 0: it is not there, $4
--- configuration, $5 sealed secrets or null, $6 now. Returns it, columns as in changed_sessions.sql; no row:
--- somebody has changed it meanwhile.
+-- Creates a session or replaces its configuration. Run after lock_session_epoch.sql in the same transaction.
+-- Locks: session_epoch, then the session's row.
+-- $1 tenant, $2 name, $3 expected revision, 0 for a session without a row, $4 configuration, $5 sealed
+-- secrets or null, $6 now.
+-- Returns the session, columns as in changed_sessions.sql; no row if it has changed meanwhile.
 WITH next AS (
     UPDATE session_epoch SET epoch = epoch + 1 WHERE is_only RETURNING epoch
 )

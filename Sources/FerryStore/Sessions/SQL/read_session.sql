@@ -1,5 +1,6 @@
--- Reads a session. Locks nothing. $1 tenant, $2 name. Returns one row: columns as in changed_sessions.sql,
--- null when nobody has configured it; column 11 says whether it has ever had an event.
+-- Reads a session. Locks nothing. $1 tenant, $2 name.
+-- Returns one row: columns as in changed_sessions.sql, null if the session is not configured; column 11 is
+-- whether it has ever had an event.
 SELECT c.tenant, c.name, c.revision, c.epoch, c.created_at, c.updated_at, c.configuration, c.secrets,
     c.invalidation, c.invalidated_at, c.ended_at,
     EXISTS (SELECT FROM sessions s WHERE s.tenant = $1::text AND s.name = $2::text)

@@ -1,5 +1,5 @@
--- Asks for the cancellation of jobs that nodes run, and tells the nodes. Locks: the jobs. $1 ids. Returns
--- those that still run.
+-- Requests the cancellation of running jobs and notifies the nodes. Locks: the jobs.
+-- $1 ids. Returns the ids of the jobs that still run.
 WITH changed AS (
     UPDATE jobs SET cancel_requested = true
     WHERE id = ANY ($1::uuid[]) AND state = 'running' AND NOT cancel_requested

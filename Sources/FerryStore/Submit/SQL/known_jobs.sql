@@ -1,5 +1,5 @@
--- Says which of these jobs are there, finished or not. Locks nothing. $1 ids, $2 whose, or null: any
--- tenant's. Looked up one by one, as in read_jobs.sql.
+-- Finds out which of these jobs exist, finished or not. Locks nothing. $1 ids, $2 the tenant, or null: any.
+-- Looked up one by one, as in read_jobs.sql.
 SELECT j.id FROM unnest($1::uuid[]) AS u(id) CROSS JOIN LATERAL (
     SELECT id, tenant FROM jobs WHERE id = u.id LIMIT 1
 ) j WHERE $2::text IS NULL OR j.tenant = $2::text

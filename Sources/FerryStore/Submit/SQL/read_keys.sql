@@ -1,5 +1,5 @@
--- Reads what the first submissions with these keys were answered. Locks nothing. Joined as finish_jobs.sql.
--- One array element a submission: $1 its number, $2 tenants, $3 keys.
+-- Reads the replies to the first submissions with these idempotency keys. Locks nothing. Joined as
+-- finish_jobs.sql. One array element for each submission: $1 its number, $2 tenants, $3 keys.
 SELECT u.submission, k.fingerprint, k.job_ids, k.states, k.next_attempts_at, k.node, k.created_at
 FROM unnest($1::integer[], $2::text[], $3::text[]) AS u(submission, tenant, key)
 JOIN idempotency_keys k ON k.tenant = ANY (ARRAY[u.tenant]) AND k.key = ANY (ARRAY[u.key])

@@ -1,12 +1,15 @@
--- Inserts the jobs of submissions whose idempotency key is new, with the keys, counts them and says that
--- they were created. Fails when sessions have changed since epoch $30, as submit_jobs.sql. Locks: the keys
--- (waits for a transaction that inserts the same one), only then session_epoch, shared (a change that waits
--- for it would otherwise stand between two that want the same key), the new rows, and this connection's row
--- of job_counts. $1 to $17 as in submit_jobs.sql. $18 the submission of each job. One array element a
--- submission: $19 its number, $20 tenants, $21 routes, $22 keys, $23 fingerprints. $24 the deadline of each
--- job or null, $25 what it waits for or null, $26 the events that its webhook wants or null, $27 its events
--- (EventRecord), $28 its lot, $29 its urgency, $31 whether it is to be confirmed before it begins. Returns
--- the numbers of the submissions that were inserted; the others' keys exist.
+-- Inserts the jobs of submissions whose idempotency key is new, with the keys, writes their events, and
+-- counts them. Fails if sessions have changed since epoch $30, as submit_jobs.sql.
+-- Locks: the keys (waits for a transaction that inserts the same one), only then session_epoch, shared (a
+-- session change that waits for that lock would otherwise stand between two submissions of one key), the new
+-- rows, and this connection's row of job_counts.
+-- $1 to $17 as in submit_jobs.sql. One array element for each submission: $19 its number, $20 tenants, $21
+-- routes, $22 keys, $23 fingerprints.
+-- One array element for each job: $18 its submission, $24 its deadline or null, $25 what it waits for or
+-- null, $26 the events that its webhook wants or null, $27 its events (EventRecord), $28 its claim queue, $29
+-- its urgency, $31 whether it is to be confirmed before it begins, $32 the path of its scope, $33
+-- is_repeatable, $34 awaits_host.
+-- Returns the numbers of the inserted submissions; the keys of the others exist.
 WITH u AS (
     SELECT u.*,
         CASE WHEN u.leased THEN 'running' WHEN u.waits IS NULL THEN 'queued' ELSE 'waiting' END AS state
@@ -14,11 +17,12 @@ WITH u AS (
         $1::uuid[], $2::text[], $3::text[], $4::text[], $5::boolean[], $6::real[], $7::timestamptz[],
         $8::timestamptz[], $9::text[], $10::uuid[], $11::jsonb[], $12::text[], $13::bytea[], $14::bytea[],
         $15::text[], $18::integer[], $24::timestamptz[], $25::text[], $26::integer[], $27::bytea[],
-        $28::bigint[], $29::timestamptz[], $31::boolean[], $32::text[]
+        $28::bigint[], $29::timestamptz[], $31::boolean[], $32::text[], $33::boolean[],
+        $34::boolean[]
     ) WITH ORDINALITY AS u(
         id, tenant, session, kind, leased, priority, begin_at, expires_at, origin, retry_of, metadata, spec,
         secrets, payload, traceparent, submission, deadline_at, waits, wanted_events, events, lot,
-        urgency, asks, scope_path, position)
+        urgency, asks, scope_path, is_repeatable, awaits_host, position)
 ), k AS (
     SELECT * FROM unnest($19::integer[], $20::text[], $21::text[], $22::text[], $23::bytea[])
         AS k(submission, tenant, route, key, fingerprint)
@@ -43,7 +47,8 @@ WITH u AS (
     INSERT INTO jobs (
         id, tenant, session, kind, state, waiting_for, attempt, node, started_at, priority, next_attempt_at,
         expires_at, origin, retry_of, metadata, spec, secrets, payload, traceparent, created_at,
-        deadline_at, wanted_events, lot, urgency, asks, scope_path)
+        deadline_at, wanted_events, lot, urgency, asks, scope_path, is_repeatable,
+        awaits_host)
     SELECT u.id, u.tenant, u.session, u.kind::job_kind, u.state::job_state,
         CASE WHEN u.state = 'waiting' THEN replace(u.waits, 'confirmation', 'begin_date') END::waiting_for,
         CASE WHEN u.leased THEN 1 ELSE 0 END,
@@ -51,7 +56,7 @@ WITH u AS (
         CASE WHEN u.leased THEN $16::timestamptz END,
         u.priority, u.begin_at, u.expires_at, u.origin, u.retry_of, u.metadata, u.spec, u.secrets, u.payload,
         u.traceparent, $16::timestamptz, u.deadline_at, u.wanted_events, u.lot,
-        u.urgency, u.asks, u.scope_path
+        u.urgency, u.asks, u.scope_path, u.is_repeatable, u.awaits_host
     FROM u WHERE u.submission IN (SELECT submission FROM accepted)
     RETURNING state
 ), told AS (

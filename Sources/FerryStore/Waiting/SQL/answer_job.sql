@@ -1,11 +1,14 @@
--- Lets a job about which something is asked go on with the answer, or asks the next thing. Tells the nodes
--- that there is work. Locks: the job, then this connection's row of job_counts. $1 id, $2 revision, $3 spec,
--- $4 origin, $5 whether the secrets are others, $6 those or null, $7 the next question or null, $8 when
--- nobody is waited for any more, $9 lot, $10 the path of its scope. Returns the id; no row: it has changed
--- meanwhile.
+-- Applies the answer to a job's question: queues the job, or asks the next question. Notifies the nodes of
+-- queued work.
+-- Locks: the job, then this connection's row of job_counts.
+-- $1 id, $2 expected revision, $3 spec, $4 origin, $5 whether the secrets change, $6 new sealed secrets or
+-- null, $7 next question or null, $8 when that question expires, $9 claim queue (column `lot`), $10 path of
+-- its scope, $11 whether its request may be repeated, $12 whether it waits for its host.
+-- Returns the id; no row if the job has changed meanwhile.
 WITH changed AS (
     UPDATE jobs SET
-        spec = $3::text, origin = $4::text, scope_path = $10::text,
+        spec = $3::text, origin = $4::text, scope_path = $10::text, is_repeatable = $11::boolean,
+        awaits_host = $12::boolean,
         secrets = CASE WHEN $5::boolean THEN $6::bytea ELSE secrets END,
         lot = $9::bigint, question = $7::text, next_attempt_at = $8::timestamptz, asks = $7::text IS NOT NULL,
         state = CASE WHEN $7::text IS NULL THEN 'queued' ELSE 'waiting' END::job_state,

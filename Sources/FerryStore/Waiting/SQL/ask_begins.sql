@@ -1,5 +1,7 @@
--- Asks whether jobs whose time has come may begin. Locks: the jobs, which this transaction has locked. One
--- array element a job: $1 ids, $2 the questions, $3 when nobody is waited for any more. Returns the ids.
+-- Asks whether jobs may begin whose begin date has come.
+-- Locks: the jobs, which this transaction has locked already.
+-- One array element a job: $1 ids, $2 questions, $3 when each question expires.
+-- Returns the ids.
 WITH changed AS (
     UPDATE jobs j SET
         waiting_for = 'confirmation', question = u.question, next_attempt_at = u.expires_at,

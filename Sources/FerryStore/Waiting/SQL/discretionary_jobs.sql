@@ -1,9 +1,11 @@
--- Reads jobs that may start in a good moment: tenants take turns, and so do the sessions of a tenant; within
--- a session those first that have waited longest. Leaves out what no open window has room for, and what could
--- not begin because its host is held or away. By one look at each session that has such jobs, and the jobs of
--- each that a fair share of 1,000 leaves, one at least. Locks: rows that nobody else has locked. $1 how many
--- at most, $2 now, $3 the bytes of the largest job that there is room for, or null, $4 what a job that names
--- none counts for.
+-- Reads discretionary jobs that may start now, fairly: tenants take turns, and so do the sessions of a
+-- tenant; within a session the jobs that have waited longest come first. Excludes jobs that no open window
+-- has room for, jobs whose host is held, and jobs that wait for an unreachable host.
+-- Looks once at each session that has such jobs. Of each session it reads an equal share of 1,000 jobs, at
+-- least one.
+-- Locks: the returned rows; skips rows that another transaction has locked.
+-- $1 maximum number of jobs, $2 now, $3 size in bytes of the largest job that a window has room for, or null,
+-- $4 bytes to assume for a job that states none.
 WITH RECURSIVE owners AS (
     (SELECT tenant, session FROM jobs WHERE state = 'waiting' AND waiting_for = 'discretionary'
     ORDER BY tenant, session LIMIT 1)
@@ -31,11 +33,11 @@ WITH RECURSIVE owners AS (
         ORDER BY j.discretionary_from, j.id
         LIMIT greatest(1, least($1::integer, 1000 / (SELECT count(*) FROM owners)))) q
 ), placed AS MATERIALIZED (
-    -- Nobody remembers whose turn it was: chance decides who is first.
+    -- No turn is stored between calls, so the order of tenants and sessions is random.
     SELECT id, row_number() OVER (PARTITION BY tenant ORDER BY turn, random()) AS place FROM found
 )
 SELECT j.id, j.discretionary_bytes FROM placed p JOIN jobs j ON j.id = ANY (ARRAY[p.id])
--- As text: no plan is to start from the index of all that wait so.
+-- Compared as text, so that no plan starts from the index of all waiting discretionary jobs.
 WHERE j.waiting_for::text = 'discretionary'
 ORDER BY p.place, random() LIMIT $1::integer
 FOR UPDATE OF j SKIP LOCKED

@@ -1,6 +1,7 @@
--- Marks jobs that others are to depend on, so that their end is told to those (finish_jobs.sql). Waits for
--- nobody: locks the rows that nobody else has locked. $1 ids, $2 tenant. Returns the ids that the tenant has,
--- finished or not, and whether each is marked or finished; of the others: ask again.
+-- Marks jobs as dependencies of others, so that finish_jobs.sql reports their end.
+-- Locks: the unmarked jobs; skips rows that another transaction has locked and never waits.
+-- $1 ids, $2 tenant. Returns the ids that the tenant has, finished or not, and whether each is marked or
+-- finished. Call again for those that are neither.
 WITH flagged AS (
     UPDATE jobs SET has_dependents = true
     WHERE id = ANY (ARRAY(

@@ -1,2 +1,2 @@
--- Says whether there is news of dependencies that nobody has taken. Locks nothing.
+-- Returns whether dependency_news has rows. Locks nothing.
 SELECT EXISTS (SELECT FROM dependency_news)

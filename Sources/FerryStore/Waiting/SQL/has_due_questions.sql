@@ -1,3 +1,2 @@
--- Says whether something is to be asked about waiting jobs now, or nobody has answered in time. Locks
--- nothing.
+-- Returns whether a waiting job needs its question now, or has one that has expired. Locks nothing.
 SELECT EXISTS (SELECT FROM jobs WHERE state = 'waiting' AND asks AND next_attempt_at <= now())

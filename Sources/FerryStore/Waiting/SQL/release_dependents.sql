@@ -1,6 +1,6 @@
--- Queues jobs that depend on nothing any more, or lets them wait for their begin dates. Locks: those of them
--- that wait for dependencies, then this connection's row of job_counts. $1 ids. Returns the ids that were
--- released, and their begin dates or null.
+-- Queues jobs without remaining dependencies, or lets them wait for their begin dates.
+-- Locks: the jobs, in the order of their ids, then this connection's row of job_counts.
+-- $1 ids. Returns the ids of the released jobs, and their begin dates or null.
 WITH changed AS (
     UPDATE jobs j SET
         state = CASE WHEN b.asks OR b.begin_at > now() THEN 'waiting' ELSE 'queued' END::job_state,

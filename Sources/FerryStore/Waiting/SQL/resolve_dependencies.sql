@@ -1,8 +1,10 @@
--- Takes news of jobs that others depend on, or that depend on others, and strikes out the dependencies that
--- have ended. To be run under its advisory lock, so that the last two of a job do not miss each other. Locks:
--- the news and the dependencies. $1 how many news at most, $2 how many dependents of what has ended: where
--- there are as many, its news stay for the next round. Returns a row for each dependent: how many news there
--- were, the dependent (null: none), and one of its dependencies that did not succeed with its state, or null.
+-- Processes rows of dependency_news and removes the dependencies that have ended. Run it under its advisory
+-- lock: two transactions that remove the last two dependencies of a job at once would each see one remaining.
+-- Locks: the deleted rows of dependency_news and job_dependencies.
+-- $1 maximum rows of dependency_news, $2 maximum dependents of ended jobs. If that maximum is reached, the
+-- rows stay for the next transaction.
+-- Returns one row for each dependent: the number of rows processed, the dependent (null if there is none),
+-- one of its dependencies that did not succeed, and the state of that one; both null if all succeeded.
 WITH told AS (
     SELECT position, job, state FROM dependency_news ORDER BY position LIMIT $1::integer
 ), reached AS (

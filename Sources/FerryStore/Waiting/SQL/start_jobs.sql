@@ -1,5 +1,6 @@
--- Queues discretionary jobs whose moment has come. Locks: the jobs, then this connection's row of job_counts.
--- $1 ids. Returns those that were queued.
+-- Queues discretionary jobs that start now.
+-- Locks: the jobs, then this connection's row of job_counts.
+-- $1 ids. Returns the ids of the jobs that were queued.
 WITH changed AS (
     UPDATE jobs j SET
         state = 'queued', queued_at = now(), waiting_for = NULL, next_attempt_at = NULL,

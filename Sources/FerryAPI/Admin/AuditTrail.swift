@@ -1,0 +1,88 @@
+package import FerryCore
+internal import HTTPServer
+internal import Logging
+
+/// Stores the requests by which operators change something.
+package protocol AuditLog: Sendable {
+    /// Stores a request before it is carried out.
+    func beginAudit(_ entry: AuditEntry, reply: @escaping Reply<Void>)
+    /// Stores the status of the response. `body`: body of the request; `nil` if it was not carried out.
+    func endAudit(_ id: AuditID, status: Int, body: [UInt8]?, reply: @escaping Reply<Void>)
+    /// Replies with entries, newest first, only those before `before`.
+    func audit(before: AuditID?, limit: Int, reply: @escaping Reply<[AuditEntry]>)
+}
+
+extension Route {
+    /// Whether requests of this route are recorded: those by which an operator changes something.
+    var isAudited: Bool { role == .admin && method != "GET" }
+}
+
+/// Records the requests of operators, and lists them.
+final class AuditTrail: Sendable {
+    private let log: any AuditLog
+    private let clock: any WallClock
+    private let identifiers: IdentifierGenerator
+    private let logger: Logger
+
+    init(_ ports: APIPorts, _ identifiers: IdentifierGenerator, _ logger: Logger) {
+        log = ports.audit
+        clock = ports.clock
+        self.identifiers = identifiers
+        self.logger = logger
+    }
+
+    /// Records the request, then calls `handle`, then records its response. If the request cannot be
+    /// recorded, responds with the error instead of calling `handle`.
+    func record(
+        _ request: RequestContext, _ route: Route, _ handle: @escaping @Sendable (RequestContext) -> Void
+    ) {
+        let entry = AuditEntry(
+            id: identifiers.make(), requestedAt: clock.now(), key: request.principal.key,
+            operation: route.operation.rawValue, path: request.head.path, requestID: request.head.requestID)
+        // Accepted bodies hold no secrets: no request of an operator has a field for one.
+        let body = route.body == .none || request.body.isEmpty ? nil : request.body
+        log.beginAudit(
+            entry,
+            reply: request.onSuccess { [log, logger] in
+                var request = request
+                request.observer = { response in
+                    let isDone = (200..<300).contains(response.status)
+                    log.endAudit(entry.id, status: response.status, body: isDone ? body : nil) { result in
+                        guard case .failure(let error) = result else { return }
+                        logger.error(
+                            "The response to an operator's request could not be added to the audit log.",
+                            metadata: ["request.id": "\(entry.requestID)", "error": "\(error)"])
+                    }
+                }
+                handle(request)
+            })
+    }
+
+    /// `GET /v1/admin/audit`
+    func list(_ request: RequestContext) throws(Problem) {
+        let (limit, before) = try request.page(of: AuditID.self)
+        log.audit(
+            before: before, limit: limit + 1,
+            reply: request.onSuccess { entries in
+                Page(entries, limit: limit) { $0.id }
+                    .send(request, reservingCapacity: 16_384) { $0.write(into: &$1) }
+            })
+    }
+}
+
+extension AuditEntry {
+    fileprivate func write(into writer: inout JSONWriter) {
+        writer.beginObject()
+        writer.member("id", id)
+        writer.member("requested_at", requestedAt)
+        writer.memberOrNull("key", key?.description)
+        writer.memberOrNull("key_name", keyName)
+        writer.member("operation", operation)
+        writer.member("path", path)
+        writer.member("request_id", requestID)
+        writer.memberOrNull("status", status)
+        writer.name("body")
+        if let body { writer.raw(body) } else { writer.null() }
+        writer.endObject()
+    }
+}

@@ -1,0 +1,133 @@
+internal import FerryCore
+internal import HTTPServer
+
+/// Creates, shows and revokes API keys.
+final class KeyHandlers: Sendable {
+    private let store: any KeyStore
+    private let table: KeyTable
+    private let secrets: SecretSeal
+    private let identifiers: IdentifierGenerator
+    private let clock: any WallClock
+
+    init(_ ports: APIPorts, _ identifiers: IdentifierGenerator, _ table: KeyTable) {
+        store = ports.keys
+        secrets = ports.secrets
+        clock = ports.clock
+        self.identifiers = identifiers
+        self.table = table
+    }
+
+    /// `POST /v1/admin/keys`: only the responses to this request and its repetitions show the key.
+    func create(_ request: RequestContext) throws(Problem) {
+        let text = makeKey()
+        let key = try newKey(try request.json(), hash: digest(ofKey: text))
+        let idempotency = try request.idempotency()
+        // Without an idempotency key the request cannot be repeated, so the key itself is not stored.
+        let sealed = idempotency == nil ? nil : secrets.seal(Array(text.utf8))
+        store.create(
+            NewKey(key, idempotency: idempotency, sealedText: sealed),
+            reply: request.onSuccess { [self] creation in
+                switch creation {
+                // Sent when the key is valid on this node.
+                case .made: table.refresh { _ in sendKey(key, 201, request, text: text) }
+                case .known(let known, let sealed):
+                    guard let plain = secrets.open(sealed) else { return request.fail(StoreError.failed) }
+                    let text = String(decoding: plain, as: UTF8.self)
+                    table.refresh { _ in sendKey(known, 201, request, text: text, replayed) }
+                }
+            })
+    }
+
+    private func newKey(_ json: JSON, hash: [UInt8]) throws(Problem) -> APIKey {
+        try readObject(json) { fields in
+            for name in ["name", "role"] where !fields.has(name) {
+                fields.complain(name, "required", "A key needs a \(name).")
+            }
+            let name = fields.string("name", byteCounts: 1...Limits.nameByteCountMax)
+            let role = fields.choice("role", Role.self)
+            let tenant = fields.string("tenant", byteCounts: 1...Limits.nameByteCountMax)
+            if let name, name.utf8.contains(0) {
+                fields.complain("name", "invalid_value", "The name must not contain U+0000.")
+            }
+            if let tenant, !APIKey.isTenant(tenant) {
+                fields.complain(
+                    "tenant", "invalid_value",
+                    "A tenant may contain lower-case letters, digits, - and _ only.")
+            }
+            return APIKey(
+                id: identifiers.make(), tenant: tenant ?? APIKey.defaultTenant, role: role ?? .viewer,
+                name: name ?? "", hash: hash, createdAt: clock.now(), revokedAt: nil)
+        }
+    }
+
+    /// `GET /v1/admin/keys`
+    func list(_ request: RequestContext) throws(Problem) {
+        let (limit, before) = try request.page(of: KeyID.self)
+        store.keys(
+            before: before, limit: limit + 1,
+            reply: request.onSuccess { keys in
+                Page(keys, limit: limit) { $0.id }
+                    .send(request, reservingCapacity: 4_096) { $0.write(into: &$1, key: nil) }
+            })
+    }
+
+    /// `GET /v1/admin/keys/{id}`
+    func read(_ request: RequestContext) throws(Problem) {
+        store.key(
+            try request.identifier(KeyID.self), reply: request.onSuccess { sendKey($0, 200, request) })
+    }
+
+    /// `DELETE /v1/admin/keys/{id}`
+    func revoke(_ request: RequestContext) throws(Problem) {
+        let id = try request.identifier(KeyID.self)
+        guard request.fields.contains("If-Match") else { return revoke(id, request) }
+        let isAllowed = request.changeCondition
+        store.key(
+            id,
+            reply: request.onSuccess { [self] key throws(Problem) in
+                guard isAllowed(key.json()) else { throw Problem(StoreError.stale(revision: nil)) }
+                // No change can come in between: a key changes once, by its revocation.
+                revoke(id, request)
+            })
+    }
+
+    private func revoke(_ id: KeyID, _ request: RequestContext) {
+        store.revoke(
+            id,
+            reply: request.onSuccess { [table] in
+                table.refresh { _ in request.send(Response(status: 204)) }
+            })
+    }
+}
+
+/// Sends a key. `text`: the key itself, for the response that shows it.
+private func sendKey(
+    _ key: APIKey, _ status: Int, _ request: RequestContext, text: String? = nil,
+    _ extra: [(name: String, value: String)] = []
+) {
+    let json = key.json()
+    let location = status == 201 ? [(name: "Location", value: "/v1/admin/keys/\(key.id)")] : []
+    request.send(status, tag: entityTag(changeable: json, shown: json), location + extra) {
+        text.map { key.json($0) } ?? json
+    }
+}
+
+extension APIKey {
+    fileprivate func json(_ key: String? = nil) -> [UInt8] {
+        var writer = JSONWriter()
+        write(into: &writer, key: key)
+        return writer.bytes
+    }
+
+    fileprivate func write(into writer: inout JSONWriter, key: String?) {
+        writer.beginObject()
+        writer.member("id", id)
+        writer.member("name", name)
+        writer.member("role", role.rawValue)
+        writer.member("tenant", tenant)
+        writer.member("created_at", createdAt)
+        writer.memberOrNull("revoked_at", revokedAt)
+        if let key { writer.member("key", key) }
+        writer.endObject()
+    }
+}

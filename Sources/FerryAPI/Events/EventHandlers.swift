@@ -1,0 +1,119 @@
+internal import FerryCore
+internal import HTTPServer
+
+/// Lists events, and opens streams of them.
+final class EventHandlers: Sendable {
+    private let reader: any EventReader
+    private let streams: EventStreams
+
+    init(_ reader: any EventReader, _ streams: EventStreams) {
+        self.reader = reader
+        self.streams = streams
+    }
+
+    /// `GET /v1/events`
+    func list(_ request: RequestContext) throws(Problem) {
+        if wantsStream(request) { return try stream(of: nil, request) }
+        let query = try eventQuery(request)
+        var extended = query
+        extended.limit += 1
+        reader.events(
+            extended, reply: request.onSuccess { found in send(found, limit: query.limit, request) })
+    }
+
+    /// `GET /v1/jobs/{id}/events`
+    func listOfJob(_ request: RequestContext) throws(Problem) {
+        let id = try request.identifier(JobID.self)
+        if wantsStream(request) { return try stream(of: id, request) }
+        let query = try eventQuery(request)
+        reader.events(
+            of: id, tenant: query.tenant, before: query.before, limit: query.limit + 1,
+            reply: request.onSuccess { found in send(ListPage(found), limit: query.limit, request) })
+    }
+
+    /// Opens a stream of the events of a job, or, if `job` is `nil`, of the tenant or one of its sessions.
+    private func stream(of job: JobID?, _ request: RequestContext) throws(Problem) {
+        var query = EventQuery(tenant: request.tenant)
+        var showsProgress = true
+        for (name, value) in request.query {
+            switch name {
+            case "progress":
+                guard value == "true" || value == "false" else {
+                    throw Problem(.invalidParameter, "progress must be true or false.")
+                }
+                showsProgress = value == "true"
+            case "limit", "cursor":
+                throw Problem(.invalidParameter, "\(name) is for lists only: a stream has no pages.")
+            // Only checked: a stream has no events from before its start.
+            case "since": _ = try time(name, value)
+            default: try query.narrow(name, value)
+            }
+        }
+        var after: EventID?
+        if let text = request.fields["Last-Event-ID"], !text.isEmpty {
+            guard let id = EventID(text) else {
+                throw Problem(.invalidHeader, "Last-Event-ID is not the identifier of an event (evt_…).")
+            }
+            after = id
+        }
+        let subject = EventStream.Subject(query: query, job: job, showsProgress: showsProgress)
+        streams.open(subject, after: after, request)
+    }
+}
+
+private func send(_ found: ListPage<EventEntry, EventKindTag>, limit: Int, _ request: RequestContext) {
+    let page = Page(found, limit: limit) { $0.event.id }
+    page.send(request, reservingCapacity: page.shown.count * 2_560) { $0.write(into: &$1) }
+}
+
+/// Whether the client prefers server-sent events to JSON: `Accept` lists them first (RFC 9110 §12.5.1;
+/// weights are ignored).
+private func wantsStream(_ request: RequestContext) -> Bool {
+    let types = (request.fields["Accept"] ?? "").split(separator: ",").map { range in
+        range.prefix { $0 != ";" }.filter { $0 != " " && $0 != "\t" }.lowercased()
+    }
+    guard let stream = types.firstIndex(of: "text/event-stream") else { return false }
+    return types.firstIndex(of: "application/json").map { stream < $0 } ?? true
+}
+
+private func eventQuery(_ request: RequestContext) throws(Problem) -> EventQuery {
+    var query = EventQuery(tenant: request.tenant)
+    for (name, value) in request.query {
+        switch name {
+        case "since": query.since = try time(name, value)
+        case "limit": query.limit = try pageLimit(value)
+        case "cursor": query.before = try position(value)
+        case "progress":
+            throw Problem(
+                .invalidParameter,
+                "progress is for streams only (Accept: text/event-stream).")
+        default: try query.narrow(name, value)
+        }
+    }
+    return query
+}
+
+extension EventQuery {
+    /// Applies a parameter that lists and streams have in common: `session` or `type`.
+    fileprivate mutating func narrow(_ name: String, _ value: String) throws(Problem) {
+        if name == "session" {
+            session = try sessionName(value)
+            return
+        }
+        let named = try listed(name, value, countMax: EventType.allCases.count)
+            .map { EventType(rawValue: String($0)) }
+        guard !named.contains(nil) else {
+            throw Problem(
+                .invalidParameter,
+                "type must have values of: \(EventType.allCases.map(\.rawValue).joined(separator: ", ")).")
+        }
+        types = named.compactMap(\.self).mask
+    }
+}
+
+private func time(_ name: String, _ value: String) throws(Problem) -> Timestamp {
+    guard let instant = Timestamp(rfc3339: value) else {
+        throw Problem(.invalidParameter, "\(name) must be an RFC 3339 time.")
+    }
+    return instant
+}

@@ -1,0 +1,162 @@
+internal import FerryCore
+internal import HTTPServer
+
+/// Media types of a body with one JSON text on each line.
+private let lineTypes = ["application/x-ndjson", "application/ndjson", "application/jsonl"]
+
+/// `POST /v1/jobs/batch`: accepts all jobs of a body, or none.
+final class BatchCreation: Sendable {
+    private let sink: any SubmissionSink
+    private let identifiers: IdentifierGenerator
+    private let validation: JobValidation
+    private let factory: JobFactory
+    private let references: JobReferenceCheck
+    private let earlier: EarlierSubmissions
+    private let batches: BatchThread
+
+    init(
+        _ sink: any SubmissionSink, _ identifiers: IdentifierGenerator, _ validation: JobValidation,
+        _ factory: JobFactory, _ references: JobReferenceCheck, _ earlier: EarlierSubmissions,
+        _ batches: BatchThread
+    ) {
+        self.sink = sink
+        self.identifiers = identifiers
+        self.validation = validation
+        self.factory = factory
+        self.references = references
+        self.earlier = earlier
+        self.batches = batches
+    }
+
+    /// `POST /v1/jobs/batch`
+    func create(_ request: RequestContext) throws(Problem) {
+        try request.needMediaType(["application/json"] + lineTypes)
+        let key = try request.idempotency()
+        // A hundred jobs take a millisecond. More would delay the other requests of the server's thread.
+        guard request.body.count > 131_072 else { return try submit(request, key) }
+        batches.run { [self] in request.run { () throws(Problem) in try submit(request, key) } }
+    }
+
+    private func submit(_ request: RequestContext, _ key: Submission.Idempotency?) throws(Problem) {
+        let documents = try documents(request)
+        guard (1...Limits.batchJobCountMax).contains(documents.count) else {
+            throw Problem(
+                InvalidFields(
+                    "#/jobs", documents.isEmpty ? "invalid_value" : "too_many",
+                    "A batch must have 1 to \(Limits.batchJobCountMax) jobs; this one has \(documents.count)."
+                ))
+        }
+        let trace = traceContext(request.fields)
+        let sessions = validation.sessions(of: request)
+        var jobs: [NewJob] = []
+        jobs.reserveCapacity(documents.count)
+        var errors: [FieldError] = []
+        let earlierJobs = EarlierJobs()
+        for (index, document) in documents.enumerated() {
+            do throws(InvalidFields) {
+                let job = try validation.validate(document, at: "#/jobs/\(index)", request, sessions) {
+                    earlierJobs[$0]
+                }
+                // After an error no job is submitted, and any identifier will do.
+                if errors.isEmpty { jobs.append(factory.newJob(job, request, trace: trace)) }
+                earlierJobs.identifiers.append(errors.isEmpty ? jobs[index].id : identifiers.make())
+            } catch {
+                earlierJobs.identifiers.append(identifiers.make())
+                errors += error.errors
+                if errors.count >= ValidationErrors.countMax { break }
+            }
+        }
+        guard errors.isEmpty else {
+            let invalid = InvalidFields(Array(errors.prefix(ValidationErrors.countMax)))
+            return earlier.find(key, request, then: { sendBatch($0, request) }) {
+                request.fail(Problem(invalid))
+            }
+        }
+        references.check(jobs, request, key, place: { "#/jobs/\($0)" }) { [self, jobs] in
+            sink.submit(
+                Submission(jobs: jobs, idempotency: key, sessionEpoch: sessions.snapshot.epoch) {
+                    [self] result in
+                    switch result {
+                    case .failure(.sessionsChanged):
+                        batches.run { [self] in
+                            request.run { () throws(Problem) in try create(request) }
+                        }
+                    case .failure(let error): request.fail(error)
+                    case .success(let accepted): sendBatch(accepted, request)
+                    }
+                })
+        }
+    }
+
+    private func documents(_ request: RequestContext) throws(Problem) -> [JSON] {
+        if try isMediaType(request.fields, lineTypes) { return try lines(request) }
+        return try readObject(try request.parse(request.body)) { fields in
+            if !fields.has("jobs") { fields.complain("jobs", "required", "A batch needs the member jobs.") }
+            return fields.array("jobs", countMax: Limits.batchJobCountMax)
+        }
+    }
+
+    /// Returns one document for each line that is not empty. Stops after one more document than allowed.
+    private func lines(_ request: RequestContext) throws(Problem) -> [JSON] {
+        var documents: [JSON] = []
+        var valuesLeft = JSON.valueCountMax
+        var lines = Lines(request.body)
+        while documents.count <= Limits.batchJobCountMax, let line = lines.next() {
+            documents.append(try request.parse(Array(line), line: lines.number, valuesLeft: &valuesLeft))
+        }
+        return documents
+    }
+}
+
+/// The lines of a text that are not empty, one at a time, so that empty lines use no memory.
+private struct Lines {
+    private let text: [UInt8]
+    private var index = 0
+    /// Number of the line that was returned last, from 1, empty lines included.
+    private(set) var number = 0
+
+    init(_ text: [UInt8]) { self.text = text }
+
+    mutating func next() -> ArraySlice<UInt8>? {
+        var start = index
+        var isEmpty = true
+        while index < text.count {
+            let byte = text[index]
+            index += 1
+            switch byte {
+            case UInt8(ascii: "\n"):
+                number += 1
+                if !isEmpty { return text[start..<(index - 1)] }
+                start = index
+            case 0x20, 0x09, 0x0D: break
+            default: isEmpty = false
+            }
+        }
+        guard !isEmpty else { return nil }
+        number += 1
+        return text[start...]
+    }
+}
+
+/// Identifiers of the jobs of a batch that have been read, by their index.
+private final class EarlierJobs {
+    var identifiers: [JobID] = []
+
+    subscript(index: Int) -> JobID? { identifiers.indices.contains(index) ? identifiers[index] : nil }
+}
+
+private func sendBatch(_ accepted: Submission.Accepted, _ request: RequestContext) {
+    var writer = JSONWriter(reservingCapacity: 64 * accepted.jobs.count + 16)
+    writer.beginObject()
+    writer.name("data")
+    writer.beginArray()
+    for job in accepted.jobs {
+        writer.beginObject()
+        writer.member("id", job.id)
+        writer.member("state", job.state.rawValue)
+        writer.endObject()
+    }
+    writer.endArray()
+    writer.endObject()
+    request.send(201, json: writer.bytes, accepted.isReplay ? replayed : [])
+}

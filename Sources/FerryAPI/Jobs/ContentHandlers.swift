@@ -1,0 +1,120 @@
+internal import FerryCore
+internal import HTTPServer
+
+/// Metadata of a succeeded job's content.
+private struct ContentDescription {
+    let sha256: String
+    let mediaType: String
+    let fileName: String
+
+    init(_ content: JobContent) {
+        sha256 = content.sha256
+        mediaType = content.mediaType ?? "application/octet-stream"
+        fileName = content.fileName
+    }
+
+    var tag: String { "\"\(sha256)\"" }
+
+    func fields(isPart: Bool) -> HTTPFields {
+        let digest = Base64.encode(hexDecoded(sha256) ?? [])
+        var fields = HTTPFields([
+            ("ETag", tag), ("Accept-Ranges", "bytes"), ("Cache-Control", "private, no-cache"),
+            ("Content-Type", mediaType), ("Content-Disposition", disposition),
+            ("Repr-Digest", "sha-256=:\(digest):"), ("X-Content-Type-Options", "nosniff"),
+            ("Content-Security-Policy", "default-src 'none'; sandbox"),
+        ])
+        // `Digest` covers the bytes of the response (RFC 3230 §4.1), so only a 200 has it.
+        if !isPart { fields.append("Digest", "SHA-256=\(digest)") }
+        return fields
+    }
+
+    /// `Content-Disposition` (RFC 6266); a name beyond ASCII is encoded by RFC 8187.
+    private var disposition: String {
+        let plain = fileName.unicodeScalars.map { scalar -> Character in
+            scalar.isASCII && scalar.value >= 0x20 && scalar.value != 0x7F && scalar != "\"" && scalar != "\\"
+                ? Character(scalar) : "_"
+        }
+        return "attachment; filename=\"\(String(plain))\"; filename*=UTF-8''\(percentEncoded(fileName))"
+    }
+}
+
+/// Sends what a succeeded job has received.
+final class ContentHandlers: Sendable {
+    private let reader: any JobReader
+    private let content: any ContentStore
+
+    init(_ ports: APIPorts) {
+        reader = ports.reader
+        content = ports.content
+    }
+
+    /// `GET /v1/jobs/{id}/content`
+    func read(_ request: RequestContext) throws(Problem) {
+        reader.job(
+            try request.identifier(JobID.self), tenant: request.tenant,
+            reply: request.onSuccess { [self] job throws(Problem) in try send(job, request) })
+    }
+
+    private func send(_ job: JobRecord, _ request: RequestContext) throws(Problem) {
+        guard job.state == .succeeded else { throw Problem(StoreError.invalidState(of: job)) }
+        guard let content = JobContent(job) else {
+            throw Problem(.noContent, "The job has no content.")
+        }
+        let description = ContentDescription(content)
+        if let tags = EntityTags(request.fields, "If-Match"), !tags.matches(description.tag) {
+            throw Problem(.stale, "The content has another entity tag.")
+        }
+        if EntityTags(request.fields, "If-None-Match")?.matchesWeakly(description.tag) == true {
+            return request.send(Response(status: 304, fields: HTTPFields([("ETag", description.tag)])))
+        }
+        if case .body(let body) = content.place {
+            return sendPart(description, Int64(body.count), request) { offset, length in
+                .bytes(Array(body[Int(offset)..<Int(offset + length)]))
+            }
+        }
+        self.content.open(job) { result in
+            switch result {
+            case .failure(.notFound):
+                request.fail(Problem(.noContent, "The file of the content does not exist any more."))
+            case .failure(.overloaded):
+                let text =
+                    "Too many files are being compared with their digests; try again later."
+                var problem = Problem(.overloaded, text)
+                problem.fields = quotaFields("contents", quota: Int64(contentWaiterCountMax), seconds: 1)
+                request.fail(problem)
+            case .failure(let error): request.fail(error)
+            case .success(let content):
+                sendPart(description, content.byteCount, request) { offset, length in
+                    // `FileBody` owns the descriptor, and closes it even if nothing is sent.
+                    let file = FileBody(descriptor: content.descriptor, offset: offset, length: length)
+                    return length > 0 ? .file(file) : .bytes([])
+                }
+            }
+        }
+    }
+}
+
+/// Sends the whole content or the requested range (RFC 9110 §14). Calls `body` exactly once, with offset and
+/// length in bytes.
+private func sendPart(
+    _ description: ContentDescription, _ byteCount: Int64, _ request: RequestContext,
+    _ body: (Int64, Int64) -> Response.Body
+) {
+    // A range is only for GET, and only of unchanged content: If-Range compares strong tags.
+    let isUnchanged = request.fields["If-Range"].map { $0 == description.tag } ?? true
+    let range = isUnchanged && request.head.method == "GET" ? request.fields["Range"] : nil
+    switch ByteRange(range, byteCount: byteCount) {
+    case .whole:
+        request.send(
+            Response(status: 200, fields: description.fields(isPart: false), body: body(0, byteCount)))
+    case .part(let offset, let length):
+        var fields = description.fields(isPart: true)
+        fields.append("Content-Range", "bytes \(offset)-\(offset + length - 1)/\(byteCount)")
+        request.send(Response(status: 206, fields: fields, body: body(offset, length)))
+    case .unsatisfiable:
+        _ = body(0, 0)
+        var problem = Problem(.rangeNotSatisfiable, "The content has \(byteCount) bytes.")
+        problem.fields.append(("Content-Range", "bytes */\(byteCount)"))
+        request.fail(problem)
+    }
+}

@@ -1,0 +1,118 @@
+internal import FerryCore
+internal import OpenSSL
+internal import Sys
+
+/// Checks the jobs of requests: against what this node can do, the egress policy, and the sessions of the
+/// tenant.
+struct JobValidation: Sendable {
+    private let node: NodeAbilities
+    private let egress: EgressPolicy
+    private let sessions: any SessionStore
+    private let openResumeData: @Sendable (String) -> ResumePoint?
+
+    init(_ ports: APIPorts, _ node: NodeAbilities) {
+        self.node = node
+        egress = ports.egress
+        sessions = ports.sessions
+        openResumeData = ports.openResumeData
+    }
+
+    /// Returns the sessions of the request's tenant, as this node has cached them.
+    func sessions(of request: RequestContext) -> SessionScope {
+        SessionScope(sessions.sessionBoard.current, tenant: request.tenant)
+    }
+
+    /// Returns the job that `json` describes. `prefix`: JSON Pointer to the job in the body. `earlierJob`
+    /// returns the job at an index of the batch if it comes before this one.
+    func validate(
+        _ json: JSON, at prefix: String, _ request: RequestContext, _ sessions: SessionScope,
+        earlierJob: @escaping (Int) -> JobID? = { _ in nil }
+    ) throws(InvalidFields) -> ValidatedJob {
+        let job = try ValidatedJob(
+            json, at: prefix, node: node, sessions: sessions, refusal: { egress.refusal(of: $0) },
+            resumePoint: { resumePoint($0, request) }, earlierJob: earlierJob)
+        try job.checkInlineDigests(at: prefix)
+        return job
+    }
+
+    /// Returns a job changed by a merge patch (RFC 7396).
+    func merge(
+        _ patch: JSON, into draft: JobDraft, _ sessions: SessionScope
+    ) throws(InvalidFields) -> JobDraft {
+        try draft.merging(patch, node: node, session: sessions.record(draft.spec.session)) {
+            egress.refusal(of: $0)
+        }
+    }
+
+    /// Opens resume data. Returns `nil` if it was not issued to the request's tenant.
+    func resumePoint(_ text: String, _ request: RequestContext) -> ResumePoint? {
+        guard let point = openResumeData(text), point.tenant == request.tenant else { return nil }
+        return point
+    }
+}
+
+/// Makes jobs and schedule templates of validated jobs, with sealed secrets.
+struct JobFactory: Sendable {
+    private let identifiers: IdentifierGenerator
+    private let secrets: SecretSeal
+
+    init(_ identifiers: IdentifierGenerator, _ secrets: SecretSeal) {
+        self.identifiers = identifiers
+        self.secrets = secrets
+    }
+
+    /// `trace`: the request's `traceContext`. `retryOf`: the job that the new one repeats.
+    func newJob(
+        _ job: ValidatedJob, _ request: RequestContext, trace: String, retryOf: JobID? = nil
+    ) -> NewJob {
+        NewJob(
+            id: identifiers.make(), tenant: request.tenant, spec: job.spec,
+            specJSON: job.spec.encodeStored(secrets), sealedSecrets: sealed(job.secrets),
+            secrets: job.secrets, payload: job.payload, origin: job.origin, traceparent: trace,
+            retryOf: retryOf)
+    }
+
+    func template(_ job: ValidatedJob) -> JobTemplate {
+        JobTemplate(
+            specJSON: job.spec.encodeStored(secrets), sealedSecrets: sealed(job.secrets), payload: job.payload
+        )
+    }
+
+    private func sealed(_ secrets: JobSecrets) -> [UInt8]? {
+        secrets.isEmpty ? nil : self.secrets.seal(secrets.encode())
+    }
+}
+
+extension ValidatedJob {
+    /// Throws if the bytes of an inline source do not have the digests of `integrity`: every attempt would
+    /// fail.
+    fileprivate func checkInlineDigests(at prefix: String) throws(InvalidFields) {
+        let integrity = spec.integrity
+        guard !integrity.isEmpty, let payload, let count = spec.inlineFileByteCount, count <= payload.count
+        else { return }
+        let file = Array(payload.suffix(count))
+        let errors = ValidationErrors()
+        func check(_ name: String, _ expected: String?, _ actual: () -> [UInt8]) {
+            guard let expected, hexEncoded(actual()) != expected else { return }
+            errors.add(
+                "\(prefix)/integrity/\(name)", "invalid_combination", "The inline source has another digest.")
+        }
+        check("md5", integrity.md5) { digest(.md5, of: file) }
+        check("sha1", integrity.sha1) { digest(.sha1, of: file) }
+        check("sha256", integrity.sha256) { digest(.sha256, of: file) }
+        check("sha512", integrity.sha512) { digest(.sha512, of: file) }
+        check("crc32c", integrity.crc32c) { bigEndian(Checksum.crc32c(file)) }
+        check("adler32", integrity.adler32) { bigEndian(Checksum.adler32(file)) }
+        if !errors.isEmpty { throw InvalidFields(errors.errors) }
+    }
+}
+
+private func digest(_ algorithm: Digest.Algorithm, of bytes: [UInt8]) -> [UInt8] {
+    var digest = Digest(algorithm)
+    digest.update(bytes)
+    return digest.finish()
+}
+
+private func bigEndian(_ value: UInt32) -> [UInt8] {
+    [24, 16, 8, 0].map { UInt8(truncatingIfNeeded: value >> $0) }
+}

@@ -1,0 +1,50 @@
+internal import FerryCore
+
+/// Writes jobs as responses show them: with the progress of an attempt on this node, and with the state of
+/// the service that explains why a job is queued.
+struct JobView: Sendable {
+    private let progress: @Sendable (JobID) -> TransferProgress?
+    private let queue: @Sendable () -> QueueConditions
+
+    init(_ ports: APIPorts) {
+        progress = ports.progress
+        queue = ports.queue
+    }
+
+    func write(_ record: JobRecord, for disclosure: Disclosure, into writer: inout JSONWriter) {
+        record.write(
+            into: &writer, progress: record.state == .running ? progress(record.id) : nil,
+            queue: queue(), for: disclosure)
+    }
+
+    /// Sends a job with its entity tag.
+    func send(
+        _ record: JobRecord, _ status: Int, to request: RequestContext,
+        _ extra: [(name: String, value: String)] = []
+    ) {
+        request.send(status, tag: entityTag(revision: record.revision), extra) {
+            var writer = JSONWriter(reservingCapacity: record.specJSON.count + 1_024)
+            write(record, for: request.disclosure, into: &writer)
+            return writer.bytes
+        }
+    }
+
+    /// Sends a job that its request has created. `isReplay`: an earlier request with the same key has created
+    /// it. `waited`: seconds that `Prefer: wait` asked for, if the response waited.
+    func sendCreated(
+        _ record: JobRecord, isReplay: Bool, to request: RequestContext, waited: Double? = nil
+    ) {
+        let location = [(name: "Location", value: "/v1/jobs/\(record.id)")]
+        send(
+            record, 201, to: request,
+            location + (waited.map(appliedWait) ?? []) + (isReplay ? replayed : []))
+    }
+}
+
+/// The response field that names the preference `wait` (RFC 7240 §3).
+func appliedWait(_ seconds: Double) -> [(name: String, value: String)] {
+    [("Preference-Applied", "wait=\(Int(seconds))")]
+}
+
+/// The response field of a request that repeats an earlier one with the same `Idempotency-Key`.
+let replayed: [(name: String, value: String)] = [("Idempotency-Replayed", "true")]

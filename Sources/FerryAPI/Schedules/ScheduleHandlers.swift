@@ -1,0 +1,216 @@
+package import FerryCore
+internal import HTTPServer
+
+/// An object that a request has created.
+package struct Created<Record: Sendable>: Sendable {
+    /// The created object.
+    package let record: Record
+    /// `true` if an earlier request with the same key and body has created the object.
+    package let isReplay: Bool
+    package init(_ record: Record, isReplay: Bool) {
+        self.record = record
+        self.isReplay = isReplay
+    }
+}
+
+/// Stores schedules. A schedule of another tenant is `notFound`. `revision`: the one that `If-Match` names,
+/// as in `JobControl`.
+package protocol ScheduleStore: Sendable {
+    /// Stores a new schedule. A repeated `idempotency` key replies with the first one.
+    func create(
+        _ schedule: NewSchedule, idempotency: Submission.Idempotency?,
+        reply: @escaping Reply<Created<ScheduleRecord>>)
+    /// Replies with the schedule that was created with this key; `notFound` if there is none or it was
+    /// deleted since. A key of another request is `idempotencyKeyReused`.
+    func schedule(createdWith key: Submission.Idempotency, reply: @escaping Reply<ScheduleRecord>)
+    /// Replies with one schedule.
+    func schedule(_ id: ScheduleID, tenant: String, reply: @escaping Reply<ScheduleRecord>)
+    /// Replies with schedules, newest first, only those before `before`.
+    func schedules(
+        tenant: String, before: ScheduleID?, limit: Int, reply: @escaping Reply<[ScheduleRecord]>)
+    /// Changes a schedule, and its job unless `template` is `nil`. The store may call `change` more than
+    /// once.
+    func change(
+        _ id: ScheduleID, tenant: String, revision: Int32?, template: JobTemplate?,
+        _ change: @escaping @Sendable (ScheduleSpec) -> ScheduleSpec, reply: @escaping Reply<ScheduleRecord>)
+    /// Deletes a schedule.
+    func delete(_ id: ScheduleID, tenant: String, revision: Int32?, reply: @escaping Reply<Void>)
+    /// Submits the schedule's job now, in addition to its times.
+    func run(
+        _ id: ScheduleID, tenant: String, idempotency: Submission.Idempotency?, traceparent: String,
+        reply: @escaping Reply<Created<JobRecord>>)
+}
+
+/// Creates, shows, changes, runs and deletes schedules.
+final class ScheduleHandlers: Sendable {
+    private let store: any ScheduleStore
+    private let zones: any TimeZoneSource
+    private let clock: any WallClock
+    private let identifiers: IdentifierGenerator
+    private let validation: JobValidation
+    private let factory: JobFactory
+    private let references: JobReferenceCheck
+    private let view: JobView
+
+    init(
+        _ ports: APIPorts, _ identifiers: IdentifierGenerator, _ validation: JobValidation,
+        _ factory: JobFactory, _ references: JobReferenceCheck, _ view: JobView
+    ) {
+        store = ports.schedules
+        zones = ports.zones
+        clock = ports.clock
+        self.identifiers = identifiers
+        self.validation = validation
+        self.factory = factory
+        self.references = references
+        self.view = view
+    }
+
+    /// `POST /v1/schedules`
+    func create(_ request: RequestContext) throws(Problem) {
+        let key = try request.idempotency()
+        let valid: ValidatedSchedule
+        do throws(Problem) {
+            valid = try validatedSchedule(request)
+        } catch {
+            return refuse(request, key, error)
+        }
+        let schedule = NewSchedule(
+            id: identifiers.make(), tenant: request.tenant, spec: valid.spec,
+            template: factory.template(valid.job))
+        references.checkSources(of: valid.job.spec, request, key, place: "#/job") { [store] in
+            store.create(
+                schedule, idempotency: key, reply: request.onSuccess { sendCreated($0, request) })
+        }
+    }
+
+    /// Refuses a request, unless its key was accepted before: time, a session or the egress policy may have
+    /// made it invalid since.
+    private func refuse(_ request: RequestContext, _ key: Submission.Idempotency?, _ problem: Problem) {
+        guard let key else { return request.fail(problem) }
+        store.schedule(createdWith: key) { result in
+            if case .failure(.notFound) = result { return request.fail(problem) }
+            request.onSuccess { sendCreated(Created($0, isReplay: true), request) }(result)
+        }
+    }
+
+    private func validatedSchedule(_ request: RequestContext) throws(Problem) -> ValidatedSchedule {
+        let json = try request.json()
+        let sessions = validation.sessions(of: request)
+        return try valid(
+            try ValidatedSchedule(json, zones: zones, now: clock.now()) { job throws(InvalidFields) in
+                try validation.validate(job, at: "#/job", request, sessions)
+            })
+    }
+
+    /// `GET /v1/schedules`
+    func list(_ request: RequestContext) throws(Problem) {
+        let (limit, before) = try request.page(of: ScheduleID.self)
+        store.schedules(
+            tenant: request.tenant, before: before, limit: limit + 1,
+            reply: request.onSuccess { schedules in
+                let page = Page(schedules, limit: limit) { $0.id }
+                page.send(request, reservingCapacity: page.shown.count * 2_560) {
+                    $0.write(into: &$1, for: request.disclosure)
+                }
+            })
+    }
+
+    /// `GET /v1/schedules/{id}`
+    func read(_ request: RequestContext) throws(Problem) {
+        store.schedule(
+            try request.identifier(ScheduleID.self), tenant: request.tenant,
+            reply: request.onSuccess { send($0, 200, request) })
+    }
+
+    /// `PUT /v1/schedules/{id}`: replaces the whole schedule, its job included.
+    func replace(_ request: RequestContext) throws(Problem) {
+        let id = try request.identifier(ScheduleID.self)
+        let valid = try validatedSchedule(request)
+        let template = factory.template(valid.job)
+        references.checkSources(of: valid.job.spec, request, nil, place: "#/job") { [self] in
+            change(id, request, template: template) { _ in valid.spec }
+        }
+    }
+
+    /// `DELETE /v1/schedules/{id}`
+    func delete(_ request: RequestContext) throws(Problem) {
+        let id = try request.identifier(ScheduleID.self)
+        request.changing(
+            { [store] revision, reply in
+                store.delete(id, tenant: request.tenant, revision: revision, reply: reply)
+            }, then: request.onSuccess { request.send(Response(status: 204)) })
+    }
+
+    /// `POST /v1/schedules/{id}/run`
+    func run(_ request: RequestContext) throws(Problem) {
+        let id = try request.identifier(ScheduleID.self)
+        try request.needEmptyObject()
+        store.run(
+            id, tenant: request.tenant, idempotency: try request.idempotency(),
+            traceparent: traceContext(request.fields),
+            reply: request.onSuccess { [view] created in
+                view.sendCreated(created.record, isReplay: created.isReplay, to: request)
+            })
+    }
+
+    /// `POST /v1/schedules/{id}/pause`
+    func pause(_ request: RequestContext) throws(Problem) {
+        let id = try request.identifier(ScheduleID.self)
+        try request.needEmptyObject()
+        enable(id, request, false)
+    }
+
+    /// `POST /v1/schedules/{id}/resume`. Without the rules of its time zone the next run cannot be computed.
+    func resume(_ request: RequestContext) throws(Problem) {
+        let id = try request.identifier(ScheduleID.self)
+        try request.needEmptyObject()
+        store.schedule(
+            id, tenant: request.tenant,
+            reply: request.onSuccess { [self] record throws(Problem) in
+                guard zones.rules(named: record.spec.timeZone) != nil else {
+                    throw Problem(
+                        InvalidFields(
+                            "#/time_zone", "invalid_value",
+                            "This node no longer knows the schedule's time zone. Replace the schedule."))
+                }
+                enable(id, request, true)
+            })
+    }
+
+    private func enable(_ id: ScheduleID, _ request: RequestContext, _ isEnabled: Bool) {
+        change(id, request, template: nil) { spec in
+            var spec = spec
+            spec.isEnabled = isEnabled
+            return spec
+        }
+    }
+
+    private func change(
+        _ id: ScheduleID, _ request: RequestContext, template: JobTemplate?,
+        _ change: @escaping @Sendable (ScheduleSpec) -> ScheduleSpec
+    ) {
+        request.changing(
+            { [store] revision, reply in
+                store.change(
+                    id, tenant: request.tenant, revision: revision, template: template, change, reply: reply)
+            }, then: request.onSuccess { send($0, 200, request) })
+    }
+}
+
+private func sendCreated(_ created: Created<ScheduleRecord>, _ request: RequestContext) {
+    send(
+        created.record, 201, request,
+        [("Location", "/v1/schedules/\(created.record.id)")] + (created.isReplay ? replayed : []))
+}
+
+private func send(
+    _ record: ScheduleRecord, _ status: Int, _ request: RequestContext,
+    _ extra: [(name: String, value: String)] = []
+) {
+    request.send(status, tag: entityTag(revision: record.revision), extra) {
+        var writer = JSONWriter(reservingCapacity: record.jobJSON.count + 2_048)
+        record.write(into: &writer, for: request.disclosure)
+        return writer.bytes
+    }
+}

@@ -1,0 +1,64 @@
+internal import FerryCore
+
+/// The handlers of all operations. Each holds only the ports that it uses.
+final class Handlers: Sendable {
+    let jobCreation: JobCreation
+    let batchCreation: BatchCreation
+    let jobRetry: JobRetry
+    let jobReading: JobReading
+    let jobListing: JobListing
+    let jobCommands: JobCommands
+    let jobAnswers: JobAnswers
+    let content: ContentHandlers
+    let sessions: SessionHandlers
+    let schedules: ScheduleHandlers
+    let windows: WindowHandlers
+    let events: EventHandlers
+    let webhooks: WebhookHandlers
+    let deliveries: DeliveryHandlers
+    let status: StatusHandlers
+    let limits: LimitHandlers
+    let hosts: HostHandlers
+    let keys: KeyHandlers
+    let serviceControl: ServiceControlHandlers
+    let audit: AuditTrail
+    let probes: ProbeHandlers
+    let documents = DocumentHandlers()
+
+    init(
+        _ configuration: APIConfiguration, _ ports: APIPorts, _ identifiers: IdentifierGenerator,
+        keys table: KeyTable, audit: AuditTrail, streams: EventStreams, batches: BatchThread
+    ) {
+        var node = NodeAbilities.reading(hasHTTP3: configuration.hasHTTP3, hasNTLM: configuration.hasNTLM)
+        node.retentionSeconds = configuration.retentionSeconds
+        let view = JobView(ports)
+        let wait = JobWait(ports)
+        let validation = JobValidation(ports, node)
+        let earlier = EarlierSubmissions(ports.dependencies)
+        let references = JobReferenceCheck(ports.dependencies, earlier)
+        let factory = JobFactory(identifiers, ports.secrets)
+        let submission = JobSubmission(ports, view, wait, earlier, batches)
+        jobCreation = JobCreation(validation, factory, references, submission)
+        batchCreation = BatchCreation(
+            ports.submissions, identifiers, validation, factory, references, earlier, batches)
+        jobRetry = JobRetry(ports, validation, factory, references, submission)
+        jobReading = JobReading(ports.reader, view, wait)
+        jobListing = JobListing(ports.reader, view)
+        jobCommands = JobCommands(ports, validation, view, wait)
+        jobAnswers = JobAnswers(ports, node, view)
+        content = ContentHandlers(ports)
+        sessions = SessionHandlers(ports, node)
+        schedules = ScheduleHandlers(ports, identifiers, validation, factory, references, view)
+        windows = WindowHandlers(ports)
+        events = EventHandlers(ports.events, streams)
+        webhooks = WebhookHandlers(ports, identifiers)
+        deliveries = DeliveryHandlers(ports)
+        status = StatusHandlers(ports, version: configuration.version)
+        limits = LimitHandlers(ports.limits)
+        hosts = HostHandlers(ports.hosts)
+        keys = KeyHandlers(ports, identifiers, table)
+        serviceControl = ServiceControlHandlers(ports.operations)
+        self.audit = audit
+        probes = ProbeHandlers(ports)
+    }
+}

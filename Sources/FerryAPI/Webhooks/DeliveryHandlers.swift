@@ -1,0 +1,185 @@
+internal import FerryCore
+internal import HTTPServer
+
+/// Seconds for which the response to a test waits for the delivery: one try, and the time until it begins.
+private let pingWait = 20.0
+/// Values of the parameter `type`.
+private let deliveryTypes = EventType.allCases.map(\.rawValue) + [WebhookPing.type]
+
+/// Shows deliveries, repeats them, and makes test deliveries.
+final class DeliveryHandlers: Sendable {
+    private let deliveries: any DeliveryReader
+    private let webhooks: any WebhookStore
+    private let waiters: JobWaiters
+
+    init(_ ports: APIPorts) {
+        deliveries = ports.deliveries
+        webhooks = ports.webhooks
+        waiters = ports.waiters
+    }
+
+    /// `GET /v1/jobs/{id}/deliveries`
+    func listOfJob(_ request: RequestContext) throws(Problem) {
+        let id = try request.identifier(JobID.self)
+        let (limit, before) = try request.page(of: DeliveryID.self)
+        deliveries.deliveries(
+            of: id, tenant: request.tenant, before: before, limit: limit + 1,
+            reply: sending(request, limit: limit))
+    }
+
+    /// `GET /v1/webhooks/{id}/deliveries`
+    func listOfWebhook(_ request: RequestContext) throws(Problem) {
+        let id = try request.identifier(WebhookID.self)
+        var limit = Limits.listLimitDefault
+        var before: DeliveryID?
+        var state: DeliveryRecord.State?
+        var type: String?
+        for (name, value) in request.query {
+            switch name {
+            case "limit": limit = try pageLimit(value)
+            case "cursor": before = try position(value)
+            case "state":
+                state = DeliveryRecord.State(rawValue: value)
+                if state == nil {
+                    throw Problem(.invalidParameter, "state must be pending, accepted or given_up.")
+                }
+            default:
+                guard deliveryTypes.contains(value) else {
+                    let all = deliveryTypes.joined(separator: ", ")
+                    throw Problem(.invalidParameter, "type must be one of: \(all).")
+                }
+                type = value
+            }
+        }
+        webhooks.deliveries(
+            of: id, tenant: request.tenant, state: state, type: type, before: before, limit: limit + 1,
+            reply: sending(request, limit: limit))
+    }
+
+    /// `GET /v1/deliveries/{id}`
+    func read(_ request: RequestContext) throws(Problem) {
+        let id = try request.identifier(DeliveryID.self)
+        deliveries.delivery(id, tenant: request.tenant, reply: sending(request))
+    }
+
+    /// `POST /v1/deliveries/{id}/redeliver`
+    func redeliver(_ request: RequestContext) throws(Problem) {
+        let id = try request.identifier(DeliveryID.self)
+        try request.needEmptyObject()
+        deliveries.redeliver(id, tenant: request.tenant, reply: sending(request))
+    }
+
+    /// `POST /v1/webhooks/{id}/replay`
+    func replay(_ request: RequestContext) throws(Problem) {
+        let id = try request.identifier(WebhookID.self)
+        let range = try replayRange(request)
+        webhooks.replay(
+            id, tenant: request.tenant, since: range.since, until: range.until, onlyFailed: range.onlyFailed,
+            reply: request.onSuccess { count in
+                var writer = JSONWriter()
+                writer.beginObject()
+                writer.member("redelivered", count)
+                writer.endObject()
+                request.send(200, json: writer.bytes)
+            })
+    }
+
+    private enum ReplayOnly: String, CaseIterable { case failed }
+
+    private func replayRange(
+        _ request: RequestContext
+    ) throws(Problem) -> (since: Timestamp, until: Timestamp?, onlyFailed: Bool) {
+        try readObject(try request.json()) { fields in
+            if !fields.has("since") { fields.complain("since", "required", "A replay needs the time since.") }
+            if fields.value("since")?.isNull == true {
+                fields.complain("since", "wrong_type", "This must be a string, not null.")
+            }
+            let since = fields.timestamp("since")
+            let until = fields.timestamp("until")
+            let isNull = fields.value("only")?.isNull == true
+            let only = isNull ? nil : fields.choice("only", ReplayOnly.self)
+            if let since, let until, until <= since {
+                fields.complain("until", "invalid_combination", "This must be after since.")
+            }
+            return since.map { ($0, until, only == .failed) }
+        }
+    }
+
+    /// `POST /v1/webhooks/{id}/test`: sends a signed `ping`. The response shows the try.
+    func test(_ request: RequestContext) throws(Problem) {
+        let id = try request.identifier(WebhookID.self)
+        try request.needEmptyObject()
+        webhooks.pingWebhook(
+            id, tenant: request.tenant, traceparent: traceContext(request.fields),
+            reply: request.onSuccess { [self] ping in sendTried(ping, request) })
+    }
+
+    /// Responds with a delivery when it was tried, or after `pingWait`. Any node may send it, so that its
+    /// tries are read from the store.
+    private func sendTried(_ id: DeliveryID, _ request: RequestContext) {
+        let (deliveries, waiters) = (deliveries, waiters)
+        // `JobWaiters` waits for a `JobID`. The delivery's number is no job's, so that nothing else ends the
+        // wait.
+        _ = waiters.wait(
+            for: JobID(high: id.high, low: id.low), seconds: pingWait,
+            look: { token in
+                deliveries.delivery(id, tenant: request.tenant) { result in
+                    if case .success(let delivery) = result, delivery.tries.isEmpty { return }
+                    waiters.finish(token)
+                }
+            },
+            done: { [self] in deliveries.delivery(id, tenant: request.tenant, reply: sending(request)) })
+    }
+
+    /// Returns a reply that sends one delivery.
+    private func sending(_ request: RequestContext) -> Reply<DeliveryRecord> {
+        request.onSuccess { delivery in
+            var writer = JSONWriter()
+            delivery.write(into: &writer, isRedacted: request.disclosure.isRedacted)
+            let json = writer.bytes
+            request.send(200, tag: entityTag(changeable: [], shown: json)) { json }
+        }
+    }
+
+    /// Returns a reply that sends a page of deliveries.
+    private func sending(
+        _ request: RequestContext, limit: Int
+    ) -> Reply<ListPage<DeliveryRecord, DeliveryKindTag>> {
+        request.onSuccess { found in
+            Page(found, limit: limit) { $0.id }.send(request, reservingCapacity: 4_096) {
+                $0.write(into: &$1, isRedacted: request.disclosure.isRedacted)
+            }
+        }
+    }
+}
+
+extension DeliveryRecord {
+    fileprivate func write(into writer: inout JSONWriter, isRedacted: Bool) {
+        writer.beginObject()
+        writer.member("id", id)
+        writer.member("event", event)
+        writer.member("type", type)
+        writer.memberOrNull("job", job?.description)
+        writer.memberOrNull("webhook", webhook?.description)
+        writer.memberOrNull("session", session.isEmpty ? nil : session)
+        writer.member("sequence", sequence)
+        writer.member("url", isRedacted ? RedactedURL.text(of: url) : url)
+        writer.member("state", state.rawValue)
+        writer.member("occurred_at", occurredAt)
+        writer.memberOrNull("next_try_at", nextTryAt)
+        writer.name("tries")
+        writer.beginArray()
+        for attempt in tries {
+            writer.beginObject()
+            writer.member("number", attempt.number)
+            writer.member("started_at", attempt.startedAt)
+            writer.member("duration", attempt.duration)
+            writer.memberOrNull("status", attempt.status)
+            writer.memberOrNull("error", attempt.error)
+            writer.member("answer", attempt.answer)
+            writer.endObject()
+        }
+        writer.endArray()
+        writer.endObject()
+    }
+}

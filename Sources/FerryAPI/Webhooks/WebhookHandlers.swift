@@ -1,0 +1,186 @@
+internal import FerryCore
+internal import HTTPServer
+internal import OpenSSL
+
+/// Seconds for which the old secret stays valid after a rotation, unless the request names another time.
+private let standardOverlap = 86_400.0
+
+/// Creates, shows, changes and deletes webhook endpoints.
+final class WebhookHandlers: Sendable {
+    private let store: any WebhookStore
+    private let egress: EgressPolicy
+    private let identifiers: IdentifierGenerator
+    private let clock: any WallClock
+    private let seal: @Sendable ([UInt8]) -> [UInt8]
+    private let openKeys: @Sendable ([UInt8]) -> WebhookKeys?
+
+    init(_ ports: APIPorts, _ identifiers: IdentifierGenerator) {
+        store = ports.webhooks
+        egress = ports.egress
+        clock = ports.clock
+        seal = ports.seal
+        openKeys = ports.openWebhookKeys
+        self.identifiers = identifiers
+    }
+
+    /// `POST /v1/webhooks`: only the responses to this request and its repetitions show the secret.
+    func create(_ request: RequestContext) throws(Problem) {
+        let json = try request.json()
+        let idempotency = try request.idempotency()
+        let endpoint: WebhookEndpoint
+        do throws(InvalidFields) {
+            endpoint = try WebhookEndpoint(json) { egress.refusal(of: $0) }
+        } catch {
+            return refuse(json, request, idempotency, Problem(error))
+        }
+        let key = makeWebhookKey()
+        let made = MadeWebhook(
+            id: identifiers.make(), createdAt: clock.now(), sealedKeys: seal(WebhookKeys(key).encode()))
+        let new = NewWebhook(
+            record: WebhookRecord(made, of: endpoint, key, tenant: request.tenant), idempotency: idempotency)
+        store.createWebhook(
+            new,
+            reply: request.onSuccess { [self] creation throws(Problem) in
+                switch creation {
+                case .limitReached:
+                    throw Problem(
+                        .limitReached,
+                        "A tenant may have \(Limits.webhookCountMax) webhook endpoints; delete some.")
+                case .made(let made): send(made, 201, request, secret: key.secret)
+                case .known(let first): replay(first, of: endpoint, request)
+                }
+            })
+    }
+
+    /// Refuses a request, unless its key was accepted before: the egress policy may have become stricter
+    /// since.
+    private func refuse(
+        _ json: JSON, _ request: RequestContext, _ key: Submission.Idempotency?, _ problem: Problem
+    ) {
+        // If the body is invalid whatever the policy, it was never accepted, and `problem` says why.
+        guard let key, let endpoint = try? WebhookEndpoint(json, refusal: { _ in nil }) else {
+            return request.fail(problem)
+        }
+        store.webhook(createdWith: key) { [self] result in
+            if case .failure(.notFound) = result { return request.fail(problem) }
+            request.onSuccess { [self] first in replay(first, of: endpoint, request) }(result)
+        }
+    }
+
+    /// Repeats the first response.
+    private func replay(_ first: MadeWebhook, of endpoint: WebhookEndpoint, _ request: RequestContext) {
+        guard let key = openKeys(first.sealedKeys)?.newest else { return request.fail(StoreError.failed) }
+        let record = WebhookRecord(first, of: endpoint, key, tenant: request.tenant)
+        send(record, 201, request, secret: key.secret, replayed)
+    }
+
+    /// `GET /v1/webhooks`
+    func list(_ request: RequestContext) throws(Problem) {
+        let (limit, before) = try request.page(of: WebhookID.self)
+        store.webhooks(
+            tenant: request.tenant, before: before, limit: limit + 1,
+            reply: request.onSuccess { records in
+                Page(records, limit: limit) { $0.id }.send(request, reservingCapacity: 4_096) {
+                    $0.write(into: &$1, isRedacted: request.disclosure.isRedacted)
+                }
+            })
+    }
+
+    /// `GET /v1/webhooks/{id}`
+    func read(_ request: RequestContext) throws(Problem) {
+        store.webhook(
+            try request.identifier(WebhookID.self), tenant: request.tenant,
+            reply: request.onSuccess { send($0, 200, request) })
+    }
+
+    /// `PATCH /v1/webhooks/{id}`: a merge patch.
+    func edit(_ request: RequestContext) throws(Problem) {
+        let id = try request.identifier(WebhookID.self)
+        let patch = try request.mergePatch()
+        change(id, request) { [egress] record throws(InvalidFields) in
+            record.endpoint = try record.endpoint.merging(patch) { egress.refusal(of: $0) }
+        }
+    }
+
+    /// `POST /v1/webhooks/{id}/rotate_secret`: only this response shows the new secret.
+    func rotateSecret(_ request: RequestContext) throws(Problem) {
+        let id = try request.identifier(WebhookID.self)
+        let overlap = try readObject(try request.json(isOptional: true)) { fields in
+            fields.number("overlap_seconds", in: 0...Limits.webhookOverlapMax) ?? standardOverlap
+        }
+        let (key, now) = (makeWebhookKey(), clock.now())
+        change(id, request, secret: key.secret) { [openKeys, seal] record throws(InvalidFields) in
+            // Old keys that cannot be decrypted cannot sign; then only the new key is left.
+            var keys = openKeys(record.sealedKeys) ?? WebhookKeys(key)
+            if keys.newest != key { keys.rotate(to: key, overlap: overlap, now: now) }
+            record.sealedKeys = seal(keys.encode())
+            record.publicKey = publicKeyText(key)
+        }
+    }
+
+    /// `DELETE /v1/webhooks/{id}`
+    func delete(_ request: RequestContext) throws(Problem) {
+        let id = try request.identifier(WebhookID.self)
+        request.changing(
+            { [store] revision, reply in
+                store.deleteWebhook(id, tenant: request.tenant, revision: revision, reply: reply)
+            }, then: request.onSuccess { request.send(Response(status: 204)) })
+    }
+
+    private func change(
+        _ id: WebhookID, _ request: RequestContext, secret: WebhookSecret? = nil,
+        _ change: @escaping @Sendable (inout WebhookRecord) throws(InvalidFields) -> Void
+    ) {
+        request.changing(
+            { [store] revision, reply in
+                store.editWebhook(
+                    id, tenant: request.tenant, revision: revision,
+                    { record throws(InvalidFields) in
+                        var record = record
+                        try change(&record)
+                        return record
+                    }, reply: reply)
+            }, then: request.onValid { send($0, 200, request, secret: secret) })
+    }
+}
+
+private func send(
+    _ record: WebhookRecord, _ status: Int, _ request: RequestContext, secret: WebhookSecret? = nil,
+    _ extra: [(name: String, value: String)] = []
+) {
+    let location = status == 201 ? [(name: "Location", value: "/v1/webhooks/\(record.id)")] : []
+    request.send(status, tag: entityTag(revision: record.revision), location + extra) {
+        var writer = JSONWriter(reservingCapacity: 1_024)
+        record.write(into: &writer, secret: secret, isRedacted: request.disclosure.isRedacted)
+        return writer.bytes
+    }
+}
+
+extension WebhookRecord {
+    /// The endpoint as its creation made it.
+    fileprivate init(
+        _ made: MadeWebhook, of endpoint: WebhookEndpoint, _ key: WebhookKeys.Key, tenant: String
+    ) {
+        self.init(
+            id: made.id, tenant: tenant, createdAt: made.createdAt, updatedAt: made.createdAt,
+            endpoint: endpoint, disabledAt: endpoint.isEnabled ? nil : made.createdAt,
+            disabledReason: endpoint.isEnabled ? nil : .requested, publicKey: publicKeyText(key),
+            sealedKeys: made.sealedKeys)
+    }
+}
+
+/// Returns random keys for both kinds of signatures: HMAC and Ed25519.
+private func makeWebhookKey() -> WebhookKeys.Key {
+    guard let secret = WebhookSecret(key: randomBytes(32)) else {
+        preconditionFailure("32 bytes are a webhook secret")
+    }
+    return WebhookKeys.Key(secret: secret, seed: randomBytes(Ed25519PrivateKey.seedByteCount))
+}
+
+/// Returns the public key as `whpk_…`.
+private func publicKeyText(_ key: WebhookKeys.Key) -> String {
+    guard let privateKey = Ed25519PrivateKey(seed: key.seed) else {
+        preconditionFailure("32 bytes are a private key of Ed25519")
+    }
+    return webhookPublicKeyText(privateKey.publicKey)
+}

@@ -1,0 +1,12 @@
+extension JobSpec {
+    /// Returns `true` if a request with this method may be repeated: the method is idempotent, or the job
+    /// allows it (`retry.non_idempotent`).
+    package func isRepeatable(_ method: String) -> Bool {
+        retry.repeatsNonIdempotent || Self.isIdempotent(method)
+    }
+
+    /// Returns `true` if the method is idempotent (RFC 9110 §9.2.2).
+    package static func isIdempotent(_ method: String) -> Bool {
+        ["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "TRACE"].contains(method)
+    }
+}

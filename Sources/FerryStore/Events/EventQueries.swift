@@ -1,0 +1,291 @@
+package import FerryCore
+import Postgres
+import Sys
+
+// Reads of the event log.
+extension ControlLane {
+    /// Rows of one read; each has up to `EventRow.eventCountMax` events.
+    private static let rowMax: Int32 = 8
+    /// Jobs read by one statement; each may have a large spec.
+    private static let jobChunk = 50
+    /// Maximum number of passes that the deletion of a job runs.
+    private static let passMax = 5
+
+    /// Reads a page of events, newest first. Includes all events committed before the call.
+    package func events(_ query: EventQuery, reply: @escaping Reply<ListPage<EventEntry, EventKindTag>>) {
+        numbered { [self] in
+            reads.readPage("list_events", of: .tenant(query.tenant), EventListReading(query: query), reply)
+        }
+    }
+
+    /// Reads the events of a job, newest first. Fails with `notFound` for another tenant's job.
+    package func events(
+        of job: JobID, tenant: String, before: EventID?, limit: Int, reply: @escaping Reply<[EventEntry]>
+    ) {
+        withJob(job, tenant, reply) { record, connection throws(PostgresError) in
+            let events = try Self.events(of: record, &connection)
+            let shown = record.withoutBody
+            let earlier = before.map { before in events.filter { $0.id < before } } ?? events
+            return earlier.reversed().prefix(limit).map { EventEntry(event: $0, job: shown) }
+        }
+    }
+
+    /// Reads the first events of a job after `after`, which may be an event of another job.
+    package func events(
+        of job: JobID, tenant: String, after: EventID, limit: Int, reply: @escaping Reply<EventReplay>
+    ) {
+        withJob(job, tenant, reply) { record, connection throws(PostgresError) in
+            // Checked before the events are read: an event that gets its number in between is then among
+            // them.
+            var isComplete = record.state.isTerminal
+            if isComplete { isComplete = try !Self.hasUnnumberedEvents(record, &connection) }
+            let later = try Self.events(of: record, &connection).filter { $0.id > after }
+            let shown = record.withoutBody
+            return EventReplay(
+                entries: later.prefix(limit).map { EventEntry(event: $0, job: shown) },
+                isKnown: try Self.isKnown(EventRow.row(of: after), &connection),
+                hasMore: later.count > limit, isOver: isComplete && later.isEmpty)
+        }
+    }
+
+    /// Reads events after `after` of a tenant, or of one of its sessions. `after` itself may have been
+    /// removed.
+    package func replay(
+        tenant: String, session: String?, after: EventID, limit: Int, reply: @escaping Reply<EventReplay>
+    ) {
+        read("follow_events", for: tenant, reply) { connection throws(PostgresError) in
+            let first = EventRow.row(of: after)
+            let rows = try Self.rows(from: first, tenant, session, &connection)
+            let events = rows.flatMap(\.events).filter { $0.id > after }
+            // Of any tenant: a stream begins with the latest event of the whole log.
+            let isKnown = try Self.isKnown(first, &connection)
+            let entries = try Self.entries(Array(events.prefix(limit)), &connection)
+            return .success(
+                EventReplay(
+                    entries: entries, isKnown: isKnown,
+                    hasMore: events.count > limit || rows.count == Int(Self.rowMax)))
+        }
+    }
+
+    /// Returns the latest event of the whole log, after all events committed before the call have their
+    /// numbers. Zero if the log is empty.
+    package func lastEvent(reply: @escaping Reply<EventID>) {
+        numbered { [self] in
+            perform("last_event", isRead: true, reply) { connection throws(PostgresError) in
+                .success(try Self.lastEvent(&connection))
+            }
+        }
+    }
+
+    // MARK: On a database thread
+
+    /// Calls `body` when events committed before have their numbers, or when that is not possible now.
+    private func numbered(_ body: @escaping @Sendable () -> Void) {
+        if !context.events.mailbox.send(.pass(done: body)) { body() }
+    }
+
+    /// Passes the job to `body` when its events committed before have their numbers, or when that is not
+    /// possible now.
+    private func withJob<Value: Sendable>(
+        _ id: JobID, _ tenant: String, _ reply: @escaping Reply<Value>,
+        _ body: @escaping @Sendable (JobRecord, inout Connection) throws(PostgresError) -> Value
+    ) {
+        numbered { [self] in
+            read("job_events", for: tenant, reply) { connection throws(PostgresError) in
+                let found = try Self.read([id], withBodies: false, &connection)[id]
+                guard let stored = found, stored.record.tenant == tenant else { return .failure(.notFound) }
+                return .success(try body(stored.record, &connection))
+            }
+        }
+    }
+
+    /// Reads all events of a job in their order.
+    private static func events(
+        of job: JobRecord, _ connection: inout Connection
+    ) throws(PostgresError) -> [Event] {
+        var parameters = Parameters()
+        parameters.append(text: job.tenant)
+        // Without a readable spec only marked rows are found.
+        parameters.append(text: (try? JobSpec(storedJSON: job.specJSON))?.session)
+        parameters.append(job.id)
+        let times = [job.createdAt, job.startedAt, job.finishedAt].compactMap(\.self)
+        parameters.appendArray(.timestamp, times) { $0.append($1) }
+        let rows = EventRow.all(try connection.execute(Statements.jobEvents, parameters))
+        return rows.flatMap(\.events).filter { $0.record.job == job.id }.sorted { $0.id < $1.id }
+    }
+
+    static func rows(
+        from first: EventID, _ tenant: String?, _ session: String?, _ connection: inout Connection
+    ) throws(PostgresError) -> [EventRow] {
+        var parameters = Parameters()
+        parameters.append(first)
+        parameters.append(text: tenant)
+        parameters.append(text: session)
+        parameters.append(int32: rowMax)
+        return EventRow.all(try connection.execute(Statements.followEvents, parameters))
+    }
+
+    /// Returns whether all events after a row are still in the log.
+    private static func isKnown(
+        _ row: EventID, _ connection: inout Connection
+    ) throws(PostgresError) -> Bool {
+        try connection.execute(Statements.hasEvent, .identifier(row)).bool(0, 0)
+    }
+
+    static func lastEvent(_ connection: inout Connection) throws(PostgresError) -> EventID {
+        let rows = try connection.execute(Statements.lastEvent)
+        // The greatest id of its row.
+        return rows.rowCount == 1 ? (rows.identifier(0, 0) as EventID).rowEnd : EventID(high: 0, low: 0)
+    }
+
+    /// Returns the events with their jobs, without bodies.
+    static func entries(
+        _ events: [Event], _ connection: inout Connection
+    ) throws(PostgresError) -> [EventEntry] {
+        var jobs: [JobID: JobRecord] = [:]
+        let ids = Array(Set(events.compactMap(\.record.job)))
+        for start in stride(from: 0, to: ids.count, by: jobChunk) {
+            let some = Array(ids[start..<min(ids.count, start + jobChunk)])
+            let found = try read(some, withBodies: false, &connection)
+            for (id, stored) in found { jobs[id] = stored.record.withoutBody }
+        }
+        return events.map { event in EventEntry(event: event, job: event.record.job.flatMap { jobs[$0] }) }
+    }
+
+    // MARK: Before a job is deleted
+
+    /// Numbers the events of a job before its row is deleted: the relay needs the row. Returns `false` if too
+    /// many events of its tenant come before.
+    static func numberEvents(
+        of job: JobRecord, _ connection: inout Connection, _ context: StoreContext
+    ) throws(PostgresError) -> Bool {
+        var passCount = 0
+        while try hasUnnumberedEvents(job, &connection) {
+            guard passCount < passMax else { return false }
+            passCount += 1
+            let outcome = try RelayTransaction.commit(
+                &connection, context, InboxSelection(tenant: job.tenant))
+            context.events.numbered()
+            if outcome.deliveryCount > 0 { context.commitObserver?.deliveriesAdded(outcome.deliveryCount) }
+        }
+        return true
+    }
+
+    private static func hasUnnumberedEvents(
+        _ job: JobRecord, _ connection: inout Connection
+    ) throws(PostgresError) -> Bool {
+        var parameters = Parameters()
+        parameters.append(text: job.tenant)
+        parameters.append(job.id)
+        return try connection.execute(Statements.hasUnnumberedEvents, parameters).bool(0, 0)
+    }
+}
+
+/// State of a page of events that is read in several turns.
+private struct EventListReading: ListReading {
+    /// Rows of the first read, and the maximum of a later one: a row may have one event or hundreds.
+    private static let rowCountMin: Int32 = 8
+    private static let rowCountMax: Int32 = 64
+    /// Seconds by which the clocks of nodes may differ.
+    private static let clockSeconds = 60.0
+
+    let query: EventQuery
+    private var events: [Event] = []
+    private var scan = ListScan()
+    /// Where the next read begins.
+    private var last: EventID
+    /// The row that was read last.
+    private var stoppedAt: EventID?
+    private(set) var value: ListPage<EventEntry, EventKindTag>?
+
+    init(query: EventQuery) {
+        self.query = query
+        last = query.before.map(EventRow.row(of:)) ?? .last
+    }
+
+    mutating func readTurn(_ connection: inout Connection) throws(PostgresError) {
+        var (rowCount, left) = (Self.rowCountMin, scan.turnRowCount)
+        while left > 0 {
+            let scanned = try read(rowCount, scanning: left, &connection)
+            guard let scanned else {
+                return value = ListPage(try ControlLane.entries(events, &connection))
+            }
+            left -= scanned
+            rowCount = min(rowCount * 2, Self.rowCountMax)
+            guard scan.add(scanned) else {
+                let entries = try ControlLane.entries(events, &connection)
+                return value = ListPage(entries, stoppedAt: stoppedAt)
+            }
+        }
+    }
+
+    /// An id below every event since `query.since`; `nil` if the query has no such bound.
+    private var lowerBound: EventID? { query.since.map { EventID.first(at: $0 + -Self.clockSeconds) } }
+
+    /// Adds the events of the next rows. Returns the number of rows read, or `nil` if the page is full or the
+    /// log ends.
+    private mutating func read(
+        _ rowCount: Int32, scanning scanCount: Int, _ connection: inout Connection
+    ) throws(PostgresError) -> Int? {
+        var parameters = Parameters()
+        parameters.append(text: query.tenant)
+        parameters.append(last)
+        parameters.append(text: query.session)
+        parameters.append(int32: query.types)
+        parameters.append(query.since)
+        parameters.append(int32: rowCount)
+        parameters.append(lowerBound)
+        parameters.append(int32: Int32(scanCount))
+        let rows = try connection.execute(Statements.listEvents, parameters)
+        for row in 0..<rows.rowCount where !rows.isNull(row, 4) {
+            for event in EventRow(rows, row).events.reversed() {
+                guard query.admits(event), query.before.map({ event.id < $0 }) ?? true else { continue }
+                events.append(event)
+                if events.count == query.limit { return nil }
+            }
+        }
+        guard rows.rowCount > 0 else { return nil }
+        let end = rows.rowCount - 1
+        let scanned = Int(rows.int64(end, 5))
+        guard rows.rowCount == Int(rowCount) || scanned == scanCount else { return nil }
+        let row: EventID = rows.identifier(end, 0)
+        // The scan of a session does not stop there by itself.
+        if let lowerBound, row < lowerBound { return nil }
+        (stoppedAt, last) = (row, row.predecessor)
+        return scanned
+    }
+}
+
+extension JobRecord {
+    fileprivate var withoutBody: JobRecord {
+        var record = self
+        record.body = nil
+        // Decoded once: each event of the job is encoded with it. An unreadable spec stays `nil`.
+        record.spec = record.spec ?? (try? JobSpec(storedJSON: record.specJSON))
+        return record
+    }
+}
+
+extension EventRow {
+    /// Reads rows of list_events.sql and of statements with the same columns.
+    static func all(_ rows: consuming ResultSet) -> [EventRow] {
+        var all: [EventRow] = []
+        for row in 0..<rows.rowCount { all.append(EventRow(rows, row)) }
+        return all
+    }
+
+    fileprivate init(_ rows: borrowing ResultSet, _ row: Int) {
+        self.init(
+            id: rows.identifier(row, 0), tenant: rows.text(row, 1), session: rows.text(row, 2),
+            firstSequence: rows.int64(row, 3), packed: rows.bytes(row, 4))
+    }
+}
+
+extension Identifier<EventKindTag> {
+    fileprivate var predecessor: Self {
+        low == 0 ? Self(high: high &- 1, low: .max) : Self(high: high, low: low - 1)
+    }
+
+    /// The highest possible id of its row, below all ids of the next row.
+    var rowEnd: Self { Self(high: high, low: low | 0xFFFF) }
+}

@@ -1,0 +1,152 @@
+package import FerryCore
+import FerryScheduler
+import Postgres
+
+// Reads and changes of hosts by operators.
+extension ControlLane {
+    /// Number of decisions that a list shows of each host.
+    private static let listedDecisionCount: Int32 = 3
+
+    /// Reads a page of hosts that have a row, in order of their origins, after `origin`.
+    package func hosts(after origin: String, limit: Int, reply: @escaping Reply<[HostRecord]>) {
+        let context = context
+        perform("list_hosts", isRead: true, reply) { connection throws(PostgresError) in
+            var parameters = Parameters()
+            parameters.append(text: origin)
+            parameters.append(int32: Int32(clamping: limit))
+            parameters.append(int32: Self.listedDecisionCount)
+            let rows = try connection.execute(Statements.listHosts, parameters)
+            let now = context.clock.now()
+            return .success((0..<rows.rowCount).map { HostRecord(rows, $0, now) })
+        }
+    }
+
+    /// Reads one host, whether it has a row or not.
+    package func host(_ origin: String, reply: @escaping Reply<HostRecord>) {
+        let context = context
+        perform("read_host", isRead: true, reply) { connection throws(PostgresError) in
+            .success(try Self.host(origin, context.clock.now(), &connection))
+        }
+    }
+
+    private static func host(
+        _ origin: String, _ now: Timestamp, _ connection: inout Connection
+    ) throws(PostgresError) -> HostRecord {
+        var parameters = Parameters()
+        parameters.append(text: origin)
+        parameters.append(int32: Int32(HostTransaction.decisionCountMax))
+        let rows = try connection.execute(Statements.readHost, parameters)
+        return HostRecord(rows, 0, now)
+    }
+
+    /// Changes the settings of a host on all nodes. Fails with `overloaded` if there are too many hosts
+    /// already.
+    package func changeHost(
+        _ origin: String, _ patch: HostPatch,
+        if isAllowed: @escaping @Sendable (HostRecord) -> Bool,
+        reply: @escaping Reply<Result<HostRecord, InvalidFields>>
+    ) {
+        let (context, wakeDispatcher) = (context, wakeDispatcher)
+        perform("change_host", isRead: false, reply) {
+            (connection: inout Connection) throws(PostgresError)
+                -> Result<Result<HostRecord, InvalidFields>, StoreError> in
+            let now = context.clock.now()
+            let outcome = try connection.transaction { connection throws(PostgresError) in
+                try Self.change(origin, patch, isAllowed, now, &connection)
+            }
+            switch outcome {
+            case .unknown: return .failure(.overloaded)
+            case .refused(let error): return .failure(error)
+            case .invalid(let fields): return .success(.failure(fields))
+            case .done:
+                // The change applies on this node when the reply arrives; other nodes are notified.
+                try Self.adoptHosts(context, wakeDispatcher, &connection)
+                return .success(.success(try Self.host(origin, now, &connection)))
+            }
+        }
+    }
+
+    private enum HostChange {
+        case done, unknown
+        case refused(StoreError)
+        case invalid(InvalidFields)
+    }
+
+    private static func change(
+        _ origin: String, _ patch: HostPatch, _ isAllowed: (HostRecord) -> Bool, _ now: Timestamp,
+        _ connection: inout Connection
+    ) throws(PostgresError) -> HostChange {
+        let hosts = [(origin: origin, countMax: HostHealth.rowCountMax)]
+        let rows = try HostTransaction.lock(hosts, now, dueMax: 0, probeCountMax: 0, &connection)
+        guard let row = rows.first else { return .unknown }
+        var host = row.control
+        let finding = ChangeCheck { () throws(InvalidFields) in try host.settings.merging(patch) }
+            .matching { isAllowed(HostRecord(origin, host, now)) }
+        let settings: HostSettings
+        switch finding {
+        case .invalid(let fields): return .invalid(fields)
+        case .refused(let error): return .refused(error)
+        case .allowed(let changed): settings = changed
+        }
+        let decision = host.configure(settings, backoffUntil: patch.backoffUntil, now: now)
+        try HostTransaction.save(
+            [origin: host], [], decision.map { [(origin, $0)] } ?? [], now, &connection)
+        var notification = Parameters()
+        notification.append(text: HostCoordinator.notification)
+        _ = try connection.execute(Statements.notify, notification)
+        return .done
+    }
+}
+
+extension HostSettings {
+    fileprivate func merging(_ patch: HostPatch) throws(InvalidFields) -> HostSettings {
+        var settings = self
+        if let least = patch.connectionsMin { settings.connectionsMin = least }
+        if let most = patch.connectionsMax { settings.connectionsMax = most }
+        if let isPaused = patch.isPaused { settings.isPaused = isPaused }
+        if let rate = patch.bytesPerSecondMax { settings.bytesPerSecondMax = rate }
+        if let rate = patch.requestsPerSecondMax { settings.requestsPerSecondMax = rate }
+        if let least = settings.connectionsMin, let most = settings.connectionsMax, least > most {
+            throw HostPatch.invalidBounds()
+        }
+        return settings
+    }
+}
+
+extension HostRecord {
+    /// Reads columns of list_hosts.sql.
+    fileprivate init(_ rows: borrowing ResultSet, _ row: Int, _ now: Timestamp) {
+        let kept = rows.isNull(row, 1) ? nil : HostControl(json: rows.bytes(row, 1))
+        self.init(rows.text(row, 0), kept ?? HostControl(), now)
+        inFlight = Int(rows.int32(row, 2))
+        decisions = rows.textArray(row, 3).compactMap { $0.map { Array($0.utf8) } }
+    }
+
+    /// Sets everything except `inFlight` and `decisions`.
+    fileprivate init(_ origin: String, _ host: HostControl, _ now: Timestamp) {
+        let state = host.state(at: now)
+        self.init(origin: origin, state: state.rawValue)
+        reason = host.reason(at: now).map { Reason(code: state.rawValue, detail: $0) }
+        let limit = host.limits(at: now)[.origin]
+        connectionLimit = limit?.connectionLimit
+        requestRateLimit = limit?.requestRate
+        // An operator's pause has no end.
+        backoffUntil = host.settings.isPaused ? nil : limit?.blockedUntil
+        unreachableSince = host.unreachableSince
+        nextProbeAt = host.nextProbeAt
+        jobsPerSecond = host.answeredPerSecond
+        bytesPerSecond = host.bytesPerSecond
+        connectionsMin = host.settings.connectionsMin
+        connectionsMax = host.settings.connectionsMax
+        isPaused = host.settings.isPaused
+        bytesPerSecondMax = host.settings.bytesPerSecondMax
+        requestsPerSecondMax = host.settings.requestsPerSecondMax
+        scopes = host.scopes(at: now).filter { !$0.scope.isOrigin }.map { status in
+            Scope(
+                tenant: status.scope.tenant, path: status.scope.path.isEmpty ? nil : status.scope.path,
+                state: status.state.rawValue, detail: status.reason,
+                connectionLimit: status.limit.connectionLimit, requestRateLimit: status.limit.requestRate,
+                backoffUntil: status.limit.blockedUntil)
+        }
+    }
+}

@@ -1,0 +1,198 @@
+package import FerryCore
+import FerryScheduler
+import Postgres
+import Sys
+
+/// Result of a change that a client asked for.
+package enum JobEdit: Sendable {
+    case done(JobRecord)
+    /// The changed job would be invalid.
+    case refused(InvalidFields)
+}
+
+extension ControlLane {
+    /// Payload of the notification about an edit of a running job: this text, a colon and the job's id.
+    static let editNotification = "edit"
+
+    /// Changes the spec of an unfinished job. `change` is called again if the job has changed meanwhile.
+    /// Fails with `invalidState` if the job is terminal, or if it runs and `change` touches more than its
+    /// description, metadata, priority and rate; with `stale` if the revision differs.
+    package func edit(
+        _ id: JobID, tenant: String, revision: Int32? = nil,
+        _ change: @escaping @Sendable (JobDraft) throws(InvalidFields) -> JobDraft,
+        reply: @escaping Reply<JobEdit>
+    ) {
+        let context = context
+        perform("edit", isRead: false, reply) {
+            (connection: inout Connection) throws(PostgresError) -> Result<JobEdit, StoreError> in
+            // An iteration fails only if another transaction has changed the job meanwhile.
+            for _ in 0..<10 {
+                guard let stored = try Self.read([id], &connection)[id], stored.record.tenant == tenant else {
+                    return .failure(.notFound)
+                }
+                let record = stored.record
+                if record.state.isTerminal { return .failure(.invalidState(of: record)) }
+                guard let before = JobDraft(stored, context) else { return .failure(.failed) }
+                let finding = ChangeCheck { () throws(InvalidFields) in try change(before) }
+                    .checkingState { record.allows($0, before) ? nil : .invalidState(of: record) }
+                    .matching(revision, of: record.revision)
+                let after: JobDraft
+                switch finding {
+                case .invalid(let fields): return .success(.refused(fields))
+                case .refused(let error): return .failure(error)
+                case .allowed(let draft): after = draft
+                }
+                if after.isIdentical(to: before) { return .success(.done(record)) }
+                if let edited = try Self.store(after, before, stored, &connection, context) {
+                    return .success(.done(edited))
+                }
+            }
+            return .failure(.unavailable)
+        }
+    }
+
+    /// Writes the edit and notifies the node that runs the job, or the nodes that wait for work. Returns
+    /// `nil` if the job has changed meanwhile.
+    private static func store(
+        _ draft: JobDraft, _ before: JobDraft, _ stored: StoredJob, _ connection: inout Connection,
+        _ context: StoreContext
+    ) throws(PostgresError) -> JobRecord? {
+        let record = stored.record
+        let spec = draft.spec
+        let now = context.clock.now()
+        let isBeginChanged = spec.begins(otherwiseThan: before.spec, record)
+        let isRescheduled =
+            isBeginChanged || spec.leavesHost(record) || draft.outdatesQuestion(since: before, record)
+        // The URL of an accepted spec is valid.
+        let origin = (try? WebURL.parse(spec.request.url).origin) ?? stored.origin
+        let bytesPerSecond = context.throughputs.bytesPerSecond(origin)
+        let begin = isBeginChanged ? spec.begin(record, now: now, bytesPerSecond: bytesPerSecond) : nil
+        var parameters = Parameters()
+        parameters.append(record.id)
+        parameters.append(int32: record.revision)
+        parameters.append(text: spec.encodeStored(context.configuration.seal))
+        parameters.append(jsonb: spec.metadataJSON)
+        parameters.append(float32: Float(spec.schedule.priority))
+        parameters.append(spec.schedule.expiry(createdAt: record.createdAt))
+        parameters.append(text: origin)
+        parameters.append(bool: isRescheduled)
+        parameters.append(begin)
+        parameters.append(spec.schedule.deadlineAt)
+        let scope = context.scope(
+            tenant: record.tenant, url: spec.request.url, origin: origin, draft.secrets)
+        let name = context.lotName(scope, session: spec.session, home: stored.home, context.sessions.current)
+        parameters.append(int64: try context.lots.find([name], &connection, isCommitted: true)[name]?.id)
+        parameters.append(spec.urgency(createdAt: record.createdAt, bytesPerSecond: bytesPerSecond))
+        parameters.append(bool: spec.awaitsConfirmation && record.attempt == 0)
+        parameters.appendSecrets(draft, before, context)
+        parameters.append(text: scope.path)
+        parameters.appendClaimFlags(of: spec)
+        let isDeferred = isRescheduled && begin != nil && spec.schedule.isDiscretionary
+        let isWritten = try connection.transaction { [parameters] connection throws(PostgresError) in
+            guard try connection.execute(Statements.editJob, parameters).rowCount == 1 else { return false }
+            if isDeferred {
+                _ = try connection.execute(
+                    Statements.deferJobs, .deferred([(record.id, spec)], now: now))
+            }
+            return true
+        }
+        guard isWritten, let edited = try read([record.id], &connection)[record.id]
+        else { return nil }
+        context.adopt(edited.record)
+        if let deadline = spec.schedule.deadlineAt { context.deadlines.send(deadline) }
+        // Another node may run the job, or wait for work.
+        var payload: String?
+        if record.state == .running {
+            payload = "\(editNotification):\(record.id.uuidText)"
+        } else if isRescheduled {
+            payload = "work"
+        }
+        if let payload {
+            var notification = Parameters()
+            notification.append(text: payload)
+            _ = try connection.execute(Statements.notify, notification)
+        }
+        return edited.record
+    }
+
+    /// Applies an edit that another node has made to a job that runs here.
+    func adoptEdit(_ id: JobID) {
+        let context = context
+        guard context.book.contains(id) else { return }
+        perform("adopt_edit", isRead: true, { (_: Result<Void, StoreError>) in }) {
+            (connection: inout Connection) throws(PostgresError) -> Result<Void, StoreError> in
+            if let stored = try Self.read([id], &connection)[id] { context.adopt(stored.record) }
+            return .success(())
+        }
+    }
+}
+
+extension JobRecord {
+    /// Returns whether the state of the job allows the change: the begin of a job is fixed once an attempt
+    /// has begun, and a running attempt keeps what it relies on.
+    fileprivate func allows(_ after: JobDraft, _ before: JobDraft) -> Bool {
+        if after.isIdentical(to: before) { return true }
+        let (new, old) = (after.spec.schedule, before.spec.schedule)
+        let isBeginChanged =
+            new.earliestBeginAt != old.earliestBeginAt || new.confirmsBeforeBegin != old.confirmsBeforeBegin
+            || new.isDiscretionary != old.isDiscretionary
+        if attempt > 0, isBeginChanged { return false }
+        return state != .running || after.differsOnlyWhileRunning(from: before)
+    }
+}
+
+extension JobDraft {
+    /// Returns whether the open question was asked about a different request. The job is then tried again: an
+    /// answer, which may be a credential, must reach only the server that the question came from.
+    fileprivate func outdatesQuestion(since before: JobDraft, _ record: JobRecord) -> Bool {
+        guard [.redirect, .challenge].contains(record.waitingFor) else { return false }
+        return secrets != before.secrets || spec.request != before.spec.request
+            || spec.redirects != before.spec.redirects
+            || spec.asksOnChallenge != before.spec.asksOnChallenge
+    }
+}
+
+extension StoreContext {
+    /// Passes an edit to the attempt if the job runs on this node.
+    fileprivate func adopt(_ record: JobRecord) {
+        // The attempt keeps its spec if the edited one is unreadable.
+        guard record.state == .running, record.node == configuration.node,
+            let spec = try? JobSpec(storedJSON: record.specJSON, opening: configuration.seal)
+        else { return }
+        edits.insert(record, spec, leases: book) {
+            // No effect on an attempt that has not begun: it reads the rate from `EditRegistry` when it
+            // begins.
+            attemptRunner?.changeRate(record.id, bytesPerSecondMax: spec.bytesPerSecondMax)
+        }
+    }
+}
+
+extension JobSpec {
+    /// Returns whether the edit changes when a job begins that has not begun yet.
+    fileprivate func begins(otherwiseThan before: JobSpec, _ record: JobRecord) -> Bool {
+        guard record.attempt == 0, record.state != .suspended, record.waitingFor != .dependency else {
+            return false
+        }
+        if schedule.earliestBeginAt != before.schedule.earliestBeginAt { return true }
+        if awaitsConfirmation != before.awaitsConfirmation { return true }
+        if schedule.isDiscretionary != before.schedule.isDiscretionary { return true }
+        // A discretionary job that was started stays started.
+        guard record.waitingFor == .discretionary else { return false }
+        return schedule != before.schedule || request.url != before.request.url
+    }
+
+    /// Returns the begin date, for a discretionary job the latest start; `nil` if it may begin now.
+    fileprivate func begin(_ record: JobRecord, now: Timestamp, bytesPerSecond: Double?) -> Timestamp? {
+        guard schedule.isDiscretionary else {
+            return schedule.earliestBeginAt.flatMap { $0 > now ? $0 : nil }
+        }
+        return latestDiscretionaryStart(
+            createdAt: record.createdAt, now: now, bytesPerSecond: bytesPerSecond)
+    }
+
+    /// Returns whether a job that waits for an unreachable host no longer wants to wait. It is then tried at
+    /// once.
+    fileprivate func leavesHost(_ record: JobRecord) -> Bool {
+        record.state == .waiting && record.waitingFor == .connectivity && !schedule.waitsForConnectivity
+    }
+}

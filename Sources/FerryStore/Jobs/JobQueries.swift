@@ -1,0 +1,150 @@
+package import FerryCore
+import Postgres
+
+extension ControlLane {
+    /// Reads a page of jobs, newest first, without their bodies.
+    package func jobs(_ query: JobQuery, reply: @escaping Reply<ListPage<JobRecord, JobKindTag>>) {
+        reads.readPage("list_jobs", of: .tenant(query.tenant), JobListReading(query: query), reply)
+    }
+
+    /// Reads the attempts of a job, finished or not. Fails with `notFound` for another tenant's job.
+    package func attempts(of id: JobID, tenant: String, reply: @escaping Reply<JobAttempts>) {
+        read("read_attempts", for: tenant, reply) { connection throws(PostgresError) in
+            var parameters = Parameters()
+            parameters.append(id)
+            parameters.append(text: tenant)
+            let rows = try connection.execute(Statements.readAttempts, parameters)
+            guard rows.rowCount == 1, let state = JobState(rawValue: rows.text(0, 0)) else {
+                return .failure(.notFound)
+            }
+            let earlier = rows.isNull(0, 5) ? [] : rows.bytesArray(0, 5).compactMap { $0 }
+            let job = JobAttempts.Job(
+                state: state, attempt: rows.int32(0, 1), node: rows.identifierOrNil(0, 2),
+                startedAt: rows.instantOrNil(0, 3), specJSON: rows.bytes(0, 4))
+            return .success(
+                JobAttempts(job, packed: earlier + (rows.bytesOrNil(0, 6).map { [$0] } ?? [])))
+        }
+    }
+
+    /// Returns for each known job whether its leftover files may be removed.
+    package func leftovers(of jobs: [JobID], reply: @escaping Reply<[JobID: Bool]>) {
+        perform("leftovers", isRead: true, reply) {
+            (connection: inout Connection) throws(PostgresError) -> Result<[JobID: Bool], StoreError> in
+            var parameters = Parameters()
+            parameters.appendArray(.uuid, jobs) { $0.append($1) }
+            parameters.append(float64: Limits.resumeDataSeconds)
+            let rows = try connection.execute(Statements.judgeJobs, parameters)
+            var areRemovable: [JobID: Bool] = [:]
+            for row in 0..<rows.rowCount { areRemovable[rows.identifier(row, 0)] = rows.bool(row, 1) }
+            return .success(areRemovable)
+        }
+    }
+
+    /// Returns which of the jobs exist, finished or not. `tenant`: `nil` for jobs of any tenant.
+    package func known(_ jobs: [JobID], tenant: String? = nil, reply: @escaping Reply<Set<JobID>>) {
+        reads.read("known_jobs", of: tenant.map { .tenant($0) } ?? .service, reply) {
+            (connection: inout Connection) throws(PostgresError) -> Result<Set<JobID>, StoreError> in
+            var parameters = Parameters()
+            parameters.appendArray(.uuid, jobs) { $0.append($1) }
+            parameters.append(text: tenant)
+            return .success(Set(try connection.execute(Statements.knownJobs, parameters).identifiers()))
+        }
+    }
+
+    /// Returns the first reply to a submission with this key; `nil` if none was accepted. A key that was used
+    /// for another kind of request has no such reply.
+    package func firstAnswer(to key: Submission.Idempotency, reply: @escaping Reply<Submission.Accepted?>) {
+        read("first_answer", for: key.tenant, reply) {
+            (connection: inout Connection) throws(PostgresError) -> Result<
+                Submission.Accepted?, StoreError
+            > in
+            var parameters = Parameters()
+            parameters.append(keys: [key], numbered: [0])
+            let rows = try connection.execute(Statements.readKeys, parameters)
+            guard rows.rowCount == 1 else { return .success(nil) }
+            guard rows.bytes(0, 1) == key.fingerprint else { return .failure(.idempotencyKeyReused) }
+            return .success(Submission.Accepted(jobs: SubmissionBatch.firstAnswer(rows, 0), isReplay: true))
+        }
+    }
+}
+
+/// State of a page of jobs that is read in several turns.
+private struct JobListReading: ListReading {
+    let query: JobQuery
+    private var records: [JobRecord] = []
+    private var scan = ListScan()
+    /// Where the next turn begins; `nil` before the first turn.
+    private var before: JobID?
+    private(set) var value: ListPage<JobRecord, JobKindTag>?
+
+    init(query: JobQuery) { self.query = query }
+
+    mutating func readTurn(_ connection: inout Connection) throws(PostgresError) {
+        var rest = query
+        rest.before = before ?? query.before
+        rest.limit = query.limit - records.count
+        let rowCount = scan.turnRowCount
+        let rows = try connection.execute(Statements.listJobs, .query(rest, rowCount: rowCount))
+        var stoppedAt: JobID?
+        for row in 0..<rows.rowCount {
+            if rows.int64(row, 32) == Int64(rowCount) { stoppedAt = rows.identifier(row, 0) }
+            if !rows.isNull(row, 1) { records.append(StoredJob(rows, row, isWide: true).record) }
+        }
+        // No job below the floor matches the query. The scan of a session does not stop there by itself.
+        let lowerBound = Parameters.lowerBound(of: query)
+        guard records.count < query.limit, let stoppedAt, lowerBound.map({ stoppedAt > $0 }) ?? true else {
+            return value = ListPage(records)
+        }
+        before = stoppedAt
+        if !scan.add(rowCount) { value = ListPage(records, stoppedAt: stoppedAt) }
+    }
+}
+
+extension Parameters {
+    fileprivate mutating func append(texts: [String]?) {
+        guard let texts else { return appendNull() }
+        appendArray(.text, texts) { $0.append(text: $1) }
+    }
+
+    /// Seconds by which `created_at` may be later than the job's id: the job waits for its transaction, and
+    /// the clocks of nodes differ.
+    private static let acceptanceSeconds = 300.0
+
+    /// Returns an id below every job created after `query.createdAfter`; `nil` if the query has no such
+    /// bound.
+    fileprivate static func lowerBound(of query: JobQuery) -> JobID? {
+        query.createdAfter.map { JobID.first(at: $0 + -acceptanceSeconds) }
+    }
+
+    /// The parameters of list_jobs.sql.
+    fileprivate static func query(_ query: JobQuery, rowCount: Int) -> Parameters {
+        var parameters = Parameters()
+        parameters.append(text: query.tenant)
+        parameters.append(query.before ?? .last)
+        parameters.append(text: query.session)
+        let isAnyState = query.states.isEmpty
+        parameters.append(
+            texts: isAnyState ? nil : query.states.filter { !$0.isTerminal }.map(\.rawValue))
+        parameters.append(text: query.kind?.rawValue)
+        parameters.append(text: query.host)
+        parameters.append(query.createdAfter)
+        if query.metadata.isEmpty {
+            parameters.appendNull()
+        } else {
+            var writer = JSONWriter()
+            writer.beginObject()
+            for pair in query.metadata { writer.member(pair.name, pair.value) }
+            writer.endObject()
+            parameters.append(jsonb: writer.bytes)
+        }
+        parameters.append(int32: Int32(clamping: query.limit))
+        parameters.append(query.schedule)
+        parameters.append(
+            texts: isAnyState ? nil : query.states.filter(\.isTerminal).map(\.rawValue))
+        parameters.append(texts: query.origins)
+        parameters.append(lowerBound(of: query))
+        parameters.append(int32: Int32(rowCount))
+        parameters.append(bool: query.isUnacknowledged)
+        return parameters
+    }
+}

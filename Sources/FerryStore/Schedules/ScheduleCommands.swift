@@ -1,0 +1,404 @@
+package import FerryCore
+import Logging
+import Postgres
+import Synchronization
+
+/// Result of a request that is accepted once for each idempotency key.
+package struct Accepted<Record: Sendable>: Sendable {
+    /// The created object, as it is now.
+    package let record: Record
+    /// `true` if the same key and body were accepted before.
+    package let isReplay: Bool
+}
+
+extension ControlLane {
+    /// Creates a schedule. Its first occurrence comes after the current time.
+    package func createSchedule(
+        _ schedule: NewSchedule, _ idempotency: Submission.Idempotency?,
+        reply: @escaping Reply<Accepted<ScheduleRecord>>
+    ) {
+        let context = context
+        perform("create_schedule", isRead: false, reply) {
+            (connection: inout Connection) throws(PostgresError) -> Result<
+                Accepted<ScheduleRecord>, StoreError
+            > in
+            let now = context.clock.now()
+            var parameters = Parameters()
+            parameters.append(schedule.id)
+            parameters.append(text: schedule.tenant)
+            parameters.append(now)
+            parameters.appendOccurrence(of: schedule.spec, schedule.id, createdAt: now, now, context)
+            parameters.append(bool: schedule.spec.overlap != .allow)
+            parameters.append(text: schedule.spec.encode())
+            parameters.append(text: schedule.template.specJSON)
+            parameters.append(bytea: schedule.template.sealedSecrets)
+            parameters.append(bytea: schedule.template.payload)
+            parameters.append(text: idempotency?.route)
+            parameters.append(text: idempotency?.key)
+            parameters.append(bytea: idempotency?.fingerprint)
+            parameters.append(context.configuration.node)
+            let isNew = try connection.execute(Statements.createSchedule, parameters).rowCount == 1
+            guard !isNew, let idempotency else {
+                return try Self.readSchedule(schedule.id, schedule.tenant, &connection).map {
+                    Accepted(record: $0.record, isReplay: false)
+                }
+            }
+            return try Self.replay(schedule, idempotency, &connection, context).map {
+                Accepted(record: $0, isReplay: true)
+            }
+        }
+    }
+
+    /// Returns the reply to the first request with the same key: the schedule as it is now, or as it was
+    /// created if it was deleted since.
+    private static func replay(
+        _ schedule: NewSchedule, _ key: Submission.Idempotency, _ connection: inout Connection,
+        _ context: StoreContext
+    ) throws(PostgresError) -> Result<ScheduleRecord, StoreError> {
+        let first: FirstAnswer
+        switch try firstAnswer(to: key, &connection) {
+        case .failure(let error): return .failure(error)
+        // Housekeeping has just removed the key; the client's next attempt will find it free.
+        case .success(nil): return .failure(.idempotencyKeyInProgress)
+        case .success(let found?): first = found
+        }
+        let found = try readSchedule(first.schedule, schedule.tenant, &connection)
+        guard case .failure(.notFound) = found else { return found.map(\.record) }
+        var record = ScheduleRecord(
+            id: first.schedule, tenant: schedule.tenant, revision: 1, createdAt: first.at,
+            updatedAt: first.at, spec: schedule.spec, jobJSON: schedule.template.specJSON)
+        if let next = schedule.spec.next(record.id, createdAt: first.at, after: first.at, context) {
+            (record.nextScheduledAt, record.nextRunAt) = (next.scheduledAt, next.runAt)
+        }
+        return .success(record)
+    }
+
+    /// What the first request with an idempotency key created.
+    private struct FirstAnswer {
+        let identifier: (high: UInt64, low: UInt64)
+        let at: Timestamp
+        var schedule: ScheduleID { ScheduleID(high: identifier.high, low: identifier.low) }
+        var job: JobID { JobID(high: identifier.high, low: identifier.low) }
+    }
+
+    /// Returns `nil` if there is no such key.
+    private static func firstAnswer(
+        to key: Submission.Idempotency, _ connection: inout Connection
+    ) throws(PostgresError) -> Result<FirstAnswer?, StoreError> {
+        var parameters = Parameters()
+        parameters.append(keys: [key], numbered: [0])
+        let rows = try connection.execute(Statements.readKeys, parameters)
+        guard rows.rowCount == 1, let identifier = rows.uuidArray(0, 2).first ?? nil else {
+            return .success(nil)
+        }
+        guard rows.bytes(0, 1) == key.fingerprint else { return .failure(.idempotencyKeyReused) }
+        return .success(FirstAnswer(identifier: identifier, at: rows.instant(0, 6)))
+    }
+
+    /// Reads the schedule that was created with this key. Fails with `notFound` also if it was deleted since.
+    package func schedule(
+        createdWith key: Submission.Idempotency, reply: @escaping Reply<ScheduleRecord>
+    ) {
+        read("keyed_schedule", for: key.tenant, reply) {
+            (connection: inout Connection) throws(PostgresError) -> Result<ScheduleRecord, StoreError> in
+            switch try Self.firstAnswer(to: key, &connection) {
+            case .failure(let error): return .failure(error)
+            case .success(nil): return .failure(.notFound)
+            case .success(let first?):
+                return try Self.readSchedule(first.schedule, key.tenant, &connection).map(\.record)
+            }
+        }
+    }
+
+    /// Reads a schedule. Fails with `notFound` for another tenant's schedule.
+    package func schedule(_ id: ScheduleID, tenant: String, reply: @escaping Reply<ScheduleRecord>) {
+        read("schedule", for: tenant, reply) { connection throws(PostgresError) in
+            try Self.readSchedule(id, tenant, &connection).map(\.record)
+        }
+    }
+
+    /// Reads a page of schedules created before `before`, newest first. Unreadable schedules are left out and
+    /// logged.
+    package func schedules(
+        tenant: String, before: ScheduleID?, limit: Int, reply: @escaping Reply<[ScheduleRecord]>
+    ) {
+        let context = context
+        read("schedules", for: tenant, reply) {
+            (connection: inout Connection) throws(PostgresError) -> Result<[ScheduleRecord], StoreError> in
+            var records: [ScheduleRecord] = []
+            var last: ScheduleID = before ?? .last
+            var isEnd = false
+            while records.count < limit, !isEnd {
+                let asked = limit - records.count
+                var parameters = Parameters()
+                parameters.append(text: tenant)
+                parameters.append(last)
+                parameters.append(int32: Int32(clamping: asked))
+                let rows = try connection.execute(Statements.listSchedules, parameters)
+                for row in 0..<rows.rowCount {
+                    last = rows.identifier(row, 0)
+                    // Logged below.
+                    if let stored = try? StoredSchedule(rows, row) {
+                        records.append(stored.record)
+                    } else {
+                        context.logger.error(
+                            "a schedule cannot be read", metadata: ["schedule.id": "\(last)"])
+                    }
+                }
+                isEnd = rows.rowCount < asked
+            }
+            return .success(records)
+        }
+    }
+
+    /// Replaces the definition of a schedule, and its job if `template` is given. If the times stay the same,
+    /// an occurrence that is due stays due; otherwise the next occurrence comes after the current time.
+    /// `change` may be called more than once. Fails with `stale` if the revision differs.
+    package func changeSchedule(
+        _ id: ScheduleID, tenant: String, revision: Int32?, template: JobTemplate?,
+        _ change: @escaping @Sendable (ScheduleSpec) -> ScheduleSpec, reply: @escaping Reply<ScheduleRecord>
+    ) {
+        let context = context
+        changeScheduleRow("change_schedule", id, tenant, revision, reply) {
+            (stored, connection) throws(PostgresError) -> ScheduleRecord? in
+            let spec = change(stored.record.spec)
+            if template == nil, spec == stored.record.spec { return stored.record }
+            let now = context.clock.now()
+            var parameters = Parameters()
+            parameters.append(id)
+            parameters.append(int32: stored.record.revision)
+            parameters.append(now)
+            if spec.keepsTimes(of: stored.record.spec), let due = stored.record.nextScheduledAt {
+                parameters.appendSameOccurrence(as: due, of: stored)
+            } else {
+                parameters.appendOccurrence(of: spec, id, createdAt: stored.record.createdAt, now, context)
+            }
+            parameters.append(bool: spec.overlap != .allow)
+            parameters.append(text: spec.encode())
+            parameters.append(text: template?.specJSON)
+            parameters.append(bytea: template?.sealedSecrets)
+            parameters.append(bytea: template?.payload)
+            guard try connection.execute(Statements.replaceSchedule, parameters).rowCount == 1 else {
+                return nil
+            }
+            guard case .success(let changed) = try Self.readSchedule(id, tenant, &connection) else {
+                return nil
+            }
+            return changed.record
+        }
+    }
+
+    /// Removes a schedule, readable or not; its jobs stay.
+    package func deleteSchedule(
+        _ id: ScheduleID, tenant: String, revision: Int32?, reply: @escaping Reply<Void>
+    ) {
+        perform("delete_schedule", isRead: false, reply) {
+            (connection: inout Connection) throws(PostgresError) -> Result<Void, StoreError> in
+            var parameters = Parameters()
+            parameters.append(id)
+            parameters.append(text: tenant)
+            parameters.append(int32: revision)
+            if try connection.execute(Statements.deleteSchedule, parameters).rowCount == 1 {
+                return .success(())
+            }
+            let rows = try Self.scheduleRows(id, tenant, &connection)
+            return .failure(rows.rowCount == 1 ? .stale(revision: rows.int32(0, 2)) : .notFound)
+        }
+    }
+
+    /// Submits a schedule's job now, whatever its times are. A request that was accepted before gets the same
+    /// reply again, whatever has happened to the schedule, its session or its tenant since.
+    package func runSchedule(
+        _ id: ScheduleID, tenant: String, _ idempotency: Submission.Idempotency?, traceparent: String,
+        reply: @escaping Reply<Accepted<JobRecord>>
+    ) {
+        let context = context
+        perform("run_schedule", isRead: false, reply) {
+            (connection: inout Connection) throws(PostgresError) -> Result<Accepted<JobRecord>, StoreError> in
+            let result = try Self.run(id, tenant, idempotency, traceparent, &connection, context)
+            guard case .failure = result, let idempotency,
+                case .success(let first?) = try Self.firstAnswer(to: idempotency, &connection),
+                let record = try Self.read([first.job], &connection)[first.job]?.record
+            else { return result }
+            return .success(Accepted(record: record, isReplay: true))
+        }
+    }
+
+    private static func run(
+        _ id: ScheduleID, _ tenant: String, _ idempotency: Submission.Idempotency?, _ traceparent: String,
+        _ connection: inout Connection, _ context: StoreContext
+    ) throws(PostgresError) -> Result<Accepted<JobRecord>, StoreError> {
+        let stored: StoredSchedule
+        switch try readSchedule(id, tenant, &connection) {
+        case .failure(let error): return .failure(error)
+        case .success(let found): stored = found
+        }
+        if let refusal = try refusal(of: tenant, idempotency, &connection, context) {
+            return .failure(refusal)
+        }
+        let zones = context.configuration.zones
+        let now = context.clock.now()
+        let seal = context.configuration.seal
+        guard
+            let job = stored.job(
+                at: now, id: context.identifiers.make(), traceparent: traceparent, zones, seal)
+        else { return .failure(.failed) }
+        let outcome: SubmissionBatch.Outcome
+        switch try submitRun(job, of: id, idempotency, now: now, &connection, context) {
+        case .failure(let error): return .failure(error)
+        case .success(let submitted): outcome = submitted
+        }
+        if outcome.jobCount == 1 { context.noteSubmitted(outcome) }
+        switch outcome.results.first {
+        case .failure(let error): return .failure(error)
+        case .success(let accepted):
+            guard let first = accepted.jobs.first else { return .failure(.failed) }
+            if let record = try read([first.id], &connection)[first.id]?.record {
+                return .success(Accepted(record: record, isReplay: accepted.isReplay))
+            }
+            // The job was deleted since.
+            let again = stored.job(
+                at: first.createdAt, id: first.id, traceparent: traceparent, zones, seal)
+            return .success(
+                Accepted(record: JobRecord(first, of: again ?? job), isReplay: accepted.isReplay))
+        case nil: return .failure(.failed)
+        }
+    }
+
+    /// Returns an error if the tenant has too many jobs; `nil` also for a key that was accepted before, since
+    /// it gets its first reply again.
+    private static func refusal(
+        of tenant: String, _ idempotency: Submission.Idempotency?, _ connection: inout Connection,
+        _ context: StoreContext
+    ) throws(PostgresError) -> StoreError? {
+        guard let seconds = context.admission.admit(1, of: tenant) else { return nil }
+        if let idempotency, case .success(_?) = try firstAnswer(to: idempotency, &connection) { return nil }
+        context.metrics.surplusJobs.add(1, ordering: .relaxed)
+        return .tooManyJobs(max: context.admission.jobCountMax, retryAfter: seconds)
+    }
+
+    private static func submitRun(
+        _ job: NewJob, of id: ScheduleID, _ idempotency: Submission.Idempotency?, now: Timestamp,
+        _ connection: inout Connection, _ context: StoreContext
+    ) throws(PostgresError) -> Result<SubmissionBatch.Outcome, StoreError> {
+        let submission = Submission(jobs: [job], idempotency: idempotency) { _ in }
+        // An iteration fails only if a session has changed meanwhile.
+        for _ in 0..<3 {
+            let sessions = context.sessions.current
+            switch sessions.verdict(on: [job], known: nil) {
+            case .acceptable, .changed: break
+            case .invalidated: return .failure(.sessionInvalidated)
+            case .unreadable: return .failure(.failed)
+            }
+            do {
+                return .success(
+                    try connection.transaction { connection throws(PostgresError) in
+                        let outcome = try SubmissionBatch([submission], context, isAlone: false).commit(
+                            &connection, epoch: sessions.epoch)
+                        guard outcome.jobCount == 1 else { return outcome }
+                        _ = try ScheduleTransaction.insertRuns([job], &connection)
+                        var parameters = Parameters()
+                        parameters.append(id)
+                        parameters.append(now)
+                        parameters.append(job.id)
+                        _ = try connection.execute(Statements.noteRun, parameters)
+                        return outcome
+                    })
+            } catch {
+                guard error.isSessionChange else { throw error }
+                try context.readSessions(&connection)
+            }
+        }
+        return .failure(.unavailable)
+    }
+
+    // MARK: Rows
+
+    private static func scheduleRows(
+        _ id: ScheduleID, _ tenant: String, _ connection: inout Connection
+    ) throws(PostgresError) -> ResultSet {
+        var parameters = Parameters()
+        parameters.append(id)
+        parameters.append(text: tenant)
+        return try connection.execute(Statements.readSchedule, parameters)
+    }
+
+    private static func readSchedule(
+        _ id: ScheduleID, _ tenant: String, _ connection: inout Connection
+    ) throws(PostgresError) -> Result<StoredSchedule, StoreError> {
+        let rows = try scheduleRows(id, tenant, &connection)
+        guard rows.rowCount == 1 else { return .failure(.notFound) }
+        // The definition cannot be read.
+        guard let stored = try? StoredSchedule(rows, 0) else { return .failure(.failed) }
+        return .success(stored)
+    }
+
+    /// Retries a change while other transactions change the row in between; `body` returns `nil` if one has.
+    private func changeScheduleRow(
+        _ name: StaticString, _ id: ScheduleID, _ tenant: String, _ revision: Int32?,
+        _ reply: @escaping Reply<ScheduleRecord>,
+        _ body:
+            @escaping @Sendable (StoredSchedule, inout Connection) throws(PostgresError) -> ScheduleRecord?
+    ) {
+        perform(name, isRead: false, reply) {
+            (connection: inout Connection) throws(PostgresError) -> Result<ScheduleRecord, StoreError> in
+            for _ in 0..<10 {
+                switch try Self.readSchedule(id, tenant, &connection) {
+                case .failure(let error): return .failure(error)
+                case .success(let stored):
+                    let finding = ChangeCheck.allowed(stored).matching(revision, of: stored.record.revision)
+                    if case .refused(let error) = finding { return .failure(error) }
+                    if let record = try body(stored, &connection) { return .success(record) }
+                }
+            }
+            return .failure(.unavailable)
+        }
+    }
+}
+
+extension ScheduleSpec {
+    /// Returns whether occurrences have the same times and the same jitter as before. A disabled schedule has
+    /// no occurrences.
+    fileprivate func keepsTimes(of before: ScheduleSpec) -> Bool {
+        // An interval in seconds does not depend on the time zone.
+        let isInterval = if case .interval = pattern { true } else { false }
+        return isEnabled && before.isEnabled && pattern == before.pattern
+            && (isInterval || timeZone == before.timeZone) && startAt == before.startAt
+            && endAt == before.endAt && jitter == before.jitter
+    }
+}
+
+extension ScheduleSpec {
+    /// Returns the next occurrence and when it runs; `nil` if there is none.
+    fileprivate func next(
+        _ id: ScheduleID, createdAt: Timestamp, after now: Timestamp, _ context: StoreContext
+    ) -> (scheduledAt: Timestamp, runAt: Timestamp)? {
+        guard isEnabled,
+            let next = recurrence(context.configuration.zones, createdAt: createdAt)?.next(after: now)
+        else { return nil }
+        return (next, next + delay(id, next))
+    }
+}
+
+extension Parameters {
+    /// Appends the next occurrence of a schedule, and when it runs.
+    fileprivate mutating func appendOccurrence(
+        of spec: ScheduleSpec, _ id: ScheduleID, createdAt: Timestamp, _ now: Timestamp,
+        _ context: StoreContext
+    ) {
+        let next = spec.next(id, createdAt: createdAt, after: now, context)
+        append(next?.scheduledAt)
+        append(next?.runAt)
+    }
+
+    /// Keeps the occurrence that is next when the row is locked; `due` was next when it was read. If the
+    /// schedule was postponed because it could not run, it is tried again at once: this change may be the
+    /// repair.
+    fileprivate mutating func appendSameOccurrence(as due: Timestamp, of stored: StoredSchedule) {
+        let record = stored.record
+        let runAt = due + record.spec.delay(record.id, due)
+        let isPutOff = !stored.isHeld && record.nextRunAt.map { $0 > runAt } ?? false
+        append(Timestamp(microseconds: .min))
+        append(isPutOff ? runAt : nil)
+    }
+}

@@ -1,3 +1,0 @@
--- Keeps a setting, whatever it was. Locks: the row. $1 name, $2 value.
-INSERT INTO settings (name, value) VALUES ($1::text, $2::bytea)
-ON CONFLICT (name) DO UPDATE SET value = excluded.value

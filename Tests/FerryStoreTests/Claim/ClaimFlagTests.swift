@@ -1,0 +1,180 @@
+import FerryCore
+import Postgres
+import TestSupport
+import TestThreads
+import Testing
+
+@testable import FerryStore
+
+@Suite("The columns is_repeatable and awaits_host", .onOwnThread)
+final class ClaimFlagTests {
+    let database: TestDatabase
+    /// Leases nothing.
+    let node: TestNode
+
+    init() throws {
+        database = try TestDatabase(template: template)
+        node = try TestNode(database.url, isWorker: false)
+    }
+
+    deinit { node.store.stop() }
+
+    private func changed(_ job: NewJob = newJob(), _ change: (inout JobSpec) -> Void) -> NewJob {
+        var spec = job.spec
+        change(&spec)
+        return NewJob(
+            id: job.id, tenant: job.tenant, spec: spec, specJSON: spec.encodeStored(), sealedSecrets: nil,
+            secrets: JobSecrets(), payload: nil, origin: job.origin, traceparent: nil, retryOf: nil)
+    }
+
+    private func post() -> NewJob {
+        changed(newJob(metadata: [.init("method", "GET")])) { $0.request.method = "POST" }
+    }
+
+    /// Returns both columns of all jobs, in the order of their submission.
+    private func flags(_ url: String? = nil) throws -> [[Bool?]] {
+        var connection = try Connection(url: url ?? database.url)
+        let sql = "SELECT is_repeatable, awaits_host FROM jobs ORDER BY id"
+        let rows = try connection.execute(Statement("flags", sql))
+        return (0..<rows.rowCount).map { row in
+            (0..<2).map { rows.isNull(row, $0) ? nil : rows.bool(row, $0) }
+        }
+    }
+
+    /// Claims as a node does that leases more jobs than it has slots. Returns the leased jobs.
+    private func claimToHold() throws -> Set<JobID> {
+        var options = ConnectionOptions()
+        options.settings = [.init("ferry.shard", "test")]
+        var connection = try Connection(url: database.url, options: options)
+        try connection.execute(script: "PREPARE claim AS \(Statements.claimJobs.sql)")
+        let queue = try connection.execute(Statement("queue", "SELECT DISTINCT lot FROM jobs")).int64(0, 0)
+        let rows = try connection.execute(
+            Statement(
+                "execute_claim",
+                """
+                EXECUTE claim('{\(queue)}', '{100}', gen_random_uuid(), now(), false, false, true,
+                    '{-infinity}', 15, '{false}', '{NULL}', 100)
+                """))
+        let leased = (0..<rows.rowCount).filter { !rows.isNull($0, 7) }
+        return Set(leased.map { rows.identifier($0, 0) as JobID })
+    }
+
+    @Test(#"a POST whose metadata contains {"method":"GET"} is not leased without a slot, as a GET is"#)
+    func metadata() throws {
+        let (get, post) = (newJob(), post())
+        let allowed = changed(self.post()) { $0.retry.repeatsNonIdempotent = true }
+        #expect(String(decoding: post.specJSON, as: UTF8.self).contains(#"{"method":"GET"}"#))
+        _ = try node.submit([get, post, allowed]).get()
+        #expect(try claimToHold() == [get.id, allowed.id])
+    }
+
+    @Test("a job that the previous binary has inserted is not leased without a slot")
+    func unknown() throws {
+        let (old, new) = (newJob(), newJob())
+        _ = try node.submit([old, new]).get()
+        var connection = try Connection(url: database.url)
+        try connection.execute(
+            script: "UPDATE jobs SET is_repeatable = NULL, awaits_host = NULL WHERE id = '\(old.id.uuidText)'"
+        )
+        #expect(try claimToHold() == [new.id])
+    }
+
+    @Test("every way to submit a job fills both columns", arguments: [nil, "a"])
+    func submissions(_ name: String?) throws {
+        let jobs = [
+            newJob(), post(), changed(post()) { $0.retry.repeatsNonIdempotent = true },
+            changed { $0.schedule.waitsForConnectivity = false },
+            changed { $0.mirrors = ["https://b.example/a"] },
+        ]
+        _ = try node.submit(jobs, key: name.map { key($0) }).get()
+        #expect(
+            try flags() == [[true, true], [false, true], [true, true], [true, false], [true, false]])
+    }
+
+    @Test("a job of a schedule has both columns")
+    func schedule() throws {
+        let json = #"{"time_zone":"UTC","missed":"skip","overlap":"allow","enabled":true,"interval":0.01}"#
+        let schedule = NewSchedule(
+            id: TestNode.identifiers.make(), tenant: "acme",
+            spec: try ScheduleSpec(storedJSON: Array(json.utf8)),
+            template: JobTemplate(specJSON: post().specJSON, sealedSecrets: nil, payload: nil))
+        _ = try wait { reply in
+            node.store.control.createSchedule(schedule, nil) { reply($0.map(\.record)) }
+        }.get()
+        node.store.schedules.wake()
+        try eventually("it has run") { try flags().first == [false, true] }
+    }
+
+    @Test("an edit and an answer that replace the request replace both columns")
+    func changes() throws {
+        let plain = newJob()
+        let confirmed = changed {
+            $0.schedule.confirmsBeforeBegin = true
+            $0.questions.timeout = 600
+        }
+        _ = try node.submit([plain, confirmed]).get()
+        #expect(try flags() == [[true, true], [true, true]])
+        let edited = wait { reply in
+            node.store.control.edit(
+                plain.id, tenant: "acme",
+                { draft throws(InvalidFields) in
+                    var draft = draft
+                    draft.spec.request.method = "POST"
+                    draft.spec.schedule.waitsForConnectivity = false
+                    return draft
+                }, reply: reply)
+        }
+        _ = try edited.get()
+        #expect(try flags() == [[false, false], [true, true]])
+        let worker = try TestNode(database.url)
+        defer { worker.store.stop() }
+        try eventually("the question is asked") {
+            try node.job(confirmed.id).get().record.questionJSON != nil
+        }
+        let answered = wait { reply in
+            node.store.control.answer(
+                confirmed.id, tenant: "acme", kind: .begin,
+                { draft, _, _ throws(InvalidFields) in
+                    var draft = draft
+                    draft.spec.request.method = "POST"
+                    return .goOn(draft)
+                }, reply: reply)
+        }
+        _ = try answered.get()
+        #expect(try flags() == [[false, false], [false, true]])
+    }
+
+    @Test("the migration fills both columns from the specs of the jobs that are there")
+    func migration() throws {
+        let old = try TestDatabase()
+        try Migrator.migrate(url: old.url)
+        var connection = try Connection(url: old.url)
+        try connection.execute(
+            script: """
+                ALTER TABLE jobs DROP COLUMN is_repeatable, DROP COLUMN awaits_host;
+                DELETE FROM schema_migrations WHERE name = 'claim_flags';
+                """)
+        let specs = [
+            newJob(), post(), changed(post()) { $0.retry.repeatsNonIdempotent = true },
+            changed { $0.schedule.waitsForConnectivity = false },
+        ].map { String(decoding: $0.spec.encodeStored(), as: UTF8.self) }
+        func insert(_ spec: String) throws {
+            let id: JobID = TestNode.identifiers.make()
+            try connection.execute(
+                script: """
+                    INSERT INTO jobs (id, tenant, session, kind, state, priority, expires_at, origin, spec,
+                        created_at, lot, urgency)
+                    VALUES ('\(id.uuidText)', 'acme', 'default', 'data', 'queued', 0.5, now() + '1 day', 'https://example.org:443', '\(spec)', now(), 1, now())
+                    """)
+        }
+        for spec in specs + ["no JSON", #"{"description":"\u0000"}"#] { try insert(spec) }
+        #expect(try Migrator.migrate(url: old.url) == [37])
+        // The previous binary does not know the columns.
+        try insert(specs[0])
+        #expect(
+            try flags(old.url) == [
+                [true, true], [false, true], [true, true], [true, false], [false, false], [false, false],
+                [nil, nil],
+            ])
+    }
+}

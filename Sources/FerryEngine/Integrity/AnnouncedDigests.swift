@@ -1,25 +1,24 @@
 import FerryCore
 
-/// Which bytes the digests of a transfer are computed of, as far as it decides what a server's word about
-/// them means.
+/// The bytes that the digests of a transfer cover. They decide which announcements of the server apply.
 enum HashedBytes: Sendable {
-    /// The content as it came, all of it.
+    /// The whole content as received.
     case whole
-    /// One answer's content, which is a part of the file (206) and is kept as such.
+    /// The content of one response that is a part of the file (206) and is stored as such.
     case part
-    /// The file of which this answer brought the rest (206).
+    /// The file whose rest the response brings (206).
     case continued
-    /// The content after its codings were undone.
+    /// The content after its codings are decoded.
     case decoded
 }
 
 extension ResponseHead {
-    /// What the server says its bytes are; only what holds for `hashed`, and only the best algorithm, because
-    /// each costs. No allocation when it says nothing.
+    /// Returns the digests that the server announces for `hashed`, only of the best algorithm, since each
+    /// costs time. Allocates nothing if there are none.
     ///
-    /// Read are `Repr-Digest`, `Content-Digest` (RFC 9530), `Digest` (RFC 3230), `Content-MD5` (RFC 1864) and
-    /// what object stores send. Not read is `ETag`, which is a digest only by accident. What is malformed
-    /// counts as absent.
+    /// Reads `Repr-Digest`, `Content-Digest` (RFC 9530), `Digest` (RFC 3230), `Content-MD5` (RFC 1864) and
+    /// the fields of object stores. Does not read `ETag`, which is a digest only by accident. Malformed
+    /// values count as absent.
     func announcedDigests(of hashed: HashedBytes) -> [ExpectedDigest] {
         var reader = AnnouncementReader(head: self, hashed: hashed)
         for field in headers {
@@ -33,7 +32,7 @@ private enum AnnouncementField {
     case reprDigest, contentDigest, digest, contentMD5, googHash
     case amazon(DigestAlgorithm)
 
-    /// Nearly all names are turned away by their first byte or their length.
+    /// The first byte or the length rules out nearly all names.
     init?(_ name: String) {
         switch (name.utf8.first ?? 0) | 0x20 {
         case UInt8(ascii: "r") where equalIgnoringCase(name, "repr-digest"): self = .reprDigest
@@ -60,7 +59,7 @@ private struct AnnouncementReader {
         self.hashed = hashed
     }
 
-    /// All values of the best algorithm that was announced.
+    /// All values of the best announced algorithm.
     var best: [ExpectedDigest] {
         guard !found.isEmpty, let best = DigestAlgorithm.allCases.first(where: isFound) else { return found }
         return found.filter { $0.algorithm == best }
@@ -75,29 +74,30 @@ private struct AnnouncementReader {
         case .reprDigest:
             if isRepresentation { takeStructured(value) }
         case .contentDigest:
-            // Of this message's content (RFC 9530 §2), so of a part when a part was sent.
+            // Covers the content of this message (RFC 9530 §2), which is a part if a part was sent.
             if hashed == .whole || hashed == .part { takeStructured(value) }
         case .digest: takeInstance(value)
         case .contentMD5:
-            // Servers disagree about what it means for a part.
+            // Servers disagree about what the field covers for a part.
             if hashed == .whole { add(.md5, Base64.decode(value)) }
         case .amazon(let algorithm):
-            // Of the object, or of one of its parts; of neither when it was uploaded in parts.
+            // Covers the object or one of its parts; neither if the object was uploaded in parts.
             let type = head.first("x-amz-checksum-type") ?? ""
             if hashed == .whole, !equalIgnoringCase(type, "COMPOSITE") {
                 add(algorithm, Base64.decode(value))
             }
         case .googHash:
-            // Of the stored object: with another coding, these are not its bytes.
+            // Covers the stored object. With another coding, the bytes differ from it.
             let stored = coding("x-goog-stored-content-encoding")
             if isRepresentation, stored == nil || stored == coding("content-encoding") { takeStore(value) }
         }
     }
 
-    /// Of the file with its content codings, whole whatever part was sent (RFC 9530 §3).
+    /// Whether the hashed bytes are the whole file with its content codings (RFC 9530 §3).
     private var isRepresentation: Bool { hashed == .whole || hashed == .continued }
 
-    /// The field's value in lower case, `identity` when it is not there; nil when it is to be left out.
+    /// The field's value in lower case. Without the field: `identity` for `content-encoding`, `nil` for
+    /// others.
     private func coding(_ name: String) -> String? {
         let value = head.first(name)?.lowercased()
         return name == "content-encoding" ? value ?? "identity" : value
@@ -122,7 +122,8 @@ private struct AnnouncementReader {
         }
     }
 
-    /// `SHA-256=base64,ADLER32=3da0195`: of the file as `Repr-Digest`; with `id-`, before its codings.
+    /// Reads `SHA-256=base64,ADLER32=3da0195`. Covers the same bytes as `Repr-Digest`; with the prefix `id-`,
+    /// those before the codings.
     private mutating func takeInstance(_ text: String) {
         let isPlain = head.first("content-encoding") == nil
         for (name, value) in pairs(text) {
@@ -152,7 +153,7 @@ private struct AnnouncementReader {
         }
     }
 
-    /// Names in lower case and values of a list of `name=value`.
+    /// Splits a list of `name=value`; names in lower case.
     private func pairs(_ text: String) -> [(String, String)] {
         text.split(separator: ",").compactMap { part in
             let words = part.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
@@ -162,7 +163,7 @@ private struct AnnouncementReader {
         }
     }
 
-    /// One to eight hexadecimal digits.
+    /// Decodes one to eight hexadecimal digits.
     private func checksum(_ text: String) -> [UInt8]? {
         guard (1...8).contains(text.utf8.count) else { return nil }
         return hexDecoded(String(repeating: "0", count: 8 - text.utf8.count) + text)

@@ -4,19 +4,19 @@ import Glibc
 import OpenSSL
 import Synchronization
 
-/// The digests of one body: SHA-256 always, and whatever else the job demands or the server has announced.
+/// The digests of one body: always SHA-256, and those that the job demands or the server has announced.
 ///
-/// Unchecked: one thread at a time, the loop's, then (behind a lock) a file thread's; what any thread may add
-/// has a lock of its own.
+/// Unchecked: one thread at a time uses it, first the loop's, then (behind a lock) a file thread's. Digests
+/// that any thread may add have a lock of their own.
 final class Digests: @unchecked Sendable {
     private var sha256 = Digest(.sha256)
     private let others: [RunningDigest]
-    /// Demanded by a job that a node has accepted which has it.
+    /// An algorithm that the job demands and this node lacks; the node that accepted the job has it.
     private let missing: DigestAlgorithm?
     private let expected: [ExpectedDigest]
     private let expectedSize: Int64?
     private let isRepeatable: Bool
-    /// What was named after the hashing had begun.
+    /// Digests that were announced after the hashing had begun.
     private let later = Mutex<[ExpectedDigest]>([])
     private(set) var byteCount: Int64 = 0
 
@@ -39,11 +39,11 @@ final class Digests: @unchecked Sendable {
         self.missing = missing
     }
 
-    /// Whether a digest will have proved the bytes once `finish` has not thrown.
+    /// Whether a digest proves the bytes if `finish` succeeds.
     var isProof: Bool { !expected.isEmpty || later.withLock { !$0.isEmpty } }
 
-    /// These must hold too, as far as they are computed anyway: what is hashed already is not hashed again.
-    /// Any thread, before `finish`.
+    /// Adds expected digests, as far as their algorithms are computed anyway: bytes that are hashed already
+    /// are not hashed again. Any thread, before `finish`.
     func expect(_ announced: [ExpectedDigest]) {
         for one in announced where one.algorithm == .sha256 || others.contains(where: one.isOf) {
             guard !expected.contains(one) else { continue }
@@ -69,14 +69,14 @@ final class Digests: @unchecked Sendable {
 
     func update(_ bytes: [UInt8]) { bytes.withUnsafeBytes { update($0) } }
 
-    /// Begins anew.
+    /// Starts over.
     func reset() {
         byteCount = 0
         _ = sha256.finish()
         for one in others { _ = one.finish() }
     }
 
-    /// The SHA-256 in hexadecimal. Throws `size_mismatch` or `digest_mismatch`. Once.
+    /// Returns the SHA-256 in hexadecimal. Throws `size_mismatch` or `digest_mismatch`. Called once.
     func finish() throws(TransferError) -> String {
         if let expectedSize, expectedSize != byteCount {
             throw TransferError(
@@ -111,9 +111,9 @@ final class Digests: @unchecked Sendable {
     }
 }
 
-/// Hashes a file behind its writer (or reader), on file threads, and starts its write-back.
+/// Hashes a file behind its writer or reader, on file threads, and starts its write-back.
 ///
-/// The loop tells how far the bytes are; at most one file thread works on it at a time.
+/// The loop reports how many bytes exist. At most one file thread works on the file at a time.
 final class DigestTail: Sendable {
     private struct State {
         var available: Int64
@@ -125,7 +125,8 @@ final class DigestTail: Sendable {
     private static let sliceByteCount: Int64 = 8 << 20
     private static let signalByteCount: Int64 = 1 << 20
 
-    /// What is read, who keeps it open, and whether it is written meanwhile (then its write-back is started).
+    /// The file that is read, the object that keeps it open, and whether it is being written, so that its
+    /// write-back has to be started.
     struct Bytes: Sendable {
         let descriptor: Int32
         let owner: any AnyObject & Sendable
@@ -153,17 +154,17 @@ final class DigestTail: Sendable {
         signalled = Atomic(digests.byteCount)
     }
 
-    /// Bytes that are not hashed yet.
+    /// Returns how many bytes are not hashed yet.
     func lag(at available: Int64) -> Int64 { available - digested.load(ordering: .relaxed) }
 
-    /// Loop thread: so many bytes are there. Cheap; wakes a file thread once a megabyte.
+    /// Reports that so many bytes exist. Cheap; wakes a file thread once per megabyte. Loop thread.
     func advance(to available: Int64) {
         guard available - signalled.load(ordering: .relaxed) >= Self.signalByteCount else { return }
         signalled.store(available, ordering: .relaxed)
         schedule { $0.available = max($0.available, available) }
     }
 
-    /// Everything is there: `work` runs on a file thread once all of it is hashed. Once.
+    /// Reports that all bytes exist. `work` runs on a file thread as soon as all are hashed. Called once.
     func finish(at available: Int64, then work: FileWork) {
         schedule {
             $0.available = available
@@ -171,7 +172,7 @@ final class DigestTail: Sendable {
         }
     }
 
-    /// Nobody wants the digests any more: what is under way ends with `failure`, soon.
+    /// Ends the hashing: `failure` is set, and pending work runs soon.
     func stop() {
         schedule { state in
             state.failure = TransferError(
@@ -180,7 +181,7 @@ final class DigestTail: Sendable {
         }
     }
 
-    /// What went wrong while reading; nil when the digests are right.
+    /// The failure of reading; `nil` if the digests are right.
     var failure: TransferError? { state.withLock { $0.failure } }
 
     private func schedule(_ change: (inout State) -> Void) {
@@ -192,7 +193,7 @@ final class DigestTail: Sendable {
         if mustSend { lane.send(.digest(self)) }
     }
 
-    /// File thread: one slice; comes again if there is more.
+    /// Hashes one slice, and queues itself again if there are more. File thread.
     func run(_ buffer: UnsafeMutableRawBufferPointer) {
         let target = state.withLock { $0.available }
         let start = digested.load(ordering: .relaxed)
@@ -222,7 +223,8 @@ final class DigestTail: Sendable {
         onProgress()
     }
 
-    /// The file is shorter than it was, or cannot be read. What waits for the end goes on and sees `failure`.
+    /// The file is shorter than before, or cannot be read. Work that waits for the end runs and sees
+    /// `failure`.
     private func fail() {
         let work = state.withLock { state -> FileWork? in
             state.failure = TransferError(

@@ -2,8 +2,8 @@ import CSys
 import FerryCore
 import OpenSSL
 
-/// Digests and checksums that a job may name in `integrity`, or a server in its head. The better ones first:
-/// SHA-256 is computed in any case, the last ones find accidents only.
+/// Digests and checksums that a job may name in `integrity`, or a server in its head. Best first: SHA-256 is
+/// computed in any case, and the last ones find only accidental changes.
 enum DigestAlgorithm: String, Sendable, CaseIterable {
     case sha256, sha512, crc32c, sha1, md5, crc32, adler32
 
@@ -17,7 +17,7 @@ enum DigestAlgorithm: String, Sendable, CaseIterable {
         }
     }
 
-    /// Whether it can be computed here; libcrypto may lack some.
+    /// Whether this node can compute it; libcrypto may lack some.
     var isAvailable: Bool { message?.isAvailable ?? true }
 
     fileprivate var message: Digest.Algorithm? {
@@ -31,7 +31,7 @@ enum DigestAlgorithm: String, Sendable, CaseIterable {
     }
 }
 
-/// What a digest of the body must be.
+/// A digest that the body must have.
 struct ExpectedDigest: Sendable, Equatable {
     enum Source: Sendable { case job, server }
 
@@ -40,7 +40,8 @@ struct ExpectedDigest: Sendable, Equatable {
     let value: [UInt8]
     let source: Source
 
-    /// Nil when the value has not the algorithm's length, and when a server says what cannot be checked here.
+    /// `nil` if the value does not have the algorithm's length, or if a server announced it and this node
+    /// cannot compute it.
     init?(_ algorithm: DigestAlgorithm, _ value: [UInt8]?, _ source: Source) {
         guard let value, value.count == algorithm.byteCount, source == .job || algorithm.isAvailable
         else { return nil }
@@ -53,7 +54,7 @@ struct ExpectedDigest: Sendable, Equatable {
 }
 
 extension JobSpec.Integrity {
-    /// The digests that the job demands; no allocation when there are none.
+    /// The digests that the job demands. Allocates nothing if there are none.
     var expected: [ExpectedDigest] {
         var found: [ExpectedDigest] = []
         func add(_ algorithm: DigestAlgorithm, _ text: String?) {
@@ -70,13 +71,13 @@ extension JobSpec.Integrity {
     }
 }
 
-/// A digest that is computed besides the SHA-256. One thread at a time.
+/// A digest that is computed in addition to SHA-256. One thread at a time.
 final class RunningDigest {
     let algorithm: DigestAlgorithm
     private var message: Digest?
     private var checksum: UInt32
 
-    /// Nil when it cannot be computed here.
+    /// `nil` if this node cannot compute it.
     init?(_ algorithm: DigestAlgorithm) {
         guard algorithm.isAvailable else { return nil }
         self.algorithm = algorithm
@@ -95,7 +96,7 @@ final class RunningDigest {
         }
     }
 
-    /// The digest of everything so far; begins anew.
+    /// Returns the digest of all bytes so far and starts over.
     func finish() -> [UInt8] {
         if let digest = message?.finish() { return digest }
         defer { checksum = Self.nothing(algorithm) }

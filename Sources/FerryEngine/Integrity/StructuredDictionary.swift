@@ -1,11 +1,11 @@
 import FerryCore
 
-/// A dictionary of structured fields (RFC 9651 §3.2): its members that are byte sequences; what the others
-/// hold is checked and passed over.
+/// A dictionary of structured fields (RFC 9651 §3.2). Keeps the members that are byte sequences; the others
+/// are only checked.
 struct StructuredDictionary: Sendable {
     private(set) var byteSequences: [(key: String, value: [UInt8])] = []
 
-    /// Nil when any part of the text is malformed: the whole field is to be ignored then (§4.2).
+    /// `nil` if any part of the text is malformed: the whole field has to be ignored then (§4.2).
     init?(_ text: String) {
         var scanner = Scanner(text)
         scanner.skipSpaces()
@@ -60,7 +60,7 @@ private struct Scanner {
         return String(decoding: bytes[start..<index], as: UTF8.self)
     }
 
-    /// What follows a member's key; nothing is the boolean true.
+    /// Reads what follows a member's key. Without a value the member is the boolean true.
     mutating func memberValue() -> Value? {
         guard take("=") else { return .other }
         return take("(") ? innerList() : item()
@@ -87,7 +87,7 @@ private struct Scanner {
         return nil
     }
 
-    /// §4.2.3.1. Numbers and tokens are told by their first character only.
+    /// §4.2.3.1. Numbers and tokens are recognized by their first character only.
     private mutating func item() -> Value? {
         switch next {
         case UInt8(ascii: ":"): return byteSequence()
@@ -116,7 +116,7 @@ private struct Scanner {
         return .bytes(decoded)
     }
 
-    /// §4.2.5, and what a display string looks like.
+    /// §4.2.5; also reads display strings.
     private mutating func string() -> Value? {
         guard take("\"") else { return nil }
         while let byte = next {

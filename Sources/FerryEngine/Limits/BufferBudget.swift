@@ -1,12 +1,12 @@
 import Synchronization
 
-/// The memory in which bodies may gather that are neither small nor large. Any thread.
+/// The memory in which bodies that are neither small nor large may gather. Any thread.
 final class BufferBudget: Sendable {
     private let free: Atomic<Int>
 
     init(byteCount: Int) { free = Atomic(byteCount) }
 
-    /// Nil when there is not so much room.
+    /// Reserves so many bytes; `nil` if fewer are free.
     func claim(_ byteCount: Int) -> BufferReservation? {
         take(byteCount) ? BufferReservation(byteCount, of: self) : nil
     }
@@ -20,7 +20,7 @@ final class BufferBudget: Sendable {
     fileprivate func release(_ byteCount: Int) { free.wrappingAdd(byteCount, ordering: .relaxed) }
 }
 
-/// Bytes that one body may gather, until it is let go.
+/// Bytes that one body may gather. Given back when it is released.
 final class BufferReservation: Sendable {
     private let byteCount: Atomic<Int>
     private let room: BufferBudget
@@ -32,7 +32,8 @@ final class BufferReservation: Sendable {
 
     deinit { room.release(byteCount.load(ordering: .relaxed)) }
 
-    /// Whether it has room for so many bytes by now; if not it has what it had. One thread at a time.
+    /// Extends the reservation to so many bytes. Returns `false`, and changes nothing, if fewer are free. One
+    /// thread at a time.
     func grow(to count: Int) -> Bool {
         let more = count - byteCount.load(ordering: .relaxed)
         guard more > 0 else { return true }

@@ -1,26 +1,27 @@
 import Curl
 import FerryCore
 
-/// The limits that hold for one connection of a transfer, and its place in them. Loop thread only.
+/// The limits on speed that hold for one connection of a transfer, and its place in each of them. Loop thread
+/// only.
 final class Pacing {
     enum Direction { case receiving, sending }
 
-    /// The job's own.
+    /// The job's own limit.
     let job: TokenBucket?
     private let receiving: [TokenBucket]
     private let sending: [TokenBucket]
     private let places: JobPlaces
-    /// Bytes that have a place in each limit; 0: none are waiting.
+    /// Bytes that wait with a place in each limit; 0 if none wait.
     private var granted = 0
-    /// Those places, or what those were that have moved last.
+    /// The places of the waiting bytes, or of the bytes that moved last.
     private var held: [TokenBucket.Place] = []
-    /// Whether it waits for a place of its job's.
+    /// Whether the connection waits for a place in `places`.
     fileprivate var isQueued = false
     /// When `wake` calls, on the loop's clock; `.max` if it does not.
     private var wakesAt = Int64.max
 
-    /// `places`: what the job's connections share; `session`, `host`: of both directions; `receiving`,
-    /// `sending`: the service's.
+    /// `places`: shared by the job's connections. `session` and `host` hold for both directions; `receiving`
+    /// and `sending` are the service's limits.
     init(
         _ places: JobPlaces = JobPlaces(), job: TokenBucket?, session: TokenBucket? = nil, host: TokenBucket?,
         receiving: TokenBucket?, sending: TokenBucket?
@@ -31,7 +32,7 @@ final class Pacing {
         self.sending = [job, session, host, sending].compactMap { $0 }
     }
 
-    /// Bytes that one step may move: so few that the slowest limit does not come in bursts.
+    /// Bytes that one step may move: so few that the slowest limit lets them through evenly.
     var portion: Int {
         let slowest = (receiving + sending).map(\.bytesPerSecond).min() ?? .infinity
         return Int(
@@ -40,13 +41,13 @@ final class Pacing {
                 Double(EngineLimits.pacedBufferSize)))
     }
 
-    /// Whether the limits are the same ones, so that the places in them count, at whatever rates.
+    /// Whether the limits are the same objects, so that the places in them stay valid whatever their rates.
     func holds(like other: Pacing) -> Bool {
         receiving.elementsEqual(other.receiving, by: ===) && sending.elementsEqual(other.sending, by: ===)
     }
 
-    /// 0 when the bytes may move, which they then do; otherwise the nanoseconds after which to ask again for
-    /// the same ones.
+    /// Returns 0 if the bytes may move; the caller then moves them. Otherwise returns the nanoseconds after
+    /// which to ask again for the same bytes.
     func take(_ byteCount: Int, _ direction: Direction, now: Int64) -> Int64 {
         guard byteCount > 0 else { return 0 }
         if granted == 0 {
@@ -57,17 +58,17 @@ final class Pacing {
         if wait > 0 { return wait }
         let rest = byteCount - granted
         granted = 0
-        // They came with others this time; those are paid for by whoever comes next.
+        // More bytes than reserved move now. The bytes that follow pay for them.
         if rest > 0 { _ = reserve(rest, direction, now) }
         return 0
     }
 
-    /// The same for bytes that cannot wait: what follows them has to.
+    /// Counts bytes that have moved already: the bytes that follow have to wait for them.
     func charge(_ byteCount: Int, _ direction: Direction, now: Int64) {
         hold(reserve(byteCount, direction, now))
     }
 
-    /// Nanoseconds until it is time for what waits; not above 0: nothing has to.
+    /// Nanoseconds until the waiting bytes may move; 0 or less if they may now.
     func timeLeft(_ now: Int64) -> Int64 { (held.map(\.time).max() ?? now) - now }
 
     /// Calls `resume` after so many nanoseconds, unless it is called sooner anyway. `connection` is not
@@ -91,7 +92,7 @@ final class Pacing {
         hold(places)
     }
 
-    /// Instead of earlier places in the same limits.
+    /// Replaces earlier places in the same limits.
     private func hold(_ places: [TokenBucket.Place]) {
         held.removeAll { old in places.contains { $0.bucket === old.bucket } }
         held += places
@@ -111,12 +112,13 @@ final class Pacing {
     }
 }
 
-/// The places that the connections of one job share: in each limit the job waits for one at a time, so that
-/// it has one share of it however many connections it has. They take turns. Loop thread only.
+/// The places in limits that the connections of one job share. In each limit the job waits for one place at a
+/// time, so that it gets one share however many connections it has. The connections take turns. Loop thread
+/// only.
 final class JobPlaces {
     private struct Limit {
         let bucket: TokenBucket
-        /// The job's place in it; nobody of the job asks for another one before its turn.
+        /// The job's place in the limit; no connection asks for another one before its time.
         var place: TokenBucket.Place?
     }
     private struct Waiter {
@@ -124,14 +126,14 @@ final class JobPlaces {
         let byteCount: Int
         let direction: Pacing.Direction
     }
-    /// The limits under which the job moves bytes: a few.
+    /// The limits under which the job moves bytes. There are few.
     private var limits: [Limit] = []
-    /// In the order in which they have asked.
+    /// Connections in the order of their requests.
     private var waiting: [Waiter] = []
 
     deinit { for limit in limits { limit.bucket.leave() } }
 
-    /// The job moves bytes under this limit.
+    /// Notes that the job moves bytes under this limit. Returns the limit's index.
     @discardableResult
     func enter(_ bucket: TokenBucket) -> Int {
         if let index = limits.firstIndex(where: { $0.bucket === bucket }) { return index }
@@ -140,13 +142,13 @@ final class JobPlaces {
         return limits.count - 1
     }
 
-    /// A place for these bytes, now or when it is the connection's turn.
+    /// Reserves places for these bytes, now or when it is the connection's turn.
     fileprivate func ask(_ pacing: Pacing, _ byteCount: Int, _ direction: Pacing.Direction, now: Int64) {
         if !pacing.isQueued {
             pacing.isQueued = true
             waiting.append(Waiter(pacing: pacing, byteCount: byteCount, direction: direction))
         }
-        // Also those before it: one that comes late costs the others nothing.
+        // Also serves connections that asked earlier: one that comes back late does not delay the others.
         waiting.removeAll { waiter in
             guard let pacing = waiter.pacing else { return true }
             let buckets = pacing.buckets(waiter.direction)
@@ -158,7 +160,7 @@ final class JobPlaces {
         }
     }
 
-    /// When the job may ask for another place in all of these.
+    /// When the job may reserve another place in all of these limits.
     fileprivate func opening(_ buckets: [TokenBucket]) -> Int64 {
         var latest = Int64.min
         for limit in limits where buckets.contains(where: { $0 === limit.bucket }) {

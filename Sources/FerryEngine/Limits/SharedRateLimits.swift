@@ -2,9 +2,9 @@ import FerryCore
 import Synchronization
 import Sys
 
-/// The limits that transfers share: of the service, of each session, and of each host. Any thread.
+/// The limits on speed that transfers share: of the service, of each session, and of each host. Any thread.
 ///
-/// A bucket is shared by reference; whoever adds a level (a tenant's) adds a bucket to `Pacing`.
+/// A bucket is shared by reference. A further level of limits needs a further bucket in `Pacing`.
 final class SharedRateLimits: Sendable {
     private struct Weak {
         weak var bucket: TokenBucket?
@@ -15,31 +15,31 @@ final class SharedRateLimits: Sendable {
         var receiving: TokenBucket?
         var sending: TokenBucket?
         var hosts: [String: Weak] = [:]
-        /// Of all nodes together.
+        /// The limits of sessions, for all nodes together.
         var sessionRates: [SessionKey: Int64] = [:]
-        /// This node's shares of them.
+        /// This node's shares of `sessionRates`.
         var sessions: [SessionKey: TokenBucket] = [:]
-        /// Of single origins, all nodes together.
+        /// The limits of single origins, for all nodes together.
         var originRates: [String: Int64] = [:]
 
-        /// Of a host or an origin on this node.
+        /// Returns the limit of a host or an origin on this node.
         func rate(ofHost name: String) -> Int64? {
             let rates = [limits.bytesPerSecondPerHostMax, part(of: originRates[name], for: .host(name))]
             return rates.compactMap(\.self).min()
         }
 
-        /// This node's part of what all nodes together may.
+        /// Returns this node's part of a limit for all nodes together.
         func part(of limit: Int64?, for key: RateKey) -> Int64? {
             limit.map { shares.part(of: $0, for: key) }
         }
     }
 
     private let state = Mutex(State())
-    /// Whether any is set: all that a transfer looks at otherwise.
+    /// Whether any limit is set. If not, a transfer reads nothing else.
     private let isLimiting = Atomic<Bool>(false)
 
-    /// Nil when nothing limits a transfer of the attempt there. `job`: its own limit; `places`: what it
-    /// shares with the attempt's other connections.
+    /// Returns the limits of a connection of the attempt to `url`; `nil` if none holds. `job`: the job's own
+    /// limit. `places`: shared with the attempt's other connections.
     func pacing(
         of attempt: Attempt, at url: WebURL, job: TokenBucket?, places: @autoclosure () -> JobPlaces = .init()
     ) -> Pacing? {
@@ -59,7 +59,7 @@ final class SharedRateLimits: Sendable {
     }
 
     private static func host(of origin: String, _ state: inout State) -> TokenBucket? {
-        // One with a rate of its own shares with nobody.
+        // An origin with a limit of its own does not share its host's.
         let name = state.originRates[origin] == nil ? hostName(origin) : origin
         guard let rate = state.rate(ofHost: name) else { return nil }
         if let known = state.hosts[name]?.bucket { return known }
@@ -77,8 +77,8 @@ final class SharedRateLimits: Sendable {
         return String(host.lastIndex(of: ":").map { host[..<$0] } ?? host)
     }
 
-    /// Sets the limits, and this node's part of all that the nodes keep together. True when that changed
-    /// something: every transfer has to look anew.
+    /// Sets the limits, and this node's shares of those for all nodes together. Returns `true` if a limit
+    /// changed; each transfer then has to ask for its limits again.
     func set(_ limits: TransferLimits, _ shares: RateShares) -> Bool {
         state.withLock { state in
             guard limits != state.limits || shares != state.shares else { return false }
@@ -97,8 +97,8 @@ final class SharedRateLimits: Sendable {
         }
     }
 
-    /// The most jobs that have moved bytes at once under each limit that all nodes keep together, since it
-    /// was asked last.
+    /// Returns the most jobs that moved bytes at once under each limit for all nodes together, since the last
+    /// call.
     func takeDemand() -> RateDemand {
         guard isLimiting.load(ordering: .relaxed) else { return RateDemand() }
         return state.withLock { state in
@@ -113,7 +113,7 @@ final class SharedRateLimits: Sendable {
         }
     }
 
-    /// Sets the limits of sessions, of all nodes together. True when that changed something.
+    /// Sets the limits of sessions, for all nodes together. Returns `true` if one changed.
     func set(_ rates: [SessionKey: Int64]) -> Bool {
         state.withLock { state in
             guard rates != state.sessionRates else { return false }
@@ -124,7 +124,7 @@ final class SharedRateLimits: Sendable {
         }
     }
 
-    /// Sets the rates of single origins, shared as the others. True when that changed something.
+    /// Sets the limits of single origins, for all nodes together. Returns `true` if one changed.
     func set(hosts rates: [String: Int64]) -> Bool {
         state.withLock { state in
             guard rates != state.originRates else { return false }
@@ -135,7 +135,7 @@ final class SharedRateLimits: Sendable {
         }
     }
 
-    /// Returns whether that changed something, as the others do.
+    /// Adjusts this node's shares of the sessions' limits. Returns `true` if one changed.
     private static func shareSessions(_ state: inout State, _ now: Int64) -> Bool {
         var hasChanged = state.sessions.count != state.sessionRates.count
         var sessions: [SessionKey: TokenBucket] = [:]

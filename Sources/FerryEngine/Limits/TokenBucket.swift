@@ -1,29 +1,28 @@
 import Synchronization
 
-/// A rate in bytes a second that any number of transfers share, on any threads.
+/// A rate in bytes per second that any number of transfers share. Any thread.
 ///
-/// Whoever wants to move bytes is given the next place in line and keeps it, so all who ask are served in
-/// turn: equal portions are equal shares, and nobody starves. Places are counted in bytes; the rate says when
-/// the turn of each comes, also when it changes meanwhile. Time is counted in nanoseconds of one monotonic
-/// clock.
+/// A transfer that wants to move bytes reserves the next place in line and keeps it. Transfers are served in
+/// turn: equal portions are equal shares, and none starves. Places are counted in bytes; the current rate
+/// decides when the time of each place comes. Times are nanoseconds of one monotonic clock.
 final class TokenBucket: Sendable {
     /// A place in line.
     struct Place: Sendable {
         let bucket: TokenBucket
         fileprivate let position: Double
 
-        /// When its turn comes at the rate of now; 0 when that is as long ago as no clock tells: at once.
+        /// When the place's time comes at the current rate; 0 or an instant in the past means now.
         var time: Int64 { bucket.time(of: position) }
     }
 
     private struct State {
         var nanosecondsPerByte: Double
-        /// Whose turn it is at an instant; all others follow from the rate.
+        /// The position whose time comes at `instant`; all other times follow from the rate.
         var turn: Double
         var instant: Double
-        /// From here on nothing is given away yet.
+        /// The first position that is not reserved.
         var next: Double
-        /// Jobs that move bytes under it, and the most at once since somebody has looked.
+        /// Jobs that move bytes under the limit, and the most at once since `takePeak`.
         var jobCount = 0
         var jobCountPeak = 0
 
@@ -31,7 +30,8 @@ final class TokenBucket: Sendable {
         func time(of position: Double) -> Double { instant + (position - turn) * nanosecondsPerByte }
     }
 
-    /// Time that was not used and may be made up for: what a late wake-up costs, and the largest burst.
+    /// Nanoseconds of unused time that may be made up for. It bounds the largest burst, and covers late
+    /// wake-ups.
     static let creditNanoseconds = 100e6
 
     private let state: Mutex<State>
@@ -43,7 +43,7 @@ final class TokenBucket: Sendable {
                 next: 0))
     }
 
-    /// The next place for so many bytes.
+    /// Reserves the next place for so many bytes.
     func reserve(_ byteCount: Int, now: Int64) -> Place {
         let position = state.withLock { state in
             let first = max(state.next, state.position(at: Double(now) - Self.creditNanoseconds))
@@ -57,8 +57,8 @@ final class TokenBucket: Sendable {
         Int64(min(max(0, state.withLock { $0.time(of: position) }), 9e18))
     }
 
-    /// Another rate from now on, if it is another one; returns whether it is. Places stay as they are in
-    /// line: their turns come sooner or later than they would have.
+    /// Changes the rate from now on. Returns `false` if the rate is the same. Reserved places stay in line,
+    /// but their times change.
     @discardableResult
     func change(bytesPerSecond: Int64, now: Int64) -> Bool {
         let nanosecondsPerByte = 1e9 / Double(max(1, bytesPerSecond))
@@ -72,7 +72,7 @@ final class TokenBucket: Sendable {
 
     var bytesPerSecond: Double { state.withLock { 1e9 / $0.nanosecondsPerByte } }
 
-    /// A job begins to move bytes under it, or has ended to.
+    /// Notes that a job begins to move bytes under the limit; `leave` notes its end.
     func enter() {
         state.withLock { state in
             state.jobCount += 1
@@ -81,7 +81,7 @@ final class TokenBucket: Sendable {
     }
     func leave() { state.withLock { $0.jobCount -= 1 } }
 
-    /// The most jobs at once since the last time.
+    /// Returns the most jobs at once since the last call.
     func takePeak() -> Int {
         state.withLock { state in
             defer { state.jobCountPeak = state.jobCount }

@@ -5,9 +5,9 @@ package import Logging
 import Synchronization
 import Sys
 
-/// Runs attempts with libcurl on loops of its own, and files on threads of their own.
+/// Runs attempts with libcurl on its own loops, and file work on its own threads.
 ///
-/// Any thread may call anything but `drain` and `stop`, which wait and belong to the life cycle.
+/// Any thread may call any function, except `drain` and `stop`: they wait, and the life cycle calls them.
 package final class Engine: AttemptRunner, HostProber {
     private struct Lane: Sendable {
         let loop: CurlLoop
@@ -17,13 +17,13 @@ package final class Engine: AttemptRunner, HostProber {
     private let context: EngineContext
     private let lanes: [Lane]
     private let isDraining = Atomic<Bool>(false)
-    /// A drain has: what has not ended by then does not end by itself.
+    /// Whether a drain has ended without all attempts having ended.
     private let hasGivenUp = Atomic<Bool>(false)
 
-    /// Seconds that a drain waits for what it has released: a file that is nearly there gets its name.
+    /// Seconds that a drain waits after releasing attempts, so that nearly finished files are published.
     private static let releaseSeconds = 15.0
 
-    /// Starts the threads. Throws when libcurl cannot be used or the process is out of descriptors.
+    /// Starts the threads. Throws if libcurl cannot be used or the process is out of descriptors.
     package init(
         configuration: EngineConfiguration, sink: any ResultSink, lease: any LeaseHolder,
         jobs: any JobLookup, clock: any WallClock, logger: Logger
@@ -43,7 +43,7 @@ package final class Engine: AttemptRunner, HostProber {
         }
     }
 
-    /// Takes the attempts at once and runs all of them; bounded by whoever leases.
+    /// Runs all the attempts. Returns at once. The caller limits how many run.
     package func begin(_ attempts: [Attempt]) {
         context.metrics.began(attempts.count)
         var placed = [[Placed]](repeating: [], count: lanes.count)
@@ -69,21 +69,22 @@ package final class Engine: AttemptRunner, HostProber {
         }
     }
 
-    /// Bulk counts for its loop from here on, so that a batch is spread as well.
+    /// Counts bulk for its loop from here on, so that a batch is spread over the loops too.
     private func place(_ attempt: Attempt) -> (lane: Int, isBulk: Bool) {
         let home = Int(attempt.origin.hashValue.magnitude % UInt(lanes.count))
         guard attempt.isExpectedToBeBulk || context.bulk.isBulk(attempt.origin) else { return (home, false) }
         return (context.bulk.beganOnLeastLoaded(preferred: home), true)
     }
 
-    /// Closes the attempt's socket within a turn of its loop. Does nothing when the job does not run here.
+    /// Stops the job's attempt: closes its socket within a turn of its loop. Does nothing if the job does not
+    /// run here.
     package func stop(_ job: JobID, _ how: AttemptStop) {
         guard let entry = context.registry[job] else { return }
         let lane = lanes[entry.loop]
         lane.loop.perform { [state = lane.state] multi in state.get(multi).stop(job, how) }
     }
 
-    /// A new limit for a job that may run here; nil: none. At once.
+    /// Changes the speed limit of a job that may run here, at once; `nil` for no limit.
     package func changeRate(_ job: JobID, bytesPerSecondMax: Int64?) {
         guard let entry = context.registry[job] else { return }
         let lane = lanes[entry.loop]
@@ -92,15 +93,15 @@ package final class Engine: AttemptRunner, HostProber {
         }
     }
 
-    /// New limits for all transfers together, and this node's part of those that all nodes keep together. At
-    /// once, also for what runs.
+    /// Sets the limits for all transfers together, and this node's shares of those for all nodes together.
+    /// Applies at once, also to running transfers.
     package func setLimits(_ limits: TransferLimits, shares: RateShares) {
         if context.rates.set(limits, shares) { limitsChanged() }
     }
 
     package func takeRateDemand() -> RateDemand { context.rates.takeDemand() }
 
-    /// New limits of sessions, which all nodes share. At once, also for what runs.
+    /// Sets the limits of sessions, for all nodes together. Applies at once, also to running transfers.
     package func setSessionRates(_ rates: [SessionKey: Int64]) {
         if context.rates.set(rates) { limitsChanged() }
     }
@@ -117,7 +118,7 @@ package final class Engine: AttemptRunner, HostProber {
 
     package func progress(of job: JobID) -> TransferProgress? { context.registry[job]?.progress.snapshot }
 
-    /// Everything that runs here, in no order.
+    /// All transfers that run here, in no particular order.
     package var runningTransfers: [RunningTransfer] {
         context.registry.all.map { entry in
             RunningTransfer(
@@ -126,8 +127,7 @@ package final class Engine: AttemptRunner, HostProber {
         }
     }
 
-    /// What the job's attempt has done so far; nil when none runs here. Replies on another thread, or at
-    /// once.
+    /// Replies with the job's attempt so far, or with `nil` if none runs here; on another thread or at once.
     package func snapshot(of job: JobID, reply: @escaping @Sendable (AttemptSnapshot?) -> Void) {
         guard let entry = context.registry[job] else { return reply(nil) }
         let lane = lanes[entry.loop]
@@ -137,28 +137,28 @@ package final class Engine: AttemptRunner, HostProber {
         if !isAsked { reply(nil) }
     }
 
-    /// These jobs are over for good: what their attempts left beside their files goes.
+    /// Removes what the attempts of these finished jobs have left beside their files.
     package func settled(_ jobs: [JobID]) {
         let leftovers = context.leftovers.take(jobs)
         guard !leftovers.isEmpty else { return }
         context.lane.send(.run { for one in leftovers { one.remove() } })
     }
 
-    /// Removes a file on a file thread: a disk that hangs, or a large file, takes its time.
+    /// Removes a file on a file thread: a large file or a disk that hangs takes long.
     package func remove(_ path: String) { context.lane.send(.run { unlink(path) }) }
 
-    /// The job is gone: so is what its attempts have left here.
+    /// Removes what the attempts of a deleted job have left here.
     package func forget(_ point: ResumePoint) {
         context.lane.send(
             .run { [context] in _ = try? context.destination(of: point).takeOver(identity: nil) })
     }
 
-    /// What these jobs have left is kept for others, until its time is over.
+    /// Keeps the bytes that these jobs have left for others, until they expire.
     package func leaveBytes(_ jobs: [JobID]) { _ = context.leftovers.take(jobs) }
 
-    /// Takes no more attempts, gives the running ones so many seconds, then ends the rest as `released`, and
-    /// waits for it. Gives up what a disk that hangs holds up even then: no result of it will come, as if the
-    /// process had been killed. Twice is once more the waiting, but not after it has given up.
+    /// Takes no more attempts, waits so many seconds for the running ones, then ends the rest as `released`
+    /// and waits for their end. Gives up attempts that a hanging disk still blocks: they have no result, as
+    /// if the process had been killed. A second call waits again, unless the first has given up.
     package func drain(seconds: Double) {
         isDraining.store(true, ordering: .sequentiallyConsistent)
         guard !hasGivenUp.load(ordering: .sequentiallyConsistent) else { return }
@@ -171,8 +171,8 @@ package final class Engine: AttemptRunner, HostProber {
         context.logger.error("transfers did not end", metadata: ["count": "\(context.registry.count)"])
     }
 
-    /// Drains without patience and ends the threads, but for file threads that hang. The engine cannot be
-    /// used afterwards.
+    /// Drains without waiting for attempts and ends the threads, except file threads that hang. The engine
+    /// cannot be used afterwards.
     package func stop() {
         drain(seconds: 0)
         context.space.stop()
@@ -183,7 +183,8 @@ package final class Engine: AttemptRunner, HostProber {
         for lane in lanes { lane.loop.stop() }
     }
 
-    /// Connects to an origin as its transfers would, and asks for nothing.
+    /// Connects to an origin as its transfers would, without sending a request. Replies with the failure, or
+    /// `nil` if the origin can be reached.
     package func probe(_ origin: String, reply: @escaping @Sendable (TransferError?) -> Void) {
         let lane = lanes[Int(origin.hashValue.magnitude % UInt(lanes.count))]
         let isAsked = lane.loop.perform { [state = lane.state] multi in
@@ -192,7 +193,7 @@ package final class Engine: AttemptRunner, HostProber {
         if !isAsked { reply(HostProbe.stopped) }
     }
 
-    /// The room in the watched directories, as of the last second.
+    /// The free space of the watched directories, as of the last second.
     package var rooms: [StorageRoom] { context.space.rooms }
 
     package var snapshot: EngineSnapshot {
@@ -207,7 +208,7 @@ package final class Engine: AttemptRunner, HostProber {
 }
 
 extension Attempt {
-    /// Whether the job itself says that much is to be moved.
+    /// Whether the job itself announces a large transfer.
     var isExpectedToBeBulk: Bool {
         let most = max(
             spec.schedule.expectedBytesToReceive ?? 0, spec.schedule.expectedBytesToSend ?? 0,

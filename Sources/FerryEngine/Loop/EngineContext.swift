@@ -5,7 +5,7 @@ import Logging
 import Synchronization
 import Sys
 
-/// What all loops and file threads of an engine share.
+/// State that all loops and file threads of an engine share.
 final class EngineContext: Sendable {
     let configuration: EngineConfiguration
     /// Whether a file is on stable storage before its job has succeeded.
@@ -21,7 +21,7 @@ final class EngineContext: Sendable {
     let rates = SharedRateLimits()
     let mirrors = MirrorStatistics()
     let lease: any LeaseHolder
-    /// Nil: nothing limits connections.
+    /// `nil` if connections are not limited.
     let connections: (any ConnectionLimiter)?
     let jobs: any JobLookup
     let clock: any WallClock
@@ -54,8 +54,8 @@ final class EngineContext: Sendable {
         failures = FailureLog(logger)
     }
 
-    /// Opened once each and kept while its path leads there. A root that was removed meanwhile is made again;
-    /// where another directory was put or mounted in its place, files go there.
+    /// Returns a root, which is opened once and kept while its path leads to it. A root that was removed is
+    /// made again. If another directory was put or mounted at the path, files go there.
     private func root(_ path: String, _ modes: FileModes) throws(TransferError) -> StorageDirectory {
         if let open = roots.withLock({ $0[path] }), open.isStill(at: path) { return open }
         let opened = try StorageDirectory.root(path, modes)
@@ -66,17 +66,17 @@ final class EngineContext: Sendable {
         return opened
     }
 
-    /// The directory of a tenant's files.
+    /// Returns the directory of a tenant's files.
     func storageRoot(of tenant: String) throws(TransferError) -> StorageDirectory {
         try root(configuration.storageRoot(tenant), configuration.fileModes(tenant))
     }
 
-    /// The directory of the files that the service keeps.
+    /// Returns the directory of managed files.
     func keptRoot() throws(TransferError) -> StorageDirectory {
         try root(configuration.keptDirectory, .own)
     }
 
-    /// Where the file of an attempt goes: the destination that it names, or the kept files.
+    /// Returns where the file of an attempt goes: the destination that its job names, or a managed file.
     func destination(of attempt: Attempt) throws(TransferError) -> Destination {
         if let named = attempt.spec.destination {
             return Destination(
@@ -89,7 +89,7 @@ final class EngineContext: Sendable {
             of: attempt, isKept: true)
     }
 
-    /// Where the file of another job went, whose bytes somebody may go on from.
+    /// Returns where the file of another job went, whose bytes a job may continue.
     func destination(of point: ResumePoint) throws(TransferError) -> Destination {
         Destination(
             root: try point.path == nil ? keptRoot() : storageRoot(of: point.tenant),
@@ -115,7 +115,7 @@ final class EngineContext: Sendable {
         sink.resumed(attempt, at: offset)
     }
 
-    /// What an answer from there says about its host; nil: a proxy of the job's own may have made it up.
+    /// Returns what a response says about its host; `nil` if the job's own proxy may have made it up.
     func hostAnswer(_ head: ResponseHead, from url: WebURL, to attempt: Attempt) -> HostResponse? {
         guard builder.isAnsweredByServer(attempt, url) else { return nil }
         let isThrottling = head.status == 429 || head.status == 503
@@ -124,7 +124,7 @@ final class EngineContext: Sendable {
             retryAfter: isThrottling ? head.retryAfter(now: clock.now()) : nil)
     }
 
-    /// Tells of an answer at once: the attempt may go on for long without it.
+    /// Reports a host's response at once: the attempt may take long to end.
     func tell(_ answer: HostResponse) { sink.answered(answer) }
 
     func unanswered(_ attempt: Attempt, at scope: RequestScope) -> Bool {
@@ -135,7 +135,7 @@ final class EngineContext: Sendable {
 
     func takeBackSlot(of attempt: Attempt) { sink.takeBackSlot(of: attempt) }
 
-    /// The one place from which results leave.
+    /// Reports a result. The only place from which results leave the engine.
     func report(_ result: AttemptResult) {
         metrics.ended(result.outcome)
         failures.note(result)
@@ -152,7 +152,8 @@ final class EngineContext: Sendable {
 }
 
 extension StorageDirectory {
-    /// False once the path leads elsewhere, or nowhere. What does not answer is still what it was.
+    /// Whether the path still leads to this directory. `false` if it leads elsewhere or does not exist. A
+    /// file system that does not answer counts as unchanged.
     fileprivate func isStill(at path: String) -> Bool {
         var (found, own) = (stat(), stat())
         guard stat(path, &found) == 0 else { return errno != ENOENT }
@@ -161,14 +162,14 @@ extension StorageDirectory {
     }
 }
 
-/// An attempt on its way to its loop. `isBulk`: it is counted there already.
+/// An attempt that is assigned to a loop. `isBulk`: whether it is counted there already.
 struct Placed: Sendable {
     let attempt: Attempt
     let progress: ProgressMeter
     let isBulk: Bool
 }
 
-/// Which attempt of a job runs, and where. Any thread.
+/// The running attempt of each job, and its loop. Any thread.
 final class Registry: Sendable {
     struct Entry: Sendable {
         let attempt: Attempt
@@ -188,7 +189,7 @@ final class Registry: Sendable {
 
     func remove(_ attempt: Attempt) {
         entries.withLock { entries in
-            // A later attempt of the same job may have taken the place.
+            // A later attempt of the same job may have replaced the entry.
             if entries[attempt.job]?.number == attempt.number { entries[attempt.job] = nil }
         }
         let isEmpty = running.withLock { running in
@@ -202,7 +203,7 @@ final class Registry: Sendable {
     var all: [Entry] { entries.withLock { Array($0.values) } }
     var count: Int { running.withLock { $0.count } }
 
-    /// Waits until nothing runs; false when the time is over first. One waiter at a time.
+    /// Waits until no attempt runs. Returns `false` if the time is over first. One thread at a time.
     func waitUntilEmpty(seconds: Double) -> Bool {
         let end = monotonicNanoseconds() + Int64(max(0, seconds) * 1e9)
         while count > 0 {
@@ -225,8 +226,8 @@ struct AttemptKey: Hashable, Sendable {
     }
 }
 
-/// Which hosts send or take bulk, and how much of it each loop carries: many large transfers of one host are
-/// spread over the loops, small ones stay together for their connections' sake.
+/// The origins with large transfers (bulk), and the number of those on each loop. Large transfers of one
+/// origin are spread over the loops; small ones stay on one loop to share connections.
 final class BulkBoard: Sendable {
     private let origins = Mutex<Set<String>>([])
     private let live: Mutex<[Int]>
@@ -242,7 +243,8 @@ final class BulkBoard: Sendable {
         }
     }
 
-    /// Counts one on the loop with the fewest, on `preferred` when it is among them, and says where.
+    /// Counts one large transfer on the loop with the fewest, on `preferred` if it is among them. Returns the
+    /// loop.
     func beganOnLeastLoaded(preferred: Int) -> Int {
         live.withLock { live in
             let fewest = live.min() ?? 0

@@ -5,10 +5,10 @@ import FerryCore
 final class EngineLoop {
     let context: EngineContext
     let index: Int
-    /// Not the multi's owner: `Engine` is.
+    /// `Engine` owns the loop.
     let loop: CurlLoop
     unowned let multi: CurlMulti
-    /// This object, for closures that other threads carry.
+    /// This object, for closures on other threads.
     let state: LoopBound<EngineLoop>
     private var live: [AttemptKey: any RunningAttempt] = [:]
     /// Attempts whose slots are lent.
@@ -28,12 +28,12 @@ final class EngineLoop {
         multi.afterEachTurn { [unowned self] in stage.flush() }
     }
 
-    /// Lets any thread say something to this loop; dropped after its stop.
+    /// Lets any thread run a closure on this loop; dropped after the loop has stopped.
     var teller: @Sendable (@escaping @Sendable (EngineLoop) -> Void) -> Void {
         { [loop, state] body in loop.perform { multi in body(state.get(multi)) } }
     }
 
-    /// Runs the attempt; its result comes sooner or later, in any case once.
+    /// Runs the attempt. Its result is reported exactly once.
     func begin(_ placed: Placed) {
         let attempt = placed.attempt
         guard !attempt.isCancelRequested else {
@@ -58,13 +58,13 @@ final class EngineLoop {
         live[AttemptKey(job, number)]?.handle(.stop(how))
     }
 
-    /// The job's attempt as far as it is; nil when it is not here any more.
+    /// Returns the job's attempt so far; `nil` if it does not run here any more.
     func snapshot(_ job: JobID) -> AttemptSnapshot? {
         guard let number = context.registry[job]?.number else { return nil }
         return live[AttemptKey(job, number)]?.snapshot
     }
 
-    /// Ends everything that is not about to be published anyway.
+    /// Ends all attempts, except those whose files are about to be published.
     func releaseAll() {
         for transfer in Array(live.values) { transfer.handle(.release) }
     }
@@ -78,7 +78,7 @@ final class EngineLoop {
         for transfer in Array(live.values) { transfer.limitsChanged() }
     }
 
-    /// A file thread has something to say to an attempt that may be gone.
+    /// Passes an event from a file thread to an attempt, unless it has ended.
     func handle(_ event: AttemptMachine.Event, for key: AttemptKey) { live[key]?.handle(event) }
 
     func prepared(_ key: AttemptKey, _ resumption: Resumption?) { live[key]?.lookedForBytes(resumption) }
@@ -89,12 +89,13 @@ final class EngineLoop {
         live[key]?.report(outcome, kept: kept)
     }
 
-    /// The body of an attempt is put together, or cannot be.
+    /// Passes the reply of a `BodyAssembly` to its attempt.
     func opened(_ contents: Result<BodyContents, BodyAssembly.Failure>, for key: AttemptKey) {
         (live[key] as? SingleTransfer)?.opened(contents)
     }
 
-    /// What nobody waits for any more is given back.
+    /// Passes the answer about a connection to its attempt. Gives back a connection that no request waits
+    /// for.
     func connectionAnswered(_ answer: ConnectionGrant, for attempt: Attempt, at scope: RequestScope) {
         let isTaken = live[AttemptKey(attempt)]?.connectionAnswered(answer, at: scope) ?? false
         if !isTaken, answer == .granted { context.connections?.giveBack(attempt, scope) }
@@ -104,15 +105,15 @@ final class EngineLoop {
 
     func cleared(_ key: AttemptKey) { (live[key] as? SegmentedTransfer)?.cleared() }
 
-    /// Whether one more transfer should be small rather than fast. Who reaches nobody is neither.
+    /// Whether further transfers should use little memory. Attempts whose slots are lent do not count.
     var isCrowded: Bool { live.count - lentCount > EngineLimits.crowdedTransferCountMin }
 
-    /// Whether memory is no matter yet.
+    /// Whether so few transfers run that their memory does not matter.
     var isRoomy: Bool { live.count <= EngineLimits.roomyTransferCountMax }
 
     func ended(_ key: AttemptKey) { live[key] = nil }
 
-    /// Nothing moves. False: its slot cannot be lent.
+    /// Lends the slot of an attempt that moves no bytes. Returns `false` if that is not possible.
     func lendSlot(of attempt: Attempt) -> Bool {
         guard context.lendSlot(of: attempt) else { return false }
         lentCount += 1
@@ -128,7 +129,7 @@ final class EngineLoop {
         let seconds = Double(now - lastScan) / 1e9
         lastScan = now
         if index == 0 { context.space.measure(on: context.lane) }
-        // A loop that is late itself knows little about who can be reached.
+        // A late loop cannot tell whether servers or the loop itself were slow.
         let isLate = seconds > 1.5
         let isDiskLost = context.space.isLost
         for transfer in Array(live.values) {
@@ -140,7 +141,7 @@ final class EngineLoop {
 }
 
 extension JobSpec {
-    /// Whether several connections or several URLs may serve it.
+    /// Whether several connections or URLs may serve the job.
     var isFetchedInParts: Bool { kind == .download && (segmentCountMax > 1 || !mirrors.isEmpty) }
 }
 

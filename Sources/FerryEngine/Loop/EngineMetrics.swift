@@ -15,13 +15,14 @@ package struct EngineSnapshot: Sendable {
     package var bytesSent: Int64 = 0
     package var connectionsOpened: Int64 = 0
     package var connectionsReused: Int64 = 0
-    /// Answers by the version of HTTP that they came with.
+    /// Responses by HTTP version.
     package var answers: [(version: String, count: Int64)] = []
     /// Attempts that have begun and not ended.
     package var live = 0
-    /// Seconds since the loop that is latest came round; above two, something blocks it.
+    /// Seconds since the last turn of the loop that is furthest behind; more than two mean that something
+    /// blocks it.
     package var loopAgeSeconds: Double = 0
-    /// Seconds for which the file thread that has been busy for longest has been at the same work.
+    /// Longest time, in seconds, that a file thread has been at the same work.
     package var fileWorkSeconds: Double = 0
 }
 

@@ -4,8 +4,8 @@ import Logging
 import Synchronization
 import Sys
 
-/// Tells operators why attempts failed, with what clients are not told: one line each, and when a host or a
-/// disk makes thousands fail, only as many a second as can be read. Any thread.
+/// Logs why attempts failed, with details that clients do not see: one line each, and at most
+/// `linesPerSecondMax` a second, since a host or a disk can make thousands fail. Any thread.
 final class FailureLog: Sendable {
     private struct Window {
         var second: Int64 = 0
@@ -44,7 +44,7 @@ final class FailureLog: Sendable {
         logger.info("attempt failed", metadata: metadata)
     }
 
-    /// How many were left out since the last line; nil: this one is as well.
+    /// Returns how many lines were left out since the last one; `nil` if this one is left out too.
     private func admit() -> Int? {
         let second = monotonicNanoseconds() / 1_000_000_000
         return window.withLock { window in

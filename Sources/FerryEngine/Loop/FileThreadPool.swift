@@ -3,21 +3,21 @@ import Glibc
 import Synchronization
 import Sys
 
-/// What file threads do.
+/// Work for a file thread.
 enum FileWork: Sendable {
     case publish(Publication)
     case digest(DigestTail)
-    /// Short things that touch the disk: removing files, preparing an attempt.
+    /// Short work that touches the disk, such as removing files or preparing an attempt.
     case run(@Sendable () -> Void)
 }
 
-/// The file threads: everything that may wait for a disk happens here, never on a loop. Each takes whatever
-/// has gathered for it, so publications share their directory's sync.
+/// The file threads. Everything that may wait for a disk runs here, never on a loop. Each thread takes all
+/// work that has gathered for it, so that publications share their directory's sync.
 final class FileThreadPool: Sendable {
-    /// One thread's place: what waits for it, and since when it has been at what it took last.
+    /// The queue of one thread, and when its current work began.
     private final class Desk: Sendable {
         let box = Mailbox<FileWork>()
-        /// Monotonic nanoseconds; 0: it waits for work.
+        /// Start of the current work in monotonic nanoseconds; 0 while idle.
         let busySince = Atomic<Int64>(0)
 
         func busyNanoseconds(_ now: Int64) -> Int64 {
@@ -28,7 +28,7 @@ final class FileThreadPool: Sendable {
 
     private let desks: [Desk]
     private let threads: Mutex<[Thread]>
-    /// The indices of those that have come to their end.
+    /// The indices of threads that have ended.
     private let ended: Mailbox<Int>
     private let next = Atomic<Int>(0)
     private let clock: @Sendable () -> Int64
@@ -49,14 +49,16 @@ final class FileThreadPool: Sendable {
             })
     }
 
-    /// Any thread, never waits. Bounded by the attempts that are alive. Dropped after `stop()`.
+    /// Queues work; dropped after `stop()`. Does not wait. The number of running attempts bounds the queues.
+    /// Any thread.
     func send(_ work: FileWork) { desk(for: work, clock()).box.send(work) }
 
-    /// Nobody queues behind a large file's sync, or a disk that hangs, while another thread has time.
+    /// Chooses a thread: work does not wait behind a large file's sync or a disk that hangs while another
+    /// thread is free.
     private func desk(for work: FileWork, _ now: Int64) -> Desk {
         let isFree = { (desk: Desk) in desk.busyNanoseconds(now) < Self.longWork }
-        // Publications crowd on few threads, because what gathers is synced together and a wake-up costs more
-        // than a small file; whoever has a queue sheds to the next.
+        // Publications go to few threads, because those that gather are synced together and a wake-up costs
+        // more than a small file. If a thread's queue is long, the next thread gets them.
         if case .publish = work {
             let short = { (desk: Desk) in desk.box.count < Self.crowdMax }
             if let desk = desks.first(where: { short($0) && isFree($0) }) ?? desks.first(where: short) {
@@ -67,20 +69,20 @@ final class FileThreadPool: Sendable {
         return desks[first...].first(where: isFree) ?? desks[..<first].first(where: isFree) ?? desks[first]
     }
 
-    /// Nanoseconds for which the thread that has been busy for longest has been at what it took last; `now`
-    /// in monotonic ones. Any thread.
+    /// Longest time, in nanoseconds, that a thread has been at the same work. `now`: monotonic nanoseconds.
+    /// Any thread.
     func busyNanoseconds(_ now: Int64) -> Int64 { desks.map { $0.busyNanoseconds(now) }.max() ?? 0 }
 
     private static let gatherMicroseconds = 300
 
-    /// Publications that wait for one thread before another one is woken.
+    /// Publications that wait for one thread before another one is used.
     private static let crowdMax = 8
 
-    /// Nanoseconds after which a thread is not expected back soon.
+    /// Nanoseconds after which a thread's work counts as long.
     private static let longWork: Int64 = 250_000_000
 
-    /// Finishes what was sent and ends the threads. Returns how many had not come to their end after so many
-    /// seconds: what a disk holds up ends with the process. Twice is once.
+    /// Finishes the queued work and ends the threads. Returns how many had not ended after so many seconds:
+    /// threads that a disk blocks end with the process. A second call does nothing.
     @discardableResult
     func stop(seconds: Double = 5) -> Int {
         desks.forEach { $0.box.close() }
@@ -104,7 +106,8 @@ final class FileThreadPool: Sendable {
         let box = desk.box
         let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 256 << 10, alignment: 4_096)
         defer { buffer.deallocate() }
-        // Several came at once: more are on their way, and share syncs, directories and wake-ups.
+        // If several publications came at once, more will follow: waiting shortly lets them share syncs,
+        // directories and wake-ups.
         var isBusy = false
         while true {
             let isLast = box.isClosed

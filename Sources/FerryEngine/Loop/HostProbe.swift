@@ -1,8 +1,8 @@
 import Curl
 import FerryCore
 
-/// Finds out whether an origin can be reached: connects under the same rules as a transfer, with TLS where
-/// it has it, and asks for nothing. Loop thread only.
+/// Finds out whether an origin can be reached: connects under the same rules as a transfer, with TLS for
+/// `https`, and sends no request. Loop thread only.
 final class HostProbe: EasyDelegate {
     static let stopped = TransferError(
         .couldNotConnect, "The node is about to stop.", phase: .connecting, isRetryable: true)
@@ -22,7 +22,7 @@ final class HostProbe: EasyDelegate {
     static func start(
         _ origin: String, on loop: EngineLoop, _ reply: @escaping @Sendable (TransferError?) -> Void
     ) {
-        // What cannot be read is no host that is away; its jobs say so themselves.
+        // An invalid URL says nothing about a host. Its jobs fail by themselves.
         guard let url = try? WebURL.parse(origin) else { return reply(nil) }
         let probe = HostProbe(url, loop.context, reply)
         var request = TransferRequest(url: url.string)
@@ -39,7 +39,7 @@ final class HostProbe: EasyDelegate {
         }
     }
 
-    /// The service's own, which transfers use that name none.
+    /// The service's proxy, which transfers without a proxy of their own use.
     private var proxy: TransferRequest.Proxy? {
         guard let service = context.builder.serviceProxy, !service.bypass.contains(url) else { return nil }
         return context.builder.connection(through: service)

@@ -2,69 +2,69 @@ import Curl
 import FerryCore
 import Glibc
 
-/// An attempt in the hands of its loop: one stream (`SingleTransfer`), or parts and mirrors
+/// An attempt that a loop runs: as one request at a time (`SingleTransfer`), or in parts and with mirrors
 /// (`SegmentedTransfer`). Loop thread only.
 protocol RunningAttempt: AnyObject {
     var attempt: Attempt { get }
     var key: AttemptKey { get }
     var progress: ProgressMeter { get }
     var loop: EngineLoop { get }
-    /// Bytes of an earlier attempt, or resume data, wait for the answer that decides about them.
+    /// Whether bytes of an earlier attempt, or resume data, wait for the response that decides about them.
     var awaitsResumption: Bool { get set }
-    /// Of a download, once it is known.
+    /// Destination of a download, as soon as it is known.
     var destination: Destination? { get }
     var slot: HeldSlot { get set }
-    /// Bytes that a publication has left which was revoked.
+    /// Bytes that a revoked publication has left.
     var putAside: PartialDownload? { get set }
-    /// Whether it has not reached anybody to send its request to.
+    /// Whether the attempt has not reached a server yet.
     var isConnecting: Bool { get }
-    /// Nanoseconds since a byte moved; 0 while others are not what it waits for.
+    /// Nanoseconds since a byte moved; 0 while the attempt does not wait for its server.
     func silence(_ now: Int64) -> Int64
-    /// The server that has had a request, and owes all of its answer; nil: none does, or a proxy of the job's
-    /// own may.
+    /// Scope of the server that has got a request and has not begun to respond; `nil` if there is none, or if
+    /// the job's own proxy may be the one that does not respond.
     var unansweredScope: RequestScope? { get }
-    /// Whether it goes on only when a file thread has done something.
+    /// Whether the attempt waits for a file thread.
     var waitsForDisk: Bool { get }
-    /// For how many seconds in a row it has.
+    /// Seconds in a row for which the attempt has waited for a file thread.
     var diskSeconds: Int { get set }
-    /// Ends the attempt without that, unless its file is just getting its name.
+    /// Ends an attempt that waits for a disk which hangs, unless its file is about to get its name.
     func outwait(_ error: TransferError)
     func begin()
     func handle(_ event: AttemptMachine.Event)
-    /// What earlier attempts have left was looked for.
+    /// Takes the bytes of earlier attempts that were found, if any.
     func prepared(_ resumption: Resumption?)
-    /// `kept`: the bytes that are left to a later attempt.
+    /// Reports the outcome and ends the attempt. `kept`: the bytes that are left to a later attempt.
     func report(_ outcome: AttemptResult.Outcome, kept: PartialDownload?)
-    /// File threads are no longer far behind.
+    /// Resumes reading, as file threads are no longer far behind.
     func digestCaughtUp()
-    /// The job has another limit of its own, in bytes a second; nil: none.
+    /// Changes the job's own limit, in bytes per second; `nil` for none.
     func changeRate(_ bytesPerSecond: Int64?)
-    /// Limits that others share have changed.
+    /// Applies changed limits that transfers share.
     func limitsChanged()
-    /// The answer about a connection that was asked for later. False: nobody wants it any more.
+    /// Takes the answer about a connection. Returns `false` if no request waits for it.
     func connectionAnswered(_ answer: ConnectionGrant, at scope: RequestScope) -> Bool
-    /// The attempt as far as it is.
+    /// The attempt so far.
     var snapshot: AttemptSnapshot { get }
-    /// About once a second; `now` in monotonic nanoseconds, `seconds` since the last time.
+    /// Called about once a second. `now`: monotonic nanoseconds. `seconds`: since the last call.
     func secondPassed(_ now: Int64, _ seconds: Double)
 }
 
-/// Whose the slot of an attempt is. It is lent while nothing moves: names that do not resolve, addresses and
-/// handshakes that do not answer take half a minute, hosts that say nothing take longer, and others could
-/// transfer meanwhile (docs/decisions/0028). Instants of the loop's clock, in nanoseconds.
+/// The slot of an attempt. It is lent to another job while no byte moves: names that do not resolve and
+/// servers that do not accept connections take half a minute, servers that do not respond take longer
+/// (docs/decisions/0028). Instants are nanoseconds of the loop's clock.
 struct HeldSlot {
-    /// It was had or taken back.
+    /// When the attempt got the slot, or took it back.
     private(set) var since: Int64
     private(set) var lentSince: Int64?
     private(set) var lentSeconds = 0.0
-    /// The silence of its host was told.
+    /// Whether it was reported that the host does not respond.
     var isSilenceTold = false
 
     init(since: Int64) { self.since = since }
 
     mutating func lend(at now: Int64) { lentSince = now }
 
-    /// Whether it was lent.
+    /// Takes the slot back. Returns `false` if it was not lent.
     mutating func takeBack(at now: Int64) -> Bool {
         guard let lentSince else { return false }
         lentSeconds += Double(now - lentSince) / 1e9
@@ -75,21 +75,22 @@ struct HeldSlot {
 }
 
 extension TransferError {
-    /// A failure to write that another file would not have met.
+    /// The error of a failed write that concerns only this file.
     fileprivate var ofThisFile: TransferError {
         TransferError(
             .storageFailed, "The file could not be written.", phase: phase, isRetryable: true,
             osError: osError)
     }
 
-    /// What the operating system said, for operators.
+    /// The operating system's error, for operators.
     var diagnostics: AttemptRecord.Diagnostics? {
         osError == 0 ? nil : .init(curlCode: 0, curlMessage: "", osError: osError)
     }
 }
 
 extension RunningAttempt {
-    /// To be asked about once a second.
+    /// Called about once a second: reports a host that does not respond, and lends the slot while no byte
+    /// moves.
     func lendSlot(_ now: Int64) {
         let silence = silence(now)
         let patience = loop.context.configuration.silencePatience
@@ -102,7 +103,7 @@ extension RunningAttempt {
         if loop.lendSlot(of: attempt) { slot.lend(at: now) }
     }
 
-    /// The host of which was told that it is silent answers, and the attempt may go on for long.
+    /// Reports the response of a host that was reported as not responding: the attempt may take long to end.
     func noteHead(_ head: ResponseHead, from url: WebURL) {
         let context = loop.context
         guard slot.isSilenceTold, head.status < 400,
@@ -112,13 +113,14 @@ extension RunningAttempt {
         context.tell(answer)
     }
 
-    /// Somebody is reached, something moves, or it is over.
+    /// Takes back a lent slot: a server is reached, a byte moves, or the attempt ends.
     func needSlot() {
         guard slot.lentSince != nil, slot.takeBack(at: loop.multi.now) else { return }
         loop.takeBackSlot(of: attempt)
     }
 
-    /// Once a second. Disks that hang give no error: what waits for one is left to others after a while.
+    /// Called once a second. A disk that hangs returns no error, so an attempt that waits for one ends after
+    /// a while, and another node may run it.
     func watchDisk(isLost: Bool) {
         diskSeconds = waitsForDisk ? diskSeconds + 1 : 0
         guard isLost, diskSeconds >= EngineLimits.diskSecondsMin else { return }
@@ -158,13 +160,13 @@ extension RunningAttempt {
     }
 
     func lookedForBytes(_ found: Resumption?) {
-        // Whoever gave resume data is told also when it is of no use.
+        // A client that gave resume data is told even if the data is of no use.
         awaitsResumption = found != nil || attempt.number == 1
         prepared(found)
     }
 
-    /// Throws `storage_full` when a file system ran full before and still has no room for the file, and
-    /// `storage_unavailable` while nobody can write there. Costs nothing while none has.
+    /// Throws `storage_full` if the file system ran full and still has no space for the file, and
+    /// `storage_unavailable` while writing there fails. Costs nothing while no file system has failed.
     func awaitRoom(_ found: Resumption?) throws(TransferError) {
         let space = loop.context.space
         guard space.hasShortages, let place else { return }
@@ -175,15 +177,15 @@ extension RunningAttempt {
         space.needs.forget(attempt.job)
     }
 
-    /// What the end of the attempt says about its disk is remembered. A failure to write is the disk's if
-    /// nobody can write there, and this file's if others can.
+    /// Notes what the outcome says about the disk. A failed write concerns the disk if no file can be written
+    /// there, otherwise only this file.
     func settled(_ outcome: AttemptResult.Outcome) -> AttemptResult.Outcome {
         guard case .failed(let error, let retryAfter) = outcome else { return outcome }
         switch error.code {
         case .storageFull:
             noteNeed(error)
         case .storageUnavailable:
-            // A disk that hangs would hold up the loop as well.
+            // A disk that hangs would block the loop as well.
             if !loop.context.space.isSilent, let place, !loop.context.space.isUnavailable(at: place) {
                 return .failed(error.ofThisFile, retryAfter: retryAfter)
             }
@@ -192,7 +194,7 @@ extension RunningAttempt {
         return outcome
     }
 
-    /// Remembers where there was no room, and how much a file needs that found none.
+    /// Notes where there was no space, and how much the file needs.
     private func noteNeed(_ error: TransferError) {
         let space = loop.context.space
         if error.isRetryable, let destination,
@@ -203,13 +205,13 @@ extension RunningAttempt {
         if let total = progress.snapshot.bytesExpectedToReceive { space.needs.note(attempt.job, total) }
     }
 
-    /// The directory that the file goes to, or its root before that is made; nil: not even that opens.
+    /// The directory that the file goes to, or its root if that is not made yet; `nil` if neither opens.
     private var place: StorageDirectory? {
         guard let known = destination ?? (try? loop.context.destination(of: attempt)) else { return nil }
         return (try? known.root.directory(known.directory, making: false)) ?? known.root
     }
 
-    /// An answer has decided how many bytes need not be fetched again.
+    /// Reports how many bytes of earlier attempts are kept, once a response has decided that.
     func noteResumption(at byteCount: Int64) {
         guard awaitsResumption else { return }
         awaitsResumption = false

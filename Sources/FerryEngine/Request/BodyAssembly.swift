@@ -1,16 +1,16 @@
 import FerryCore
 import Synchronization
 
-/// Opens a body that is more than the payload or one file: jobs whose results are sent on are looked up,
-/// files are opened by a file thread, parts get their heads. No loop waits for any of it.
+/// Opens a body that is more than the payload or one file: looks up the jobs whose results are sent on, opens
+/// files on a file thread, and writes the heads of parts. No loop waits for that.
 struct BodyAssembly: Sendable {
     enum Failure: Error {
         case failed(TransferError)
-        /// A file is on the disk of another node.
+        /// A file is on the disk of that other node.
         case elsewhere(NodeID)
     }
 
-    /// What is being hashed, as long as somebody wants to know.
+    /// The file that is being hashed, until the assembly is stopped.
     private final class Hashing: Sendable {
         private struct State {
             var tail: DigestTail?
@@ -39,14 +39,14 @@ struct BodyAssembly: Sendable {
     private let context: EngineContext
     private let hashing = Hashing()
 
-    /// Nil: there is nothing to put together.
+    /// `nil` if the body needs no assembly.
     init?(_ attempt: Attempt, _ context: EngineContext) {
         guard attempt.spec.needsAssembly else { return nil }
         self.attempt = attempt
         self.context = context
     }
 
-    /// `reply` is called once, on a thread that must not block.
+    /// Assembles the body. `reply` is called once, on a thread that must not block.
     func open(_ reply: @escaping @Sendable (Result<BodyContents, Failure>) -> Void) {
         find(Array(Set(attempt.spec.sourceJobs)), [:]) { found in
             context.lane.send(
@@ -65,23 +65,24 @@ struct BodyAssembly: Sendable {
         }
     }
 
-    /// Nobody wants the body any more: a file that is being hashed is left, and `reply` is called soon.
+    /// Makes the assembly end: hashing stops, and `reply` is called soon.
     func stop() { hashing.stop() }
 
     private struct Source {
         let content: JobContent
-        /// Which has fetched it.
+        /// The node that has fetched it.
         let node: NodeID?
     }
     private typealias Found = [JobID: Source]
 
-    /// A file that is not the very one that its job has published: its bytes decide whether it is sent.
+    /// A file that is not the one that its job has published: it is sent only if its bytes have the same
+    /// digest.
     private struct Doubt {
         let file: SourceFile
         let sha256: String
     }
 
-    /// Looks the jobs up one after the other; there are few.
+    /// Looks up the jobs one after the other, since there are few.
     private func find(
         _ jobs: [JobID], _ found: Found, _ done: @escaping @Sendable (Result<Found, TransferError>) -> Void
     ) {
@@ -127,7 +128,8 @@ struct BodyAssembly: Sendable {
 
     // MARK: On a file thread
 
-    /// Hashes the files, one after the other, a slice at a time; `done` hears why they are not to be sent.
+    /// Hashes the files one after the other, a slice at a time. `done` gets the error if they must not be
+    /// sent.
     private func settle(_ doubts: ArraySlice<Doubt>, _ done: @escaping @Sendable (TransferError?) -> Void) {
         guard let doubt = doubts.first else { return done(nil) }
         let digests = Digests(JobSpec.Integrity())
@@ -189,8 +191,8 @@ struct BodyAssembly: Sendable {
         }
     }
 
-    /// Why there is nothing to send: a file that is not here may be on the disk of the node that has fetched
-    /// it.
+    /// Returns why the body cannot be sent: a file that is missing here may be on the disk of the node that
+    /// has fetched it.
     private func failure(_ error: TransferError, _ found: Found) -> Failure {
         guard error.code == .sourceNotFound, let own = context.configuration.node else {
             return .failed(error)
@@ -238,12 +240,12 @@ struct BodyAssembly: Sendable {
 }
 
 extension JobContent {
-    /// A job's result is sent on as it was fetched, or not at all.
+    /// A job's result is sent only if it is as it was fetched.
     fileprivate var integrity: JobSpec.Integrity { JobSpec.Integrity(size: size, sha256: sha256) }
 }
 
 extension JobSpec {
-    /// Whether the body takes more than the payload or one file.
+    /// Whether the body is more than the payload or one file.
     fileprivate var needsAssembly: Bool {
         switch source {
         case .job?, .form?: true

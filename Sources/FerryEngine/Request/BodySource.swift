@@ -1,7 +1,7 @@
 import FerryCore
 import Glibc
 
-/// What an attempt sends, opened: stretches of memory and of files, in their order.
+/// The opened body of an attempt: pieces of memory and of files, in their order.
 struct BodyContents: Sendable {
     enum Piece: Sendable {
         case bytes([UInt8])
@@ -16,11 +16,12 @@ struct BodyContents: Sendable {
     }
 
     var pieces: [Piece]
-    /// Which piece an upload is about: its bytes are hashed and told. Nil: none is.
+    /// Index of the piece that an upload is about: its bytes are hashed and reported. `nil` if there is none.
     var subject: Int?
-    /// What the bytes themselves say about the request; nil: only the job does.
+    /// Media type that belongs to the bytes; `nil` if only the job names one.
     var contentType: String?
-    /// What the subject must be, as far as it is known from elsewhere; the job's own words count first.
+    /// Length and digest of the subject as far as they are known from its source. What the job demands takes
+    /// precedence.
     var integrity = JobSpec.Integrity()
 
     init(_ pieces: [Piece], subject: Int?) {
@@ -31,7 +32,7 @@ struct BodyContents: Sendable {
     var byteCount: Int64 { pieces.reduce(0) { $0 + $1.byteCount } }
 }
 
-/// The bytes that an attempt sends. Loop thread only.
+/// Reads the bytes that an attempt sends. Loop thread only.
 final class BodySource {
     let byteCount: Int64
     let contentType: String?
@@ -40,11 +41,11 @@ final class BodySource {
     private let subject: Int?
     private let tail: DigestTail?
     private(set) var sent: Int64 = 0
-    /// The piece that comes next, and how much of it has been sent.
+    /// The current piece, and how many of its bytes are sent.
     private var index = 0
     private var offset: Int64 = 0
 
-    /// `makeTail` gives a large file's digest to the file threads.
+    /// `makeTail` lets the file threads hash a large file.
     init(_ contents: BodyContents, digests: Digests, makeTail: (SourceFile, Digests) -> DigestTail) {
         byteCount = contents.byteCount
         contentType = contents.contentType
@@ -60,12 +61,12 @@ final class BodySource {
         }
     }
 
-    /// Bytes of what an upload is about, without the form around it.
+    /// Bytes of the subject of an upload, without the form around it.
     var subjectByteCount: Int64 { subject.map { pieces[$0].byteCount } ?? 0 }
     var isSent: Bool { sent == byteCount }
 
-    /// Fills the buffer as far as there are bytes; 0 is the end. Throws `source_changed` when a file has
-    /// shrunk.
+    /// Fills the buffer as far as there are bytes, and returns how many; 0 at the end. Throws
+    /// `source_changed` if a file has shrunk.
     func read(into buffer: UnsafeMutableRawBufferPointer) throws(TransferError) -> Int {
         var filled = 0
         while filled < buffer.count, index < pieces.count {
@@ -92,8 +93,8 @@ final class BodySource {
         if let tail { tail.advance(to: offset) } else { digests.update(UnsafeRawBufferPointer(target)) }
     }
 
-    /// From the beginning again. What a file thread has hashed stays hashed: the file has not changed, or the
-    /// end will say so. Throws `source_changed` when it is known already.
+    /// Goes back to byte 0. Bytes that a file thread has hashed stay hashed: if the file changes, the last
+    /// check finds out. Throws `source_changed` if a file is known to have changed.
     func rewind() throws(TransferError) {
         guard sent > 0 else { return }
         try check()
@@ -103,12 +104,13 @@ final class BodySource {
         if tail == nil, subject != nil { digests.reset() }
     }
 
-    /// Whether the files are still what they were when they were opened.
+    /// Throws `source_changed` unless the files are what they were when they were opened.
     func check() throws(TransferError) {
         for case .file(let file) in pieces { try file.checkUnchanged() }
     }
 
-    /// Calls `body` on a file thread once the whole subject is hashed, or at once when it is.
+    /// Calls `body` as soon as the whole subject is hashed: on a file thread, or at once if the loop has
+    /// hashed it.
     func whenHashed(_ body: @escaping @Sendable (DigestTail?) -> Void) {
         guard let tail else {
             body(nil)
@@ -118,7 +120,7 @@ final class BodySource {
     }
 }
 
-/// A regular file that is being sent: its size is fixed when it is opened.
+/// A regular file that is sent. Its size is fixed when it is opened.
 final class SourceFile: Sendable {
     let descriptor: Int32
     let byteCount: Int64
@@ -141,7 +143,7 @@ final class SourceFile: Sendable {
     private static let unreadable = TransferError(
         .storageFailed, "The source's file could not be read.", phase: .sending, isRetryable: true)
 
-    /// Throws unless it has the size and the time of change that it had when it was opened.
+    /// Throws unless the file has the size and modification time that it had when it was opened.
     func checkUnchanged() throws(TransferError) {
         var now = stat()
         guard fstat(descriptor, &now) == 0 else { throw Self.unreadable }

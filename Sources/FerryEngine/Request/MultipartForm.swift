@@ -1,10 +1,10 @@
 import FerryCore
 import OpenSSL
 
-/// Puts a `multipart/form-data` body together (RFC 7578). Names are sent as UTF-8 and escaped as browsers do
-/// it (WHATWG HTML, "multipart/form-data encoding algorithm").
+/// Builds a `multipart/form-data` body (RFC 7578). Names are sent as UTF-8 and escaped as browsers do it
+/// (WHATWG HTML, "multipart/form-data encoding algorithm").
 struct MultipartForm {
-    /// One part whose bytes have been found.
+    /// One part whose bytes are opened.
     struct Part {
         let name: String
         let fileName: String?
@@ -14,15 +14,15 @@ struct MultipartForm {
 
     private let boundary: String
     private var pieces: [BodyContents.Piece] = []
-    /// Bytes that wait to become a piece.
+    /// Bytes that are not a piece yet.
     private var text: [UInt8] = []
 
-    /// 128 random bits: nobody can have put the boundary into a part.
+    /// Uses a boundary of 128 random bits, so that no part can contain it.
     init() { self.init(boundary: "ferry-" + hexEncoded(randomBytes(16))) }
 
     init(boundary: String) { self.boundary = boundary }
 
-    /// The whole body. `subject`: the part that becomes a piece of its own, to be hashed.
+    /// Returns the whole body. `subject`: index of the part that becomes a piece of its own, to be hashed.
     static func contents(_ parts: [Part], subject: Int?, form: MultipartForm = MultipartForm())
         -> BodyContents
     {

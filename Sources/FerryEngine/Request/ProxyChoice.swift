@@ -1,7 +1,7 @@
 import Curl
 package import FerryCore
 
-/// The proxy that an operator has set for all transfers (`FERRY_PROXY`, `FERRY_NO_PROXY`).
+/// The proxy that the operator has set for all transfers (`FERRY_PROXY`, `FERRY_NO_PROXY`).
 package struct ServiceProxy: Sendable, Equatable {
     package let url: ProxyURL
     package let user: String?
@@ -15,7 +15,7 @@ package struct ServiceProxy: Sendable, Equatable {
     }
 }
 
-/// Which proxy a hop goes through: the job's own, else the service's, unless the host is excepted from it.
+/// Chooses the proxy of a hop: the job's own, otherwise the service's, unless the host bypasses it.
 extension RequestBuilder {
     func chooseProxy(_ attempt: Attempt, _ hop: Hop, for request: inout TransferRequest) {
         if let own = attempt.spec.request.connection?.proxy {
@@ -27,7 +27,8 @@ extension RequestBuilder {
             }
             proxy.authorities = secrets?.proxyAuthorities
             request.proxy = proxy
-            // libcurl does not compare credentials before it uses a kept tunnel: nobody else may find one.
+            // libcurl does not compare credentials before it reuses a tunnel, so a tunnel with credentials is
+            // not kept.
             if proxy.credentials != nil, own.url.scheme != .socks5, hop.url.scheme == .https {
                 request.usesFreshConnection = true
                 request.keepsConnection = false
@@ -50,9 +51,9 @@ extension RequestBuilder {
         return !serviceProxy.bypass.contains(url)
     }
 
-    /// Whether an answer to the hop is the server's. What a job's own proxy says in a server's name is its
-    /// owner's word, and others' jobs must not suffer from it: only the far end of a tunnel is known, by our
-    /// own authorities.
+    /// Whether a response to the hop certainly comes from the server. A job's own proxy can make up
+    /// responses, which must not affect other tenants' jobs. Behind such a proxy only a TLS tunnel counts, if
+    /// the server's certificate is checked with this node's authorities.
     func isAnsweredByServer(_ attempt: Attempt, _ url: WebURL) -> Bool {
         guard let rules = attempt.spec.request.connection, let proxy = rules.proxy,
             !proxy.bypass.contains(url)
@@ -60,7 +61,7 @@ extension RequestBuilder {
         return url.scheme == .https && rules.tls?.hasAuthorities != true
     }
 
-    /// What kind of proxy the hop goes through; nil: none.
+    /// Returns the scheme of the proxy that the hop goes through; `nil` if there is none.
     func proxyScheme(_ attempt: Attempt, _ url: WebURL) -> ProxyURL.Scheme? {
         if let own = attempt.spec.request.connection?.proxy {
             return own.bypass.contains(url) ? nil : own.url.scheme
@@ -70,7 +71,8 @@ extension RequestBuilder {
 }
 
 extension ProxyURL {
-    /// As libcurl spells it: with `socks5` it would resolve names itself, and nobody would judge the address.
+    /// The URL as libcurl needs it: with `socks5` libcurl would resolve names itself, and the egress policy
+    /// would not see the address that the proxy connects.
     fileprivate var curlString: String {
         scheme == .socks5 ? "socks5h://\(place.host):\(place.port)" : string
     }

@@ -1,25 +1,26 @@
 import Curl
 import FerryCore
 
-/// One request on the way to the final answer: the job's own, or what a redirect made of it.
+/// One request on the way to the final response: the job's own, or one that a redirect led to.
 struct Hop: Sendable {
     var url: WebURL
     var method: String
     var sendsBody: Bool
     var redirectCount = 0
-    /// A redirect has taken the body away, and what describes it.
+    /// Whether a redirect has removed the body and the fields that describe it.
     var hasDroppedBody = false
-    /// A request that is not idempotent was answered with a redirect to its outcome.
+    /// Whether a request that is not idempotent was answered with a redirect to its outcome.
     var hasActed = false
-    /// False once a redirect has left the job's origin, unless the job allows it.
+    /// Whether credentials are sent. `false` after a redirect to another origin, unless the job allows them
+    /// there.
     var keepsCredentials = true
 }
 
-/// Attempt and hop → what libcurl is told. The only place that decides it.
+/// Builds libcurl's request from an attempt and a hop. The only place that decides what is sent.
 struct RequestBuilder: Sendable {
     let userAgent: String
     let serviceProxy: ServiceProxy?
-    /// What the libcurl of this process can be trusted with.
+    /// Protocols that the libcurl of this process supports safely.
     private let supportsHTTP2: Bool
     private let supportsHTTP3: Bool
     let supportsNTLM: Bool
@@ -33,8 +34,8 @@ struct RequestBuilder: Sendable {
         supportsNTLM = runtime?.hasNTLM ?? false
     }
 
-    /// `expects`: whether `Expect: 100-continue` may be sent. `codings`: what libcurl asks for and undoes.
-    /// `resuming`: what asks for the rest of a file.
+    /// `expects`: whether `Expect: 100-continue` may be sent. `codings`: content codings that libcurl asks
+    /// for and decodes. `resuming`: fields that ask for the rest of a file.
     func request(
         for attempt: Attempt, _ hop: Hop, body: BodySource?, expects: Bool, codings: [String]?,
         resuming: [JobSpec.Pair]
@@ -59,7 +60,7 @@ struct RequestBuilder: Sendable {
         return request
     }
 
-    /// What the job says about the connection, its proxy aside.
+    /// Applies the job's rules for the connection, except its proxy.
     private func apply(
         _ rules: ConnectionRules, _ secrets: JobSecrets, _ hop: Hop, to request: inout TransferRequest
     ) {
@@ -79,7 +80,7 @@ struct RequestBuilder: Sendable {
         guard let tls = rules.tls else { return }
         var own = TransferRequest.TLS()
         own.authorities = secrets.authorities
-        // A client certificate is a credential; authorities and pins are demands, and hold on every hop.
+        // A client certificate is a credential. Authorities and pins are requirements, and hold on every hop.
         if hop.keepsCredentials {
             own.clientCertificate = secrets.clientCertificate
             own.clientKey = secrets.clientKey
@@ -90,7 +91,7 @@ struct RequestBuilder: Sendable {
         request.tls = own
     }
 
-    /// What is sent without being asked for (RFC 7617 §2.2, RFC 6750 §2.1).
+    /// Returns the credentials that are sent without a challenge (RFC 7617 §2.2, RFC 6750 §2.1).
     private static func authorization(_ attempt: Attempt) -> String? {
         guard let authentication = attempt.spec.request.connection?.authentication else { return nil }
         let secrets = attempt.secrets.connection
@@ -133,18 +134,19 @@ struct RequestBuilder: Sendable {
             if let value, !named.contains(name.lowercased()) { headers.append(.init(name, value)) }
         }
         add("User-Agent", userAgent)
-        // Without it any coding may come (RFC 9110 §12.5.3), and the bytes would not be the file's.
+        // Without the field the server may use any coding (RFC 9110 §12.5.3), and the bytes would not be the
+        // file's.
         if !asksForCodings { add("Accept-Encoding", "identity") }
         if let trace = attempt.traceparent.map(TraceContext.init) {
             add("traceparent", trace.parent)
-            // Of a trace that the job names itself, this is none of.
+            // `tracestate` belongs to Ferry's own trace, not to one that the job names.
             if !named.contains("traceparent") { add("tracestate", trace.state) }
         }
         if hop.sendsBody { add("Content-Type", contentType ?? Self.contentType(spec)) }
         return headers
     }
 
-    /// Which of the session's fields this hop must not have.
+    /// Returns which of the session's fields this hop must not have.
     private func isWithheld(_ attempt: Attempt, _ hop: Hop) -> (String) -> Bool {
         guard let rule = attempt.spec.request.additionalHeaders else { return { _ in false } }
         let isKnownEnd = isAnsweredByServer(attempt, hop.url)
@@ -167,7 +169,7 @@ struct RequestBuilder: Sendable {
         }
     }
 
-    /// Framing and the connection are ours.
+    /// Fields of framing and the connection, which Ferry sets.
     private static let ownedHeaders: Set<String> = [
         "content-length", "transfer-encoding", "connection", "keep-alive", "proxy-connection", "te",
         "trailer",
@@ -182,12 +184,12 @@ struct RequestBuilder: Sendable {
 }
 
 extension Attempt {
-    /// Whether libcurl answers a challenge of this hop by itself.
+    /// Whether libcurl answers a challenge to this hop by itself.
     func answersChallenges(of hop: Hop) -> Bool {
         guard let rules = spec.request.connection else { return false }
         let scheme = rules.authentication?.scheme
         if hop.keepsCredentials, scheme == .digest || scheme == .ntlm { return true }
-        // In a tunnel the proxy says nothing more.
+        // Once a tunnel is open, the proxy sends no more challenges.
         guard let proxy = rules.proxy, proxy.user != nil, proxy.scheme != .basic,
             hop.url.scheme == .http
         else { return false }

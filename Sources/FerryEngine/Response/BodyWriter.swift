@@ -1,62 +1,64 @@
 import FerryCore
 
-/// Takes a body as it arrives: in memory while it is small, then in the partial file. Loop thread only.
+/// Writes a body as it arrives: into memory while it is small, then into the partial file. Loop thread only.
 final class BodyWriter: StagedWriter {
     /// Where and how the bytes are kept.
     struct Plan {
         /// Bytes that may stay in memory.
         let memoryLimit: Int
-        /// For a body that only gathers there, or may have to; nil: it is small enough to stay.
+        /// Memory for a body that gathers only for a while; `nil` if the body is small enough to stay in
+        /// memory.
         var gathering: Gathering?
         let byteCountMax: Int64?
-        /// How long the file will be, as far as anybody knows, and who knows whether there is room for it.
+        /// Expected length of the file, in bytes; `nil` if it is unknown.
         let fileByteCount: Int64?
         let space: StorageSpace
-        /// Asked when the first file is needed.
+        /// Called when the first file is needed.
         let destination: () throws(TransferError) -> Destination
         let digests: Digests
-        /// Hands the digest of a large file to the file threads.
+        /// Lets the file threads hash a large file.
         let makeTail: (PartialFile, Digests) -> DigestTail
-        /// Told of the file when it is made; nil for bodies that no later attempt goes on from.
+        /// Called with the file when it is made; `nil` for bodies that no later attempt may continue.
         let opened: ((PartialFile) -> Void)?
     }
 
     /// A body that is in memory for a while.
     struct Gathering {
         let claim: BufferReservation
-        /// On the loop's clock.
+        /// When it began, in nanoseconds of the loop's clock.
         let since: Int64
-        /// Up to so many bytes stay, for however long, and nobody counts them.
+        /// Bytes that may stay in memory for any time, and are not reserved.
         var stayingByteCount = 0
-        /// Where it cannot go to a file it stays as well: it has none when all goes well.
+        /// Whether the body stays in memory if it cannot go to a file: its job needs no file.
         var needsNoFile = false
     }
 
-    /// Where the bytes of a large file gather; nil: each piece is written as it comes.
+    /// Gathers the bytes of a large file; `nil` if each piece is written as it comes.
     var stage: WriteStage?
-    /// Told of a failure that no caller is there for.
+    /// Called with a failure for which there is no caller.
     var writeFailed: ((TransferError) -> Void)?
 
     private let plan: Plan
-    /// False when more is announced: then nothing is gathered first.
+    /// Whether the body may stay in memory. `false` if its announced length is too large; then it goes to the
+    /// file at once.
     private let staysInMemory: Bool
     private var memory: [UInt8] = []
     private var gathering: Gathering?
     private var file: PartialFile?
     private var claim: StorageClaim?
     private var tail: DigestTail?
-    /// There was no room for its bytes.
+    /// Whether a write has found no space.
     private var hasRunFull = false
     private(set) var byteCount: Int64 = 0
-    /// Bytes that were there before; behind them the digest may be as late as it is.
+    /// Bytes of the earlier attempt. Until they are hashed, the digest's lag does not count.
     private let resumedByteCount: Int64
-    /// What the whole body must be long; nil: libcurl sees to it.
+    /// Required length of the whole file; `nil` if libcurl checks the length.
     private let total: Int64?
-    /// When the record was last written, on the loop's clock, and how much had come by then.
+    /// When the record was last written, in nanoseconds of the loop's clock, and the bytes received by then.
     var recorded: (at: Int64, byteCount: Int64) = (0, 0)
 
     init(_ plan: Plan, expected: Int64?) throws(TransferError) {
-        // Nobody else holds the claim: it is let go as soon as the bytes are in the file.
+        // Only `gathering` holds the reservation, which is released as soon as the bytes are in the file.
         gathering = plan.gathering
         var plan = plan
         plan.gathering = nil
@@ -68,11 +70,11 @@ final class BodyWriter: StagedWriter {
             try checkLength(expected)
             if staysInMemory { memory.reserveCapacity(Int(expected)) }
         }
-        // Before the first byte: a disk that is full is to be found now.
+        // A full disk is found before the first byte.
         if !staysInMemory { _ = try openFile() }
     }
 
-    /// Goes on where an earlier attempt stopped; all of it is hashed again.
+    /// Continues where an earlier attempt stopped. All bytes are hashed again.
     init(_ plan: Plan, resuming file: PartialFile, total: Int64) throws(TransferError) {
         self.plan = plan
         self.file = file
@@ -89,7 +91,7 @@ final class BodyWriter: StagedWriter {
         self.tail = tail
     }
 
-    /// Throws `response_too_large`, `storage_full`, `storage_failed` or what the destination's path deserves.
+    /// Throws `response_too_large`, `storage_full`, `storage_failed`, or an error of the destination's path.
     func append(_ bytes: UnsafeRawBufferPointer) throws(TransferError) {
         let total = byteCount + Int64(bytes.count)
         try checkLength(total)
@@ -101,7 +103,7 @@ final class BodyWriter: StagedWriter {
         byteCount = total
     }
 
-    /// Whether memory has room for so many bytes of it. If not, what there is has gone to the file.
+    /// Whether so many bytes may be in memory. If not, the body moves to the file.
     private func gathers(_ count: Int) throws(TransferError) -> Bool {
         guard let gathering, count > gathering.stayingByteCount, !gathering.claim.grow(to: count) else {
             return true
@@ -109,7 +111,7 @@ final class BodyWriter: StagedWriter {
         return try !leaveMemory(gathering)
     }
 
-    /// False: there is no file for it, and it stays.
+    /// Moves the body to its file. Returns `false` if no file could be made and the body stays in memory.
     private func leaveMemory(_ gathering: Gathering) throws(TransferError) -> Bool {
         do throws(TransferError) {
             _ = try openFile()
@@ -137,7 +139,7 @@ final class BodyWriter: StagedWriter {
         try write(bytes, at: byteCount)
     }
 
-    /// Past the stage; always behind what was written before.
+    /// Appends to the file, without the stage.
     func write(_ bytes: UnsafeRawBufferPointer, at _: Int64) throws(TransferError) {
         do throws(TransferError) {
             try put(bytes)
@@ -161,7 +163,7 @@ final class BodyWriter: StagedWriter {
         }
     }
 
-    /// The file, which takes over what was gathered in memory.
+    /// Returns the file. Makes it first if needed, and moves the bytes in memory there.
     private func openFile() throws(TransferError) -> PartialFile {
         if let file { return file }
         let destination = try plan.destination()
@@ -184,7 +186,8 @@ final class BodyWriter: StagedWriter {
         return file
     }
 
-    /// Once a second: what has gathered for too long goes to the file. Throws as `append` does.
+    /// Called once a second: moves a body to the file that has gathered for too long. Throws as `append`
+    /// does.
     func secondPassed(_ now: Int64) throws(TransferError) {
         guard let gathering, now - gathering.since >= EngineLimits.gatheringMax,
             memory.count > gathering.stayingByteCount
@@ -192,20 +195,20 @@ final class BodyWriter: StagedWriter {
         _ = try leaveMemory(gathering)
     }
 
-    /// Why the bytes cannot be hashed; nil: they can.
+    /// The failure of hashing; `nil` if there is none.
     var digestFailure: TransferError? { tail?.failure }
 
-    /// Bytes that wait for their digest. Nothing while those from before are hashed: that takes as long as
+    /// Bytes that are not hashed yet. 0 while bytes of the earlier attempt are hashed: that takes as long as
     /// the disk needs, and the server would not wait for it.
     var lag: Int64 {
         let lag = tail?.lag(at: byteCount) ?? 0
         return byteCount - lag < resumedByteCount ? 0 : lag
     }
 
-    /// Throws `incomplete_body` when a resumed answer, whole as it was, did not reach the file's end, and
-    /// `storage_failed` when the file lacks bytes that have come.
+    /// Throws `incomplete_body` if a complete response to a resumed request did not reach the file's end, and
+    /// `storage_failed` if the file lacks received bytes.
     ///
-    /// What is staged is written before.
+    /// Writes staged bytes first.
     func checkEnd() throws(TransferError) {
         try stage?.flush(self)
         guard file?.byteCount ?? byteCount == byteCount else {
@@ -219,21 +222,22 @@ final class BodyWriter: StagedWriter {
             isRetryable: true)
     }
 
-    /// Whether the drain itself knows where the body ends.
+    /// Whether the end of the body is known without the response's framing.
     var hasKnownEnd: Bool { total != nil }
 
-    /// The file that a later attempt may go on from, if there is one. Not that of a body without a known end
-    /// which has filled the disk: nobody promised it room, and what it holds may be all that others lack.
+    /// The file that a later attempt may continue, if there is one. The file of a body of unknown length that
+    /// has filled the disk is not kept: other transfers may need its space.
     private var resumableFile: PartialFile? {
         guard !hasRunFull || plan.fileByteCount != nil else { return nil }
-        // Nothing to go on from is better than a failure for another reason.
+        // If the bytes cannot be moved to a file, there is nothing to continue, and the attempt keeps its own
+        // error.
         if gathering != nil, plan.opened != nil, !memory.isEmpty { _ = try? openFile() }
         guard let file, file.isResumable else { return nil }
         return file
     }
 
-    /// Once a second: the file whose record should say how far it is, from time to time. Throws as `append`
-    /// does: what is staged is written before, for behind bytes that are lost nothing may follow.
+    /// Called once a second: returns the file if its record is due. Staged bytes are written first, since no
+    /// byte may follow lost ones. Throws as `append` does.
     func fileToRecord(_ now: Int64) throws(TransferError) -> PartialFile? {
         guard now - recorded.at >= EngineLimits.recordInterval,
             byteCount - recorded.byteCount >= EngineLimits.recordedByteCountMin
@@ -244,23 +248,23 @@ final class BodyWriter: StagedWriter {
         return file
     }
 
-    /// The file as it is left to a later attempt; nil: there is none, and what there is is to be discarded.
-    /// The drain must not be used otherwise afterwards.
+    /// Returns the file that is left to a later attempt; `nil` if there is none, and the caller then calls
+    /// `discard`. The writer must not be used otherwise afterwards.
     func keep() -> PartialFile? {
-        // Bytes that cannot be written are fetched again.
+        // A later attempt fetches bytes again that cannot be written now.
         try? stage?.flush(self)
         guard let file = resumableFile else { return nil }
         tail?.stop()
         return file
     }
 
-    /// What was received, whole; nil when it went to a file.
+    /// The whole body; `nil` if it went to a file.
     var inMemory: [UInt8]? { file == nil ? memory : nil }
 
     var digests: Digests { plan.digests }
     func destination() throws(TransferError) -> Destination { try plan.destination() }
 
-    /// Hands the bytes to the file threads; the drain must not be used afterwards.
+    /// Passes the bytes to the file threads. The writer must not be used afterwards.
     func publish(_ lane: FileThreadPool, _ make: (Publication.Bytes) -> Publication) -> Publication {
         guard let file else {
             let publication = make(.memory(memory, gathering?.claim))

@@ -1,20 +1,20 @@
 import Curl
 import FerryCore
 
-/// The content codings that a transfer asks for, and libcurl undoes. Loop thread only.
+/// The content codings that a transfer asks for and libcurl decodes. Loop thread only.
 ///
-/// libcurl decodes whatever it can once anything was asked for. A body with a coding that nobody asked for is
-/// to be kept as it is, so such an answer ends the transfer (`CurlError.unaskedCoding`), and is asked for
-/// again without codings.
+/// libcurl decodes every coding it knows as soon as one was asked for. A body with a coding that was not
+/// asked for has to be stored as it is. Such a response ends the transfer (`CurlError.unaskedCoding`), and
+/// the request is sent again without codings.
 final class Decoding {
-    /// As in `Accept-Encoding`.
+    /// The codings, as in `Accept-Encoding`.
     let codings: [String]
-    /// Whether the current answer is being decoded.
+    /// Whether the current response is being decoded.
     private(set) var isActive = false
     private var turn: Int64 = 0
     private var byteCount = 0
 
-    /// Nil when nothing is to be asked for, also because this libcurl could not undo it.
+    /// `nil` if no coding is to be asked for, or if this libcurl can decode none of them.
     init?(_ choice: JobSpec.AcceptEncoding) {
         let possible = (try? CurlRuntime.loaded.get().contentCodings) ?? []
         codings =
@@ -26,11 +26,11 @@ final class Decoding {
         guard !codings.isEmpty else { return nil }
     }
 
-    /// An answer came: if it has a coding it is one that was asked for.
+    /// Notes whether a response has a coding; it is then one that was asked for.
     func examine(_ head: ResponseHead) { isActive = !head.contentCodings.isEmpty }
 
-    /// Counts bytes of one turn of the loop. Throws when so many come at once that decoding them keeps
-    /// everybody waiting: few received bytes can become very many.
+    /// Counts decoded bytes of one turn of the loop. Throws `response_too_large` if there are so many that
+    /// decoding them blocks the loop: a few received bytes can become very many.
     func take(_ count: Int, turn: Int64) throws(TransferError) {
         if turn != self.turn { (self.turn, byteCount) = (turn, 0) }
         byteCount += count

@@ -1,7 +1,7 @@
 import Curl
 import FerryCore
 
-// What the judge would rather not decide by itself.
+// The questions that a client may be asked about a response.
 extension ResponseJudge {
     var followsRedirects: Bool {
         switch spec.redirects.policy {
@@ -11,7 +11,7 @@ extension ResponseJudge {
         }
     }
 
-    /// A redirect that nobody has approved is asked about.
+    /// Turns a redirect that the client has not approved into a question, if the job asks for that.
     func asking(_ judgement: Judgement, _ status: Int, _ now: Timestamp) -> Judgement {
         guard spec.redirects.policy == .ask, case .follow(let next) = judgement else { return judgement }
         if spec.answers?.approved.contains(next.url.string) ?? false { return judgement }
@@ -19,8 +19,8 @@ extension ResponseJudge {
         return .ask(JobQuestion(subject, askedAt: now, timeout: spec.questions.timeout))
     }
 
-    /// What a 401 or 407 makes us ask. Nil: it cannot be answered, or it is neither of the job's own server
-    /// nor of its own proxy.
+    /// Returns the question about a 401 or 407; `nil` if the challenge cannot be answered, or comes neither
+    /// from the job's own server nor from its own proxy.
     func question(_ head: ResponseHead, _ hop: Hop, _ now: Timestamp) -> JobQuestion? {
         switch head.status {
         case 401:
@@ -30,7 +30,7 @@ extension ResponseJudge {
             let fields = head.all("www-authenticate")
             return question(about: .offered(by: fields, from: hop.url.origin, hasNTLM: hasNTLM), now)
         case 407:
-            // Through a tunnel only the server itself answers.
+            // A response through a tunnel comes from the server, not from the proxy.
             guard hop.url.scheme == .http, let proxy = proxyThatAsks(hop) else { return nil }
             let fields = head.all("proxy-authenticate")
             return question(
@@ -39,11 +39,11 @@ extension ResponseJudge {
         }
     }
 
-    /// The same of a proxy that has refused a tunnel. It does not tell the realm.
+    /// Returns the question about a proxy that has refused a tunnel. libcurl does not report its realm.
     func question(aboutTunnel error: CurlError, _ hop: Hop, _ now: Timestamp) -> JobQuestion? {
         guard spec.asksOnChallenge, let proxy = proxyThatAsks(hop) else { return nil }
         var offered = error.proxySchemes
-        // Some proxies say 401 to wrong credentials, and nothing else.
+        // Some proxies answer wrong credentials with 401 and no challenge.
         if error.proxyStatus == 401, proxy.user != nil { offered = [proxy.scheme.challenged ?? .basic] }
         let schemes = ConnectionRules.Authentication.Scheme.strongestFirst.filter { scheme in
             (scheme != .ntlm || hasNTLM) && scheme.challenged.map { offered.contains($0) } ?? false
@@ -82,7 +82,7 @@ extension [JobQuestion.ProtectionSpace] {
 }
 
 extension ConnectionRules.Authentication.Scheme {
-    /// As libcurl answers it; nil: it is a header that we write.
+    /// The scheme as libcurl knows it; `nil` if Ferry writes the field itself.
     var challenged: TransferRequest.Credentials.Scheme? {
         switch self {
         case .basic: .basic
@@ -103,7 +103,7 @@ extension JobQuestion.Hop {
 }
 
 extension Hop {
-    /// A redirect that was approved; nil when its URL cannot be read.
+    /// The hop of an approved redirect; `nil` if its URL is invalid.
     init?(_ approved: JobQuestion.Hop) {
         guard let url = try? WebURL.parse(approved.url) else { return nil }
         self.init(

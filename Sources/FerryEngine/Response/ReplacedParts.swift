@@ -1,10 +1,10 @@
 import FerryCore
 
-/// The parts of a `multipart/x-mixed-replace` body as it comes (RFC 2046 §5.1): each takes the place of the
-/// one before, and the last whole one is what is left. Loop thread only.
+/// Parses a `multipart/x-mixed-replace` body as it comes (RFC 2046 §5.1). Each part replaces the one before;
+/// the last complete part remains. Loop thread only.
 final class ReplacedParts {
     struct Part: Sendable, Equatable {
-        /// Without parameters, in lower case; nil: it names none.
+        /// Media type without parameters, in lower case; `nil` if the part names none.
         let mimeType: String?
         let bytes: [UInt8]
     }
@@ -18,30 +18,30 @@ final class ReplacedParts {
     }
 
     private static let headByteCountMax = 16 << 10
-    /// What may follow a delimiter in its line.
+    /// Bytes that may follow a delimiter in its line.
     private static let paddingByteCountMax = 256
 
     /// A line end, two hyphens and the boundary.
     private let delimiter: [UInt8]
     private let byteCountMax: Int
     private var place = Place.preamble
-    /// What belongs to no whole part yet.
+    /// Bytes that belong to no complete part yet.
     private var pending: [UInt8] = [UInt8(ascii: "\n")]
-    /// As far as `pending` holds no delimiter.
+    /// Bytes of `pending` that surely begin no delimiter.
     private var searched = 0
     private(set) var last: Part?
-    /// Whole parts.
+    /// Number of complete parts.
     private(set) var count: Int64 = 0
-    /// Bytes of all that has come.
+    /// Bytes received in total.
     private(set) var byteCount: Int64 = 0
 
-    /// Nil when the answer has no such parts. `byteCountMax`: of one part.
+    /// `nil` if the answer has no such parts. `byteCountMax`: of one part.
     init?(_ head: ResponseHead, byteCountMax: Int) {
         guard head.mimeType == "multipart/x-mixed-replace", head.contentCodings.isEmpty,
             let boundary = head.first("content-type").flatMap({ parameter("boundary", of: $0) }),
             (1...200).contains(boundary.utf8.count)
         else { return nil }
-        // Some name the hyphens with the boundary.
+        // Some servers include the hyphens in the boundary parameter.
         delimiter = Array((boundary.hasPrefix("--") ? "\n\(boundary)" : "\n--\(boundary)").utf8)
         self.byteCountMax = byteCountMax
     }
@@ -54,8 +54,8 @@ final class ReplacedParts {
         while try step() {}
     }
 
-    /// The answer is over. A part whose own length says that it is whole needs no delimiter behind it. Throws
-    /// `incomplete_body` when there was none.
+    /// Ends the body and returns the last complete part. A part that is as long as its own length says needs
+    /// no delimiter after it. Throws `incomplete_body` if no part is complete.
     func finish() throws(TransferError) -> Part {
         if case .body(let mimeType, let length?) = place, pending.count == length {
             complete(mimeType, pending)
@@ -68,7 +68,7 @@ final class ReplacedParts {
         return last
     }
 
-    /// False: more is needed.
+    /// Parses the next element. Returns `false` if more bytes are needed.
     private func step() throws(TransferError) -> Bool {
         switch place {
         case .preamble: return try passDelimiter(bodyLimit: Self.headByteCountMax) { _ in }
@@ -89,12 +89,12 @@ final class ReplacedParts {
         count += 1
     }
 
-    /// Goes behind the next delimiter's line; `before` is told where what precedes it ends.
+    /// Moves past the next delimiter's line. `before` gets the end of the bytes before it.
     private func passDelimiter(
         bodyLimit: Int, _ before: (Int) -> Void
     ) throws(TransferError) -> Bool {
         guard let start = find() else {
-            // A line end and a carriage return more may belong to a delimiter.
+            // A delimiter and a carriage return before it may have begun.
             guard pending.count <= bodyLimit + delimiter.count + 2 else { throw tooLarge }
             return false
         }
@@ -121,7 +121,7 @@ final class ReplacedParts {
         return true
     }
 
-    /// Where the next delimiter begins.
+    /// Returns where the next delimiter begins.
     private func find() -> Int? {
         var index = searched
         while let line = pending[index...].firstIndex(of: delimiter[0]) {

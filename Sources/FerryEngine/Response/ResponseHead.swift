@@ -1,14 +1,15 @@
 package import FerryCore
 
-/// The head of one answer: status and header fields in order, duplicates kept.
+/// The head of one response: status and fields in order, duplicates included.
 package struct ResponseHead: Sendable, Equatable {
     package var status: Int
-    /// Trimmed; bytes that are not UTF-8 are read as ISO 8859-1, as HTTP once said.
+    /// The fields; values are trimmed. Bytes that are not UTF-8 are read as ISO 8859-1, as HTTP/1.1 once
+    /// specified.
     package private(set) var headers: [JobSpec.Pair] = []
-    /// `HTTP/1.0` and below need a length, or the body ends with the connection.
+    /// Whether it is HTTP/1.x, where a body without a length or chunks ends with the connection.
     package var isHTTP1: Bool
 
-    /// Nil: what is announced contradicts itself or is no number. `.some(nil)`: nothing is announced.
+    /// `nil` if the announced lengths differ or are no numbers; `.some(nil)` if none is announced.
     private var announcedLength: Int64?? = .some(nil)
     /// The first `Content-Type`: `type/subtype` in lower case, without parameters.
     package private(set) var mimeType: String?
@@ -19,7 +20,7 @@ package struct ResponseHead: Sendable, Equatable {
         self.isHTTP1 = isHTTP1
     }
 
-    /// Adds a field behind the others. What is asked for again and again is read here once.
+    /// Appends a field. Length and media type, which are asked for often, are parsed here once.
     package mutating func append(_ name: String, _ value: String) {
         headers.append(JobSpec.Pair(name, value))
         if equalIgnoringCase(name, "content-length") {
@@ -64,10 +65,10 @@ package struct ResponseHead: Sendable, Equatable {
         return length
     }
 
-    /// Whether the length can be read in one way only; libcurl takes the first of several.
+    /// Whether the length is unambiguous; libcurl uses the first of several.
     package var hasClearLength: Bool { announcedLength != nil }
 
-    /// Whether bytes follow the head at all, whatever it says about them (RFC 9112 §6.3).
+    /// Whether a response to `method` has a body at all (RFC 9112 §6.3).
     package func hasBody(_ method: String) -> Bool { method != "HEAD" && status != 204 && status != 304 }
 
     /// Whether the end of the body is marked by anything but the end of the connection.
@@ -85,14 +86,14 @@ package struct ResponseHead: Sendable, Equatable {
         }.filter { !$0.isEmpty && $0 != "identity" }
     }
 
-    /// Whether its body is for people, as far as its type tells.
+    /// Whether the media type says that the body is text.
     package var isText: Bool {
         guard let type = mimeType else { return false }
         return type.hasPrefix("text/") || type.hasSuffix("/json") || type.hasSuffix("+json")
             || type.hasSuffix("/xml") || type.hasSuffix("+xml")
     }
 
-    /// What the client is shown of a response from there.
+    /// Returns the response as clients see it. `url`: where it came from.
     func response(from url: WebURL) -> TransferResponse {
         TransferResponse(
             status: status, url: url.string, headers: headers, mimeType: mimeType,
@@ -105,11 +106,11 @@ package struct ResponseHead: Sendable, Equatable {
     }
 }
 
-/// Takes the lines of a head as they arrive and hands out the final head. Bounded; refuses what is ambiguous.
+/// Parses the lines of a head as they arrive and returns the final head. Bounded; refuses ambiguous heads.
 package struct ResponseHeadParser: Sendable {
     package enum Step: Sendable, Equatable {
         case more
-        /// The head of the answer (not 1xx) is complete.
+        /// The head of the final response (not 1xx) is complete.
         case complete(ResponseHead)
         case invalid
         case tooLarge
@@ -122,20 +123,21 @@ package struct ResponseHeadParser: Sendable {
 
     package init() {}
 
-    /// One line without its end. After `complete`, lines are trailers: counted, not kept.
+    /// Takes one line without its line end. After `complete`, lines are trailers: they are counted and
+    /// dropped.
     package mutating func take(_ line: some BidirectionalCollection<UInt8>) -> Step {
         byteCount += line.count + 2
         lineCount += 1
         guard byteCount <= Limits.responseHeaderByteCountMax, lineCount <= Limits.responseHeaderLineCountMax
         else { return .tooLarge }
         if isComplete {
-            // libcurl answers 417 by itself with the same request without `Expect`; what follows is a head
-            // again. No trailer begins like this: a slash is not part of a name.
+            // After a 417, libcurl sends the request again without `Expect`, and another head follows. No
+            // trailer begins like a status line: a slash is not part of a field name.
             guard line.starts(with: "HTTP/".utf8) else { return .more }
             (head, isComplete) = (nil, false)
         }
         guard var current = head else { return takeStatusLine(line) }
-        // Not shared while it grows: each line would copy all before it.
+        // Moved out while it grows: a shared value would be copied for each line.
         head = nil
         if line.isEmpty {
             guard current.status >= 200 || current.status == 101 else { return .more }
@@ -175,7 +177,7 @@ func trim<Bytes: BidirectionalCollection<UInt8>>(_ bytes: Bytes) -> Bytes.SubSeq
 }
 
 private func text(_ bytes: some Collection<UInt8>) -> String {
-    // Nearly all; the validating initializer is several times slower.
+    // Nearly all texts are ASCII; the validating initializer is several times slower.
     if bytes.allSatisfy({ $0 < 0x80 }) { return String(decoding: bytes, as: UTF8.self) }
     if let text = String(validating: bytes, as: UTF8.self) { return text }
     return String(String.UnicodeScalarView(bytes.map { Unicode.Scalar($0) }))

@@ -1,12 +1,12 @@
 import FerryCore
 
-/// What to do about an answer, decided at its head. Pure.
+/// Decides at a response's head what becomes of it. A pure value.
 struct ResponseJudge: Sendable {
     enum Judgement: Sendable {
         case accept
         case follow(Hop)
         case resend
-        /// Goes on from the bytes that are there; the length of the whole file.
+        /// Continues the bytes of an earlier attempt. `total`: bytes of the whole file.
         case resume(total: Int64)
         case restart
         case refuse(TransferError, retryAfter: Double?)
@@ -26,13 +26,13 @@ struct ResponseJudge: Sendable {
 
     let spec: JobSpec
     let egress: EgressPolicy
-    /// Whether libcurl will decode the body: its length is not the one in the head then.
+    /// Whether libcurl decodes the body: its length then differs from that in the head.
     let isDecoded: Bool
     /// Whether libcurl can answer NTLM.
     var hasNTLM = false
 
-    /// `expected`: whether the request carried `Expect: 100-continue`. `resumption`: what it asked to go on
-    /// from.
+    /// `expected`: whether the request had `Expect: 100-continue`. `resumption`: the bytes that it asked to
+    /// continue.
     func judge(
         _ head: ResponseHead, _ hop: Hop, expected: Bool, resumption: Resumption?, now: Timestamp
     ) -> Judgement {
@@ -73,7 +73,7 @@ struct ResponseJudge: Sendable {
                 phase: .waiting, isRetryable: false), retryAfter: nil)
     }
 
-    /// Whether a body of that length is none that the job can take.
+    /// Returns the refusal of a body of that length; `nil` if the job accepts it.
     private func refusal(ofLength length: Int64, _ hop: Hop) -> Judgement? {
         if length > spec.accept.byteCountMax ?? .max {
             return .refuse(.longerThanAccepted(.waiting), retryAfter: nil)
@@ -90,8 +90,8 @@ struct ResponseJudge: Sendable {
         spec.request.headers.contains { equalIgnoringCase($0.name, "range") }
     }
 
-    /// What was accepted when the first byte came need not be accepted now: another job may go on, and a job
-    /// may have been changed.
+    /// A response that was accepted for the first bytes may be refused now: another job may continue the
+    /// bytes, and the job may have been changed.
     private func resume(
         _ resumption: Resumption, _ head: ResponseHead, _ hop: Hop, _ now: Timestamp
     ) -> Judgement {
@@ -99,13 +99,13 @@ struct ResponseJudge: Sendable {
         guard let total = resumption.total(continuedBy: head, from: hop.url, isRenewed: isRenewed) else {
             return .restart
         }
-        // The file's; that a part of it comes is our doing.
+        // The file is judged as a whole. It comes in parts only because Ferry asked for a range.
         var whole = head
         whole.status = 200
         let type = head.mimeType ?? resumption.record.mimeType
         if let refusal = refusal(ofStatus: whole, hop, now) { return refusal }
         if let refusal = refusal(ofType: type) {
-            // Nobody has said: the answer with the whole file will.
+            // The type is unknown; the response with the whole file will have it.
             return type == nil ? .restart : refusal
         }
         return refusal(ofLength: total, hop) ?? .resume(total: total)
@@ -176,7 +176,7 @@ struct ResponseJudge: Sendable {
         if !spec.redirects.sendsCredentialsAcrossOrigins, !url.isSameOrigin(as: hop.url) {
             next.keepsCredentials = false
         }
-        // RFC 9110 §15.4: 303 asks for GET; after 301 and 302 a POST becomes one, as everybody does it.
+        // RFC 9110 §15.4: 303 leads to a GET; after 301 and 302 a POST becomes a GET, as all clients do it.
         let becomesGET = status == 303 && hop.method != "HEAD" || status < 303 && hop.method == "POST"
         if becomesGET, hop.method != "GET" {
             next.hasActed = hop.hasActed || !JobSpec.isIdempotent(hop.method)

@@ -1,8 +1,8 @@
 package import FerryCore
 
-/// The name that an answer suggests for its bytes, made safe to be a name in any directory: one path part,
-/// without the characters that `NameCharacters` forbids, not hidden, at most 255 bytes. nil when nothing
-/// usable is left.
+/// Returns the file name that a response suggests, made safe for any directory: one path component without
+/// the characters that `NameCharacters` forbids, not hidden, at most 255 bytes. `nil` if no usable name is
+/// left.
 package func suggestedFilename(_ head: ResponseHead, url: WebURL) -> String? {
     if let value = head.first("content-disposition"),
         let name = dispositionFilename(value).flatMap(safeFilename)
@@ -30,12 +30,14 @@ private func dispositionFilename(_ value: String) -> String? {
     return parameters.first { $0.name == "filename" }?.value
 }
 
-/// One parameter of a field such as `Content-Type`; nil when it has none of that name (in lower case).
+/// Returns one parameter of a field such as `Content-Type`; `nil` if it has none of that name (in lower
+/// case).
 func parameter(_ name: String, of value: String) -> String? {
     parameters(of: value).first { $0.name == name }?.value
 }
 
-/// The parameters after the first semicolon; names in lower case, quoted strings unquoted (RFC 9110 §5.6.6).
+/// Returns the parameters after the first semicolon: names in lower case, quoted strings unquoted (RFC 9110
+/// §5.6.6).
 private func parameters(of value: String) -> [(name: String, value: String)] {
     var found: [(name: String, value: String)] = []
     var rest = value.drop { $0 != ";" }
@@ -81,7 +83,7 @@ private func percentDecoded(_ text: String, isLatin1: Bool) -> String {
 
 private func safeFilename(_ name: String) -> String? {
     if isPlain(name) { return name }
-    // By scalars, as file systems see them: a slash before a combining mark is a character of its own.
+    // Splits by scalars, as file systems do: for Swift, a slash and a combining mark are one character.
     let last = name.unicodeScalars.split(whereSeparator: { $0 == "/" || $0 == "\\" }).last ?? [][...]
     var safe = last.filter { !NameCharacters.isForbidden($0) }[...]
     safe = safe.drop { $0 == "." || $0 == " " }
@@ -89,8 +91,8 @@ private func safeFilename(_ name: String) -> String? {
     return safe.isEmpty ? nil : fittedName(String(String.UnicodeScalarView(safe)), insert: "")
 }
 
-/// The name with something before its extension, its stem cut where it would have more than the 255 bytes of
-/// a file system.
+/// Returns the name with `insert` before its extension. The stem is cut if the name would be longer than 255
+/// bytes, the limit of file systems.
 func fittedName(_ name: String, insert: String) -> String {
     var (stem, suffix) = (name[...], name[name.endIndex...])
     if let dot = name.lastIndex(of: "."), dot != name.startIndex, name[dot...].utf8.count <= 64 {
@@ -104,7 +106,8 @@ func fittedName(_ name: String, insert: String) -> String {
     return "\(stem)\(insert)\(suffix)"
 }
 
-/// Safe as it is, as most names are: visible ASCII without a slash or spaces, neither dot first nor last.
+/// Whether the name is safe as it is, as most are: visible ASCII without slashes, backslashes and spaces, no
+/// dot first or last.
 private func isPlain(_ name: String) -> Bool {
     let utf8 = name.utf8
     let dot = UInt8(ascii: ".")

@@ -1,32 +1,33 @@
 import FerryCore
 
-/// Whose bytes may gather before they are written. Loop thread only.
+/// A writer whose bytes may gather in a `WriteStage` before they are written. Loop thread only.
 protocol StagedWriter: AnyObject {
-    /// Writes, past the stage, what belongs at that place of the file.
+    /// Writes bytes at `offset` of the file, without the stage.
     func write(_ bytes: UnsafeRawBufferPointer, at offset: Int64) throws(TransferError)
-    /// Told of a failure that no caller is there for.
+    /// Called with a failure for which there is no caller.
     var writeFailed: ((TransferError) -> Void)? { get }
 }
 
-/// Gathers what one turn of a loop receives for a large file, so that few calls write it: libcurl hands out
-/// 16 KiB at a time, and ext4 takes twice as long for a file in such pieces as in pieces of 256 KiB.
+/// Gathers the bytes that one turn of a loop receives for a large file, so that few calls write them. libcurl
+/// delivers 16 KiB at a time, and ext4 takes twice as long for such pieces as for pieces of 256 KiB.
 ///
-/// One buffer a loop, empty whenever the loop sleeps. Loop thread only.
+/// One buffer per loop, empty whenever the loop sleeps. Loop thread only.
 final class WriteStage {
     private static let capacity = 256 << 10
 
     private let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: capacity, alignment: 4_096)
     private var count = 0
     private var owner: (any StagedWriter)?
-    /// Where in the owner's file the first byte belongs.
+    /// Offset of the first byte in the owner's file.
     private var start: Int64 = 0
 
     deinit { buffer.deallocate() }
 
-    /// Whether bytes of this drain wait.
+    /// Whether bytes of this writer wait.
     func holds(_ drain: any StagedWriter) -> Bool { owner === drain }
 
-    /// Throws what went wrong with earlier bytes of the same drain; another one's are told to their owner.
+    /// Throws the failure of earlier bytes of the same writer. A failure of another writer's bytes goes to
+    /// that writer.
     func append(
         _ bytes: UnsafeRawBufferPointer, at offset: Int64, for drain: any StagedWriter
     ) throws(TransferError) {
@@ -39,7 +40,7 @@ final class WriteStage {
         count += bytes.count
     }
 
-    /// Writes what is there, if it is this drain's.
+    /// Writes the waiting bytes, if they are this writer's.
     func flush(_ drain: any StagedWriter) throws(TransferError) {
         guard owner === drain else { return }
         let staged = UnsafeRawBufferPointer(rebasing: buffer[..<count])
@@ -47,7 +48,7 @@ final class WriteStage {
         try drain.write(staged, at: start)
     }
 
-    /// The loop is about to sleep, or somebody else's bytes come.
+    /// Writes the waiting bytes before the loop sleeps or another writer's bytes come.
     func flush() {
         guard let owner else { return }
         do throws(TransferError) {
@@ -57,7 +58,7 @@ final class WriteStage {
         }
     }
 
-    /// Forgets what is there, if it is this drain's.
+    /// Drops the waiting bytes, if they are this writer's.
     func drop(_ drain: any StagedWriter) {
         guard owner === drain else { return }
         owner = nil

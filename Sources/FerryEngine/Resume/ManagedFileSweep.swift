@@ -2,17 +2,16 @@ package import FerryCore
 import Glibc
 import Sys
 
-/// Removes the files that the service keeps for jobs which are no longer there. Slow on purpose; one thread
-/// at a time.
+/// Removes managed files of jobs that no longer exist. Slow on purpose; one thread at a time.
 package struct ManagedFileSweep: Sendable {
-    /// Files that the store is asked about together, and microseconds between two questions.
+    /// Files that one question to the store is about, at most, and microseconds between two questions.
     private static let askMax = 500
     private static let pause: UInt32 = 20_000
 
     private let ask: @Sendable ([JobID]) -> Set<JobID>?
     private let isStopped: @Sendable () -> Bool
 
-    /// `ask`: which of these jobs are there; nil when the store is away.
+    /// `ask`: returns which of these jobs exist; `nil` if the store is not available.
     package init(
         ask: @escaping @Sendable ([JobID]) -> Set<JobID>?, isStopped: @escaping @Sendable () -> Bool
     ) {
@@ -20,7 +19,7 @@ package struct ManagedFileSweep: Sendable {
         self.isStopped = isStopped
     }
 
-    /// Looks at the files of jobs that were made before, and returns how many it has removed.
+    /// Checks the files of jobs that were created before `instant`. Returns how many were removed.
     package func run(in directory: String, madeBefore instant: Timestamp) -> Int {
         var shards: [String] = []
         visit(directory) { name in

@@ -2,30 +2,30 @@ import FerryCore
 import Glibc
 import Synchronization
 
-/// A partial file and the descriptor that writes it. Closed with its last owner; removed only by `discard()`.
+/// A partial file and the descriptor that writes it. Closed when it is released; removed only by `discard()`.
 ///
-/// When a later attempt may go on from its bytes, a record of them is kept beside it, and a lock (flock(2))
-/// keeps that attempt away until this one has let go: also from a node that only seemed dead.
+/// If a later attempt may continue the bytes, a record of them is kept beside the file. A lock (flock(2))
+/// keeps that attempt away until this one has ended, even if this node only seemed dead.
 final class PartialFile: Sendable {
-    /// The record, as it is true and as it was written last.
+    /// The current record, and the record that was written last.
     private struct Keeping {
         var record: PartialRecord?
         var onDisk: PartialRecord?
-        /// The file was published, discarded or left to a later attempt.
+        /// Whether the file was published, discarded or left to a later attempt.
         var isOver = false
     }
 
     let descriptor: Int32
-    /// In the destination's directory.
+    /// Name in the destination's directory.
     let name: String
     private let destination: Destination
     private let written: Atomic<Int64>
-    /// The first errno of a sync, 0: none. Nobody knows then which bytes the kernel has thrown away, and it
-    /// tells but once.
+    /// The first errno of a sync; 0 if none failed. The kernel reports a failed write-back once and may have
+    /// dropped any of the bytes (fsync(2)).
     private let syncError = Atomic<Int32>(0)
     private let keeping: Mutex<Keeping>
 
-    /// Makes a file that did not exist.
+    /// Makes a new file.
     init(_ destination: Destination, in place: StorageDirectory) throws(TransferError) {
         self.destination = destination
         name = destination.partialName
@@ -34,8 +34,8 @@ final class PartialFile: Sendable {
         keeping = Mutex(Keeping())
     }
 
-    /// Takes over one that an earlier attempt left, to write from `byteCount` on. The descriptor holds its
-    /// lock. `onDisk`: its record as it was found.
+    /// Takes over the file of an earlier attempt, to write from `byteCount` on. The descriptor holds the
+    /// lock. `onDisk`: the record that was found.
     init(
         _ destination: Destination, name: String, descriptor: Int32, byteCount: Int64, record: PartialRecord,
         onDisk: PartialRecord
@@ -51,13 +51,13 @@ final class PartialFile: Sendable {
 
     var byteCount: Int64 { written.load(ordering: .relaxed) }
 
-    /// One thread at a time. Throws `storage_full` or `storage_failed`.
+    /// Appends bytes. Throws `storage_full` or `storage_failed`. One thread at a time.
     func append(_ bytes: UnsafeRawBufferPointer) throws(TransferError) {
         try writeAll(descriptor, bytes, at: byteCount)
         written.wrappingAdd(Int64(bytes.count), ordering: .relaxed)
     }
 
-    /// The same for bytes that have their place: `byteCount` is the end of the last ones then.
+    /// Writes bytes at `offset`. `byteCount` becomes the end of the last bytes. Throws as `append` does.
     func write(_ bytes: UnsafeRawBufferPointer, at offset: Int64) throws(TransferError) {
         try writeAll(descriptor, bytes, at: offset)
         let end = offset + Int64(bytes.count)
@@ -70,7 +70,7 @@ final class PartialFile: Sendable {
         }
     }
 
-    /// What has been written, all of it in memory: for small ones. Throws `storage_failed`. File thread.
+    /// Reads back all that was written, for small files. Throws `storage_failed`. File thread.
     func contents() throws(TransferError) -> [UInt8] {
         var bytes = [UInt8](repeating: 0, count: Int(byteCount))
         var done = 0
@@ -85,10 +85,10 @@ final class PartialFile: Sendable {
         return bytes
     }
 
-    /// Removes the name, and the record. File thread: a large file takes milliseconds.
+    /// Removes the file and its record. File thread: removing a large file takes milliseconds.
     func discard() {
         let isRecorded = end()
-        // Whoever moved the directory away took the partial along.
+        // If the directory was moved away or does not open, the partial file cannot be removed here.
         guard let place = try? destination.root.directory(destination.directory, making: false) else {
             return
         }
@@ -96,8 +96,8 @@ final class PartialFile: Sendable {
         if isRecorded { place.remove(PartialNames.record(of: name)) }
     }
 
-    /// Brings what has been written to stable storage. Throws from the first failure on: a later sync that
-    /// succeeds says nothing of the bytes before. File thread.
+    /// Brings all written bytes to stable storage. Throws from the first failure on: a later sync that
+    /// succeeds says nothing about the bytes before. File thread.
     func sync() throws(TransferError) {
         if syncError.load(ordering: .relaxed) == 0, fdatasync(descriptor) != 0 {
             syncError.store(errno, ordering: .relaxed)
@@ -108,11 +108,10 @@ final class PartialFile: Sendable {
 
     // MARK: For a later attempt
 
-    /// Whether a later attempt may go on from here.
+    /// Whether a later attempt may continue the bytes.
     var isResumable: Bool { keeping.withLock { $0.record != nil && !$0.isOver } }
 
-    /// From now on a later attempt may go on from these bytes. Where the file system knows no locks nothing
-    /// changes.
+    /// Lets a later attempt continue the bytes. Changes nothing if the file system has no locks.
     func becomeResumable(_ record: PartialRecord) {
         var status = stat()
         guard flock(descriptor, LOCK_EX | LOCK_NB) == 0, fstat(descriptor, &status) == 0 else { return }
@@ -121,11 +120,11 @@ final class PartialFile: Sendable {
         keeping.withLock { [record] in $0.record = record }
     }
 
-    /// File thread: writes the record. `syncs`: what has been written until now is brought to stable storage
-    /// before, and the record too. False: there is none, or it could not be written.
+    /// Writes the record. `syncs`: brings the bytes to stable storage before, and the record too. Returns
+    /// `false` if the file has no record or it could not be written. File thread.
     ///
-    /// `ranges`: the bytes there are; nil: all up to `byteCount`. Two threads may be at it: what tells of
-    /// less than the other one's changes nothing.
+    /// `ranges`: the written bytes; `nil` for all up to `byteCount`. Two threads may call it at once: a
+    /// record of fewer bytes does not replace one of more.
     @discardableResult
     func checkpoint(syncs: Bool, ranges: ByteRanges? = nil) -> Bool {
         let ranges = ranges ?? ByteRanges([0..<byteCount])
@@ -149,10 +148,10 @@ final class PartialFile: Sendable {
         }
     }
 
-    /// File thread: leaves the bytes to a later attempt. Nil: that is not possible, and the file is to be
-    /// discarded.
+    /// Leaves the bytes to a later attempt. Returns `nil` if that is not possible; the caller then discards
+    /// the file. File thread.
     ///
-    /// On a full disk the last bytes may have to make room for the record, so that it may be shorter then.
+    /// On a full disk the file may lose its last bytes to make room for the record.
     func keep(syncs: Bool, ranges: ByteRanges? = nil) -> Leftover? {
         let all = ranges ?? ByteRanges([0..<byteCount])
         guard !all.isEmpty else { return nil }
@@ -170,10 +169,10 @@ final class PartialFile: Sendable {
         return leftover
     }
 
-    /// Gives back the end of the file, and says what is left of these bytes.
+    /// Cuts the end off the file and returns what is left of `ranges`.
     private func shortened(_ ranges: ByteRanges) -> ByteRanges {
         let size = max(0, (ranges.ranges.last?.upperBound ?? 0) - EngineLimits.recordRoomByteCount)
-        // A sync that has failed spoils the file; no room helps.
+        // After a failed sync the file cannot be used, however much room there is.
         guard isResumable, syncError.load(ordering: .relaxed) == 0,
             ftruncate(descriptor, off_t(size)) == 0
         else { return ranges }
@@ -182,8 +181,8 @@ final class PartialFile: Sendable {
         return ranges.clipped(to: size)
     }
 
-    /// Whether the record that is on disk is enough to go on from, now that another one cannot be written:
-    /// that of bytes that were only appended leaves it to the file's size how many there are.
+    /// Whether the record on disk suffices for a later attempt, if no other can be written. For bytes that
+    /// were only appended it does: the file's size says how many there are.
     private func isOnRecord(_ ranges: ByteRanges) -> Bool {
         guard syncError.load(ordering: .relaxed) == 0 else { return false }
         return keeping.withLock { keeping in
@@ -196,13 +195,13 @@ final class PartialFile: Sendable {
         }
     }
 
-    /// Leaves bytes and record as they were found. Any thread.
+    /// Unlocks the file and leaves its bytes and record as they are. Any thread.
     func letGo() {
         _ = end()
         flock(descriptor, LOCK_UN)
     }
 
-    /// The file has its final name: nobody needs to go on.
+    /// Removes the record: the file has its final name.
     func forgetRecord() {
         guard end(), let place = try? destination.root.directory(destination.directory, making: false) else {
             return
@@ -210,13 +209,13 @@ final class PartialFile: Sendable {
         place.remove(PartialNames.record(of: name))
     }
 
-    /// Of the file, whatever its name. Nil when the file system does not say.
+    /// Identity of the file, whatever its name; `nil` if the file system does not tell.
     var identity: FileIdentity? {
         var status = stat()
         return fstat(descriptor, &status) == 0 ? FileIdentity(status) : nil
     }
 
-    /// Whether a record is on disk. No other one is written.
+    /// Ends the keeping of records. Returns whether one is on disk.
     private func end() -> Bool {
         keeping.withLock { keeping in
             keeping.isOver = true
@@ -240,10 +239,10 @@ enum PartialNames {
 
     static func record(of partial: String) -> String { partial + ".json" }
 
-    /// While it is being written.
+    /// Name of a record while it is being written.
     static func draft(of record: String) -> String { record + ".new" }
 
-    /// Whose file that is; nil when it is none of ours.
+    /// The job and attempt that a name belongs to; `nil` if Ferry has not made it.
     static func owner(of name: String) -> (job: JobID, attempt: Int32, isPartial: Bool)? {
         guard name.hasPrefix(".ferry-") else { return nil }
         let rest = name.dropFirst(7)
@@ -258,12 +257,11 @@ enum PartialNames {
     }
 }
 
-/// A partial file that stays when its attempt has ended: beside its linked final name, or for a later
-/// attempt.
+/// A partial file that stays after its attempt: beside its linked final name, or for a later attempt.
 struct Leftover: Sendable {
     let destination: Destination
     let partial: String
-    /// Of one that is for a later attempt.
+    /// The bytes, if a later attempt may continue them.
     var kept: PartialDownload?
 
     init(_ destination: Destination, partial: String) {
@@ -281,12 +279,12 @@ struct Leftover: Sendable {
     }
 }
 
-/// What attempts of this process have left, until their job is settled or goes on.
+/// The partial files that attempts of this process have left, until their job ends or continues.
 final class Leftovers: Sendable {
     private let waiting = Mutex<[JobID: Leftover]>([:])
 
-    /// Jobs that go on elsewhere are never heard of again: beyond a bound all are forgotten, and the sweep
-    /// finds their files.
+    /// Jobs that continue on another node are not reported here. Beyond `leftoverCountMax` all entries are
+    /// forgotten, and `PartialSweep` finds their files.
     func add(_ leftover: Leftover) {
         waiting.withLock { waiting in
             if waiting.count >= EngineLimits.leftoverCountMax { waiting = [:] }
@@ -294,7 +292,7 @@ final class Leftovers: Sendable {
         }
     }
 
-    /// What is left of these jobs, once.
+    /// Returns and forgets the files of these jobs.
     func take(_ jobs: [JobID]) -> [Leftover] {
         waiting.withLock { waiting in
             guard !waiting.isEmpty else { return [] }

@@ -2,21 +2,21 @@ import FerryCore
 import Glibc
 import OpenSSL
 
-/// What says that a server's bytes are still the same ones (RFC 9110 §8.8).
+/// Validator of a server's file (RFC 9110 §8.8).
 enum Validator: Sendable, Equatable {
     /// A strong entity tag, with its quotes.
     case entityTag(String)
-    /// A date that was at least a second old, byte for byte as the server wrote it.
+    /// A date that was at least one second old, byte for byte as the server sent it.
     case lastModified(String)
 
-    /// What `If-Range` says (RFC 9110 §13.1.5).
+    /// Value of the `If-Range` field (RFC 9110 §13.1.5).
     var text: String {
         switch self {
         case .entityTag(let text), .lastModified(let text): text
         }
     }
 
-    /// Nil when the answer has nothing that can be trusted to change with its bytes.
+    /// `nil` if the response has no field that surely changes with its bytes.
     init?(_ head: ResponseHead) {
         let tags = head.all("etag")
         if tags.count == 1, Self.isEntityTag(tags[0].utf8) {
@@ -24,8 +24,8 @@ enum Validator: Sendable, Equatable {
             self = .entityTag(tags[0])
             return
         }
-        // RFC 9110 §8.8.2.2: the file could have changed again within the second that the date names. What
-        // is no entity tag at all counts as none.
+        // RFC 9110 §8.8.2.2: the file could have changed again within the second that the date names. A
+        // malformed entity tag counts as none.
         let dates = head.all("last-modified")
         guard tags.count <= 1, dates.count == 1, dates[0].utf8.count <= Self.byteCountMax,
             let modified = Timestamp(httpDate: dates[0]),
@@ -35,7 +35,7 @@ enum Validator: Sendable, Equatable {
         self = .lastModified(dates[0])
     }
 
-    /// Whether an answer names the same. One that names none cannot say so.
+    /// Whether a response has the same validator. `false` if it has none.
     func matches(_ head: ResponseHead) -> Bool {
         switch self {
         case .entityTag(let text): head.all("etag") == [text]
@@ -43,8 +43,9 @@ enum Validator: Sendable, Equatable {
         }
     }
 
-    /// Whether an answer to our `If-Range` does without it, as it may with a date and must not with a tag
-    /// (RFC 9110 §15.3.7). Says something only of the same URL: others may not know `If-Range`.
+    /// Whether a response to `If-Range` leaves the validator out, as it may with a date and must not with a
+    /// tag (RFC 9110 §15.3.7). Counts only for the URL that the validator came from: another server may not
+    /// support `If-Range`.
     func isLeftOut(of head: ResponseHead) -> Bool {
         guard case .lastModified = self else { return false }
         return head.first("last-modified") == nil && head.first("etag") == nil
@@ -60,40 +61,40 @@ enum Validator: Sendable, Equatable {
     }
 }
 
-/// What is known about the bytes of a partial file: kept beside it, so that a later attempt, also of another
-/// process, can go on from them.
+/// What is known about the bytes of a partial file. Stored beside it, so that a later attempt, also of
+/// another process, can continue them.
 struct PartialRecord: Sendable, Equatable {
-    /// What was asked for (`PartialRecord.identity(of:)`).
+    /// Identity of the request (`PartialRecord.identity(of:)`).
     var identity: String
-    /// Where the answer came from: its final URL, without query, hashed.
+    /// Hash of the response's final URL without its query (`PartialRecord.source(of:)`).
     var source: String
-    /// Nil: there is none, and the job goes on all the same.
+    /// `nil` if there is none, and the job resumes without.
     var validator: Validator?
-    /// Bytes of the whole file; nil while nobody knows.
+    /// Bytes of the whole file; `nil` if that is unknown.
     var total: Int64?
-    /// What the first answer said of the file, `type/subtype`: later ones need not repeat it. Nil: nothing,
-    /// or an earlier version wrote the record.
+    /// Media type in the first response, `type/subtype`: later responses need not repeat it. `nil` if there
+    /// was none, or if an earlier version wrote the record.
     var mimeType: String?
-    /// And what its digests are.
+    /// Digests that the server has announced for the file.
     var announced: [ExpectedDigest] = []
-    /// The inode of the partial: a file that was put in its place is another one.
+    /// The inode of the partial file, which tells whether another file has taken its place.
     var inode: UInt64 = 0
-    /// Bytes were only ever appended: within one boot the file's size says how many there are.
+    /// Whether bytes were only appended: within one boot the file's size then says how many there are.
     var isSequential = true
-    /// The boot in which `ranges` was written; what the page cache holds does not outlast it.
+    /// The boot in which `ranges` was written; the contents of the page cache do not outlast it.
     var boot = ""
     /// Bytes that have been written.
     var ranges = ByteRanges()
     /// Bytes that have reached stable storage.
     var synced = ByteRanges()
 
-    /// Notes what the first answer says of the file, as far as a record has room.
+    /// Notes what the first response says about the file, up to the record's limits.
     mutating func describe(_ type: String?, _ digests: [ExpectedDigest]) {
         mimeType = type.flatMap { $0.utf8.count <= EngineLimits.recordedTypeByteCountMax ? $0 : nil }
         announced = Array(digests.prefix(EngineLimits.laterDigestCountMax))
     }
 
-    /// Of the file when it has been cut to that size.
+    /// Returns the record of the file after it is cut to that size.
     func clipped(to size: Int64) -> PartialRecord {
         var record = self
         record.ranges = ranges.clipped(to: size)
@@ -101,7 +102,7 @@ struct PartialRecord: Sendable, Equatable {
         return record
     }
 
-    /// The bytes that count now in a file of that size.
+    /// Returns the bytes that can be used in a file of that size.
     func usable(size: Int64) -> ByteRanges {
         guard boot == Boot.identifier, !boot.isEmpty else { return synced.clipped(to: size) }
         return isSequential ? ByteRanges([0..<size]) : ranges.clipped(to: size)
@@ -109,8 +110,8 @@ struct PartialRecord: Sendable, Equatable {
 }
 
 extension PartialRecord {
-    /// A hash of what a job asks a server for: method, URL and the header fields that anybody may see; of a
-    /// link that was changed, as it was at first: the validator says whether the file is the same.
+    /// Hash of a job's request: method, URL and the header fields that are not secret. If the job's link was
+    /// changed, of the first one: the validator tells whether the file is the same.
     static func identity(of request: JobSpec.RequestSpec) -> String {
         var text = "\(request.method) \(request.original?.url ?? request.url)\n"
         for header in request.original?.headers ?? request.headers {
@@ -119,7 +120,7 @@ extension PartialRecord {
         return Base64.encode(Digest.of(Array(text.utf8)))
     }
 
-    /// A hash of where an answer came from. Queries are left out: signatures in them change with each
+    /// Hash of the URL that a response came from. Queries are left out: signatures in them change with each
     /// redirect.
     static func source(of url: WebURL) -> String {
         let text = url.string.prefix { $0 != "?" && $0 != "#" }
@@ -151,7 +152,7 @@ extension PartialRecord {
         return writer.bytes
     }
 
-    /// Reads what `encode` wrote; nil for anything else, and for what a later version wrote.
+    /// Reads what `encode` wrote; `nil` for anything else, and if a later version wrote it.
     init?(json: [UInt8]) {
         guard let stored = try? JSON.parse(json), stored["version"]?.integer == Self.version,
             let identity = stored["identity"]?.string, let source = stored["source"]?.string,
@@ -171,7 +172,7 @@ extension PartialRecord {
 }
 
 extension ExpectedDigest {
-    /// Of a record.
+    /// Reads one digest of a record.
     fileprivate init?(_ json: JSON) {
         guard let algorithm = json["algorithm"]?.string.flatMap(DigestAlgorithm.init(rawValue:)),
             let value = json["value"]?.string
@@ -194,7 +195,7 @@ extension ByteRanges {
 }
 
 extension JSONWriter {
-    /// What the server has announced.
+    /// Writes the digests that the server has announced.
     fileprivate mutating func write(_ digests: [ExpectedDigest]) {
         name("digests")
         beginArray()
@@ -207,7 +208,7 @@ extension JSONWriter {
         endArray()
     }
 
-    /// `[[start, end], …]`, the end not included.
+    /// Writes `[[start, end], …]`, the ends exclusive.
     fileprivate mutating func write(_ name: String, _ ranges: ByteRanges) {
         self.name(name)
         beginArray()
@@ -221,9 +222,9 @@ extension JSONWriter {
     }
 }
 
-/// This run of the kernel (random(4)).
+/// Identifies this run of the kernel (random(4)).
 enum Boot {
-    /// Empty when the kernel does not say; then nothing counts as written in this boot.
+    /// Empty if the kernel does not tell; then no bytes count as written in this boot.
     static let identifier: String = {
         let descriptor = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else { return "" }

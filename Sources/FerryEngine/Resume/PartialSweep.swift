@@ -3,29 +3,29 @@ package import FerryCore
 import Glibc
 import Sys
 
-/// Finds partial files and records that nobody needs any more: of jobs that are over or gone, whose node
-/// never came back, or whose resume data has expired. Slow on purpose; one thread at a time.
+/// Removes partial files and records that are not needed any more: of jobs that are finished or deleted,
+/// whose node never came back, or whose resume data has expired. Slow on purpose; one thread at a time.
 package struct PartialSweep: Sendable {
-    /// What the store knows of a job whose file was found; nothing at all: it has never heard of it, or the
-    /// job was deleted.
+    /// What becomes of the files of a job that the store knows.
     package enum Fate: Sendable { case stays, goes }
 
-    /// What opening a directory costs, in names.
+    /// Cost of opening a directory, counted in names.
     private static let directoryStep = 8
     /// File systems without files: proc, sysfs, cgroup2 (statfs(2)).
     private static let kernelTypes: Set<Int64> = [0x9FA0, 0x6265_6572, 0x6367_7270]
-    /// Found files that the store is asked about together.
+    /// Files that one question to the store is about, at most.
     private static let askMax = 200
-    /// Directories below each other.
+    /// Depth of directories, at most.
     private static let depthMax = 64
-    /// Seconds after which the file of a job that the store does not know goes: another service may share the
-    /// directory.
+    /// Seconds after which the file of a job that the store does not know is removed: another service may
+    /// share the directory.
     private static let strangerSeconds = 86_400
 
     private let ask: @Sendable ([JobID]) -> [JobID: Fate]?
     private let isStopped: @Sendable () -> Bool
 
-    /// `ask`: nil when the store is away; then everything stays.
+    /// `ask`: what becomes of the files of these jobs; without an entry if the store does not know the job.
+    /// `nil` if the store is not available; then all files stay.
     package init(
         ask: @escaping @Sendable ([JobID]) -> [JobID: Fate]?, isStopped: @escaping @Sendable () -> Bool
     ) {
@@ -33,7 +33,7 @@ package struct PartialSweep: Sendable {
         self.isStopped = isStopped
     }
 
-    /// Walks everything below `root`, without following links, and returns how many files it has removed.
+    /// Walks all directories below `root` without following links. Returns how many files were removed.
     package func run(below root: String) -> Int {
         let descriptor = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         guard descriptor >= 0 else { return 0 }
@@ -93,14 +93,14 @@ package struct PartialSweep: Sendable {
     }
 }
 
-/// Keeps a walk to a fiftieth of one core: transfers come first, and nobody waits for it.
+/// Limits a walk to a fiftieth of one core, since transfers come first.
 private struct Pace {
-    /// Nanoseconds of walking after which it rests, and how many times as long.
+    /// Nanoseconds of walking before a rest, and how many times longer the rest is.
     private static let turn: Int64 = 2_000_000
     private static let restFactor: Int64 = 49
-    /// No rest is longer, in nanoseconds: a disk that is slow now may not be so later.
+    /// Longest rest, in nanoseconds: a disk that is slow now may be fast later.
     private static let restMax: Int64 = 1_000_000_000
-    /// Names between two looks at the clock.
+    /// Names between two readings of the clock.
     private static let stride = 64
 
     private var since = monotonicNanoseconds()

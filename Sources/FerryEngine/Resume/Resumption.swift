@@ -1,22 +1,22 @@
 import FerryCore
 import Glibc
 
-/// Bytes of an earlier attempt that this one wants to go on from: locked, and checked as far as that is
-/// possible without the server.
+/// Bytes of an earlier attempt that this one wants to continue: locked, and checked as far as possible
+/// without the server.
 final class Resumption: Sendable {
     let file: PartialFile
     let record: PartialRecord
-    /// What need not be asked for again.
+    /// The bytes that are not requested again.
     let ranges: ByteRanges
     var byteCount: Int64 { ranges.byteCount }
-    /// From which byte on the server is asked for the rest, when there is no gap before it.
+    /// The first byte to request, if there is no gap before it.
     var offset: Int64 { ranges.prefixByteCount }
 
-    /// Opens and locks the partial `name`. Nil when its bytes cannot be used: it has no record, was asked for
-    /// in another way, is held by an attempt that only seemed dead, or nothing of it has outlasted a power
-    /// cut. Throws `storage_unavailable` when it cannot be read now.
+    /// Opens and locks the partial file `name`. `nil` if its bytes cannot be used: it has no record, another
+    /// request fetched it, an attempt that only seemed dead holds it, or none of its bytes has outlasted a
+    /// power cut. Throws `storage_unavailable` if it cannot be read now.
     ///
-    /// `withGaps`: bytes behind a gap count too; otherwise they are cut off.
+    /// `withGaps`: whether bytes behind a gap count; otherwise they are cut off.
     init?(
         _ name: String, of destination: Destination, in place: StorageDirectory, identity: String,
         withGaps: Bool
@@ -30,8 +30,8 @@ final class Resumption: Sendable {
         let usable = found.usable(size: Int64(status.st_size))
         let kept = withGaps ? usable : ByteRanges([0..<usable.prefixByteCount])
         let size = kept.ranges.last?.upperBound ?? 0
-        // The last byte is asked for once more when there may be nothing behind it: an answer without bytes
-        // could not say whether the server's file is still the same.
+        // The last byte is requested again if it may be the file's last: a response without bytes could not
+        // tell whether the server's file is still the same.
         let isWhole = found.total.map { $0 == kept.byteCount } ?? true
         let ranges = isWhole ? kept.clipped(to: size - 1) : kept
         guard UInt64(status.st_ino) == found.inode, !ranges.isEmpty, size <= found.total ?? .max,
@@ -44,7 +44,7 @@ final class Resumption: Sendable {
         var record = found.clipped(to: size)
         record.isSequential = !withGaps
         record.ranges = kept
-        // The size alone says how many bytes were appended.
+        // If bytes were only appended, the size says how many.
         let isIntact =
             found.isSequential != withGaps && found.boot == Boot.identifier && size == Int64(status.st_size)
             && found.synced == record.synced && (record.isSequential || found.ranges == kept)
@@ -54,7 +54,8 @@ final class Resumption: Sendable {
             destination, name: name, descriptor: descriptor, byteCount: ranges.ranges.last?.upperBound ?? 0,
             record: record, onDisk: found)
         guard !isIntact else { return }
-        // Bytes behind a gap or a power cut do not count, and would be taken for written ones in this boot.
+        // Bytes behind a gap or from before a power cut do not count. They are cut off, since the size would
+        // count them as written in this boot.
         guard ftruncate(descriptor, off_t(size)) == 0,
             file.checkpoint(syncs: false, ranges: kept)
         else {
@@ -63,17 +64,17 @@ final class Resumption: Sendable {
         }
     }
 
-    /// `Range` and, where there is a validator, `If-Range` (RFC 9110 §13.1.5, §14.2).
+    /// The request's fields `Range` and, if there is a validator, `If-Range` (RFC 9110 §13.1.5, §14.2).
     var headers: [JobSpec.Pair] {
         let range = JobSpec.Pair("Range", "bytes=\(offset)-")
         return record.validator.map { [range, JobSpec.Pair("If-Range", $0.text)] } ?? [range]
     }
 
-    /// Whether a 206 continues exactly these bytes: its range begins where they end, the file is as long as
-    /// it was, from the same place, with the same validator, in no coding. The length of the whole file, or
-    /// nil.
+    /// Returns the length of the whole file if the response continues exactly these bytes, otherwise `nil`.
+    /// The response must be a 206 whose range begins at `offset`, from the same URL, with the same total
+    /// length and validator, and without a content coding.
     ///
-    /// `isRenewed`: the job's link is another one now.
+    /// `isRenewed`: whether the job's link was changed.
     func total(continuedBy head: ResponseHead, from url: WebURL, isRenewed: Bool) -> Int64? {
         guard head.status == 206, head.contentCodings.isEmpty, PartialRecord.source(of: url) == record.source,
             let range = ContentRange(head), range.first == offset,
@@ -85,7 +86,7 @@ final class Resumption: Sendable {
         }
         switch (range.total, record.total) {
         case (let total?, let known?): return total == known ? total : nil
-        // Without a validator two lengths that agree are the least.
+        // Without a validator, the two lengths have to agree.
         case (let total?, nil): return record.validator == nil ? nil : total
         case (nil, let known?): return range.last + 1 == known ? known : nil
         case (nil, nil): return nil
@@ -93,18 +94,18 @@ final class Resumption: Sendable {
     }
 }
 
-/// `Content-Range: bytes 5-9/10` of an answer to one range (RFC 9110 §14.4).
+/// The field `Content-Range: bytes 5-9/10` of a response to one range (RFC 9110 §14.4).
 struct ContentRange: Sendable, Equatable {
     let first: Int64
-    /// Included.
+    /// The last byte, inclusive.
     let last: Int64
-    /// Nil: the server does not say (`*`).
+    /// Bytes of the whole file; `nil` if the server does not tell (`*`).
     let total: Int64?
 
     var byteCount: Int64 { last - first + 1 }
     var isWhole: Bool { first == 0 && last + 1 == total }
 
-    /// Nil when there is none, or several, or one that makes no sense.
+    /// `nil` if there is none or more than one, or if it is malformed.
     init?(_ head: ResponseHead) {
         let fields = head.all("content-range")
         guard fields.count == 1, head.mimeType != "multipart/byteranges" else { return nil }
@@ -129,8 +130,8 @@ struct ContentRange: Sendable, Equatable {
 }
 
 extension PartialRecord {
-    /// Whether a job's download can be continued by a later attempt at all; `Range` is ours then, and the
-    /// bytes must come as they are in the file.
+    /// Whether a later attempt can continue a job's download at all: the request must leave `Range` and
+    /// `If-Range` to Ferry, and ask for no content coding.
     static func isPossible(_ spec: JobSpec) -> Bool {
         spec.kind == .download && spec.request.method == "GET" && spec.request.acceptEncoding == .identity
             && !spec.request.headers.contains { header in
@@ -140,7 +141,7 @@ extension PartialRecord {
             }
     }
 
-    /// Of a whole answer that is about to be received. Nil when it could not be continued.
+    /// The record of a whole response that is about to be received; `nil` if it could not be continued.
     init?(_ head: ResponseHead, of spec: JobSpec, from hop: Hop) {
         guard Self.isPossible(spec), hop.method == "GET", head.status == 200, head.contentCodings.isEmpty,
             head.first("accept-ranges").map({ equalIgnoringCase($0, "none") }) != true

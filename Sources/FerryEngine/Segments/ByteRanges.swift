@@ -1,20 +1,20 @@
-/// A set of bytes of one file: half-open ranges in order, never touching each other.
+/// A set of bytes of one file: half-open ranges in order, not adjacent.
 struct ByteRanges: Sendable, Equatable {
     private(set) var ranges: [Range<Int64>] = []
 
     init() {}
 
-    /// In any order, overlapping or not; empty ones and those below zero are left out.
+    /// The ranges may overlap and come in any order; empty ones and those below zero are left out.
     init(_ ranges: some Sequence<Range<Int64>>) {
         for range in ranges { insert(range) }
     }
 
     var isEmpty: Bool { ranges.isEmpty }
 
-    /// How many bytes there are.
+    /// Number of bytes.
     var byteCount: Int64 { ranges.reduce(0) { $0 + $1.upperBound - $1.lowerBound } }
 
-    /// How many bytes there are from the beginning on without a gap.
+    /// Number of bytes from byte 0 on without a gap.
     var prefixByteCount: Int64 { ranges.first.flatMap { $0.lowerBound == 0 ? $0.upperBound : nil } ?? 0 }
 
     mutating func insert(_ range: Range<Int64>) {
@@ -30,7 +30,7 @@ struct ByteRanges: Sendable, Equatable {
         ranges.replaceSubrange(first..<last, with: [start..<end])
     }
 
-    /// Only what is not in `others`.
+    /// Returns the bytes that are not in `others`.
     func subtracting(_ others: ByteRanges) -> ByteRanges {
         var rest = ranges
         for other in others.ranges {
@@ -45,7 +45,7 @@ struct ByteRanges: Sendable, Equatable {
         return ByteRanges(rest)
     }
 
-    /// Only what lies below `byteCount`.
+    /// Returns the bytes below `byteCount`.
     func clipped(to byteCount: Int64) -> ByteRanges {
         ByteRanges(ranges.map { min($0.lowerBound, byteCount)..<min($0.upperBound, byteCount) })
     }

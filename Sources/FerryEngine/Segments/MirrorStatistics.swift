@@ -1,17 +1,17 @@
 import Synchronization
 
-/// What downloads have lately seen of one origin. A pure value; times are monotonic nanoseconds.
+/// The quality of one origin as recent downloads have seen it. A pure value; times are monotonic nanoseconds.
 package struct MirrorQuality: Sendable, Equatable {
-    /// Good ones go first, then those of whom nothing is known, then those that failed lately.
+    /// Order of use: good origins, then unknown ones, then those that failed lately.
     package enum Standing: Int, Sendable, Comparable {
         case good, unknown, bad
         package static func < (a: Self, b: Self) -> Bool { a.rawValue < b.rawValue }
     }
 
-    /// Nanoseconds after which half of a failure is forgiven, and after which a measurement says nothing.
+    /// Nanoseconds after which a failure counts half, and after which a measurement does not count.
     private static let forgivingTime: Int64 = 60_000_000_000
     private static let validTime: Int64 = 3_600_000_000_000
-    /// What the expected time is computed for: bytes of a middling file.
+    /// Bytes of a typical file, for which the expected time is computed.
     private static let typicalByteCount = 8_388_608.0
 
     private var bytesPerSecond: Double?
@@ -22,13 +22,14 @@ package struct MirrorQuality: Sendable, Equatable {
 
     package init() {}
 
-    /// An answer came, so many seconds after its request.
+    /// A response came, so many seconds after its request.
     package mutating func answered(afterSeconds seconds: Double, now: Int64) {
         latencySeconds = latencySeconds.map { $0 * 0.7 + seconds * 0.3 } ?? seconds
         measuredAt = now
     }
 
-    /// A part of the file came whole. Short ones say little about speed: they are all latency.
+    /// A part of a file came completely. A short one says little about speed, since its time is mostly
+    /// latency.
     package mutating func delivered(_ byteCount: Int64, inSeconds seconds: Double, now: Int64) {
         failureWeight = failures(now) / 2
         failedAt = now
@@ -58,8 +59,8 @@ package struct MirrorQuality: Sendable, Equatable {
         return bytesPerSecond != nil && now - measuredAt < Self.validTime ? .good : .unknown
     }
 
-    /// How long a middling file would take, in steps of the square root of two, so that equals count as
-    /// equal; 0 when it was not measured.
+    /// Expected time of a typical file, in steps of the square root of two, so that similar origins are
+    /// equal; 0 if it was not measured.
     package var slowness: Int {
         guard let bytesPerSecond else { return 0 }
         let milliseconds = ((latencySeconds ?? 0) + Self.typicalByteCount / bytesPerSecond) * 1_000
@@ -74,7 +75,7 @@ package struct MirrorQuality: Sendable, Equatable {
 
 /// The quality of the origins that downloads with mirrors have asked. Any thread.
 package final class MirrorStatistics: Sendable {
-    /// Origins that are remembered; beyond it the board begins anew.
+    /// Origins that are remembered; beyond it all are forgotten.
     private static let originCountMax = 10_000
 
     private let qualities = Mutex<[String: MirrorQuality]>([:])
@@ -88,7 +89,7 @@ package final class MirrorStatistics: Sendable {
         }
     }
 
-    /// These origins by their places, best first; equals in the order in which they were given.
+    /// Returns the positions of these origins, best first; equal ones in the given order.
     package func order(_ origins: [String], now: Int64) -> [(place: Int, standing: MirrorQuality.Standing)] {
         let known = qualities.withLock { qualities in origins.map { qualities[$0] ?? MirrorQuality() } }
         let ranks = known.map { quality -> (MirrorQuality.Standing, Int) in

@@ -2,8 +2,8 @@ import Curl
 import FerryCore
 import Logging
 
-/// One request of a segmented download, with the redirects that it meets: libcurl's words about it, handed to
-/// its transfer. Loop thread only.
+/// One request of a segmented download, with the redirects that it follows. Passes what libcurl reports to
+/// its `SegmentedTransfer`. Loop thread only.
 final class SegmentPart: EasyDelegate {
     private enum Sink {
         case none
@@ -13,19 +13,20 @@ final class SegmentPart: EasyDelegate {
     }
 
     let id: SegmentPlan.Part
-    /// In the transfer's sources.
+    /// Index in the transfer's sources.
     let source: Int
-    /// What is asked for; nil: the whole, plainly. The end is open (`bytes=5-`) when it is `.max`.
+    /// The requested range; `nil` for the whole file without `Range`. The end is open (`bytes=5-`) if it is
+    /// `.max`.
     private(set) var asked: Range<Int64>?
     private(set) var hasBegun = false
-    /// The scope of which it uses a connection of the transfer's.
+    /// The scope whose connection it uses.
     var connection: RequestScope?
-    /// The scope for which it may not connect yet.
+    /// The scope whose connection it waits for.
     var awaited: RequestScope?
-    /// Let go when the part ends, which breaks the circle.
+    /// Released when the part ends, which breaks the reference cycle.
     private var owner: SegmentedTransfer?
     private(set) var hop: Hop
-    /// Nil when nothing limits its speed.
+    /// `nil` if no limit on speed holds.
     private(set) var pacing: Pacing?
     private var transfer: Transfer?
     private var recorder = TransactionRecorder()
@@ -37,12 +38,12 @@ final class SegmentPart: EasyDelegate {
     private let startedAt: Int64
     private var answeredAt: Int64?
     private(set) var lastActivity: Int64
-    /// Whether nobody has been reached to send the request to.
+    /// Whether no server has been reached yet.
     private(set) var isConnecting = true
     private(set) var receivedByteCount: Int64 = 0
-    /// Whether the answer ends before what was asked for.
+    /// Whether the response ends before the requested range does.
     var isShort = false
-    /// What was written and the file threads do not know of yet.
+    /// Written bytes that the file threads do not know of yet.
     var written: Range<Int64> = 0..<0
 
     init(_ id: SegmentPlan.Part, of owner: SegmentedTransfer, source: Int, _ hop: Hop) {
@@ -55,7 +56,7 @@ final class SegmentPart: EasyDelegate {
         lastActivity = startedAt
     }
 
-    /// Sends the request. Once.
+    /// Sends the request. Called once.
     func begin(_ asked: Range<Int64>?) {
         self.asked = asked
         hasBegun = true
@@ -83,7 +84,7 @@ final class SegmentPart: EasyDelegate {
         }
     }
 
-    /// Ends the request; its connection is closed. Nothing more is heard of it. Twice is once.
+    /// Ends the request and closes its connection. The part reports nothing more. A second call does nothing.
     func stop() {
         stopTransfer()
         owner = nil
@@ -103,12 +104,12 @@ final class SegmentPart: EasyDelegate {
             hidesRemote: owner.context.builder.usesServiceProxy(owner.attempt, hop.url))
     }
 
-    /// What has been measured so far.
+    /// The metrics of the running request so far.
     var runningTransaction: TransactionMetrics? {
         owner.flatMap { recorder.running(transfer, measured($0)) }
     }
 
-    /// Goes on after a pause.
+    /// Resumes reading after a pause.
     func resume() {
         guard let owner, let transfer, transfer.isPaused else { return }
         lastActivity = owner.now
@@ -117,7 +118,7 @@ final class SegmentPart: EasyDelegate {
 
     // MARK: Speed
 
-    /// Whether the limits let these bytes pass now; otherwise comes back when they do.
+    /// Whether the limits let these bytes pass now; otherwise the part is resumed when they do.
     func mayMove(_ byteCount: Int) -> Bool {
         guard let pacing, let owner else { return true }
         let wait = pacing.take(byteCount, .receiving, now: owner.now)
@@ -147,12 +148,12 @@ final class SegmentPart: EasyDelegate {
         owner.needSlot()
     }
 
-    /// Nanoseconds without a byte; 0 while we do not want any.
+    /// Nanoseconds without a byte; 0 while reading is paused.
     func idleTime(now: Int64) -> Int64 { transfer?.isPaused ?? true ? 0 : now - lastActivity }
 
-    /// Nanoseconds since the request.
+    /// Nanoseconds since the part began.
     func age(now: Int64) -> Int64 { now - startedAt }
-    /// Nanoseconds since the answer began, and from the request to it.
+    /// Nanoseconds since the response began; `nil` before that.
     func receivingTime(now: Int64) -> Int64? { answeredAt.map { now - $0 } }
     var latency: Int64 { (answeredAt ?? startedAt) - startedAt }
 
@@ -161,21 +162,21 @@ final class SegmentPart: EasyDelegate {
         return transfer?.info.timings.preTransfer ?? 0 > 0 ? .waiting : .connecting
     }
 
-    /// Ends the request, and tells the transfer why it was of no use.
+    /// Ends the request and reports the failure to the transfer.
     func fail(_ failure: SegmentedTransfer.PartFailure) {
         guard let owner else { return }
         stop()
         owner.failed(self, failure)
     }
 
-    /// So many bytes were written up to `end`.
+    /// Notes that so many bytes were written up to `end`.
     func took(_ count: Int, until end: Int64) {
         receivedByteCount += Int64(count)
         recorder.received(count)
         written = written.lowerBound..<end
     }
 
-    /// Ends the request: everything that was wanted has come, and more would follow.
+    /// Ends the request: all wanted bytes have come, and more would follow.
     func cut() {
         guard let owner else { return }
         stop()
@@ -226,7 +227,7 @@ final class SegmentPart: EasyDelegate {
         return false
     }
 
-    /// False: the part has ended.
+    /// Judges the head. Returns `false` if the part has ended.
     private func takeHead(_ head: ResponseHead, _ owner: SegmentedTransfer) -> Bool {
         switch owner.judge(head, of: self) {
         case .body: sink = .body
@@ -237,7 +238,7 @@ final class SegmentPart: EasyDelegate {
         return self.owner != nil
     }
 
-    /// Judges a head that libcurl did not answer by itself.
+    /// Judges a held head, if there is one: libcurl did not answer it by itself.
     private func takeHeldHead() -> Bool {
         guard let owner, let head = reader.takeHeld() else { return true }
         return takeHead(head, owner)
@@ -267,7 +268,7 @@ final class SegmentPart: EasyDelegate {
         if owner?.move(self, to: next.url) ?? false { send() }
     }
 
-    /// It may connect to where a redirect has led it.
+    /// Sends the request to where a redirect has led: the connection is granted.
     func goOn() { send() }
 
     func finished(_ outcome: TransferOutcome) {

@@ -1,12 +1,12 @@
-/// Which bytes of one file are done, on their way, and free: a pure value in which every byte is exactly one
-/// of the three, whatever happens to the parts.
+/// The bytes of one file that are done, being fetched, and free. Every byte is exactly one of the three,
+/// whatever happens to the parts. A pure value.
 package struct SegmentPlan: Sendable, Equatable {
-    /// Names a part that runs; never used again within a plan.
+    /// Identifies a running part; never used again within a plan.
     package typealias Part = Int
 
     private enum State: Sendable, Equatable {
         case done, free
-        /// `limit`: the end of what the part's answer can give, at or beyond the part's own end.
+        /// `limit`: the end of what the part's response can provide, at or beyond the part's own end.
         case running(Part, limit: Int64)
 
         var part: Part? { if case .running(let part, _) = self { part } else { nil } }
@@ -19,13 +19,13 @@ package struct SegmentPlan: Sendable, Equatable {
         var count: Int64 { end - start }
     }
 
-    /// In order, without gap; two neighbours are never both done or both free.
+    /// In order, without gaps; two neighbours are never both done or both free.
     private var pieces: [Piece]
-    /// Bytes of the file; nil until somebody knows.
+    /// Bytes of the file; `nil` until that is known.
     package private(set) var total: Int64?
     package private(set) var doneByteCount: Int64
 
-    /// `done`: ranges that an earlier attempt has left, in order and apart from each other.
+    /// `done`: ranges that an earlier attempt has left, in order and not adjacent.
     package init(total: Int64?, done: [Range<Int64>] = []) {
         self.total = total
         doneByteCount = 0
@@ -46,7 +46,7 @@ package struct SegmentPlan: Sendable, Equatable {
 
     package var isComplete: Bool { doneByteCount == total }
 
-    /// The end of the done bytes that begin with the first.
+    /// Number of done bytes from byte 0 on without a gap.
     package var prefix: Int64 {
         guard let first = pieces.first, first.state == .done else { return 0 }
         return first.end
@@ -59,13 +59,13 @@ package struct SegmentPlan: Sendable, Equatable {
     package var runningCount: Int { pieces.count { $0.state.part != nil } }
     package var hasFree: Bool { pieces.contains { $0.state == .free } }
 
-    /// What is still to come in a part; nil when it has got everything, or was ended.
+    /// Returns the bytes that a part still has to fetch; `nil` if it has all or was ended.
     package func rest(of part: Part) -> Range<Int64>? {
         guard let index = index(of: part) else { return nil }
         return pieces[index].start..<pieces[index].end
     }
 
-    /// The end of what the part's answer can give; nil like `rest`.
+    /// Returns the end of what the part's response can provide; `nil` as for `rest`.
     package func limit(of part: Part) -> Int64? {
         guard let index = index(of: part), case .running(_, let limit) = pieces[index].state else {
             return nil
@@ -73,10 +73,10 @@ package struct SegmentPlan: Sendable, Equatable {
         return limit
     }
 
-    /// Gives a new part its range: the first free one, else the second half of the largest rest. nil when
-    /// nothing is worth a request.
+    /// Assigns a range to a new part and returns it: the first free one, otherwise the second half of the
+    /// largest rest. `nil` if no range is worth a request.
     ///
-    /// `halfMin`: bytes that both halves of a part's rest must have.
+    /// `halfMin`: bytes that each half of a part's rest must have.
     package mutating func begin(_ part: Part, halfMin: (Part) -> Int64) -> Range<Int64>? {
         precondition(index(of: part) == nil, "the part runs already")
         if let index = pieces.firstIndex(where: { $0.state == .free }) {
@@ -99,7 +99,7 @@ package struct SegmentPlan: Sendable, Equatable {
     private mutating func split(_ index: Int, for part: Part) -> Range<Int64> {
         let piece = pieces[index]
         let middle = piece.start + piece.count / 2
-        // Two writers do not share a page of the file when that can be had.
+        // Two writers do not share a page of the file, if possible.
         let aligned = middle & ~Int64(4_095)
         let cut = aligned > piece.start ? aligned : middle
         pieces[index].end = cut
@@ -108,7 +108,7 @@ package struct SegmentPlan: Sendable, Equatable {
         return cut..<piece.end
     }
 
-    /// The part's answer has begun and ends there: what it cannot give becomes free.
+    /// The part's response has begun and ends at `limit`: bytes that it cannot provide become free.
     package mutating func answered(_ part: Part, until limit: Int64) {
         guard let index = index(of: part) else { return }
         let piece = pieces[index]
@@ -123,7 +123,7 @@ package struct SegmentPlan: Sendable, Equatable {
         }
     }
 
-    /// So many bytes have arrived; returns how many of them are the part's, which are done from now on.
+    /// Marks so many received bytes as done. Returns how many of them belong to the part.
     package mutating func advance(_ part: Part, by count: Int) -> Int {
         guard let index = index(of: part) else { return 0 }
         let taken = min(Int64(count), pieces[index].count)
@@ -140,8 +140,8 @@ package struct SegmentPlan: Sendable, Equatable {
         return Int(taken)
     }
 
-    /// The part has stopped. What it leaves goes to the part before it, if that one's answer reaches further,
-    /// and is free otherwise.
+    /// Ends a part. Its rest goes to the part before it, if that part's response reaches further, and is free
+    /// otherwise.
     package mutating func end(_ part: Part) {
         guard let index = index(of: part) else { return }
         pieces[index].state = .free
@@ -156,7 +156,7 @@ package struct SegmentPlan: Sendable, Equatable {
         normalise()
     }
 
-    /// The one part of a file of unknown length has seen its end.
+    /// The only part of a file of unknown length has reached its end.
     package mutating func finish() {
         guard total == nil, let end = pieces.first(where: { $0.state != .done })?.start else { return }
         total = end
@@ -165,7 +165,7 @@ package struct SegmentPlan: Sendable, Equatable {
 
     private func index(of part: Part) -> Int? { pieces.firstIndex { $0.state.part == part } }
 
-    /// Drops what is empty and joins neighbours that are alike.
+    /// Removes empty pieces and joins equal neighbours.
     private mutating func normalise() {
         var joined: [Piece] = []
         joined.reserveCapacity(pieces.count)

@@ -1,40 +1,42 @@
 import FerryCore
 
-/// The URLs of one download while an attempt runs, best first: who may be asked for what. A pure value.
+/// The URLs of one download while an attempt runs, best first, and which may be asked for which bytes. A pure
+/// value.
 struct SegmentSources: Sendable {
     struct Source: Sendable {
         let url: WebURL
         let isOwnOrigin: Bool
-        /// Failed lately: asked when nobody else is left.
+        /// Whether its origin failed lately: used only if no other source is left.
         let isBad: Bool
-        /// In the job: the request's own URL is 0.
+        /// Position in the job: the request's own URL is 0.
         let place: Int
-        /// Where redirects have led; asked directly for further parts.
+        /// Where redirects have led; further parts are requested there directly.
         var landing: Hop?
         var validator: Validator?
-        /// Where that was named (`PartialRecord.source`); nil: nobody knows whether it was here.
+        /// Where the validator came from (`PartialRecord.source`); `nil` if that may have been another
+        /// source.
         var validatorPlace: String?
-        /// Whether it gives ranges of the file that is being fetched; nil: not known yet.
+        /// Whether it serves ranges of the file that is being fetched; `nil` if that is unknown.
         var givesRanges: Bool?
-        /// Its first answer was to a range and useless: asked for the whole from now on.
+        /// Whether its response to a range was useless: from then on only the whole file is requested.
         var isAskedPlainly = false
-        /// It has another file than the one that is being fetched.
+        /// Notes that the source has another file than the one that is being fetched.
         var hasChanged = false
-        /// How often its file was another one than before.
+        /// How often its file differed from the one before.
         var changeCount = 0
-        /// Connections it has let us have.
+        /// Connections that it has accepted at once.
         var partCountMax = Limits.segmentCountMax
-        /// Bytes a second of one connection, as last measured in this attempt.
+        /// Bytes per second of one connection, as last measured in this attempt.
         var speed: Double?
-        /// Failures since it last was of use.
+        /// Failures since the last useful response.
         var failureCount = 0
-        /// It was given up although its time was not over: asked when nobody else is left.
+        /// Whether a request was given up before its timeout: used only if no other source is left.
         var hasStopped = false
-        /// Asked no more in this attempt.
+        /// Whether it is not used any more in this attempt.
         var isOut = false
         var error: TransferError?
         var retryAfter: Double?
-        /// It led to a host that may not be used before, on the loop's clock.
+        /// When the host that it led to may be used again, in nanoseconds of the loop's clock.
         var heldUntil: Int64 = 0
 
         init(_ url: WebURL, place: Int, isOwnOrigin: Bool, isBad: Bool) {
@@ -44,16 +46,16 @@ struct SegmentSources: Sendable {
             self.isBad = isBad
         }
 
-        /// The next request's.
+        /// The hop of the next request.
         var hop: Hop {
             landing ?? Hop(url: url, method: "GET", sendsBody: false, keepsCredentials: isOwnOrigin)
         }
     }
 
     private(set) var sources: [Source]
-    /// Failures without success between them after which a source is asked no more.
+    /// Failures without a success between them after which a source is not used any more.
     private let failureCountMax: Int
-    /// Whether the parts of one file may come from several.
+    /// Whether the parts of one file may come from several sources.
     var mayMix = true
 
     /// The request's own URL and its mirrors, in the order of their quality.
@@ -72,11 +74,12 @@ struct SegmentSources: Sendable {
         set { sources[index] = newValue }
     }
 
-    /// An earlier attempt began the file with an answer from there (`PartialRecord.source`): it was the only
-    /// source's, or that of the one which has this URL. Whose a redirect was among several nobody knows; then
-    /// each has to prove that it has the same file.
+    /// Sets the validator of the file that an earlier attempt began with a response from `source`
+    /// (`PartialRecord.source`). It belongs to the only source, or to the one that has this URL. If a
+    /// redirect of one of several sources led there, the source is unknown, and each has to prove that it has
+    /// the same file.
     ///
-    /// `isRenewed`: the job's link is another one now.
+    /// `isRenewed`: whether the job's link was changed.
     mutating func expect(_ validator: Validator, of source: String, isRenewed: Bool) {
         let fit = sources.indices.filter {
             sources.count == 1 || PartialRecord.source(of: sources[$0].url) == source
@@ -86,7 +89,7 @@ struct SegmentSources: Sendable {
         sources[fit[0]].validatorPlace = isRenewed ? nil : source
     }
 
-    /// An answer from that URL has said so.
+    /// Sets the validator that a response from that URL had.
     mutating func learn(_ validator: Validator, of index: Int, at url: WebURL) {
         sources[index].validator = validator
         sources[index].validatorPlace = PartialRecord.source(of: url)
@@ -95,15 +98,17 @@ struct SegmentSources: Sendable {
     var count: Int { sources.count }
     var hasAny: Bool { sources.contains { !$0.isOut } }
 
-    /// Whom to ask for a file of which nothing is known.
+    /// Returns the source to ask for a file of which nothing is known yet.
     func lead(except closed: Set<Int>) -> Int? {
         let open = moving(sources.indices.filter { !sources[$0].isOut && !closed.contains($0) })
         return open.first { !sources[$0].isBad } ?? open.first
     }
 
-    /// Whom to ask for one more range of a file: the one with the fewest parts, the better one among equals.
+    /// Returns the source to ask for one more range: the one with the fewest parts, the better one among
+    /// equals.
     ///
-    /// `running`: parts by source. `lead`: whose file it is; nil: nobody's in this attempt.
+    /// `running`: parts by source. `lead`: the source whose response came first; `nil` if none has in this
+    /// attempt.
     func forRange(running: [Int: Int], lead: Int?, except closed: Set<Int> = []) -> Int? {
         func isFit(_ index: Int) -> Bool {
             let (source, count) = (sources[index], running[index] ?? 0)
@@ -112,44 +117,45 @@ struct SegmentSources: Sendable {
             else {
                 return false
             }
-            // One request is enough to learn that it does not.
+            // One request suffices to learn whether it serves ranges.
             if source.givesRanges == nil, count > 0 { return false }
             return mayMix || lead == nil || index == lead
         }
         let fit = moving(sources.indices.filter(isFit))
-        // Others would have to wait for whoever is much slower.
+        // The file would be late because of a source that is much slower than the others.
         let fastest = fit.compactMap { sources[$0].speed }.max() ?? 0
         let good = fit.filter { !sources[$0].isBad && sources[$0].speed ?? .infinity >= fastest / 4 }
         return (good.isEmpty ? fit : good).min { (running[$0] ?? 0, $0) < (running[$1] ?? 0, $1) }
     }
 
-    /// Those that have not stopped, or all.
+    /// Returns the sources that have not stopped, or all if all have.
     private func moving(_ indices: [Int]) -> [Int] {
         let moving = indices.filter { !sources[$0].hasStopped }
         return moving.isEmpty ? indices : moving
     }
 
-    /// Whom to ask instead of one that says nothing. `target`: of what; nil: nothing is known of it.
+    /// Returns the source to ask instead of one that does not respond. `target`: the file; `nil` if nothing
+    /// is known of it.
     func substitute(for index: Int, _ target: SegmentedTransfer.Target?) -> Int? {
         let stopped = Set(sources.indices.filter { sources[$0].hasStopped || $0 == index })
         return target == nil
             ? lead(except: stopped) : forRange(running: [:], lead: target?.lead, except: stopped)
     }
 
-    /// A request was given up for another one. That counts for nothing: it may only take long.
+    /// Notes that a request was given up for another one. That is not a failure: the source may only be slow.
     mutating func stopped(_ index: Int, _ error: TransferError) {
         sources[index].error = error
         sources[index].landing = nil
         sources[index].hasStopped = true
     }
 
-    /// A request failed. `running`: parts that go on at the same source.
+    /// Notes a failed request. `running`: parts that still run at the same source.
     mutating func failed(
         _ index: Int, _ error: TransferError, retryAfter: Double? = nil, isRefusal: Bool, running: Int
     ) {
         sources[index].error = error
         sources[index].retryAfter = retryAfter
-        // Where a redirect led may hold no longer than the redirect said; the URL itself is asked again.
+        // The target of a redirect may have expired; the URL itself is requested again.
         let wasElsewhere = sources[index].landing != nil
         sources[index].landing = nil
         if isRefusal, running > 0 {
@@ -162,11 +168,11 @@ struct SegmentSources: Sendable {
         sources[index].isOut = isHopeless || sources[index].failureCount >= failureCountMax
     }
 
-    /// It has another file than the one that is being fetched.
+    /// Notes that the source has another file than the one that is being fetched.
     mutating func changed(_ index: Int) {
         if !sources[index].hasChanged { sources[index].changeCount += 1 }
         sources[index].hasChanged = true
-        // It may only say so of ranges.
+        // Its responses to ranges may differ from those to the whole file.
         if sources[index].changeCount > 1 { sources[index].isAskedPlainly = true }
         sources[index].givesRanges = false
         sources[index].error = TransferError(
@@ -174,7 +180,7 @@ struct SegmentSources: Sendable {
             isRetryable: true)
     }
 
-    /// Its bytes were wrong.
+    /// Excludes a source whose bytes were wrong.
     mutating func exclude(_ index: Int, _ error: TransferError) {
         sources[index].isOut = true
         sources[index].error = error
@@ -184,7 +190,7 @@ struct SegmentSources: Sendable {
 
     mutating func wasUseful(_ index: Int) { sources[index].failureCount = 0 }
 
-    /// The file begins anew: what was learned about it is forgotten, not what was learned about the servers.
+    /// The file restarts: forgets what is known about the file, not what is known about the servers.
     mutating func forget() {
         for index in sources.indices {
             sources[index].validator = nil
@@ -194,7 +200,8 @@ struct SegmentSources: Sendable {
         }
     }
 
-    /// What the attempt failed of: what may pass before what stays, the request's own URL before its mirrors.
+    /// The error of the attempt: a retryable one before others, that of the request's own URL before those of
+    /// its mirrors.
     var verdict: (error: TransferError, retryAfter: Double?)? {
         let failed = sources.filter { $0.error != nil }.sorted { $0.place < $1.place }
         guard let worst = failed.first(where: { $0.error?.isRetryable == true }) ?? failed.first,

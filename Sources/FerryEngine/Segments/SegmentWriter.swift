@@ -2,24 +2,24 @@ import CSys
 import FerryCore
 import Synchronization
 
-/// Takes the bytes of all parts into the one partial file, and hashes it from its beginning as far as it is
-/// whole. Loop thread only.
+/// Writes the bytes of all parts into one partial file, and hashes it from byte 0 as far as it has no gap.
+/// Loop thread only.
 final class SegmentWriter: StagedWriter {
     let file: PartialFile
-    /// The room for what is to come.
+    /// The space that is promised to the file.
     var claim: StorageClaim?
     private let tail: DigestTail
     private let lane: FileThreadPool
     private let writeBehind: WriteBehind?
     let digests: Digests
-    /// What has come and could not be written: it does not count.
+    /// Received bytes that could not be written; they do not count.
     private(set) var lost = ByteRanges()
-    /// How far the file is whole once everything is written that has come.
+    /// Bytes from byte 0 on without a gap, once all received bytes are written.
     private var prefix: Int64 = 0
     private let stage: WriteStage
     var writeFailed: ((TransferError) -> Void)?
 
-    /// `onProgress` is called on a file thread when the disk has caught up.
+    /// `onProgress` is called on a file thread as soon as the disk has caught up.
     init(
         _ file: PartialFile, _ digests: Digests, lane: FileThreadPool, stage: WriteStage,
         syncs: Bool, onProgress: @escaping @Sendable () -> Void
@@ -33,16 +33,16 @@ final class SegmentWriter: StagedWriter {
         tail = DigestTail(bytes, digests, lane: lane) {}
     }
 
-    /// Takes bytes that are written by the end of the loop's turn. Throws `storage_full` or `storage_failed`,
-    /// also of earlier ones.
+    /// Takes bytes, which are written by the end of the loop's turn. Throws `storage_full` or
+    /// `storage_failed`, also for earlier bytes.
     func append(_ bytes: UnsafeRawBufferPointer, at offset: Int64) throws(TransferError) {
         try stage.append(bytes, at: offset, for: self)
     }
 
-    /// Writes everything that has come.
+    /// Writes all received bytes.
     func flush() throws(TransferError) { try stage.flush(self) }
 
-    /// Past the stage: all that came before has been written.
+    /// Writes without the stage; earlier bytes are written already.
     func write(_ bytes: UnsafeRawBufferPointer, at offset: Int64) throws(TransferError) {
         do throws(TransferError) {
             try claim?.take(bytes.count, file.descriptor)
@@ -54,25 +54,25 @@ final class SegmentWriter: StagedWriter {
         tail.advance(to: prefix)
     }
 
-    /// A part has written this since it last said so.
+    /// A part has written these bytes since the last call.
     func wrote(_ range: Range<Int64>) {
         guard let writeBehind, !range.isEmpty else { return }
         lane.send(writeBehind.work(range))
     }
 
-    /// The file is whole as far as there, with the bytes that are about to be written.
+    /// The file has no gap before `prefix`, once all received bytes are written.
     func advance(to prefix: Int64) {
         guard prefix != self.prefix else { return }
         self.prefix = prefix
         if !stage.holds(self) { tail.advance(to: prefix) }
     }
 
-    /// Whether reading should pause, and whether it may go on.
+    /// Whether reading should pause.
     var isFarBehind: Bool { writeBehind.map { $0.byteCount > EngineLimits.digestLagMax } ?? false }
     var hasCaughtUp: Bool { writeBehind.map { $0.byteCount < EngineLimits.digestLagResume } ?? true }
 
-    /// Hands the file to the file threads once all of it is hashed; the drain must not be used afterwards.
-    /// Everything was flushed.
+    /// Passes the file to the file threads as soon as all of it is hashed. All bytes must be flushed before.
+    /// The writer must not be used afterwards.
     func publish(at byteCount: Int64, _ make: (Publication.Bytes) -> Publication) -> Publication {
         claim = nil
         let publication = make(.file(file, tail))
@@ -80,14 +80,14 @@ final class SegmentWriter: StagedWriter {
         return publication
     }
 
-    /// Ends the hashing, of bytes that are kept or of no use; gives back the room.
+    /// Ends the hashing and gives back the promised space.
     func stop() {
         stage.drop(self)
         tail.stop()
         claim = nil
     }
 
-    /// Removes the file; `then` is called on a file thread afterwards.
+    /// Removes the file, then calls `then` on a file thread.
     func discard(then: @escaping @Sendable () -> Void = {}) {
         stop()
         let file = file
@@ -99,8 +99,8 @@ final class SegmentWriter: StagedWriter {
     }
 }
 
-/// Starts the write-back of what parts have written, in slices on file threads, so that the last sync is
-/// short; knows how far the disk lags. Any thread.
+/// Starts the write-back of written bytes, in slices on file threads, so that the last sync is short. Knows
+/// how many bytes the disk is behind. Any thread.
 final class WriteBehind: Sendable {
     private let file: PartialFile
     private let waiting = Atomic<Int64>(0)
@@ -111,7 +111,7 @@ final class WriteBehind: Sendable {
         self.onProgress = onProgress
     }
 
-    /// Bytes that were written and whose write-back has not begun.
+    /// Written bytes whose write-back has not begun.
     var byteCount: Int64 { waiting.load(ordering: .relaxed) }
 
     func work(_ range: Range<Int64>) -> FileWork {

@@ -1,30 +1,30 @@
 import Curl
 import FerryCore
 
-/// One attempt of a download that several connections or several URLs may serve: parts of one file, each a
-/// request of its own, written at their places into one partial file. Loop thread only.
+/// An attempt of a download that several connections or URLs may serve. Each part of the file is a request of
+/// its own and is written at its offset into one partial file. Loop thread only.
 final class SegmentedTransfer: RunningAttempt {
     /// Why a request was of no use.
     enum PartFailure {
-        /// The connection, or the time: it may work when it is asked again.
+        /// The connection failed, or the request timed out: another request may succeed.
         case broken(TransferError)
-        /// Nothing has come for a while, and there is somebody else to ask.
+        /// No byte came for a while, and there is another connection or source.
         case stopped(TransferError)
         case refused(TransferError, retryAfter: Double?)
-        /// The server does not give the range that it was asked for.
+        /// The server does not serve the requested range.
         case givesNoRanges
-        /// It leads to a host that may not be used now.
+        /// The request leads to a host that may not be used now.
         case held
         /// The server has another file than the one that is being fetched.
         case changed
     }
 
-    /// What is being fetched, since the first answer.
+    /// The file that is being fetched, as the first response describes it.
     struct Target {
-        /// nil: one stream until its end.
+        /// Bytes of the file; `nil` if it is one body of unknown length.
         let total: Int64?
         let validator: Validator?
-        /// Whose answer came first.
+        /// The source whose response came first; `nil` if an earlier attempt got it.
         let lead: Int?
         /// As in `PartialRecord`.
         let mimeType: String?
@@ -35,7 +35,7 @@ final class SegmentedTransfer: RunningAttempt {
     let progress: ProgressMeter
     unowned let loop: EngineLoop
     var context: EngineContext { loop.context }
-    /// The loop's clock: monotonic nanoseconds.
+    /// Now on the loop's clock, in nanoseconds.
     var now: Int64 { loop.multi.now }
 
     private(set) var machine = AttemptMachine()
@@ -45,7 +45,7 @@ final class SegmentedTransfer: RunningAttempt {
     private(set) var publication: Publication?
     /// The job's own speed limit, which all parts share.
     private var rate: TokenBucket?
-    /// In this and in all other limits.
+    /// The job's places in its own limit and in all others.
     private var places = JobPlaces()
 
     var sources: SegmentSources
@@ -58,20 +58,22 @@ final class SegmentedTransfer: RunningAttempt {
     /// Sources whose bytes are in the file.
     var suppliers: Set<Int> = []
     var awaitsResumption = false
-    /// Whether some are of an earlier attempt.
+    /// Whether some bytes in the file come from an earlier attempt.
     var holdsEarlierBytes = false
     var restartCount = 0
-    /// How often a connection that had stopped was given up early.
+    /// How often a connection without progress was given up early.
     var hurryCount = 0
-    /// What the record of the file last said, and when, on the loop's clock.
+    /// When the file's record was last written, in nanoseconds of the loop's clock, and the bytes done by
+    /// then.
     var recorded: (at: Int64, byteCount: Int64) = (0, 0)
     /// The bytes that this attempt leaves to the next one, until it is reported.
     var kept: SegmentWriter?
     /// Where the bytes of an earlier attempt came from (`PartialRecord.source`).
     var earlierSource: String?
-    /// Between `start` and the end of the bytes; not while a file of no use is being removed.
+    /// Whether bytes are being fetched: from `start` to the last byte, except while a useless file is
+    /// removed.
     var isFetching = false
-    /// A file of no use is being removed.
+    /// Whether a useless file is being removed.
     var isClearing = false
     var isFilling = false
     var mustFillAgain = false
@@ -79,7 +81,7 @@ final class SegmentedTransfer: RunningAttempt {
     /// Whether the job's own digests prove the file, wherever its parts come from.
     let hasDigest: Bool
     var connections: AttemptConnections
-    /// Why the last request could not be sent.
+    /// Why the last request could not be sent, if a host may not be used.
     var hold: HostHold?
     var slot: HeldSlot
     var putAside: PartialDownload?
@@ -106,13 +108,13 @@ final class SegmentedTransfer: RunningAttempt {
         sources = SegmentSources(
             url, mirrors: attempt.spec.mirrors.compactMap { try? WebURL.parse($0) }, loop.context.mirrors,
             now: now,
-            // Parts that run at once may fail at once.
+            // Several parts may fail at the same time.
             failureCountMax: EngineLimits.partFailureCountMax + attempt.spec.segmentCountMax - 1)
     }
 
     // MARK: The machine
 
-    /// Sees to what earlier attempts have left.
+    /// Looks for the bytes of earlier attempts.
     func begin() {
         prepare { () throws(TransferError) in
             let destination = try context.destination(of: attempt)
@@ -148,12 +150,12 @@ final class SegmentedTransfer: RunningAttempt {
             kept = nil
         case .leave: leave()
         case .follow, .leaveOutExpect, .leaveOutRange, .endPreparation:
-            // Parts see to their redirects, and send no body. Looking for what is there does not take long.
+            // Parts follow redirects themselves and send no body. Looking for earlier bytes is fast.
             break
         }
     }
 
-    /// All bytes are there.
+    /// All bytes have been received.
     func complete() {
         do throws(TransferError) { try drain?.flush() } catch { return fail(error) }
         isFetching = false
@@ -161,7 +163,7 @@ final class SegmentedTransfer: RunningAttempt {
         handle(.transferEnded(nil))
     }
 
-    /// Nobody is left who could be asked.
+    /// No source is left: ends the attempt with the best error of the sources.
     func giveUp() {
         isFetching = false
         let none = TransferError(
@@ -171,7 +173,7 @@ final class SegmentedTransfer: RunningAttempt {
         handle(.transferEnded(nil))
     }
 
-    /// The attempt ends: no source can mend what happened.
+    /// Ends the attempt with an error that no other source can avoid.
     func fail(_ error: TransferError) { handle(.bodyRefused(error)) }
 
     private func stopParts() {
@@ -188,7 +190,7 @@ final class SegmentedTransfer: RunningAttempt {
     private func publish() {
         guard let drain, let destination, let total = plan?.total else { return }
         needSlot()
-        // Of parts that have got everything and wait for their answer's end.
+        // Parts may still wait for the end of their responses.
         stopParts()
         self.drain = nil
         let verification = drain.digests.verification(
@@ -223,13 +225,14 @@ final class SegmentedTransfer: RunningAttempt {
         return result
     }
 
-    /// Of several sources nobody knows which one the failure was. What they refuse is told when they do.
+    /// Whether the outcome says nothing about the job's origin. With mirrors it is unknown which source
+    /// failed; refusals are reported when they happen.
     private var endedElsewhere: Bool {
         attempt.hasOwnProxy || !attempt.spec.mirrors.isEmpty || trace.diagnostics.isOwnShortage
             || head.map { $0.url.origin != attempt.origin } ?? false
     }
 
-    /// Nothing of the file that was fetched counts any more.
+    /// Forgets the file: none of its bytes count any more.
     func forgetFile() {
         stopParts()
         drain = nil
@@ -243,7 +246,7 @@ final class SegmentedTransfer: RunningAttempt {
         progress.set(received: 0)
     }
 
-    /// The file of no use has gone, its name is free.
+    /// The useless file is removed, and its name is free.
     func cleared() {
         guard !machine.isEnded else { return }
         isClearing = false
@@ -272,19 +275,19 @@ final class SegmentedTransfer: RunningAttempt {
         return request
     }
 
-    /// What `If-Range` says: the source's own validator, or that of the file that it shall have. A digest
-    /// proves the file whatever a mirror calls it, so there its first answer says.
+    /// Returns the value of `If-Range`: the source's own validator, or that of the file. If a digest proves
+    /// the file, mirrors may have validators of their own, which their first responses tell.
     private func expectedValidator(of source: Int) -> Validator? {
         sources[source].validator ?? (hasDigest ? nil : target?.validator)
     }
 
-    /// This answer is the one that the client is shown.
+    /// Makes this the response that clients see.
     func show(_ head: ResponseHead, from url: WebURL) {
         self.head = (head, url)
         destination?.takeName(from: head, url)
     }
 
-    /// Makes the file. `announced`: digests that the first answer has named.
+    /// Makes the file. `announced`: digests in the first response.
     func openDrain(_ announced: [ExpectedDigest]) throws(TransferError) {
         guard drain == nil, let destination else { return }
         let place = try destination.root.directory(destination.directory, making: true)
@@ -313,7 +316,7 @@ final class SegmentedTransfer: RunningAttempt {
         context.bulk.began(on: loop.index)
     }
 
-    /// The limits that hold for a part from there; nil: none.
+    /// Returns the limits that hold for a part from `url`; `nil` if none does.
     func pacing(at url: WebURL) -> Pacing? {
         context.rates.pacing(of: attempt, at: url, job: rate, places: places)
     }

@@ -1,7 +1,7 @@
 import FerryCore
 
-/// To whom parts may connect: the job was admitted with one connection to its own origin, and every other one
-/// is asked for.
+/// Connections of parts: the lease permits one connection to the job's own origin; every other one is asked
+/// for.
 extension SegmentedTransfer {
     /// The scope whose connection one more request of a source may use now. `nil` if there is none; when that
     /// is known later, `fill` is called again.
@@ -52,20 +52,20 @@ extension SegmentedTransfer {
         }
     }
 
-    /// The part's connection may serve another one.
+    /// Frees the part's connection for another part.
     func disconnect(_ part: SegmentPart) {
         guard let scope = part.connection else { return }
         part.connection = nil
         if context.connections != nil { connections.put(scope) }
     }
 
-    /// What nothing is left for is given back: others may want it.
+    /// Gives back granted connections that are not used.
     func giveBackSpares() {
         guard let desk = context.connections else { return }
         for scope in connections.takeSpares() { desk.giveBack(attempt, scope) }
     }
 
-    /// A redirect leads the part elsewhere. False: it goes on later, or has failed.
+    /// Moves the part to where a redirect leads. Returns `false` if the part continues later or has failed.
     func move(_ part: SegmentPart, to url: WebURL) -> Bool {
         let scope = connectionScope(of: url)
         guard part.connection != scope else { return true }
@@ -94,8 +94,8 @@ extension SegmentedTransfer {
         return true
     }
 
-    /// Nothing of the file moves, and who could be asked may not be: the attempt begins anew later, unless
-    /// the answer is still to come.
+    /// No byte moves, and the remaining sources may not be used now: the attempt is put off, unless an answer
+    /// about a connection is still to come.
     func waitForHosts() {
         guard connections.asked.isEmpty, let hold else { return }
         isFetching = false

@@ -1,11 +1,11 @@
 import Curl
 import FerryCore
 
-/// Which requests are sent, and to whom.
+/// Choice of requests and sources.
 extension SegmentedTransfer {
-    /// Uses every connection that is free, as far as there is something worth a request.
+    /// Sends requests on all free connections, as far as there are bytes worth a request.
     func fill() {
-        // A request that fails at once ends up here again.
+        // A request that fails at once calls `fill` again.
         guard !isFilling else {
             mustFillAgain = true
             return
@@ -31,8 +31,8 @@ extension SegmentedTransfer {
         if isHeld { waitForHosts() } else { restart() }
     }
 
-    /// The first request: for everything; as a range where parts are wanted, so that its answer tells whether
-    /// they can be had.
+    /// Sends the first request, for the whole file. If parts are wanted, as a range, so that the response
+    /// tells whether the server serves ranges.
     private func askLead() {
         var closed: Set<Int> = []
         while let lead = sources.lead(except: closed) {
@@ -46,7 +46,7 @@ extension SegmentedTransfer {
         if closed.isEmpty { giveUp() } else { waitForHosts() }
     }
 
-    /// Returns whether somebody would be asked who may not be asked now.
+    /// Returns `true` if a source was left out because its host may not be used now.
     private func askForRanges() -> Bool {
         var made: [SegmentPart] = []
         var closed: Set<Int> = []
@@ -60,14 +60,14 @@ extension SegmentedTransfer {
             _ = plan?.begin(lastPart + 1, halfMin: { halfMin($0) })
             made.append(makePart(source, origin))
         }
-        // All have been cut before the first asks, so that none asks for what another one will fetch.
+        // All ranges are divided before the first request, so that no part requests bytes of another.
         for part in made {
             if let rest = plan?.rest(of: part.id) { part.begin(rest) }
         }
         return !closed.isEmpty
     }
 
-    /// Whether there is something left for one more request.
+    /// Whether bytes are left that are worth one more request.
     private var isWorthAPart: Bool {
         var trial = plan
         return trial?.begin(lastPart + 1, halfMin: { halfMin($0) }) != nil
@@ -85,7 +85,8 @@ extension SegmentedTransfer {
         parts.values.reduce(into: [:]) { $0[$1.source, default: 0] += 1 }
     }
 
-    /// Bytes that both halves of a part's rest must have: what it gets in a second, and no trifle.
+    /// Returns how many bytes each half of a part's rest must have to be divided: what the part gets in a
+    /// second, and at least a minimum.
     private func halfMin(_ id: SegmentPlan.Part) -> Int64 {
         guard let part = parts[id], part.hasBegun, part.pacing == nil else {
             return EngineLimits.partByteCountMin
@@ -97,19 +98,19 @@ extension SegmentedTransfer {
     }
 }
 
-/// What becomes of an answer.
+/// Judgement of responses.
 extension SegmentedTransfer {
     enum HeadJudgement {
         case body
         case follow(Hop)
         case failed(PartFailure)
-        /// The attempt is over.
+        /// The attempt has ended.
         case stopped
     }
 
     func judge(_ head: ResponseHead, of part: SegmentPart) -> HeadJudgement {
         note(part.source) { [now] in $0.answered(afterSeconds: Double(part.latency) / 1e9, now: now) }
-        // Of 101: nobody asked for another protocol (RFC 9110 §15.2.2).
+        // 101: no other protocol was asked for (RFC 9110 §15.2.2).
         guard head.hasClearLength, head.status != 101 else {
             let error = TransferError(
                 .responseInvalid, "The length of the server's answer is ambiguous, or it is none.",
@@ -118,10 +119,10 @@ extension SegmentedTransfer {
         }
         var judged = head
         if part.asked != nil {
-            // What was accepted is the file; that a part of it comes is our doing.
+            // The file is judged as a whole. It comes in parts only because Ferry asked for ranges.
             if head.status == 206 {
                 judged.status = 200
-                // It need not be repeated (RFC 9110 §15.3.7).
+                // A 206 need not repeat the type (RFC 9110 §15.3.7).
                 if head.first("content-type") == nil, let type = target?.mimeType {
                     judged.append("Content-Type", type)
                 }
@@ -133,12 +134,12 @@ extension SegmentedTransfer {
         switch judge.judge(judged, part.hop, expected: false, resumption: nil, now: context.clock.now()) {
         case .follow(let hop): return .follow(hop)
         case .refuse(let error, let retryAfter):
-            // A part of which nobody has said the type: the answer with the whole file will.
+            // The type of the part is unknown; the response with the whole file will have it.
             let isUntyped = judged.mimeType == nil && target != nil
             if error.code == .unacceptableContentType, isUntyped { return .failed(.givesNoRanges) }
             if error.code == .unacceptableStatus { tell(head, of: part) }
             return .failed(.refused(error, retryAfter: retryAfter))
-        // Jobs in parts ask nothing; that is refused at the submission.
+        // Jobs in parts ask no questions; the API refuses such jobs.
         case .resend, .resume, .restart, .ask: return .failed(.givesNoRanges)
         case .accept: break
         }
@@ -149,13 +150,13 @@ extension SegmentedTransfer {
         return drain == nil ? .stopped : .body
     }
 
-    /// Tells at once of a host that refuses: the others may go on for long.
+    /// Reports a refusal at once: the attempt may take long to end.
     private func tell(_ head: ResponseHead, of part: SegmentPart) {
         guard let answer = context.hostAnswer(head, from: part.hop.url, to: attempt) else { return }
         context.tell(answer)
     }
 
-    /// The first answer says what is fetched.
+    /// Takes the first response, which describes the file.
     private func takeFirst(_ head: ResponseHead, of part: SegmentPart) -> PartFailure? {
         let validator = head.contentCodings.isEmpty ? Validator(head) : nil
         var total = head.hasBody("GET") ? head.contentCodings.isEmpty ? head.contentLength : nil : 0
@@ -167,7 +168,7 @@ extension SegmentedTransfer {
             }
             givesRanges = validator != nil
             guard givesRanges || range.last + 1 == whole else { return .givesNoRanges }
-            // The length in the head is that of the part.
+            // The length in the head is that of the range.
             total = head.contentCodings.isEmpty ? whole : nil
             limit = total.map { _ in range.last + 1 } ?? .max
         } else if head.status == 206 {
@@ -222,7 +223,7 @@ extension SegmentedTransfer {
         fill()
     }
 
-    /// The answer to a later request must be exactly the range, of exactly the file.
+    /// Takes a later response, which must have exactly the requested range of the same file.
     private func takeRange(_ head: ResponseHead, of part: SegmentPart) -> PartFailure? {
         guard let target, let asked = part.asked else { return .givesNoRanges }
         let known = sources[part.source].validator
@@ -232,7 +233,7 @@ extension SegmentedTransfer {
         else { return .givesNoRanges }
         guard range.total == target.total else { return .changed }
         if let failure = lackOfProof(head, of: part, target) { return failure }
-        // Who was asked first has gone without a byte.
+        // The source that responded first has provided no byte.
         if self.head == nil
             || suppliers.isEmpty && !parts.values.contains(where: { $0.source == target.lead })
         {
@@ -247,8 +248,8 @@ extension SegmentedTransfer {
         return nil
     }
 
-    /// Nil when the answer itself says that its bytes are the file's: a 206 alone may come from a server that
-    /// does not know `If-Range`.
+    /// Returns `nil` if the response proves that its bytes belong to the file. The status 206 alone does not:
+    /// a server may not support `If-Range`.
     private func lackOfProof(
         _ head: ResponseHead, of part: SegmentPart, _ target: Target
     ) -> PartFailure? {
@@ -259,14 +260,14 @@ extension SegmentedTransfer {
         }
         if isTrusted(part) { return nil }
         guard let own = Validator(head) else { return .givesNoRanges }
-        // What a mirror calls the file does not matter where a digest will prove it.
+        // A mirror's validator may differ if a digest proves the file.
         guard hasDigest || own == target.validator else { return .changed }
         sources.learn(own, of: part.source, at: part.hop.url)
         return nil
     }
 }
 
-/// What becomes of the bytes, and of parts that end.
+/// Received bytes, and the end of parts.
 extension SegmentedTransfer {
     func take(_ bytes: UnsafeRawBufferPointer, of part: SegmentPart) -> BodyVerdict {
         guard let drain, let rest = plan?.rest(of: part.id), let limit = plan?.limit(of: part.id) else {
@@ -300,7 +301,8 @@ extension SegmentedTransfer {
             }
             tellDisk(part)
         }
-        // At the end of what was asked for, libcurl keeps the connection; before it, more would come.
+        // At the end of the requested range libcurl keeps the connection. If the part ends before it, more
+        // bytes would come.
         if end == rest.upperBound, end < limit || wanted.count < bytes.count {
             part.cut()
             return .abort
@@ -308,7 +310,7 @@ extension SegmentedTransfer {
         return .proceed
     }
 
-    /// A body of unknown length may turn out too long.
+    /// Throws if a body of unknown length becomes longer than the job accepts.
     private func checkLength(_ byteCount: Int64) throws(TransferError) {
         guard byteCount <= attempt.spec.accept.byteCountMax ?? .max else {
             throw .longerThanAccepted(.receiving)
@@ -320,14 +322,14 @@ extension SegmentedTransfer {
         part.written = part.written.upperBound..<part.written.upperBound
     }
 
-    /// Whether anything but the end of its connection tells whether the file is whole.
+    /// Whether the file's end is known without the end of the connection.
     var hasKnownEnd: Bool {
         plan?.total != nil || attempt.spec.integrity.size != nil || drain?.digests.isProof ?? false
     }
 
-    /// The part's answer is over, or nothing more is wanted of it.
+    /// The part's response has ended, or all its wanted bytes have come.
     func ended(_ part: SegmentPart) {
-        // The one part of a file of unknown length: libcurl says that this was its end.
+        // The only part of a file of unknown length: libcurl has reported its end.
         if plan?.total == nil, plan?.rest(of: part.id) != nil { plan?.finish() }
         let isTrifle = part.isShort && part.receivedByteCount < EngineLimits.partByteCountMin
         if isTrifle || plan?.rest(of: part.id) != nil {
@@ -341,7 +343,7 @@ extension SegmentedTransfer {
         fill()
     }
 
-    /// Takes the part out of the books.
+    /// Removes a part that has ended, and measures its source.
     private func leave(_ part: SegmentPart) {
         parts[part.id] = nil
         disconnect(part)
@@ -353,7 +355,7 @@ extension SegmentedTransfer {
         note(part.source) { [now] in $0.delivered(part.receivedByteCount, inSeconds: seconds, now: now) }
     }
 
-    /// What one connection to the part's source carries.
+    /// Measures the speed of one connection to the part's source.
     func measure(_ part: SegmentPart) {
         guard part.pacing == nil, let time = part.receivingTime(now: now), time >= 100_000_000 else { return }
         sources.measured(part.source, Double(part.receivedByteCount) * 1e9 / Double(time))
@@ -372,7 +374,7 @@ extension SegmentedTransfer {
             note(part.source) { [now] in $0.failed(now: now) }
         case .refused(let error, let retryAfter):
             sources.failed(part.source, error, retryAfter: retryAfter, isRefusal: true, running: running)
-            // Too many connections are our fault, not the server's.
+            // A server that refuses a further connection while others run has not failed.
             if running == 0 { note(part.source) { [now] in $0.failed(now: now) } }
         case .givesNoRanges:
             sources[part.source].isAskedPlainly = true

@@ -1,8 +1,7 @@
 import Curl
 import FerryCore
 
-/// How a download in parts goes on from the bytes of an earlier attempt, leaves its own to a later one, and
-/// begins its file anew.
+/// Continues the bytes of an earlier attempt, leaves bytes to a later one, and restarts the file.
 extension SegmentedTransfer {
     func prepared(_ resumption: Resumption?) {
         prepare { () throws(TransferError) in
@@ -14,8 +13,8 @@ extension SegmentedTransfer {
         }
     }
 
-    /// Takes the bytes as done. False: they cannot be asked about. Throws when there is no room for the rest;
-    /// the bytes count all the same.
+    /// Takes the bytes as done. Returns `false` if no request can verify them. Throws if there is no space
+    /// for the rest; the bytes then still count.
     private func goOn(from resumption: Resumption) throws(TransferError) -> Bool {
         let record = resumption.record
         guard let total = record.total, record.validator != nil || mayGoByLength, let destination,
@@ -45,19 +44,19 @@ extension SegmentedTransfer {
         if total >= EngineLimits.bulkByteCountMin { becomeBulk() }
     }
 
-    /// Whether the job takes a file of the same length for the same file.
+    /// Whether the job accepts an equal length as proof of the same file.
     private var mayGoByLength: Bool { attempt.spec.retry.resumesWithoutValidator }
 
-    /// Whether nothing but their length says that what is fetched belongs to the bytes that are there.
+    /// Whether only the length proves that the fetched bytes belong to the earlier ones.
     var goesByLength: Bool { mayGoByLength && holdsEarlierBytes && target?.validator == nil && !hasDigest }
 
-    /// Whether a range from there belongs to the bytes that are there, as far as the job wants to know: they
-    /// came from there too.
+    /// Whether the part's bytes count as those of the same file: the earlier bytes came from the same URL,
+    /// and the job accepts that.
     func isTrusted(_ part: SegmentPart) -> Bool {
         goesByLength && earlierSource == PartialRecord.source(of: part.hop.url)
     }
 
-    /// Leaves what has come to a later attempt; what cannot be written is not there.
+    /// Leaves the received bytes to a later attempt, except those that cannot be written.
     func keepBytes() {
         guard let drain else { return }
         self.drain = nil
@@ -69,7 +68,7 @@ extension SegmentedTransfer {
         }
     }
 
-    /// Makes the new file one that a later attempt can go on from, if the answer allows it.
+    /// Lets a later attempt continue the new file, if the response allows it.
     func record(_ url: WebURL, _ announced: [ExpectedDigest]) {
         guard PartialRecord.isPossible(attempt.spec), let target, let total = target.total,
             target.validator != nil || mayGoByLength
@@ -83,7 +82,7 @@ extension SegmentedTransfer {
         recorded = (now, 0)
     }
 
-    /// From time to time the record says which ranges have come.
+    /// From time to time writes into the record which ranges are done.
     func recordProgress(_ now: Int64) {
         guard isFetching, let drain, let plan, now - recorded.at >= EngineLimits.recordInterval,
             plan.doneByteCount - recorded.byteCount >= EngineLimits.recordedByteCountMin
@@ -94,7 +93,7 @@ extension SegmentedTransfer {
         context.lane.send(.run { [syncs = context.syncs] in file.checkpoint(syncs: syncs, ranges: ranges) })
     }
 
-    /// Reports once a file thread has seen to the bytes that are kept.
+    /// Reports the outcome as soon as a file thread has saved the bytes.
     func report(_ outcome: AttemptResult.Outcome, keeping drain: SegmentWriter) {
         drain.stop()
         awaitedReport = outcome
@@ -136,8 +135,9 @@ extension SegmentedTransfer {
 
     // MARK: Beginning anew
 
-    /// Whether bytes that turned out wrong can be had from somebody else: whoever gave them is asked no more,
-    /// and if several did, or an earlier attempt, one shall give all.
+    /// Decides whether wrong bytes can be fetched from another source. The sources that provided them are not
+    /// used any more. If several sources or an earlier attempt provided them, one source has to provide all
+    /// bytes instead.
     func mayFetchAgain(after error: TransferError) -> Bool {
         guard error.code == .digestMismatch || error.code == .sizeMismatch else { return false }
         if holdsEarlierBytes || suppliers.count > 1 && sources.mayMix {
@@ -153,7 +153,7 @@ extension SegmentedTransfer {
         return true
     }
 
-    /// Throws away what has come and asks for the file from its beginning; at most so often.
+    /// Discards all bytes and requests the file from byte 0, a limited number of times.
     func restart() {
         restartCount += 1
         guard restartCount <= EngineLimits.restartCountMax + sources.count, sources.hasAny else {

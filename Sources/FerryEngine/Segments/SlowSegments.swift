@@ -1,9 +1,10 @@
 import FerryCore
 
-/// A file comes as late as the slowest connection brings it. One that stopped is given up long before the
-/// job's timeout when that costs nothing: nothing else is left to do, or there is a mirror to ask.
+/// The slowest connection decides when a file is complete. A connection without progress is given up long
+/// before the job's timeout if that costs nothing: no other bytes are left to fetch, or there is a mirror.
 extension SegmentedTransfer {
-    /// Once a second, when every connection that is worth one is used.
+    /// Called once a second, when all useful connections are in use: gives up at most one that makes no
+    /// progress.
     func hurry() {
         guard hurryCount < max(attempt.spec.segmentCountMax, sources.count),
             let part = parts.values.first(where: { isIdle($0) && (isLast($0) || hasSubstitute($0)) })
@@ -20,26 +21,28 @@ extension SegmentedTransfer {
         part.idleTime(now: now) > Int64(context.configuration.silencePatience * 1e9)
     }
 
-    /// Whether a part that gets nothing more is what the others have left. One that has not been answered may
-    /// take its time.
+    /// Whether the rest of a part is all that is left to fetch. A part without a response may only be slow,
+    /// so it does not count.
     private func isLast(_ part: SegmentPart) -> Bool {
         part.asked != nil && part.receivedByteCount > 0 && canGoOn(after: part)
             && parts.count < attempt.spec.segmentCountMax && plan?.hasFree == false
     }
 
-    /// Whether somebody else can be asked for all that is missing, and nothing is lost if he has not got it.
+    /// Whether another source can be asked for all missing bytes, and nothing is lost if it does not have
+    /// them.
     private func hasSubstitute(_ part: SegmentPart) -> Bool {
         guard parts.count == 1, let other = sources.substitute(for: part.source, target) else { return false }
         return !part.hasHead || canGoOn(after: part) || asksForRanges && sources[other].givesRanges == true
     }
 
-    /// Who has refused connections may refuse the next one for good.
+    /// Whether the part's rest can be requested again. A source that has refused a connection may refuse the
+    /// next one too.
     private func canGoOn(after part: SegmentPart) -> Bool {
         let source = sources[part.source]
         return source.givesRanges == true && source.partCountMax == Limits.segmentCountMax && asksForRanges
     }
 
-    /// Whether what is missing can be asked for as ranges.
+    /// Whether the missing bytes can be requested as ranges.
     var asksForRanges: Bool {
         guard let target, target.total != nil else { return false }
         return target.validator != nil || hasDigest || goesByLength

@@ -1,18 +1,18 @@
 import FerryCore
 import Glibc
 
-/// Where an attempt's file will be: a directory below a root, the final name, and the hidden partial beside
-/// it, so that publication is one rename on one file system.
+/// Where an attempt's file will be: a directory below a root, the final name, and the hidden partial file
+/// beside it, so that publication is one rename within one file system.
 struct Destination: Sendable {
     let root: StorageDirectory
     /// Relative to the root; empty is the root itself.
     let directory: String
-    /// Empty until the answer has suggested one, when the job names only a directory.
+    /// Empty if the job names only a directory, until the response has suggested a name.
     var name: String
     let ifExists: JobSpec.Destination.IfExists
     let job: JobID
     private(set) var attempt: Int32
-    /// The service keeps the file: its path is not shown.
+    /// Whether the service manages the file, whose path is then not shown.
     let isKept: Bool
 
     init(
@@ -27,7 +27,7 @@ struct Destination: Sendable {
         self.isKept = isKept
     }
 
-    /// Of a job that is over: all its attempts count as earlier ones.
+    /// The destination of a finished job: all its attempts count as earlier ones.
     init(root: StorageDirectory, path: String, job: JobID) {
         self.root = root
         (directory, name) = splitPath(path)
@@ -39,29 +39,31 @@ struct Destination: Sendable {
 
     var partialName: String { PartialNames.partial(of: job, attempt: attempt) }
 
-    /// In a directory the file gets the name that the answer suggests.
+    /// If the job names only a directory, takes the name that the response suggests.
     mutating func takeName(from head: ResponseHead, _ url: WebURL) {
         guard name.isEmpty else { return }
         name = suggestedFilename(head, url: url) ?? job.description
     }
 
-    /// The path below the root of a name in this directory.
+    /// Returns the path, relative to the root, of a name in this directory.
     func path(of name: String) -> String { directory.isEmpty ? name : "\(directory)/\(name)" }
 
-    /// The name with a number before its extension, for `if_exists: rename`.
+    /// Returns the name with a number before its extension, for `if_exists: rename`.
     func name(numbered number: Int) -> String {
         number > 0 ? fittedName(name, insert: "-\(number)") : name
     }
 
-    /// Takes over what earlier attempts of this job left and removes what cannot be used; what cannot be read
-    /// now is left to later attempts. The job's file may be continued when `identity` is what it was asked
-    /// for with; nil: never. `withGaps`: also behind gaps. File thread.
+    /// Takes over the best partial file of earlier attempts of this job and removes those that cannot be
+    /// used. Files that cannot be read now are left to later attempts. `identity`: the identity of the
+    /// request that the bytes must come from; `nil` if no bytes may be continued. `withGaps`: whether bytes
+    /// behind a gap count. File thread.
     func takeOver(identity: String?, withGaps: Bool = false) -> Resumption? {
-        // Without the directory there is nothing to remove.
+        // If the directory does not exist or open, no file can be found or removed.
         guard let place = try? root.directory(directory, making: false) else { return nil }
         var best: Resumption?
         for name in earlierNames(in: place) {
-            // What later attempts have left is theirs: then this one has lost its lease and does not know it.
+            // Files of later attempts stay: if some exist, this attempt has lost its lease without knowing
+            // it.
             guard let owner = PartialNames.owner(of: name), owner.attempt < attempt else { continue }
             guard owner.isPartial else {
                 removeStray(name, in: place)
@@ -77,15 +79,15 @@ struct Destination: Sendable {
                     place.remove(PartialNames.record(of: name))
                 }
             } catch {
-                // Nobody can tell what it is worth.
+                // The file cannot be read now, so it stays for a later attempt.
                 continue
             }
         }
         return best
     }
 
-    /// A partial that shares its inode with the final name was published, but the node died before the result
-    /// was committed: both go, this attempt fetches it again.
+    /// If a partial file shares its inode with the final name, it was published, but the node died before the
+    /// result was committed. Both names are removed, and this attempt fetches the file again.
     private func resumption(
         _ name: String, in place: StorageDirectory, identity: String?, withGaps: Bool
     ) throws(TransferError) -> Resumption? {
@@ -98,8 +100,8 @@ struct Destination: Sendable {
         return try Resumption(name, of: self, in: place, identity: identity, withGaps: withGaps)
     }
 
-    /// What attempts before this one may have left here. Some names are sooner asked for than a directory is
-    /// read that holds very many files.
+    /// Returns the names that earlier attempts may have left here. Asking for a few names is faster than
+    /// reading a directory with very many files.
     private func earlierNames(in place: StorageDirectory) -> [String] {
         guard attempt <= EngineLimits.namedAttemptCountMax else {
             return place.names(beginningWith: PartialNames.prefix(of: job))
@@ -112,8 +114,8 @@ struct Destination: Sendable {
         return names.filter { place.status($0) != nil }
     }
 
-    /// Takes what an earlier attempt of this process has left from where the job's destination was then, and
-    /// removes it there. File thread.
+    /// If the job's destination has changed, moves the bytes that an earlier attempt of this process left at
+    /// the former destination, and removes them there. File thread.
     func adopt(_ leftover: Leftover, identity: String?, withGaps: Bool) {
         var earlier = leftover.destination
         let isElsewhere = !earlier.directory.hasSameBytes(as: directory) || earlier.isKept != isKept
@@ -122,12 +124,12 @@ struct Destination: Sendable {
         if let identity {
             adopt(from: earlier, identity: identity, withGaps: withGaps)
         }
-        // What could not be moved, as to another file system.
+        // Removes bytes that could not be moved, for example to another file system.
         leftover.remove()
     }
 
-    /// Takes the bytes that another job has left as if an attempt of this one had: once, by whoever comes
-    /// first. File thread.
+    /// Moves the bytes that another job has left, as if an attempt of this job had left them. Only the first
+    /// job that asks gets them. File thread.
     func adopt(from other: Destination, identity: String, withGaps: Bool = false) {
         guard let found = other.takeOver(identity: identity, withGaps: withGaps) else { return }
         defer { found.file.letGo() }
@@ -140,20 +142,20 @@ struct Destination: Sendable {
             renameat(
                 from.descriptor, PartialNames.record(of: found.file.name), into.descriptor, record) == 0
             && renameat(from.descriptor, found.file.name, into.descriptor, name) == 0
-        // From one file system to another: then the bytes stay where they are until their time is over.
+        // A move to another file system fails; the bytes then stay where they are until they expire.
         if !isMoved { into.remove(record) }
     }
 
-    /// A record without its file, or one that was being written.
+    /// Removes a record whose file is missing, or a draft of a record.
     private func removeStray(_ name: String, in place: StorageDirectory) {
         let partial = name.hasSuffix(".json") ? String(name.dropLast(5)) : nil
         if let partial, place.inode(partial) != nil { return }
         place.remove(name)
     }
 
-    /// Removes the final name of an inode, if it has one.
+    /// Removes the final name of an inode. Returns `false` if it has none.
     private func takeBack(_ inode: ino_t, in place: StorageDirectory) -> Bool {
-        // The answer had suggested the name, and may suggest another one now.
+        // The response had suggested the name, and may suggest another one now.
         if name.isEmpty {
             let published = place.names(beginningWith: "").first {
                 PartialNames.owner(of: $0) == nil && place.inode($0) == inode

@@ -5,19 +5,20 @@ import Glibc
 import OpenSSL
 import Synchronization
 
-/// A received body on its way to its final name. Made by the loop, carried out by a file thread.
+/// Gives a received body its final name. Made by the loop, carried out by a file thread.
 ///
-/// The order is the promise: bytes verified, bytes on stable storage, lease still held and nobody cancelled,
-/// final name, name on stable storage; then the result.
+/// The order is fixed: the bytes are verified, the bytes are on stable storage, the lease is still held and
+/// the publication not revoked, the file gets its final name, the name is on stable storage, the result is
+/// reported.
 final class Publication: Sendable {
     enum Outcome: Sendable {
         case stored(TransferResult)
         case failed(TransferError)
-        /// What was put aside of the bytes for a later attempt.
+        /// Revoked before the file got its name; the bytes that are left to a later attempt, if any.
         case revoked(PartialDownload?)
     }
 
-    /// How the bytes come: small bodies whole, others in their partial file.
+    /// The bytes: small bodies in memory, others in their partial file.
     enum Bytes: Sendable {
         case memory([UInt8], BufferReservation?)
         case file(PartialFile, DigestTail?)
@@ -28,17 +29,18 @@ final class Publication: Sendable {
         let destination: Destination
         let digests: Digests
         let verified: TransferResult.Verification
-        /// The bytes are the result itself: they went to a file for want of memory, which is removed.
+        /// Whether the bytes become the result itself. They went to a file only for lack of memory; the file
+        /// is removed.
         let isInline: Bool
         let syncs: Bool
         let space: StorageSpace
-        /// Whether the attempt is still ours, asked right before the file gets its name.
+        /// Whether this node still holds the attempt's lease. Called right before the file gets its name.
         let holdsLease: @Sendable () -> Bool
         let leftovers: Leftovers
         let loop: CurlLoop
-        /// Runs on the file thread when the file has its name: nobody waits for the loop.
+        /// Called on the file thread as soon as the file has its name.
         let report: @Sendable (TransferResult) -> Void
-        /// Runs on the loop's thread, after `report` if there was one.
+        /// Called on the loop's thread, after `report` if that was called.
         let deliver: @Sendable (CurlMulti, Outcome) -> Void
     }
 
@@ -48,8 +50,8 @@ final class Publication: Sendable {
 
     init(_ plan: Plan) { self.plan = plan }
 
-    /// Any thread: stops the publication, and the hashing before it. False: the file is about to get its
-    /// name, or has it.
+    /// Stops the publication and the hashing before it. Returns `false` if the file is about to get its name
+    /// or has it. Any thread.
     @discardableResult
     func revoke() -> Bool {
         let (exchanged, found) = fate.compareExchange(
@@ -58,7 +60,8 @@ final class Publication: Sendable {
         return exchanged || found == Fate.revoked.rawValue
     }
 
-    /// File thread, before the last step: nobody may stop it any more. False: somebody has.
+    /// Called before the last step: the publication can no longer be revoked. Returns `false` if it was
+    /// revoked. File thread.
     private func settle() -> Bool {
         fate.compareExchange(
             expected: Fate.open.rawValue, desired: Fate.publishing.rawValue, ordering: .sequentiallyConsistent
@@ -67,7 +70,7 @@ final class Publication: Sendable {
 
     private var isRevoked: Bool { fate.load(ordering: .sequentiallyConsistent) == Fate.revoked.rawValue }
 
-    /// File thread: carries out all of them, then tells the loops.
+    /// Carries out all publications of a batch, then reports to the loops. File thread.
     static func publish(_ batch: [Publication]) {
         var staged: [(Publication, Staged)] = []
         var outcomes: [(Publication, Outcome)] = []
@@ -99,15 +102,15 @@ final class Publication: Sendable {
         deliver(outcomes.map { ($0, $0.after($1, failed[Staged.key(of: $0.plan.destination)])) })
     }
 
-    /// By index in `staged`: what went wrong with those that have to be on stable storage.
+    /// Brings the files that need it to stable storage. Returns the failures by index in `staged`.
     private static func sync(_ staged: [(Publication, Staged)]) -> [Int: TransferError?] {
         let chosen = staged.indices.filter { staged[$0].0.plan.syncs && !staged[$0].0.isRevoked }
         return Dictionary(
             uniqueKeysWithValues: zip(chosen, StorageSync.files(chosen.map { staged[$0].1.file })))
     }
 
-    /// The name may be lost with a power cut, so it is not a success. The next attempt does it again.
-    /// `failure`: of its directory's sync.
+    /// Turns a success into a failure if the directory's sync failed (`failure`): the name may be lost with a
+    /// power cut. The next attempt publishes the file again.
     private func after(_ outcome: Outcome, _ failure: TransferError?) -> Outcome {
         guard let failure, case .stored = outcome, plan.syncs, !plan.isInline else { return outcome }
         return .failed(failure)
@@ -125,13 +128,14 @@ final class Publication: Sendable {
         }
     }
 
-    /// A verified partial.
+    /// A partial file whose digests are verified.
     private struct Staged {
         let place: StorageDirectory
         let file: PartialFile
         let size: Int64
         let sha256: String
-        /// The same for the same directory, and as strings those of others may be the same: é has two forms.
+        /// Equal for the same directory. Bytes, since two directories may have names that are equal as
+        /// strings: é has two forms.
         let key: [UInt8]
 
         static func key(of destination: Destination) -> [UInt8] {
@@ -147,7 +151,8 @@ final class Publication: Sendable {
         }
     }
 
-    /// `places`: the directories that this batch has opened. Nil: it was revoked while its bytes were hashed.
+    /// Verifies the bytes. `places`: the directories that this batch has opened. Returns `nil` if the
+    /// publication was revoked while its bytes were hashed.
     private func stage(_ places: inout [[UInt8]: StorageDirectory]) throws(TransferError) -> Staged? {
         let destination = plan.destination
         let key = Staged.key(of: destination)
@@ -160,7 +165,7 @@ final class Publication: Sendable {
         places[key] = place
         switch plan.bytes {
         case .memory(let bytes, let gathering):
-            // What is small is written whatever the reserve says: it was fetched already.
+            // A small body is written even if only the reserve is left: it was fetched already.
             let claim =
                 gathering == nil ? nil : try plan.space.claim(at: place, expecting: Int64(bytes.count))
             plan.digests.update(bytes)
@@ -175,7 +180,7 @@ final class Publication: Sendable {
             }
             return Staged(place, file, sha256, destination)
         case .file(let file, let tail):
-            // In this order: who revokes the publication stops the hashing afterwards.
+            // In this order: `revoke` sets the fate first and stops the hashing afterwards.
             let failure = tail?.failure
             guard !isRevoked else { return nil }
             do throws(TransferError) {
@@ -188,7 +193,7 @@ final class Publication: Sendable {
         }
     }
 
-    /// The bytes of a file that nobody is to see.
+    /// Reads back the bytes of an inline result from its file.
     private func readBack() -> Outcome {
         guard case .file(let file, let tail) = plan.bytes else {
             preconditionFailure("what is in memory is the result already")
@@ -209,7 +214,7 @@ final class Publication: Sendable {
         }
     }
 
-    /// Gives the file its name, if it still may have it.
+    /// Gives the file its final name if the lease is held and the publication is not revoked.
     private func name(_ staged: Staged, _ failure: TransferError?) -> Outcome {
         if let failure {
             staged.file.discard()
@@ -230,7 +235,7 @@ final class Publication: Sendable {
             var result = TransferResult(
                 path: plan.destination.isKept ? nil : plan.destination.path(of: name), size: staged.size,
                 sha256: staged.sha256, body: nil, isKept: plan.destination.isKept, verified: plan.verified)
-            // Nobody else writes where the service keeps files.
+            // Managed files need no identity: only the service writes in their directory.
             if !plan.destination.isKept { result.file = identity }
             return .stored(result)
         } catch {
@@ -239,13 +244,13 @@ final class Publication: Sendable {
         }
     }
 
-    /// What becomes of bytes that nobody has looked at yet.
+    /// Leaves bytes that are not verified yet to a later attempt.
     private func leave() -> Outcome {
         guard case .file(let file, _) = plan.bytes else { return .revoked(nil) }
         return .revoked(putAside(file))
     }
 
-    /// This attempt may not publish the bytes: a later one may go on from them.
+    /// Leaves the bytes to a later attempt, since this one may not publish them.
     @discardableResult
     private func putAside(_ file: PartialFile) -> PartialDownload? {
         guard let leftover = file.keep(syncs: plan.syncs) else {
@@ -256,8 +261,9 @@ final class Publication: Sendable {
         return leftover.kept
     }
 
-    /// `replace` renames. The others link, so that nothing is overwritten, and keep the partial until the
-    /// result is committed: it proves to the next attempt whose file that is.
+    /// `replace` renames the partial file. The other values of `if_exists` link it, so that no file is
+    /// overwritten, and keep the partial file until the result is committed: it proves to the next attempt
+    /// that the published file is this job's.
     private func give(_ staged: Staged) throws(TransferError) -> String {
         let (destination, place) = (plan.destination, staged.place.descriptor)
         let partial = staged.file.name
@@ -278,8 +284,8 @@ final class Publication: Sendable {
         throw storageError(EEXIST)
     }
 
-    /// Where there are no hard links, as with many file systems in user space, the name is given in one step
-    /// as well, but nothing proves afterwards whose file that is. False: the name is taken.
+    /// Renames without overwriting, for file systems without hard links, such as many in user space. Nothing
+    /// proves afterwards whose file it is. Returns `false` if the name is taken.
     private static func moved(
         _ partial: String, to name: String, in place: Int32
     ) throws(TransferError) -> Bool {
@@ -297,9 +303,9 @@ final class Publication: Sendable {
 }
 
 extension EngineLoop {
-    /// The publication of an attempt's bytes. Its result is reported when the file has its name, as `ended`
-    /// with that outcome; what else becomes of it comes back as an event of that attempt. `isInline`: there
-    /// will be no file.
+    /// Makes the publication of an attempt's bytes. When the file has its name, `ended` is reported with the
+    /// outcome `succeeded`. Every other outcome comes back to the attempt as an event. `isInline`: no file is
+    /// left.
     func publication(
         _ bytes: Publication.Bytes, to destination: Destination, _ digests: Digests,
         _ verified: TransferResult.Verification, _ ended: AttemptResult, resumedAt offset: Int64?,

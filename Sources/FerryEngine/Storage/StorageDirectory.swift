@@ -3,11 +3,11 @@ import FerryCore
 import Glibc
 import Sys
 
-/// An open directory below which everything is found: whatever a path says, the kernel does not leave it
-/// (openat2(2), RESOLVE_BENEATH). Closed with its last owner.
+/// An open directory that confines paths: whatever a path says, the kernel resolves it below this directory
+/// (openat2(2), RESOLVE_BENEATH). Closed when it is released.
 final class StorageDirectory: Sendable {
     let descriptor: Int32
-    /// Permissions of what is made below.
+    /// Permissions of files and directories that are made below.
     private let modes: FileModes
 
     private init(_ descriptor: Int32, _ modes: FileModes) {
@@ -17,7 +17,7 @@ final class StorageDirectory: Sendable {
 
     deinit { close(descriptor) }
 
-    /// Opens a root by its trusted absolute path; makes it, with its parents, when it is missing.
+    /// Opens a root by its absolute path, which is trusted. Makes it and its parents if they are missing.
     static func root(_ path: String, _ modes: FileModes) throws(TransferError) -> StorageDirectory {
         let flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC
         var opened = open(path, flags)
@@ -33,7 +33,7 @@ final class StorageDirectory: Sendable {
         return StorageDirectory(opened, modes)
     }
 
-    /// Opens a directory, or the one above it that is there.
+    /// Opens a directory or, if it is missing, the nearest existing directory above it.
     static func existing(_ path: String) throws(SystemError) -> StorageDirectory {
         let opened = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         if opened >= 0 { return StorageDirectory(opened, .own) }
@@ -42,13 +42,13 @@ final class StorageDirectory: Sendable {
         return try existing(above.isEmpty ? (path.hasPrefix("/") ? "/" : ".") : above)
     }
 
-    /// Of its file system; nil when that does not answer.
+    /// Device number of the file system; `nil` if fstat(2) fails.
     var device: dev_t? {
         var status = stat()
         return fstat(descriptor, &status) == 0 ? status.st_dev : nil
     }
 
-    /// Opens a directory below this one; an empty path is this one. With `making`, what is missing is made.
+    /// Opens a directory below this one; an empty path is this one. `making`: makes missing directories.
     func directory(_ path: String, making: Bool) throws(TransferError) -> StorageDirectory {
         if path.isEmpty { return StorageDirectory(try beneath(".", O_RDONLY | O_DIRECTORY), modes) }
         let opened = csys_open_beneath(descriptor, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0, 0)
@@ -57,7 +57,7 @@ final class StorageDirectory: Sendable {
         let (parent, name) = splitPath(path)
         let above = try directory(parent, making: true)
         if mkdirat(above.descriptor, name, modes.directory) == 0 {
-            // A directory nobody can find after a power cut would take its files along.
+            // If a power cut removed the new directory, its files would be lost too.
             fsync(above.descriptor)
         } else if errno != EEXIST {
             throw storageError(errno)
@@ -65,12 +65,12 @@ final class StorageDirectory: Sendable {
         return StorageDirectory(try beneath(path, O_RDONLY | O_DIRECTORY), modes)
     }
 
-    /// A regular file to read. Throws `source_not_found` for anything else.
+    /// Opens a regular file for reading. Throws `source_not_found` for anything else.
     func regularFile(_ path: String) throws(TransferError) -> (descriptor: Int32, status: stat) {
         let missing = TransferError(
             .sourceNotFound, "There is no readable file at the source's path.", phase: .sending,
             isRetryable: false)
-        // Not blocking: opening a FIFO would wait for a writer.
+        // O_NONBLOCK: opening a FIFO would wait for a writer.
         let opened = csys_open_beneath(descriptor, path, O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0, 0)
         guard opened >= 0 else {
             if [EMFILE, ENFILE, ENOMEM, EIO, ESTALE].contains(errno) {
@@ -82,7 +82,7 @@ final class StorageDirectory: Sendable {
         }
         var status = stat()
         guard fstat(opened, &status) == 0, status.st_mode & S_IFMT == S_IFREG,
-            // Holes make files of any size; what is sent in parts is added up.
+            // A sparse file can have any size, and the sizes of a form's parts are added up.
             Int64(status.st_size) <= EngineLimits.sourceByteCountMax
         else {
             close(opened)
@@ -91,7 +91,7 @@ final class StorageDirectory: Sendable {
         return (opened, status)
     }
 
-    /// Makes a file that did not exist, for writing and reading.
+    /// Makes a new file and opens it for reading and writing. Fails if the name exists.
     func newFile(_ name: String) throws(TransferError) -> Int32 {
         let flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC
         let opened = openat(descriptor, name, flags, modes.file)
@@ -99,14 +99,14 @@ final class StorageDirectory: Sendable {
         return opened
     }
 
-    /// Gives a file that is there the permissions of a new one: an earlier attempt may have made it in
-    /// another directory, or under another umask. A file system without permissions (vfat) keeps its own.
+    /// Gives an existing file the permissions of a new one: an earlier attempt may have made it in another
+    /// directory, or with another umask. A file system without permissions (vfat) keeps its own.
     func giveModes(_ descriptor: Int32, _ status: stat) {
         if status.st_mode & 0o7777 != modes.file { fchmod(descriptor, modes.file) }
     }
 
-    /// A regular file that is there under this very name and no other, for writing and reading. Throws
-    /// `storage_unavailable` when nobody can tell.
+    /// Opens a regular file that has this name and no other, for reading and writing. `nil` if there is none.
+    /// Throws `storage_unavailable` if the file system cannot tell.
     func ownFile(_ name: String) throws(TransferError) -> (descriptor: Int32, status: stat)? {
         let opened = openat(descriptor, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
         guard opened >= 0 else { return try Self.useless(errno) }
@@ -118,8 +118,8 @@ final class StorageDirectory: Sendable {
         return (opened, status)
     }
 
-    /// A small file's bytes; nil when it is not there or longer than `byteCountMax`. Throws
-    /// `storage_unavailable` when nobody can tell.
+    /// Returns a small file's bytes, or `nil` if it is missing or longer than `byteCountMax`. Throws
+    /// `storage_unavailable` if the file system cannot tell.
     func contents(_ name: String, byteCountMax: Int) throws(TransferError) -> [UInt8]? {
         let opened = openat(descriptor, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
         guard opened >= 0 else { return try Self.useless(errno) }
@@ -138,14 +138,14 @@ final class StorageDirectory: Sendable {
         return nil
     }
 
-    /// Nil, unless the errno says that nobody can tell what there is.
+    /// Returns `nil`, or throws if the errno says that the file system cannot be used.
     private static func useless<Found>(_ osError: Int32) throws(TransferError) -> Found? {
         if saysUnavailable(osError) { throw storageError(osError) }
         return nil
     }
 
-    /// Puts a private file in the place of another in one step; with `syncs` its bytes are on stable storage
-    /// before.
+    /// Replaces a file by a private one (mode 0600) in one step. `syncs`: brings its bytes to stable storage
+    /// before. Returns `false` if that failed; the old file is kept then.
     func replace(_ name: String, _ bytes: [UInt8], syncs: Bool) -> Bool {
         let draft = PartialNames.draft(of: name)
         let flags = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC
@@ -167,12 +167,12 @@ final class StorageDirectory: Sendable {
         return true
     }
 
-    /// The names in this directory that begin like that.
+    /// Returns the names in this directory with that prefix.
     func names(beginningWith prefix: String) -> [String] {
         directoryNames(below: descriptor).filter { $0.hasPrefix(prefix) }
     }
 
-    /// What is under a name, not following a symbolic link; nil when there is nothing.
+    /// Returns the status of a name without following a symbolic link, or `nil` if the name does not exist.
     func status(_ name: String) -> stat? {
         var status = stat()
         return fstatat(descriptor, name, &status, AT_SYMLINK_NOFOLLOW) == 0 ? status : nil
@@ -182,8 +182,8 @@ final class StorageDirectory: Sendable {
 
     func remove(_ name: String) { unlinkat(descriptor, name, 0) }
 
-    /// Whether any file can be written here, found out with one of no use to anybody: 0, or what the kernel
-    /// says (errno(3)). What a crash leaves of it is collected like partial files.
+    /// Writes and removes a small file to see whether any file can be written here. Returns 0, or the errno.
+    /// `PartialSweep` removes the file if the process dies meanwhile.
     func writingTrial(syncs: Bool = false) -> Int32 {
         let nobody = JobID(high: .random(in: 0 ... .max), low: .random(in: 0 ... .max))
         let name = PartialNames.partial(of: nobody, attempt: 0)
@@ -203,13 +203,13 @@ final class StorageDirectory: Sendable {
     }
 }
 
-/// `a/b/c` as `a/b` and `c`.
+/// Splits `a/b/c` into `a/b` and `c`.
 func splitPath(_ path: String) -> (directory: String, name: String) {
     guard let slash = path.utf8.lastIndex(of: UInt8(ascii: "/")) else { return ("", path) }
     return (String(path[..<slash]), String(path[path.utf8.index(after: slash)...]))
 }
 
-/// What an errno of the file system means for the job.
+/// Returns the error that an errno of the file system means for the job.
 func storageError(_ code: Int32) -> TransferError {
     switch code {
     case ENOSPC, EDQUOT:
@@ -230,8 +230,8 @@ func storageError(_ code: Int32) -> TransferError {
             isRetryable: false, osError: code)
     case EROFS, EIO, ESTALE, ENXIO, ENODEV, ENOMEDIUM, ENOTCONN, EHOSTDOWN, ETIMEDOUT, EREMOTEIO, EUCLEAN,
         EMFILE, ENFILE, ENOMEM:
-        // Read-only after errors, a server or a device that is gone, a process without descriptors: nothing
-        // of the job's.
+        // Read-only after errors, a server or a device that is gone, a process without descriptors: not the
+        // job's fault.
         TransferError(
             .storageUnavailable, "The disk that the file goes to cannot be written to.", phase: .finishing,
             isRetryable: true, osError: code)
@@ -242,7 +242,7 @@ func storageError(_ code: Int32) -> TransferError {
     }
 }
 
-/// Writes everything at a place of its own; no shared position, short writes continued (pwrite(2)).
+/// Writes all bytes at `offset` (pwrite(2)). Continues short writes; uses no shared file position.
 func writeAll(_ descriptor: Int32, _ bytes: UnsafeRawBufferPointer, at offset: Int64) throws(TransferError) {
     var done = 0
     while done < bytes.count {

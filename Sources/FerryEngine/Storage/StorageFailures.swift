@@ -3,12 +3,11 @@ import Glibc
 import Synchronization
 import Sys
 
-/// The file systems that cannot be written to, as far as nobody has seen yet that they can be again:
-/// read-only after errors, without their server or device, or beyond what the process may have open. Any
-/// thread.
+/// The file systems that cannot be written to: read-only after errors, without their server or device, or
+/// beyond what the process may have open. A file system stays listed until a trial has succeeded. Any thread.
 final class StorageFailures: Sendable {
     private struct Trouble {
-        /// Where somebody failed to write.
+        /// The directory where a write failed.
         let place: StorageDirectory
         var osError: Int32
         var metAt: Int64
@@ -17,13 +16,13 @@ final class StorageFailures: Sendable {
     private let troubles = Mutex<[dev_t: Trouble]>([:])
     private let counter = Atomic<Int>(0)
 
-    /// How many there are: one load.
+    /// Number of file systems. Costs one atomic load.
     var count: Int { counter.load(ordering: .relaxed) }
 
-    /// What the kernel said about writing to a file system; nil: nothing is known against it.
+    /// The errno of the last failed write to a file system; `nil` if it can be written to as far as is known.
     subscript(device: dev_t) -> Int32? { count == 0 ? nil : troubles.withLock { $0[device]?.osError } }
 
-    /// The same of somebody who wants to write there: it is not forgotten.
+    /// Like the subscript, for a transfer that wants to write there: the entry is then kept longer.
     func meet(_ device: dev_t) -> Int32? {
         guard count > 0 else { return nil }
         return troubles.withLock { troubles in
@@ -36,13 +35,13 @@ final class StorageFailures: Sendable {
         change { $0[device] = Trouble(place: place, osError: osError, metAt: monotonicNanoseconds()) }
     }
 
-    /// Throws `storage_unavailable` where writing is known to fail.
+    /// Throws `storage_unavailable` if writing to the file system is known to fail.
     func check(_ device: dev_t) throws(TransferError) {
         if let osError = meet(device) { throw storageError(osError) }
     }
 
-    /// Tries each again, and forgets those that nobody has met since an instant. A file thread: what is in
-    /// trouble may take its time.
+    /// Tries each file system again. Forgets those that can be written to, and those that no transfer has
+    /// asked about since `instant`. File thread: a file system that fails may take its time.
     func lookAgain(metBefore instant: Int64) {
         guard count > 0 else { return }
         let known = troubles.withLock { $0 }
@@ -50,7 +49,7 @@ final class StorageFailures: Sendable {
             let osError = trouble.place.writingTrial()
             let isOver = !saysUnavailable(osError)
             change { troubles in
-                // Somebody has met it anew, from elsewhere, while we looked.
+                // Another failure was noted during the trial.
                 guard let now = troubles[device], now.place === trouble.place else { return }
                 if isOver || now.metAt <= instant {
                     troubles[device] = nil
@@ -69,8 +68,8 @@ final class StorageFailures: Sendable {
     }
 }
 
-/// Whether an errno says that nobody can write there, whatever the file. Who may not, or finds no room, has
-/// found a file system that works.
+/// Whether an errno says that no file there can be written. A file system that denies permission or has no
+/// room left works.
 func saysUnavailable(_ osError: Int32) -> Bool {
     osError != 0 && storageError(osError).code == .storageUnavailable
 }

@@ -4,8 +4,8 @@ import Logging
 import Synchronization
 import Sys
 
-/// How much room there is on the file systems that bodies are written to, how much of it has been promised to
-/// transfers that run, and which of them cannot be written to at all. Any thread.
+/// Free space on the file systems that bodies are written to: how much there is, how much is promised to
+/// running transfers, and which file systems cannot be written to. Any thread.
 final class StorageSpace: Sendable {
     private let volumes = Mutex<[dev_t: StorageVolume]>([:])
     private let shortages = StorageShortages()
@@ -18,16 +18,16 @@ final class StorageSpace: Sendable {
     private let gate: DownloadAdmission
     private let isMeasuring = Atomic<Bool>(false)
     private let latest = Mutex<[StorageRoom]>([])
-    /// The file systems of `watched` that close the gate, each with one of those directories.
+    /// The file systems of `watched` whose failures stop downloads, each with one of those directories.
     private let gated = Mutex<[dev_t: StorageDirectory]>([:])
-    /// Of `watched`, those that were read-only at the start do not: nobody wants to write there.
+    /// The directories of `watched` that were read-only at the start; they do not stop downloads.
     private let readOnlyAtStart: Set<String>
     private let logger: Logger?
 
-    /// `reserve`: bytes that stay free. `watched`: directories on whose file systems downloads end; while one
-    /// of them is short of room or cannot be written to, `gate` is closed.
+    /// `reserve`: bytes that stay free. `watched`: directories on whose file systems downloads are stored.
+    /// While one of them is short of space or cannot be written to, `gate` admits no downloads.
     ///
-    /// `shortageMax`: nanoseconds after which a shortage is forgotten that nobody has met since.
+    /// `shortageMax`: nanoseconds after which a shortage is forgotten that no transfer has met since.
     init(
         reserve: Int64, watched: [String], gate: DownloadAdmission,
         shortageMax: Int64 = EngineLimits.shortageMax,
@@ -44,8 +44,8 @@ final class StorageSpace: Sendable {
         measure()
     }
 
-    /// Room for a body below `place`; `byteCount` is how long it will be, as far as anybody knows. Throws
-    /// `storage_full` when that is more than there is.
+    /// Promises space for a body below `place`. `byteCount`: its expected length; `nil` if that is unknown.
+    /// Throws `storage_full` if the space is smaller.
     func claim(
         at place: StorageDirectory, expecting byteCount: Int64?
     ) throws(TransferError) -> StorageClaim {
@@ -53,22 +53,22 @@ final class StorageSpace: Sendable {
         return StorageClaim(volume, try volume?.promise(byteCount ?? 0, place.descriptor) ?? 0)
     }
 
-    /// A write has found no room although it was promised: somebody else has taken it.
+    /// Notes that a write found no space although it was promised: another process has used it.
     func noteFull(at place: StorageDirectory) { volume(of: place.descriptor)?.noteFull(place.descriptor) }
 
-    /// Whether a file system has run full or could not be written to, as far as nobody has seen yet that this
-    /// is over.
+    /// Whether a file system has run full or could not be written to, and is not known to have recovered.
     var hasShortages: Bool { shortages.count > 0 || troubles.count > 0 }
 
-    /// Throws `storage_full` while a body below `place` would find as little room as another one did a short
-    /// time ago, and `storage_unavailable` while nobody can write there: there is no need to ask a server.
+    /// Throws `storage_full` while there is no space for a body below `place` after another body found none,
+    /// and `storage_unavailable` while writing there fails. The attempt then ends before it sends a request.
     func awaitRoom(at place: StorageDirectory, expecting byteCount: Int64) throws(TransferError) {
         if let device = place.device { try troubles.check(device) }
         try volume(of: place.descriptor)?.awaitRoom(for: byteCount, place.descriptor)
     }
 
-    /// Whether nobody can write below `place`, after somebody could not. Closes the gate at once when
-    /// downloads usually end on that disk, and it is not a mount of its own that is read-only.
+    /// Whether no file can be written below `place`, asked after one write has failed. Stops downloads at
+    /// once if the watched directory on that file system cannot be written to either; it can be if only a
+    /// mount of its own is read-only.
     func isUnavailable(at place: StorageDirectory) -> Bool {
         guard let device = place.device else { return true }
         if troubles[device] != nil { return true }
@@ -80,7 +80,8 @@ final class StorageSpace: Sendable {
         }
         let usualError = usual.writingTrial()
         guard saysUnavailable(usualError) else { return false }
-        // Closed first: an attempt that finds the trouble noted ends at once, and then nothing is to begin.
+        // Downloads stop first: an attempt that finds the failure noted ends at once, and no other may begin
+        // in its place.
         close(.unwritable, because: usualError)
         troubles.note(usualError, at: usual, on: device)
         return true
@@ -97,16 +98,16 @@ final class StorageSpace: Sendable {
         }
     }
 
-    /// Whether what should be written waits for a disk that hangs: nothing more is begun.
+    /// Whether a disk hangs, so that nothing that writes should begin.
     var isSilent: Bool { silence.isSilent(monotonicNanoseconds()) }
 
-    /// Whether that has lasted for so long that attempts are to be given up.
+    /// Whether a disk has hung for so long that attempts which wait for it are given up.
     var isLost: Bool { silence.isLost(monotonicNanoseconds()) }
 
     func stop() { silence.stop() }
 
-    /// Once a second: looks at the watched directories on a file thread, where a hanging file system holds
-    /// nobody up, and never twice at once.
+    /// Called once a second: measures the watched directories on a file thread, since a hanging file system
+    /// would block the loop. One measurement runs at a time.
     func measure(on lane: FileThreadPool) {
         let now = monotonicNanoseconds()
         let writable = watched.filter { !readOnlyAtStart.contains($0) }
@@ -143,7 +144,8 @@ final class StorageSpace: Sendable {
         self.gated.withLock { [gated] in $0 = gated }
         if isSilent { failure = ETIMEDOUT }
         if let failure { return close(.unwritable, because: failure) }
-        // Opened later than it is closed, so that it does not flutter.
+        // Downloads begin again only with more free space than they stopped at, so that they do not stop and
+        // start by turns.
         let isFull = gate.hold == .noRoom
         let hasRoom = rooms.allSatisfy { room in
             room.free - room.promised >= room.reserve + (isFull ? room.reserve / 8 : 0)
@@ -170,7 +172,8 @@ final class StorageSpace: Sendable {
         }
     }
 
-    /// Who waited for room may have gone: without this, every later download would be asked where it goes.
+    /// The job that waited for space may be gone. As long as a shortage is known, every download is checked
+    /// before it begins.
     private func forgetShortages() {
         guard hasShortages else { return }
         let now = monotonicNanoseconds()
@@ -180,7 +183,7 @@ final class StorageSpace: Sendable {
         }
     }
 
-    /// One for each watched directory that could be looked at, as of the last time.
+    /// The last measurement of each watched directory that could be measured.
     var rooms: [StorageRoom] { latest.withLock { $0 } }
 
     private func room(_ path: String, _ place: StorageDirectory) -> StorageRoom? {
@@ -190,7 +193,7 @@ final class StorageSpace: Sendable {
     }
 }
 
-/// What can be seen of a watched directory, or of the one that it will be made in.
+/// The state of a watched directory or, if it is missing, of the nearest directory above it.
 private struct WatchedLook {
     let place: StorageDirectory
     let device: dev_t
@@ -206,7 +209,7 @@ private struct WatchedLook {
     }
 }
 
-/// The room on one file system, as an operator sees it; bytes.
+/// The space on one file system as operators see it, in bytes.
 package struct StorageRoom: Sendable, Equatable {
     package let path: String
     package let free: Int64
@@ -214,12 +217,12 @@ package struct StorageRoom: Sendable, Equatable {
     package let reserve: Int64
 }
 
-/// How long the files are that found no room, so that their servers need not be asked again. Any thread.
+/// Lengths of the files that found no space, so that their origins need not be asked again. Any thread.
 final class StorageNeeds: Sendable {
     private static let countMax = 10_000
     private let needs = Mutex<[JobID: Int64]>([:])
 
-    /// Beyond a bound all are forgotten: whoever is not known asks once more.
+    /// Beyond `countMax` all lengths are forgotten; those jobs ask their origins once more.
     func note(_ job: JobID, _ byteCount: Int64) {
         needs.withLock { needs in
             if needs.count >= Self.countMax { needs = [:] }
@@ -231,29 +234,30 @@ final class StorageNeeds: Sendable {
     func forget(_ job: JobID) { needs.withLock { $0[job] = nil } }
 }
 
-/// How many file systems have run full, as far as nobody has seen yet that they have room again.
+/// Number of file systems that have run full and are not known to have space again.
 final class StorageShortages: Sendable {
     private let value = Atomic<Int>(0)
     var count: Int { value.load(ordering: .relaxed) }
     fileprivate func add(_ change: Int) { value.wrappingAdd(change, ordering: .relaxed) }
 }
 
-/// One file system. Measured at most once a second; in between, what we write is subtracted.
+/// The free space of one file system. Measured at most once a second; in between, written bytes are
+/// subtracted.
 final class StorageVolume: Sendable {
     private struct State {
         var measuredAt: Int64?
-        /// Nil: the file system does not say.
+        /// `nil` if the file system does not tell.
         var free: Int64?
         var reserve: Int64 = 0
         var promised: Int64 = 0
-        /// All that a file could ever have; nil: the file system does not say.
+        /// The largest possible file, in bytes; `nil` if the file system does not tell.
         var most: Int64?
-        /// When somebody last found no room; nil: nobody did, or there is some again.
+        /// When a body last found no space, in monotonic nanoseconds; `nil` if there is no shortage.
         var shortAt: Int64?
     }
 
     private static let interval: Int64 = 1_000_000_000
-    /// No more than this part of a small file system is kept free.
+    /// The reserve is at most one part in so many of the file system.
     private static let reservePart: Int64 = 20
 
     private let reserve: Int64
@@ -265,12 +269,12 @@ final class StorageVolume: Sendable {
         self.shortages = shortages
     }
 
-    /// How many of so many bytes are promised: none where the file system does not say what it has, for what
-    /// servers announce adds up to anything. Throws `storage_full` when there are not so many.
+    /// Promises so many bytes and returns how many are promised: 0 if the file system does not tell its free
+    /// space. Throws `storage_full` if the space is smaller.
     func promise(_ byteCount: Int64, _ descriptor: Int32) throws(TransferError) -> Int64 {
         try state.withLock { state throws(TransferError) in
             refresh(&state, descriptor)
-            // Another one may be mounted by now under the same number.
+            // Another file system may be mounted by now with the same device number.
             if byteCount > state.most ?? .max { measure(&state, descriptor, monotonicNanoseconds()) }
             guard byteCount <= state.most ?? .max else { throw Self.tooSmall }
             guard hasRoom(state, for: byteCount) else { throw noteFull(&state) }
@@ -280,8 +284,8 @@ final class StorageVolume: Sendable {
         }
     }
 
-    /// Throws `storage_full` when somebody found no room and there is still too little for so many bytes. As
-    /// with the gate, more than the reserve has to be free again.
+    /// Throws `storage_full` if a body found no space and there is still too little for so many bytes. An
+    /// eighth more than the reserve has to be free, so that bodies do not fail and begin by turns.
     func awaitRoom(for byteCount: Int64, _ descriptor: Int32) throws(TransferError) {
         try state.withLock { state throws(TransferError) in
             guard state.shortAt != nil else { return }
@@ -305,7 +309,7 @@ final class StorageVolume: Sendable {
         return Self.full
     }
 
-    /// Forgets that somebody found no room, unless it was after that.
+    /// Forgets a shortage that was last met at or before `instant`.
     func forgetShortage(metBefore instant: Int64) {
         state.withLock { state in
             guard let last = state.shortAt, last <= instant else { return }
@@ -314,8 +318,8 @@ final class StorageVolume: Sendable {
         }
     }
 
-    /// Counts bytes that are about to be written, some of them promised. Throws `storage_full` when there is
-    /// no room for the others.
+    /// Counts bytes that are about to be written, `promised` of them promised. Throws `storage_full` if there
+    /// is no space for the others.
     func write(_ byteCount: Int64, promised: Int64, _ descriptor: Int32) throws(TransferError) {
         try state.withLock { state throws(TransferError) in
             refresh(&state, descriptor)
@@ -327,7 +331,7 @@ final class StorageVolume: Sendable {
         }
     }
 
-    /// Takes a promise back.
+    /// Takes back a promise of so many bytes.
     func release(_ byteCount: Int64) { state.withLock { $0.promised -= byteCount } }
 
     func measure(_ descriptor: Int32) { state.withLock { measure(&$0, descriptor, monotonicNanoseconds()) } }
@@ -364,7 +368,7 @@ final class StorageVolume: Sendable {
         state.most = size - state.reserve
     }
 
-    /// File systems that have no end of their own (those in user space) may name any number.
+    /// File systems in user space may report any number.
     private static func byteCount(_ blocks: UInt, _ blockSize: UInt) -> Int64 {
         let (product, overflows) = blocks.multipliedReportingOverflow(by: blockSize)
         return overflows ? .max : Int64(clamping: product)
@@ -378,7 +382,7 @@ final class StorageVolume: Sendable {
         isRetryable: false)
 }
 
-/// What one body may still write, until it is let go. One thread at a time.
+/// The space that is promised to one body. Given back when it is released. One thread at a time.
 final class StorageClaim {
     private let volume: StorageVolume?
     private var promised: Int64
@@ -390,7 +394,8 @@ final class StorageClaim {
 
     deinit { volume?.release(promised) }
 
-    /// To be asked before bytes are written to `descriptor`. Throws `storage_full`.
+    /// Counts bytes before they are written to `descriptor`. Throws `storage_full` if there is no space for
+    /// them.
     func take(_ byteCount: Int, _ descriptor: Int32) throws(TransferError) {
         let ours = min(promised, Int64(byteCount))
         try volume?.write(Int64(byteCount), promised: ours, descriptor)

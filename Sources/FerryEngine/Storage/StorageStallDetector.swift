@@ -1,25 +1,25 @@
 import Synchronization
 import Sys
 
-/// Whether the disks answer at all. A network file system without its server, or a volume whose I/O stalls,
-/// gives no error: whoever wants something of it waits. Once a file thread has been at the same work for a
-/// while, a thread that nobody waits for writes a small file to each watched directory; how long that takes
-/// tells a disk that hangs from a large file on its way. Any thread.
+/// Detects disks that do not answer at all. A network file system without its server, or a volume whose I/O
+/// stalls, returns no error: a thread that needs it waits. Once a file thread has been at the same work for a
+/// while, a separate thread writes a small file to each watched directory. How long that takes tells a disk
+/// that hangs from a large file that takes long. Any thread.
 final class StorageStallDetector: Sendable {
-    /// Nanoseconds.
+    /// Nanoseconds for which one piece of work may take before the disks are tried.
     private let patience: Int64
     private let timeout: Int64
     private let syncs: Bool
-    /// Monotonic nanoseconds since when the trial has had no answer; 0: none is on its way.
+    /// Start of the trial that has not ended, in monotonic nanoseconds; 0 if none runs.
     private let askedAt = Atomic<Int64>(0)
     private let answeredAt = Atomic<Int64>(0)
     private let box = Mailbox<[String]>()
     private let thread = Mutex<Thread?>(nil)
 
-    /// Its thread is there from the start: when a disk hangs the process may have no more.
+    /// Starts the thread of the trials: when a disk hangs, the process may not get another thread.
     ///
-    /// `timeout`: seconds for which a disk may leave everything unanswered. `syncs`: whether files are to be
-    /// on stable storage.
+    /// `timeout`: seconds after which a disk that does not answer counts as lost. `syncs`: whether files are
+    /// to be on stable storage.
     init(timeout: Double, syncs: Bool) {
         self.timeout = Int64(timeout * 1e9)
         patience = self.timeout / 12
@@ -37,8 +37,8 @@ final class StorageStallDetector: Sendable {
 
     deinit { box.close() }
 
-    /// Once a second. `busy`: nanoseconds for which a file thread has been at the same work; `directories`
-    /// are tried when that is long.
+    /// Called once a second. `busy`: nanoseconds for which a file thread has been at the same work; if that
+    /// is long, a trial of `directories` begins. `now`: monotonic nanoseconds.
     func look(_ now: Int64, busy: Int64, at directories: [String]) {
         guard busy >= patience, askedAt.load(ordering: .relaxed) == 0,
             now - answeredAt.load(ordering: .relaxed) >= patience
@@ -49,17 +49,18 @@ final class StorageStallDetector: Sendable {
 
     private func perform(_ asked: [[String]]) {
         for path in asked.joined() {
-            // What it says besides is for those who write there to find out.
+            // Only the time counts. Errors are found by the transfers that write there.
             _ = try? StorageDirectory.existing(path).writingTrial(syncs: syncs)
         }
         answeredAt.store(monotonicNanoseconds(), ordering: .relaxed)
         askedAt.store(0, ordering: .relaxed)
     }
 
-    /// Nothing should be begun that needs the disk.
+    /// `true` while a disk hangs, so that nothing that needs it should begin.
     func isSilent(_ now: Int64) -> Bool { silence(now) >= patience }
 
-    /// What waits for the disk has waited for long enough; others may have one that answers.
+    /// `true` once a disk has hung for so long that attempts which wait for it are given up: another node may
+    /// have a disk that answers.
     func isLost(_ now: Int64) -> Bool { silence(now) >= timeout - patience }
 
     private func silence(_ now: Int64) -> Int64 {
@@ -67,7 +68,7 @@ final class StorageStallDetector: Sendable {
         return since == 0 ? 0 : now - since
     }
 
-    /// The thread ends when it can; it is not waited for while it waits itself.
+    /// Ends the thread. Waits for its end, but not while a trial runs: that may wait for a disk forever.
     func stop() {
         box.close()
         guard askedAt.load(ordering: .relaxed) == 0 else { return }

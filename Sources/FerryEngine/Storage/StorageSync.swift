@@ -2,12 +2,12 @@ import CSys
 import FerryCore
 import Glibc
 
-/// What makes batches of files and names outlast a power cut. File threads only.
+/// Brings batches of files and names to stable storage. File threads only.
 enum StorageSync {
-    /// Brings the bytes of all files to stable storage; the answer has one entry a file, nil where it worked.
+    /// Brings the bytes of all files to stable storage. Returns one entry per file, `nil` if it succeeded.
     ///
-    /// All are on their way before the first is waited for, so that one commit of the file system's journal
-    /// serves the others too.
+    /// The write-back of all files starts before the first is waited for, so that one commit of the file
+    /// system's journal serves the others too.
     static func files(_ files: [PartialFile]) -> [TransferError?] {
         if files.count > 1 { for file in files { csys_start_writeback(file.descriptor, 0, 0) } }
         return files.map { file in
@@ -20,7 +20,8 @@ enum StorageSync {
         }
     }
 
-    /// Brings the names in these directories to stable storage; the same answer.
+    /// Brings the names in these directories to stable storage. Returns one entry per directory, `nil` if it
+    /// succeeded.
     static func directories(_ directories: [StorageDirectory]) -> [TransferError?] {
         directories.map { fsync($0.descriptor) == 0 ? nil : storageError(errno) }
     }

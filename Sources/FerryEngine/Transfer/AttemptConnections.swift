@@ -1,35 +1,35 @@
 import FerryCore
 
-/// The connections of one attempt by scope: which it may have, which are in use, and what was asked for. A
-/// pure value; times are monotonic nanoseconds.
+/// The connections of one attempt by scope: how many it may have, how many are in use, and which were asked
+/// for. A pure value; times are monotonic nanoseconds.
 struct AttemptConnections {
     /// The scope whose one connection came with the lease.
     let own: RequestScope
-    /// Those that were granted besides.
+    /// Connections that were granted in addition.
     private var granted: [RequestScope: Int] = [:]
     private var used: [RequestScope: Int] = [:]
     private var closedUntil: [RequestScope: Int64] = [:]
-    /// Scopes of which an answer is still to come.
+    /// Scopes for which an answer is still to come.
     private(set) var asked: Set<RequestScope> = []
 
     init(own: RequestScope) { self.own = own }
 
     private func count(_ scope: RequestScope) -> Int { granted[scope, default: 0] + (scope == own ? 1 : 0) }
 
-    /// Whether the next one there is the one that came with the lease.
+    /// Whether the next connection of the scope is the one that came with the lease.
     func isFirst(_ scope: RequestScope) -> Bool { scope == own && used[scope, default: 0] == 0 }
 
-    /// Uses one that is there and free; false: there is none.
+    /// Uses a free connection. Returns `false` if there is none.
     mutating func take(_ scope: RequestScope) -> Bool {
         guard used[scope, default: 0] < count(scope) else { return false }
         used[scope, default: 0] += 1
         return true
     }
 
-    /// One in use is closed.
+    /// Returns a used connection.
     mutating func put(_ scope: RequestScope) { used[scope, default: 0] -= 1 }
 
-    /// Whether one more may be asked for now: nobody has just refused it, and no answer is to come.
+    /// Whether one more connection may be asked for now: none was just refused, and no answer is to come.
     func mayAsk(_ scope: RequestScope, now: Int64) -> Bool {
         !asked.contains(scope) && closedUntil[scope, default: .min] <= now
     }
@@ -46,7 +46,7 @@ struct AttemptConnections {
         closedUntil[scope] = instant
     }
 
-    /// Takes those that are granted and not in use; a scope each.
+    /// Removes the connections that are granted and not in use. Returns one scope for each.
     mutating func takeSpares() -> [RequestScope] {
         var spares: [RequestScope] = []
         for (scope, count) in granted {

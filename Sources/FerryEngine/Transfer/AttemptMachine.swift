@@ -1,27 +1,28 @@
 package import FerryCore
 
-/// The life of one attempt as a pure function: an event in, what is to be done out. No clock, no I/O.
+/// The state machine of one attempt: takes an event and returns the actions to perform. A pure value without
+/// clock and I/O.
 ///
-/// Whatever the order of events, `report` or `leave` comes exactly once and nothing after it.
+/// Whatever the order of events, exactly one `report` or `leave` is returned, and nothing after it.
 package struct AttemptMachine: Sendable {
-    /// What an answer's head decided; the bytes after it follow from that.
+    /// The decision about a response at its head.
     package enum HeadVerdict: Sendable, Equatable {
         case accept
-        /// Another request answers this one; the caller remembers which.
+        /// Another request follows; the caller keeps it.
         case redirect
-        /// The server does not know `Expect` (417): the same request without it.
+        /// The same request is sent again without `Expect`, which the server does not support (417).
         case resend
-        /// The rest of the file cannot be had: the same request for all of it.
+        /// The server does not continue the file: the same request is sent again for all of it.
         case restart
         case refuse(TransferError, retryAfter: Double?)
-        /// Somebody has to say how it goes on.
+        /// The client is asked how the job continues.
         case ask(JobQuestion)
     }
 
-    /// A transfer that ended without a whole answer.
+    /// A transfer that ended without a complete response.
     package struct Failure: Sendable, Equatable {
         package let error: TransferError
-        /// A kept connection was dead, no byte of an answer came, and the request may be repeated.
+        /// Whether a kept connection was dead, no byte of a response came, and the request may be repeated.
         package let mayRepeatAtOnce: Bool
         package init(_ error: TransferError, mayRepeatAtOnce: Bool) {
             self.error = error
@@ -33,51 +34,51 @@ package struct AttemptMachine: Sendable {
         case prepared
         case preparationFailed(TransferError)
         case head(HeadVerdict)
-        /// More of an unwanted body came than is worth reading.
+        /// More of an unwanted body has come than is worth reading.
         case enoughDiscarded
-        /// The body cannot be taken any further (too long, no room).
+        /// The body cannot be read or written any further (for example too long, or no space).
         case bodyRefused(TransferError)
-        /// nil: libcurl has seen the whole answer.
+        /// `nil` if libcurl has received the whole response.
         case transferEnded(Failure?)
         case timedOut(TransferError)
         case stored(TransferResult)
-        /// The file has its name, and whoever gave it has reported that already.
+        /// The file has its name, and the publication has reported the result.
         case published
         case storageFailed(TransferError)
-        /// The bytes were wrong, and another source may have the right ones.
+        /// The bytes were wrong; another source may have the right ones.
         case fetchAgain
         /// The publication was stopped before the file got its name.
         case revoked
-        /// A file thread has not come back for so long that nobody waits for it any more.
+        /// A file thread has been blocked for so long that the attempt gives up.
         case outwaited(TransferError)
-        /// Somebody wants it to end.
+        /// The attempt has to end, for a client or for the store.
         case stop(AttemptStop)
-        /// The next request goes to a host that may not be used now.
+        /// The next request goes to a host that may not be used now; the job waits for it.
         case putOff(HostHold)
-        /// The node drains.
+        /// The node drains, or another node has to run the job.
         case release
     }
 
     package enum Action: Sendable {
-        /// Send the current request. `fresh`: not on a kept connection.
+        /// Send the current request. `fresh`: on a new connection.
         case start(fresh: Bool)
-        /// End the transfer that runs; nothing more is heard of it.
+        /// End the running transfer; it reports nothing more.
         case stopTransfer
         /// The redirect that the head named becomes the current request.
         case follow
         case leaveOutExpect
-        /// What earlier attempts left is of no use.
+        /// Drop the bytes of earlier attempts.
         case leaveOutRange
-        /// `prepared` or `preparationFailed` is to come soon, whatever is left to prepare.
+        /// Make `prepared` or `preparationFailed` come soon, whatever is left to prepare.
         case endPreparation
         case store
         case revokeStorage
-        /// The bytes are wrong, or nobody wants them.
+        /// Remove the bytes: they are wrong, or unwanted.
         case discardBytes
-        /// A later attempt may go on from the bytes.
+        /// Leave the bytes to a later attempt.
         case keepBytes
         case report(AttemptResult.Outcome)
-        /// What `report` does, but for the report.
+        /// Like `report`, without a report.
         case leave
     }
 
@@ -110,7 +111,7 @@ package struct AttemptMachine: Sendable {
 
     package var isEnded: Bool { if case .ended = state { true } else { false } }
 
-    /// Whether a file thread is to say how it goes on.
+    /// Whether the next event comes from a file thread.
     package var waitsForDisk: Bool {
         switch state {
         case .preparing, .storing: true
@@ -144,7 +145,7 @@ package struct AttemptMachine: Sendable {
         end(.failed(error, retryAfter: retryAfter), keepsBytes: error.leavesBytesUsable, after: actions)
     }
 
-    /// Nothing was written that may be wrong, or nobody has said that it is.
+    /// Fails and keeps the bytes: none are known to be wrong.
     private mutating func failKeeping(_ error: TransferError, after actions: [Action] = []) -> [Action] {
         end(.failed(error, retryAfter: nil), keepsBytes: true, after: actions)
     }
@@ -212,7 +213,7 @@ package struct AttemptMachine: Sendable {
         return [.start(fresh: true)]
     }
 
-    /// The answer is over, whole or not; only an accepted one has to be whole.
+    /// The response has ended, complete or not. Only an accepted response has to be complete.
     private mutating func conclude(_ verdict: HeadVerdict, _ failure: Failure?) -> [Action] {
         switch verdict {
         case .accept:
@@ -252,7 +253,7 @@ package struct AttemptMachine: Sendable {
     private mutating func whileStoring(_ event: Event, _ stop: Stop?) -> [Action] {
         switch event {
         case .stored(let result):
-            // Published before anybody could stop it: what is done counts.
+            // The file was published before the stop: the success counts.
             state = .ended
             return [.report(.succeeded(result))]
         case .published:
@@ -273,14 +274,15 @@ package struct AttemptMachine: Sendable {
             return [.revokeStorage]
         case .release, .prepared, .preparationFailed, .head, .enoughDiscarded, .bodyRefused, .transferEnded,
             .timedOut, .putOff:
-            // A drain waits for what is nearly done.
+            // A drain waits for attempts that are nearly done.
             return []
         }
     }
 }
 
 extension TransferError {
-    /// Whether the bytes that had arrived before may still be right. Those that a disk had room for are.
+    /// Whether the bytes received before the error may still be right. After `storage_full` those already
+    /// written are.
     fileprivate var leavesBytesUsable: Bool {
         switch code {
         case .sizeMismatch, .digestMismatch, .responseTooLarge, .responseInvalid, .storageUnavailable,

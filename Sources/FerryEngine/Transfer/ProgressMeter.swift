@@ -1,7 +1,7 @@
 import FerryCore
 import Synchronization
 
-/// How far one attempt is: written by its loop, read from anywhere.
+/// Progress of one attempt. Its loop writes, any thread reads.
 final class ProgressMeter: Sendable {
     private let received = Atomic<Int64>(0)
     private let sent = Atomic<Int64>(0)
@@ -12,11 +12,11 @@ final class ProgressMeter: Sendable {
     private let resumed = Atomic<Int64>(-1)
     private let rate = Atomic<UInt64>(Double(0).bitPattern)
     private let measured = Atomic<Int64>(0)
-    /// Seconds in which bytes moved, as far as that matters: the first one was not whole.
+    /// Seconds in which bytes moved, counted up to 2: the first one was not a whole second.
     private let busySeconds = Atomic<Int>(0)
 
     func set(received count: Int64) { received.store(count, ordering: .relaxed) }
-    /// So many bytes were there before this attempt: they are progress, but no speed.
+    /// Counts bytes of an earlier attempt as progress, not as speed.
     func resume(at count: Int64) {
         measured.add(count, ordering: .relaxed)
         received.store(count, ordering: .relaxed)
@@ -33,7 +33,8 @@ final class ProgressMeter: Sendable {
     var bytesReceived: Int64 { received.load(ordering: .relaxed) }
     var bytesSent: Int64 { sent.load(ordering: .relaxed) }
 
-    /// Loop thread, about once a second: an average that forgets half of the past in two seconds.
+    /// Called about once a second: updates the average speed, which halves the weight of the past in two
+    /// seconds. Loop thread.
     func measure(seconds: Double) {
         let total = bytesReceived + bytesSent
         let now = Double(max(0, total - measured.exchange(total, ordering: .relaxed))) / max(seconds, 0.001)

@@ -11,7 +11,7 @@ private func securing(
     TransferError(code, message, phase: .securing, isRetryable: retry, isAnswer: isAnswer)
 }
 
-/// What went wrong between us and the proxy; nil when it was not there.
+/// Returns the error of the connection to the proxy; `nil` if the failure was elsewhere.
 func proxyFailure(_ error: CurlError, _ context: TransportContext) -> TransferError? {
     guard let proxy = context.proxy else { return nil }
     if let refusal = connectRefusal(error.proxyStatus) { return refusal }
@@ -23,7 +23,7 @@ func proxyFailure(_ error: CurlError, _ context: TransportContext) -> TransferEr
     case CurlError.proxyHandshake:
         return socksFailure(error.proxyReason)
     case CurlError.peerFailedVerification, CurlError.sslIssuerError, CurlError.sslConnectError:
-        // Until the proxy has answered CONNECT, the only handshake is the proxy's.
+        // Until the proxy has answered CONNECT, the only TLS handshake is that with the proxy.
         guard proxy == .https, !(context.isSecure && error.proxyStatus / 100 == 2) else { return nil }
         return error.code == CurlError.sslConnectError
             ? atProxy(.tlsFailed, "The TLS handshake with the proxy failed.", retry: true)
@@ -33,18 +33,18 @@ func proxyFailure(_ error: CurlError, _ context: TransportContext) -> TransferEr
     }
 }
 
-/// What a proxy's answer to CONNECT means; nil when it was none, or granted.
+/// Returns the error that a proxy's response to CONNECT means; `nil` if there was none or it was successful.
 private func connectRefusal(_ status: Int) -> TransferError? {
     switch status {
     case 0, 200..<300:
         return nil
     case 401, 407:
-        // Some proxies say 401 to wrong credentials.
+        // Some proxies answer wrong credentials with 401.
         return atProxy(
             .authenticationRequired, "The proxy asks for other credentials (status \(status)).",
             retry: false)
     default:
-        // The proxy tried and failed (502 to 504), or it has too much to do.
+        // The proxy tried to connect and failed (502 to 504), or is overloaded.
         return atProxy(
             .couldNotConnect, "The proxy did not connect the server (status \(status)).",
             retry: status >= 500 || status == 429)
@@ -60,7 +60,7 @@ private func socksFailure(_ reason: Int) -> TransferError {
         : atProxy(.couldNotConnect, "The proxy did not connect the server.", retry: true)
 }
 
-/// What a failed handshake or certificate means; nil for other failures.
+/// Returns the error that a failed handshake or certificate means; `nil` for other failures.
 func tlsFailure(_ error: CurlError, _ phase: TransferError.Phase) -> TransferError? {
     switch error.code {
     case CurlError.pinnedKeyMismatch:
@@ -79,13 +79,14 @@ func tlsFailure(_ error: CurlError, _ phase: TransferError.Phase) -> TransferErr
             return securing(
                 .tlsFailed, "The server does not speak TLS on this port.", retry: true, isAnswer: true)
         }
-        // Of OpenSSL's texts for the alerts of RFC 8446 §6.2 one lacks the word.
+        // One of OpenSSL's texts for the alerts of RFC 8446 §6.2 lacks the word "alert".
         let isAlert = says(["alert", "unrecognized name"])
         return isAlert
             ? securing(.tlsFailed, "The server refused the TLS handshake.", retry: true, isAnswer: true)
             : securing(.tlsFailed, "The TLS handshake failed.", retry: true)
     case CurlError.receiveError, CurlError.sendError:
-        // With TLS 1.3 the server's verdict comes after our side of the handshake (RFC 8446 §4.4.2.4).
+        // With TLS 1.3 the server judges the client certificate after the client has finished its handshake
+        // (RFC 8446 §4.4.2.4).
         return phase == .receiving ? nil : clientCertificateRefusal(error.text)
     default: return nil
     }
@@ -94,7 +95,8 @@ func tlsFailure(_ error: CurlError, _ phase: TransferError.Phase) -> TransferErr
 /// X509_V_ERR_… of x509_vfy.h.
 private func verificationMessage(_ result: Int) -> String {
     switch result {
-    // The name is compared by libcurl, after OpenSSL was content: it says nothing, or "unspecified".
+    // libcurl compares the name after OpenSSL has accepted the certificate: OpenSSL reports no error or
+    // "unspecified".
     case 0, 1, 62: "The server's certificate is for another host."
     case 9: "The server's certificate is not valid yet."
     case 10: "The server's certificate has expired."
@@ -103,7 +105,7 @@ private func verificationMessage(_ result: Int) -> String {
     }
 }
 
-/// The alerts of RFC 8446 §6.2 that are about our certificate, in OpenSSL's words.
+/// Returns the error of an alert about the client certificate (RFC 8446 §6.2), recognized by OpenSSL's texts.
 private func clientCertificateRefusal(_ text: String) -> TransferError? {
     if text.contains("alert certificate required") {
         return securing(

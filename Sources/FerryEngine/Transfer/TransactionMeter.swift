@@ -2,10 +2,9 @@ import Curl
 import FerryCore
 import Sys
 
-/// Measures one request from its start to its end. Whoever runs a request has one, and appends what it makes
-/// to the attempt's `TransactionLog`. Loop thread only.
+/// Measures one request from its start to its end. Loop thread only.
 struct TransactionMeter {
-    /// What libcurl had counted when the request began: it adds up all requests of one transfer.
+    /// libcurl's counters when the request began: libcurl adds up all requests of one transfer.
     private struct Base {
         var headerBytesSent: Int64 = 0
         var headerBytesReceived: Int64 = 0
@@ -13,20 +12,21 @@ struct TransactionMeter {
     }
 
     private let base: Base
-    /// Whether it is not the first request of its transfer. libcurl's times are those of the first one then.
+    /// Whether libcurl sends the request by itself after another one. libcurl's times are those of the first
+    /// one then.
     private let isFollower: Bool
     private let attemptStart: Int64
     private let start: Int64
     private let isProxyConnection: Bool
     private let hasBody: Bool
-    /// Nanoseconds after `start`; 0: not yet.
+    /// Nanoseconds after `start`; 0 if it has not happened yet.
     private var requestEnd: Int64 = 0
     private var responseStart: Int64 = 0
     private var decodedByteCount: Int64 = 0
-    /// When the request was sent; -1: not yet.
+    /// When the request was sent, in nanoseconds after `start`; -1 if it was not.
     private var sent: Int64 = -1
 
-    /// `attemptStart`: monotonic nanoseconds. To be called as the request is given to libcurl.
+    /// Begins as the request is given to libcurl. `attemptStart`: monotonic nanoseconds.
     init(_ request: TransferRequest, attemptStart: Int64) {
         self.attemptStart = attemptStart
         start = monotonicNanoseconds()
@@ -47,18 +47,18 @@ struct TransactionMeter {
         isFollower = true
     }
 
-    /// What libcurl says about a request that is over, and the meter of the one that it makes by itself now
-    /// (with credentials that a challenge asked for, or without `Expect`).
+    /// What libcurl has measured of a request that is over, and the meter of the one that it sends by itself
+    /// next (with credentials after a challenge, or without `Expect`).
     typealias Followed = (info: TransferInfo, next: TransactionMeter)
 
-    /// libcurl is about to connect for `transfer`.
+    /// libcurl is about to connect for `transfer`. Returns the request that is over, if one is.
     func willConnect(_ transfer: Transfer?) -> Followed? {
-        // Without an answer it is the same request: a kept connection was dead.
+        // Without a response it is the same request: a kept connection was dead.
         guard sent >= 0, let info = transfer?.info, info.status >= 200 else { return nil }
         return (info, TransactionMeter(following: self, info))
     }
 
-    /// libcurl is about to send a request of `transfer`.
+    /// libcurl is about to send a request of `transfer`. Returns the request that is over, if one is.
     mutating func willSend(_ transfer: Transfer?) -> Followed? {
         guard var followed = willConnect(transfer) else {
             sent = isFollower ? monotonicNanoseconds() - start : 0
@@ -68,16 +68,16 @@ struct TransactionMeter {
         return followed
     }
 
-    /// The last byte of the body was handed over; libcurl 7.88 does not tell.
+    /// The last byte of the body was given to libcurl, which does not report it (7.88).
     mutating func requestEnded() { requestEnd = monotonicNanoseconds() - start }
 
-    /// The final head is there. Only bodies need it (libcurl takes their first byte for the answer's), and
-    /// followers.
+    /// The final head has come. Only requests with a body need it, since libcurl takes the body's first byte
+    /// for the response's, and followers.
     mutating func responseStarted() {
         if hasBody || isFollower { responseStart = monotonicNanoseconds() - start }
     }
 
-    /// So many bytes of the body were taken, decoded.
+    /// So many decoded bytes of the body have come.
     mutating func received(_ count: Int) { decodedByteCount += Int64(count) }
 
     /// `isWhole`: the response has come to its end. `isRunning`: it may come to one. `isBlocked`: the address
@@ -120,8 +120,8 @@ struct TransactionMeter {
         _ info: TransferInfo, _ url: WebURL, isRunning: Bool, in moments: inout TransactionMetrics.Moments
     ) {
         let timings = info.timings
-        // Who makes a new connection for the answer to a challenge is asked about this one after the lookup
-        // for that, which libcurl has added by then.
+        // If libcurl makes a new connection to answer a challenge, it has added the lookup for that when it
+        // reports this one.
         let lookedUp = timings.connect > 0 ? min(timings.nameLookup, timings.connect) : timings.nameLookup
         if url.address == nil {
             moments[.domainLookupStart] = 0
@@ -139,13 +139,13 @@ struct TransactionMeter {
             moments[.secureConnectionEnd] = timings.appConnect
             moments[.connectEnd] = timings.appConnect
         } else if !isRunning {
-            // The handshake has failed: then the connection was at its end as well.
+            // The handshake has failed, and with it the connection.
             moments[.connectEnd] = max(secureStart, timings.total)
         }
     }
 
-    /// Microseconds. libcurl 7.88 tells when the connection stood only once its handshake has succeeded as
-    /// well.
+    /// Start of the handshake in microseconds. libcurl 7.88 reports when the connection was made only after
+    /// its handshake has succeeded.
     private func secureStart(_ info: TransferInfo) -> Int64? {
         if info.timings.connect > 0 { return info.timings.connect }
         guard !isProxyConnection, info.connectedAt > 0 else { return nil }
@@ -164,11 +164,11 @@ struct TransactionMeter {
             if requestEnd > 0 { moments[.requestEnd] = requestEnd / 1_000 }
             if responseStart > 0 { moments[.responseStart] = responseStart / 1_000 }
         }
-        // Our clock began a moment before libcurl's.
+        // This meter's clock begins a moment before libcurl's.
         if isWhole { moments[.responseEnd] = max(timings.total, moments[.responseStart] ?? 0) }
     }
 
-    /// By our own clock.
+    /// Fills in the times of a follower by this meter's clock.
     private func noteFollowing(
         isReused: Bool, isWhole: Bool, in moments: inout TransactionMetrics.Moments
     ) {
@@ -183,7 +183,7 @@ struct TransactionMeter {
 }
 
 extension TransactionMetrics.Endpoint {
-    /// Nil without an address.
+    /// `nil` without an address.
     fileprivate init?(_ address: String, _ port: Int) {
         guard !address.isEmpty else { return nil }
         self.init(address: address, port: UInt16(truncatingIfNeeded: port))

@@ -2,18 +2,18 @@ import Curl
 import FerryCore
 import Glibc
 
-/// What is known about a request when libcurl gives up.
+/// Facts about a request at the time when libcurl fails.
 struct TransportContext: Sendable {
     var hasHead: Bool
-    /// Whether a repetition can do no harm.
+    /// Whether the request may be sent again (`RequestRepetition`).
     var isRepeatable: Bool
     var sentWholeBody: Bool
-    /// What the request went through, and whether it was one for https.
+    /// The proxy that the request went through; `nil` if there was none.
     var proxy: ProxyURL.Scheme?
     var isSecure = false
 }
 
-/// libcurl's code and timings → what the client is told: a code, a phase, one plain sentence without
+/// Maps libcurl's error and timings to the error that clients see: a code, a phase, and one sentence without
 /// addresses.
 func transportFailure(_ error: CurlError, _ info: TransferInfo, _ context: TransportContext)
     -> AttemptMachine.Failure
@@ -22,7 +22,7 @@ func transportFailure(_ error: CurlError, _ info: TransferInfo, _ context: Trans
     let mapped =
         headTooLarge(error, info, context) ?? proxyFailure(error, context) ?? tlsFailure(error, phase)
         ?? mapped(error, phase)
-    // What was sent to a proxy has not reached the server.
+    // Bytes that only a proxy got have not reached the server.
     let mayHaveReached =
         info.timings.preTransfer > 0 || context.proxy == nil && info.headerBytesSent > 0
     let isRetryable = mapped.isRetryable && (context.isRepeatable || !mayHaveReached)
@@ -35,8 +35,8 @@ func transportFailure(_ error: CurlError, _ info: TransferInfo, _ context: Trans
             && diedOnArrival.contains(error.code) && info.timings.preTransfer > 0)
 }
 
-/// The head of the response, or a trailer, is more than libcurl takes; nil for other failures. The same
-/// request would get the same head.
+/// The error if the response's head or a trailer is larger than libcurl accepts; `nil` for other failures.
+/// Not retryable: the same request would get the same head.
 private func headTooLarge(
     _ error: CurlError, _ info: TransferInfo, _ context: TransportContext
 ) -> TransferError? {
@@ -64,7 +64,7 @@ private func mapped(_ error: CurlError, _ phase: TransferError.Phase) -> Transfe
     case CurlError.couldNotResolveHost:
         return make(.hostNotFound, "The host's name could not be resolved.", true)
     case CurlError.couldNotConnect:
-        // Until 8.0.0 the timings of connects that failed are not to be trusted.
+        // Until libcurl 8.0.0 the timings of failed connects are unreliable.
         return TransferError(
             .couldNotConnect, "The server could not be connected.", phase: .connecting, isRetryable: true)
     case CurlError.operationTimedOut:
@@ -81,7 +81,7 @@ private func mapped(_ error: CurlError, _ phase: TransferError.Phase) -> Transfe
         return make(.requestNotRepeatable, "The request would have had to be sent twice.", false)
     case CurlError.gotNothing, CurlError.sendError, CurlError.receiveError, CurlError.http2Stream,
         CurlError.uploadFailed, CurlError.partialFile:
-        // libcurl calls a head that was cut behind its Content-Length a partial file as well.
+        // libcurl also reports a partial file for a head that was cut after its Content-Length.
         return phase == .receiving
             ? make(.incompleteBody, "The connection ended before the whole body had arrived.", true)
             : make(.connectionLost, "The connection ended without an answer.", true)
@@ -93,8 +93,8 @@ private func mapped(_ error: CurlError, _ phase: TransferError.Phase) -> Transfe
 }
 
 extension AttemptRecord.Diagnostics? {
-    /// Whether this node had no socket, no port or no memory left to connect with: that says nothing of the
-    /// host (socket(2), connect(2)).
+    /// Whether this node lacked a socket, a port or memory to connect. That says nothing about the host
+    /// (socket(2), connect(2)).
     var isOwnShortage: Bool {
         guard let diagnostics = self, diagnostics.curlCode == CurlError.couldNotConnect else { return false }
         return [EMFILE, ENFILE, ENOBUFS, ENOMEM, EADDRNOTAVAIL].contains(diagnostics.osError)

@@ -14,7 +14,7 @@ private func bigEndian(_ word: UInt32) -> [UInt8] { withUnsafeBytes(of: word.big
 
 @Suite struct ChecksumTests {
     @Test(
-        "CRC-32C is what RFC 3720 B.4 and the catalogue of CRCs say",
+        "CRC-32C has the values of RFC 3720 B.4 and of the catalogue of CRCs",
         arguments: [
             (Array("123456789".utf8), 0xE306_9283), ([UInt8](repeating: 0, count: 32), 0x8A91_36AA),
             ([UInt8](repeating: 0xFF, count: 32), 0x62A8_AB43), (Array(0..<32), 0x46DD_794E),
@@ -25,7 +25,7 @@ private func bigEndian(_ word: UInt32) -> [UInt8] { withUnsafeBytes(of: word.big
         #expect(csys_crc32c_portable(0, bytes, bytes.count) == value)
     }
 
-    @Test("CRC-32 and Adler-32 are those of zlib")
+    @Test("CRC-32 and Adler-32 have the values of zlib")
     func others() {
         let digits = Array("123456789".utf8)
         #expect(csys_crc32(0, digits, 9) == 0xCBF4_3926)
@@ -39,7 +39,7 @@ private func bigEndian(_ word: UInt32) -> [UInt8] { withUnsafeBytes(of: word.big
         #expect(csys_adler32(1, large, large.count) == UInt32(b) << 16 | UInt32(a))
     }
 
-    @Test("the instruction and the tables agree on every length and alignment, and parts make the whole")
+    @Test("CRC by instruction and by table agree on every length and alignment, also in parts")
     func agreement() {
         let bytes = patternBytes(3_000)
         for length in 0..<80 {
@@ -192,7 +192,7 @@ private let announcements: [Announcement] = [
         }
     }
 
-    @Test("what the server announces holds, or the bytes are thrown away", arguments: announcements)
+    @Test("bytes that differ from an announced digest are discarded", arguments: announcements)
     fileprivate func announced(_ announcement: Announcement) throws {
         let answer = Self.answer("200 OK", announcement.lines, body)
         try Self.with({ _ in answer }) { origin, fixture in
@@ -221,7 +221,7 @@ private let announcements: [Announcement] = [
         }
     }
 
-    @Test("of a part only the digest of the content is the part's, and without a body there is none")
+    @Test("for a 206 only Content-Digest counts, and for a response without a body no digest does")
     func parts() throws {
         let part = Array(body[4..<9])
         try Self.with({ request in
@@ -247,7 +247,7 @@ private let announcements: [Announcement] = [
         }
     }
 
-    @Test("wrong bytes are no reason to repeat what must not be repeated")
+    @Test("a digest mismatch does not repeat a request that must not be repeated")
     func notRepeatable() throws {
         let answer = Self.answer("200 OK", "Content-MD5: \(base64(.md5, wrong))", body)
         try Self.with({ _ in answer }) { origin, fixture in
@@ -257,7 +257,7 @@ private let announcements: [Announcement] = [
         }
     }
 
-    @Test("an upload's source is checked by every kind of digest as well")
+    @Test("an upload's source is checked by every kind of digest")
     func upload() throws {
         try Self.with({ _ in Self.answer("201 Created", "", []) }) { origin, fixture in
             try writeFile(fixture.root + "/source", body)

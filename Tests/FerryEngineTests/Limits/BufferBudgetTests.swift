@@ -43,7 +43,7 @@ import Testing
         #expect(eventually { fixture.files().allSatisfy { !$0.contains(".part") } }, "\(fixture.files())")
     }
 
-    @Test("a slow body leaves the memory for its file, and arrives whole")
+    @Test("a slow body moves from memory to its file and arrives completely")
     func slow() throws {
         try Self.with { origin, fixture, goesOn in
             fixture.engine.begin([fixture.attempt(.download, origin.url + "/slow") { $0.to("a") }])
@@ -59,7 +59,7 @@ import Testing
         }
     }
 
-    @Test("so does the slow answer of a data job, whose result has its bytes all the same, and no file")
+    @Test("a slow data job moves to a file; its result has the bytes, and no file remains")
     func slowData() throws {
         try Self.with { origin, fixture, goesOn in
             fixture.engine.begin([fixture.attempt(.data, origin.url + "/slow")])
@@ -76,7 +76,7 @@ import Testing
         }
     }
 
-    @Test("what had gathered when the connection broke is not fetched again")
+    @Test("bytes that had gathered in memory when the connection broke are not fetched again")
     func cut() throws {
         try Self.with { origin, fixture, _ in
             let job = fixture.attempt(.download, origin.url).job
@@ -120,7 +120,7 @@ import Testing
             of: fixture.attempt(.download, "http://a.example/"), isKept: false)
     }
 
-    @Test("a body of unknown length takes room as it grows, and goes to its file where there is no more")
+    @Test("a body of unknown length reserves memory as it grows, and moves to its file if none is free")
     func grows() throws {
         let fixture = try Fixture()
         defer { fixture.stop() }
@@ -140,7 +140,7 @@ import Testing
         #expect(readFile(fixture.root + "/" + destination.partialName) == [UInt8](repeating: 7, count: 60))
     }
 
-    @Test("where no file can be made it stays in memory, whole")
+    @Test("a data job's body stays in memory if no file can be made")
     func stays() throws {
         let room = BufferBudget(byteCount: 50)
         let drain = try Self.drain(try Self.staying(room), expected: nil) { () throws(TransferError) in
@@ -153,7 +153,7 @@ import Testing
         #expect(throws: TransferError.self, "too much for that") { try Self.append(1, to: drain) }
     }
 
-    @Test("who has gone to its file leaves the room to others")
+    @Test("a body that moved to its file frees its memory for others")
     func letsGo() throws {
         let fixture = try Fixture()
         defer { fixture.stop() }
@@ -170,7 +170,7 @@ import Testing
         withExtendedLifetime(drain) {}
     }
 
-    @Test("there is room for so many bytes and no more, until somebody lets go")
+    @Test("the budget grants its bytes and no more, until a reservation is released")
     func room() {
         let room = BufferBudget(byteCount: 100)
         var first = room.claim(60)

@@ -7,7 +7,7 @@ import Testing
 
 /// Limits that come, change and go while transfers run, and whom they concern.
 @Suite("Changes of limits", .onOwnThread) struct LimitChangeTests {
-    @Test("a transfer that no limit concerns has none, whatever limits others have")
+    @Test("a transfer without limits is not paced, whatever limits others have")
     func unconcerned() throws {
         let fixture = try Fixture()
         defer { fixture.stop() }
@@ -24,7 +24,7 @@ import Testing
         #expect(rates.pacing(of: attempt, at: own, job: nil) != nil)
     }
 
-    @Test("a job counts once under a limit, also when its own was changed while it waited")
+    @Test("a job counts once under a limit, also if its own limit changed while it waited")
     func demand() throws {
         let nginx = try Nginx()
         let fixture = try Fixture()
@@ -46,7 +46,7 @@ import Testing
         #expect(eventually { fixture.engine.takeRateDemand()[.received] == 1 })
     }
 
-    @Test("a server that says nothing is given up, however often limits change", arguments: [1, 2])
+    @Test("a stalled transfer times out, however often limits change", arguments: [1, 2])
     func silence(segments: Int) throws {
         let gate = Gate()
         let origin = try ScriptedOrigin { connection in

@@ -50,7 +50,7 @@ private struct Simulation {
             sending: nil)
     }
 
-    @Test("a place that is long past at another rate is its turn now", arguments: [Int64(1), 50_000])
+    @Test("a place whose time is long past at the new rate may be used now", arguments: [Int64(1), 50_000])
     func longPast(rate: Int64) {
         let bucket = TokenBucket(bytesPerSecond: (1 << 53) - 1, now: 0)
         let pacing = Self.pacing(nil, bucket)
@@ -62,7 +62,7 @@ private struct Simulation {
     }
 
     @Test(
-        "ten seconds carry what the rate says, to five percent, and all have their share",
+        "ten seconds carry the rate's bytes within five percent, in equal shares",
         arguments: [1, 3, 50], [0, 40_000_000] as [Int64])
     func accuracy(count: Int, lateness: Int64) {
         let rate: Int64 = 10_000_000
@@ -78,7 +78,7 @@ private struct Simulation {
         for one in simulation.moved { #expect(abs(Double(one) * Double(count) / total - 1) < spread) }
     }
 
-    @Test("no tenth of a second carries more than two tenths' worth, also after a pause")
+    @Test("no 100 ms carry more than 200 ms' bytes, also after a pause")
     func bursts() {
         let bucket = TokenBucket(bytesPerSecond: 1_000_000, now: 0)
         var times: [(at: Int64, count: Int)] = []
@@ -97,7 +97,7 @@ private struct Simulation {
         }
     }
 
-    @Test("a job's own limit leaves the rest to the others, and what nobody uses is not lost")
+    @Test("a job below its share leaves the rest of the limit to the others")
     func hierarchy() {
         let bucket = TokenBucket(bytesPerSecond: 1_000_000, now: 0)
         let pacings = [Self.pacing(100_000, bucket), Self.pacing(nil, bucket), Self.pacing(nil, bucket)]
@@ -143,7 +143,7 @@ private struct Simulation {
         #expect(abs(moved[2] / moved[3] - 1) < 0.05, "\(moved)")
     }
 
-    @Test("a connection that ends or never comes back holds nobody up, and a job that ends is not counted")
+    @Test("a connection that ends does not block others, and an ended job is not counted")
     func abandoned() {
         let bucket = TokenBucket(bytesPerSecond: 1_000, now: 0)
         do {
@@ -168,7 +168,7 @@ private struct Simulation {
         #expect(bucket.takePeak() == 0)
     }
 
-    @Test("a step is small where the rate is, and a change holds at once")
+    @Test("a step is small at a low rate, and a change of the rate applies at once")
     func portions() {
         #expect(Self.pacing(1_000, nil).portion == 1_024)
         #expect(Self.pacing(100_000, nil).portion == 5_000)
@@ -183,7 +183,7 @@ private struct Simulation {
         #expect((waiting.time...1_000_020).contains(bucket.reserve(1, now: 5).time), "behind it")
     }
 
-    @Test("a rate that changes again and again leaves everybody in line, and carries what it says")
+    @Test("a rate that keeps changing keeps the order of places and carries the right bytes")
     func changes() {
         let bucket = TokenBucket(bytesPerSecond: 500_000, now: 0)
         let pacings = (0..<200).map { _ in Self.pacing(nil, bucket) }
@@ -216,7 +216,7 @@ private struct Simulation {
         return Double(monotonicNanoseconds() - began) / 1e9
     }
 
-    @Test("all transfers of all loops share the service's limit, and none of them is left behind")
+    @Test("all transfers of all loops share the service's limit equally")
     func shared() throws {
         try Self.with { nginx, fixture in
             fixture.engine.setLimits(
@@ -272,7 +272,7 @@ private struct Simulation {
         }
     }
 
-    @Test("uploads keep the limit too, and other hosts and directions are not concerned")
+    @Test("uploads keep the limit; other hosts and the other direction are not limited")
     func directions() throws {
         try Self.with { nginx, fixture in
             fixture.engine.setLimits(
@@ -295,7 +295,7 @@ private struct Simulation {
         }
     }
 
-    @Test("the transfers of a session share its limit, of which a node has its part, and others do not")
+    @Test("transfers of a session share the node's part of its limit; other sessions are not limited")
     func session() throws {
         try Self.with { nginx, fixture in
             let key = SessionKey(tenant: "tenant", name: "slow")
@@ -319,7 +319,7 @@ private struct Simulation {
         }
     }
 
-    @Test("a host's rate holds where redirects lead, also for parts, and not where they come from")
+    @Test("a host's limit applies where redirects lead, also to parts, and not where they start")
     func redirected() throws {
         try Self.with { nginx, fixture in
             let target = nginx.url + "/file"

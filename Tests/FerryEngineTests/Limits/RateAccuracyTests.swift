@@ -54,7 +54,7 @@ import Testing
         #expect(truncate(path, 2_000_000_000) == 0)
     }
 
-    @Test("what a job, a session, a host and the service may do is kept to five percent over ten seconds")
+    @Test("the limits of job, session, host and service are kept to five percent over ten seconds")
     func accuracy() throws {
         let (plain, limited) = (try Nginx(), try Nginx())
         let fixture = try Fixture()
@@ -100,7 +100,7 @@ import Testing
         #expect(fixture.sink.arrived.wait(for: 1, seconds: 0).isEmpty, "nothing has ended meanwhile")
     }
 
-    @Test("a download in eight parts has no more of a limit than one in a single stream")
+    @Test("a download in eight parts gets the same share of a limit as one in a single stream")
     func parts() throws {
         let nginx = try Nginx()
         let fixture = try Fixture()

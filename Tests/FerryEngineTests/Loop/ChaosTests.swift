@@ -39,7 +39,7 @@ import Testing
     private static func size(_ number: Int) -> Int { number % 50 == 0 ? 1_500_000 : number * 37 % 60_000 + 1 }
 
     @Test(
-        "a thousand transfers with faults: one result each, every file exact, nothing beside them"
+        "a thousand transfers with faults have one result each, exact files, and no leftovers"
     )
     func thousand() throws {
         let (origin, fixture) = (try Self.origin(), try Fixture { $0.fileSync = .none })

@@ -24,7 +24,7 @@ func sha256(_ bytes: [UInt8]) -> String {
     }
 
     @Test(
-        "a file of any size arrives whole under its name, with its digest",
+        "a file of any size arrives complete under its name, with its digest",
         arguments: [0, 1, 16_384, 16_385, 300_000, 20_000_000])
     func sizes(size: Int) throws {
         try Self.with { nginx, fixture in
@@ -45,7 +45,7 @@ func sha256(_ bytes: [UInt8]) -> String {
         }
     }
 
-    @Test("without a destination the service keeps the file where ManagedFiles says")
+    @Test("without a destination the file becomes a managed file")
     func kept() throws {
         try Self.with { nginx, fixture in
             try nginx.serve("file", [1, 2, 3])
@@ -58,7 +58,7 @@ func sha256(_ bytes: [UInt8]) -> String {
         }
     }
 
-    @Test("an existing file is replaced, kept, or given company, as the job says")
+    @Test("an existing file is replaced, kept, or the new one renamed, as if_exists says")
     func ifExists() throws {
         try Self.with { nginx, fixture in
             try nginx.serve("file", [7])
@@ -101,7 +101,7 @@ func sha256(_ bytes: [UInt8]) -> String {
         }
     }
 
-    @Test("what earlier attempts left is removed; another job's partial stays")
+    @Test("partial files of earlier attempts are removed; those of other jobs stay")
     func leftovers() throws {
         let nginx = try Nginx()
         defer { nginx.stop() }
@@ -116,7 +116,7 @@ func sha256(_ bytes: [UInt8]) -> String {
         #expect(eventually { fixture.files() == ["tenant/a.txt", "tenant/.ferry-job_other-1.part"] })
     }
 
-    @Test("wrong size or digest leaves no file and may be tried again; the right one is proof")
+    @Test("a wrong size or digest leaves no file and is retried; the right one verifies the file")
     func integrity() throws {
         try Self.with { nginx, fixture in
             let bytes = patternBytes(2_000_000)
@@ -147,7 +147,7 @@ func sha256(_ bytes: [UInt8]) -> String {
     }
 
     @Test(
-        "no path leaves the root, and no name takes the place of a directory",
+        "no path leads out of the root, and no file replaces a directory",
         arguments: ["out/ferry-escaped", "dir", "file/ferry-escaped"])
     func escapes(path: String) throws {
         try Self.with { nginx, fixture in
@@ -174,7 +174,7 @@ func sha256(_ bytes: [UInt8]) -> String {
         }
     }
 
-    @Test("a node without its lease gives no file a name")
+    @Test("a node without the lease publishes no file")
     func lostLease() throws {
         try Self.with { nginx, fixture in
             try nginx.serve("file", patternBytes(300_000))
@@ -187,7 +187,7 @@ func sha256(_ bytes: [UInt8]) -> String {
         }
     }
 
-    @Test("a full disk is said to be full, and leaves nothing behind")
+    @Test("a full disk is storage_full and leaves no file")
     func full() throws {
         let place = try TemporaryDirectory.make("full")
         defer { TemporaryDirectory.remove(place) }
@@ -204,7 +204,7 @@ func sha256(_ bytes: [UInt8]) -> String {
         #expect(eventually { fixture.files().isEmpty })
     }
 
-    @Test("what the job does not accept is refused at the headers or when there is too much")
+    @Test("a response that the job does not accept is refused at its head, or when it becomes too long")
     func acceptance() throws {
         try Self.with { nginx, fixture in
             try nginx.serve("a.png", patternBytes(100_000))
@@ -224,7 +224,7 @@ func sha256(_ bytes: [UInt8]) -> String {
         }
     }
 
-    @Test("an address that the policy does not allow is not reached, and said to be blocked, not where it is")
+    @Test("an address that the egress policy forbids is not connected, and the error does not name it")
     func blocked() throws {
         let nginx = try Nginx()
         defer { nginx.stop() }
@@ -250,7 +250,7 @@ func sha256(_ bytes: [UInt8]) -> String {
         }
     }
 
-    @Test("a drain lets attempts finish within its time and gives the others back")
+    @Test("a drain lets attempts finish within its time and releases the others")
     func drain() throws {
         try Self.with { nginx, fixture in
             try nginx.serve("file", patternBytes(1_000_000))
@@ -263,7 +263,7 @@ func sha256(_ bytes: [UInt8]) -> String {
         }
     }
 
-    @Test("a job's own limit of bytes a second is kept")
+    @Test("a job's own limit in bytes per second is kept")
     func speed() throws {
         try Self.with { nginx, fixture in
             try nginx.serve("file", patternBytes(600_000))

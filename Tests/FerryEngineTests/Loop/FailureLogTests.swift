@@ -29,7 +29,7 @@ import Testing
                 diagnostics: .init(curlCode: 7, curlMessage: "Failed to connect", osError: 111)))
     }
 
-    @Test("a failed attempt is one line with what clients are not told, and without the URL")
+    @Test("a failed attempt is one log line with details for operators and without the URL")
     func line() throws {
         let fixture = try Fixture()
         defer { fixture.stop() }
@@ -46,7 +46,7 @@ import Testing
         #expect(!"\(all[0])".contains("token"))
     }
 
-    @Test("a storm is cut to some lines a second, and the next line says how many were left out")
+    @Test("many failures are cut to some lines a second, and the next line has the number left out")
     func storm() throws {
         let fixture = try Fixture()
         defer { fixture.stop() }

@@ -11,7 +11,7 @@ struct FileThreadPoolTests {
         let now = Atomic<Int64>(1)
     }
 
-    @Test("nobody queues behind a thread that is at something long while another one has time")
+    @Test("work does not queue behind a thread with long work while another thread is free")
     func long() {
         let hands = Hands()
         let lane = FileThreadPool(threadCount: 2) { hands.now.load(ordering: .sequentiallyConsistent) }
@@ -32,7 +32,7 @@ struct FileThreadPoolTests {
         }
     }
 
-    @Test("a stop does not wait for ever for a thread that a disk holds up")
+    @Test("a stop does not wait forever for a thread that a disk blocks")
     func hanging() {
         let lane = FileThreadPool(threadCount: 2)
         let (begun, end) = (Mailbox<Int>(), Mailbox<Int>())

@@ -22,7 +22,7 @@ import Testing
         }
     }
 
-    @Test("a pause that is asked for as a date is known in seconds, also where any answer is a success")
+    @Test("Retry-After as a date is reported in seconds, also if the job accepts any status")
     func date() throws {
         try Self.with { fixture in
             let origin = try ScriptedOrigin.answering { _, _ in
@@ -45,7 +45,7 @@ import Testing
         }
     }
 
-    @Test("behind a redirect the answer is that of the host it led to")
+    @Test("after a redirect the response counts for the host that it led to")
     func redirected() throws {
         try Self.with { fixture in
             let busy = try Self.throttling()
@@ -65,7 +65,7 @@ import Testing
         }
     }
 
-    @Test("each source that refuses parts or mirrors is told of, once", arguments: [1, 4])
+    @Test("each source that refuses parts or mirrors is reported once", arguments: [1, 4])
     func sources(segments: Int) throws {
         try Self.with { fixture in
             let origins = [try Self.throttling(), try Self.throttling(503, retryAfter: "7")]
@@ -83,7 +83,7 @@ import Testing
         }
     }
 
-    @Test("parts that are refused beside one that goes on are told of while it does")
+    @Test("refused parts are reported while another part still runs")
     func beside() throws {
         try Self.with { fixture in
             let bytes = patternBytes(8 << 20)
@@ -113,7 +113,7 @@ import Testing
         }
     }
 
-    @Test("what a job's own proxy says in plain text is its owner's word, and the far end of a tunnel is not")
+    @Test("a response through a job's own proxy counts for the host only through a tunnel")
     func proxies() throws {
         let builder = RequestBuilder(userAgent: "test", proxy: nil)
         try Self.with { fixture in

@@ -6,14 +6,14 @@ import TestSupport
 import TestThreads
 import Testing
 
-@Suite("Attempts on which nothing moves lend their slots", .onOwnThread)
+@Suite("Slots of stalled attempts", .onOwnThread)
 struct LentSlotTests {
     /// Takes connections, and says nothing.
     private func silent(_ gate: Gate) throws -> ScriptedOrigin {
         try ScriptedOrigin { _ in _ = gate.pass(seconds: 600) }
     }
 
-    @Test("until they end, with one stream and with several", arguments: [1, 4])
+    @Test("an attempt that moves no byte lends its slot until it ends, with one stream and with several", arguments: [1, 4])
     func silence(parts: Int) throws {
         let fixture = try Fixture()
         defer { fixture.stop() }
@@ -36,7 +36,7 @@ struct LentSlotTests {
         #expect(fixture.sink.lent.withLock { $0 } == 0)
     }
 
-    @Test("who has reached somebody does while nothing moves for longer, each time", arguments: [1, 4])
+    @Test("an attempt that has reached its server lends its slot after a longer pause, each time", arguments: [1, 4])
     func slowAnswer(parts: Int) throws {
         let fixture = try Fixture { $0.silencePatience = 2 }
         defer { fixture.stop() }
@@ -74,7 +74,7 @@ struct LentSlotTests {
         #expect(fixture.sink.lent.withLock { $0 } == 0)
     }
 
-    @Test("silence is told until somebody minds, and then no more")
+    @Test("a host that does not respond is reported until the report is accepted, then no more")
     func told() throws {
         let gate = Gate()
         let origin = try ScriptedOrigin { connection in
@@ -99,7 +99,7 @@ struct LentSlotTests {
         #expect(try #require(fixture.sink.arrived.wait().first).text == "ok")
     }
 
-    @Test("it is back with the first request, and the time of others does not count")
+    @Test("the slot is taken back with the first request, and lent time does not count")
     func reached() throws {
         let fixture = try Fixture()
         defer { fixture.stop() }

@@ -151,7 +151,7 @@ import Testing
         }
     }
 
-    @Test("what another job has left is sent on, wherever it is kept")
+    @Test("another job's result is sent on, wherever it is stored")
     func jobs() throws {
         try Self.with { origin, bodies, fixture in
             let bytes = patternBytes(1_500_000)
@@ -207,7 +207,7 @@ import Testing
         }
     }
 
-    @Test("what is on the disk of another node is for that node, or is tried again when that has gone")
+    @Test("a file on another node sends the job there, or is retried if that node is gone")
     func otherNode() throws {
         let (own, other) = (NodeID(high: 1, low: 1), NodeID(high: 2, low: 2))
         let origin = try ScriptedOrigin.answering { _, _ in
@@ -257,7 +257,7 @@ import Testing
     }
 
     @Test(
-        "a job's file with other bytes of the same length is noticed before anything is sent",
+        "a job's file with other bytes of the same length fails before anything is sent",
         arguments: [true, false])
     func swapped(inForm: Bool) throws {
         try Self.with { origin, bodies, fixture in
@@ -287,7 +287,7 @@ import Testing
     }
 
     @Test(
-        "a file whose bytes take long to compare holds up nobody who wants the job to end",
+        "comparing a large file does not delay the end of the job",
         arguments: [AttemptStop.cancel, .suspend, nil])
     func hugeFile(stop: AttemptStop?) throws {
         try Self.with { origin, _, fixture in

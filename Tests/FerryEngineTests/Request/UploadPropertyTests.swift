@@ -105,18 +105,18 @@ import Testing
         }
     }
 
-    @Test("whatever happens at any byte of request and answer, success means that the server has all of it")
+    @Test("an upload succeeds only if the server has all of it, whatever fails at any byte")
     func idempotent() throws {
         try Self.run("PUT", isSecure: false) { $0 }
     }
 
-    @Test("the same over TLS")
+    @Test("an upload over TLS succeeds only if the server has all of it, whatever fails at any byte")
     func secure() throws {
         var random = SeededRandom(seed: Self.seed)
         try Self.run("PUT", isSecure: true) { Array($0.shuffled(using: &random).prefix(300)) }
     }
 
-    @Test("a POST arrives whole at most once, whatever happens at any byte")
+    @Test("a POST arrives completely at most once, whatever fails at any byte")
     func once() throws {
         try Self.run("POST", isSecure: false) { $0 }
     }

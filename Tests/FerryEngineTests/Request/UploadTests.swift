@@ -15,7 +15,7 @@ import Testing
     }
 
     @Test(
-        "a file arrives whole with its length, and its digest is told",
+        "an upload arrives completely with its length, and its digest is reported",
         arguments: [0, 1, 100_000, 12_000_000])
     func sizes(size: Int) throws {
         try Self.with { nginx, fixture in
@@ -31,7 +31,7 @@ import Testing
         }
     }
 
-    @Test("a file may have any time: 1601, 2400, and what no calendar has")
+    @Test("a source may have any modification time, also 1601, 2400 and out of range")
     func times() throws {
         try Self.with { nginx, fixture in
             try writeFile(fixture.root + "/source", [1])
@@ -64,7 +64,7 @@ import Testing
     }
 
     @Test(
-        "only regular files below the root are sources",
+        "only regular files below the root are accepted as sources",
         arguments: ["missing", "out/passwd", "dir", "fifo", "../x"])
     func sources(path: String) throws {
         try Self.with { nginx, fixture in
@@ -78,7 +78,7 @@ import Testing
         }
     }
 
-    @Test("bytes of another size do not leave, bytes of another digest are sent once")
+    @Test("a source of another size is not sent; one of another digest is sent once")
     func integrity() throws {
         try Self.with { nginx, fixture in
             try writeFile(fixture.root + "/source", [1, 2, 3])
@@ -96,7 +96,7 @@ import Testing
         }
     }
 
-    @Test("a file that changes while it is sent is no success")
+    @Test("a source that changes while it is sent fails the attempt")
     func changed() throws {
         let began = Signal<Void>()
         let goOn = Signal<Void>()
@@ -182,7 +182,7 @@ import Testing
         #expect(result.response?.headers.first { $0.name == "X-Got" }?.value == "2000000")
     }
 
-    @Test("the status of a server that answers in the middle of the body and hangs up is never lost")
+    @Test("the status of a server that responds midway and closes the connection is never lost")
     func hangsUp() throws {
         let origin = try ScriptedOrigin { connection in
             guard connection.readRequest() != nil else { return }

@@ -106,7 +106,7 @@ import Testing
         return try #require(ended)
     }
 
-    @Test("a body ends where RFC 9112 §6.3 says, or the answer is refused", arguments: rows)
+    @Test("a body ends where RFC 9112 §6.3 says, or the response is refused", arguments: rows)
     func framing(_ row: Row) throws {
         let result = try Self.run(row, .data)
         if let failure = row.failure {

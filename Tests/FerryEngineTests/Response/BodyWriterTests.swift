@@ -88,7 +88,7 @@ import Testing
         while write(descriptor, page, page.count) > 0 {}
     }
 
-    @Test("bytes that cannot be written when their record is due end the attempt; none may follow them")
+    @Test("staged bytes that cannot be written when the record is due end the attempt")
     func lost() throws {
         try Self.onSmallDisk { setting, ballast in
             let drain = try setting.begin()
@@ -101,7 +101,7 @@ import Testing
         }
     }
 
-    @Test("a record that is due tells of all that has come")
+    @Test("a record that is due covers all received bytes")
     func recorded() throws {
         try Self.with { setting in
             let drain = try setting.begin()
@@ -112,7 +112,7 @@ import Testing
         }
     }
 
-    @Test("bytes that could not be written are not among those that are kept")
+    @Test("bytes that could not be written are not kept for a later attempt")
     func kept() throws {
         try Self.onSmallDisk { setting, ballast in
             let drain = try setting.begin()
@@ -124,7 +124,7 @@ import Testing
         }
     }
 
-    @Test("nobody hashes what an attempt has kept or thrown away", arguments: [true, false])
+    @Test("hashing stops when an attempt keeps or discards its bytes", arguments: [true, false])
     func stopped(isKept: Bool) throws {
         try Self.with { setting in
             let drain = try setting.resume()
@@ -138,7 +138,7 @@ import Testing
         }
     }
 
-    @Test("nor what was on its way to its name, and nobody waits for that")
+    @Test("hashing stops when a publication is revoked, and the stop is not waited for")
     func revoked() throws {
         try Self.with { setting in
             let (gate, kept) = (Gate(), Signal<Int64?>())

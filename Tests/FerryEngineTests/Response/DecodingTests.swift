@@ -25,12 +25,12 @@ import Testing
         #expect(eventually { fixture.files().allSatisfy { !$0.contains(".part") } })
     }
 
-    @Test("this libcurl can undo what the tests are about")
+    @Test("this libcurl decodes the codings that the tests use")
     func library() throws {
         #expect(try CurlRuntime.loaded.get().contentCodings == ["gzip", "deflate", "br"])
     }
 
-    @Test("the request asks for what the job says, and for nothing otherwise")
+    @Test("the request asks for the job's codings, and without any for identity")
     func asked() throws {
         try Self.with({ _ in ("X: 1", [1]) }) { origin, fixture in
             for choice in JobSpec.AcceptEncoding.allCases {
@@ -44,7 +44,7 @@ import Testing
     }
 
     @Test(
-        "each coding that was asked for is undone, and everything is about the decoded bytes",
+        "each requested coding is decoded, and sizes and digests are those of the decoded bytes",
         arguments: [
             ("gzip", JobSpec.AcceptEncoding.gzip), ("x-gzip", .gzip), ("GZIP", .any), ("deflate", .any),
             ("br", .br), ("br", .any), ("identity", .gzip),
@@ -78,7 +78,7 @@ import Testing
     }
 
     @Test(
-        "a coding that was not asked for, or several, are asked away once, and then stored as they were sent",
+        "a coding that was not asked for is requested again without codings, and stored if it comes again",
         arguments: [
             ("br", JobSpec.AcceptEncoding.gzip), ("zstd", .gzip), ("gzip, br", .gzip), ("gzip", .br),
             ("compress", .any), ("gzip", .identity), ("zstd", .any), ("gzip, br", .any),
@@ -102,7 +102,7 @@ import Testing
         }
     }
 
-    @Test("a page that another coding hides is asked for without codings, as its redirect is and its refusal")
+    @Test("a redirect or refusal with an unrequested coding is requested again without codings")
     func pages() throws {
         let origin = try ScriptedOrigin.answering { request, _ in
             let isAsked = request.header("accept-encoding") != "identity"
@@ -121,7 +121,7 @@ import Testing
     }
 
     @Test(
-        "a transfer coding that nobody asked for is undone for nobody",
+        "a transfer coding that was not asked for is not decoded",
         arguments: ["200 OK", "302 x\r\nLocation: /", "404 No", "401 No\r\nWWW-Authenticate: Basic"])
     func transferCoding(_ head: String) throws {
         let bytes = Coded.gzip(patternBytes(1_000))
@@ -144,7 +144,7 @@ import Testing
         #expect(digest?.failure?.code == .responseInvalid)
     }
 
-    @Test("a request that must not be repeated is not, only because of a coding")
+    @Test("an unrequested coding does not repeat a request that must not be repeated")
     func notRepeatable() throws {
         try Self.with({ _ in ("Content-Encoding: br", Coded.brotli([1])) }) { origin, fixture in
             let result = fixture.run(.data, origin.url) {
@@ -158,7 +158,7 @@ import Testing
     }
 
     @Test(
-        "what the head says counts for it, whatever its body is coded in",
+        "a response's head counts, whatever coding its body has",
         arguments: [
             "Content-Encoding: br", "Content-Encoding: gzip, gzip", "Transfer-Encoding: gzip, chunked",
         ])
@@ -215,7 +215,7 @@ import Testing
         }
     }
 
-    @Test("a body that cannot be decoded, or is cut, is no success")
+    @Test("a body that cannot be decoded or is cut fails the attempt")
     func damaged() throws {
         // The length of the first stored block and its complement do not match.
         let whole = Coded.gzip(patternBytes(100_000))
@@ -240,7 +240,7 @@ import Testing
         #expect(cut?.failure?.code == .incompleteBody)
     }
 
-    @Test("nginx compresses for who asks, and limits hold for what comes out")
+    @Test("nginx compresses on request, and limits apply to the decoded bytes")
     func nginx() throws {
         let nginx = try Nginx()
         defer { nginx.stop() }

@@ -74,7 +74,7 @@ import Testing
         #expect(error.code == .responseTooLarge && !error.isRetryable)
     }
 
-    @Test("the head that a redirect leads to has the same bounds")
+    @Test("the head after a redirect has the same bounds")
     func afterRedirect() throws {
         let fixture = try Fixture()
         defer { fixture.stop() }

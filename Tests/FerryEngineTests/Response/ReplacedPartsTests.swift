@@ -61,7 +61,7 @@ struct ReplacedPartsTests {
         Row(name: "nothing at all", text: "", count: 0, last: nil),
     ]
 
-    @Test("the last whole part is left, however the bytes come", arguments: rows, [1, 2, 7, 10_000])
+    @Test("the last complete part is the result, however the bytes are divided", arguments: rows, [1, 2, 7, 10_000])
     func last(_ row: Row, size: Int) throws {
         let parts = try Self.parts(row.boundary)
         try Self.feed(parts, row.text, by: size)
@@ -94,13 +94,13 @@ struct ReplacedPartsTests {
     }
 
     @Test(
-        "other answers have no such parts",
+        "other media types are not parsed as replaced parts",
         arguments: ["multipart/mixed; boundary=b", "multipart/x-mixed-replace", "text/plain; boundary=b"])
     func others(_ type: String) {
         #expect(ReplacedParts(Self.head(type), byteCountMax: 1) == nil)
     }
 
-    @Test("a data job's body is the last part; a download is what came, byte for byte")
+    @Test("a data job's body is the last part; a download stores the body byte for byte")
     func jobs() throws {
         let body =
             "--b\r\nContent-Type: image/png\r\n\r\none\r\n--b\r\nContent-Type: image/png\r\n\r\ntwo\r\n--b--"

@@ -20,7 +20,7 @@ import Testing
         return head
     }
 
-    @Test("a head has so many lines at most, wherever they stand")
+    @Test("a head with too many lines is refused, trailers included")
     func lines() throws {
         // With the status line and the empty one.
         let most = Limits.responseHeaderLineCountMax - 2
@@ -39,7 +39,7 @@ import Testing
         #expect(trailers.last == .tooLarge && trailers.dropLast().allSatisfy { $0 == .more })
     }
 
-    @Test("interim answers are skipped, duplicates kept, values trimmed")
+    @Test("interim responses are skipped, duplicates kept, values trimmed")
     func fields() throws {
         let step = Self.parse([
             "HTTP/1.1 100 Continue", "", "HTTP/1.1 103 Early Hints", "Link: a", "", "HTTP/1.1 206 Partial",
@@ -56,7 +56,7 @@ import Testing
     }
 
     @Test(
-        "what is ambiguous or no HTTP is refused",
+        "an ambiguous head, or one that is not HTTP, is refused",
         arguments: [
             ["nonsense"], ["HTTP/1.1 20 OK"], ["HTTP/1.1 2x0 OK"], ["HTTP/1.1 200 OK", " folded"],
             ["HTTP/1.1 200 OK", "Name : value"], ["HTTP/1.1 200 OK", ": value"],
@@ -65,13 +65,13 @@ import Testing
         ])
     func refused(lines: [String]) { #expect(Self.parse(lines) == .invalid) }
 
-    @Test("a head is bounded")
+    @Test("a head above the limit of bytes is refused")
     func bounded() {
         let lines = ["HTTP/1.1 200 OK"] + (0..<200).map { "X-\($0): " + String(repeating: "x", count: 1_000) }
         #expect(Self.parse(lines) == .tooLarge)
     }
 
-    @Test("lengths, types, ends and Retry-After are read as RFC 9110 has them")
+    @Test("length, media type, framing and Retry-After are read as RFC 9110 defines them")
     func meaning() throws {
         #expect(try Self.head("Content-Length: 12").contentLength == 12)
         #expect(try Self.head("Content-Length: -1").contentLength == nil)
@@ -88,7 +88,7 @@ import Testing
     }
 
     @Test(
-        "a suggested name is a safe name, and there is none rather than an unsafe one",
+        "a suggested name is made safe, or there is none",
         arguments: [
             ("attachment; filename=\"a b.txt\"", "a b.txt"), ("attachment; filename=a.txt; x=y", "a.txt"),
             ("attachment; filename=\"../../etc/passwd\"", "passwd"),

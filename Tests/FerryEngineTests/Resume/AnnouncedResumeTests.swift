@@ -67,7 +67,7 @@ private enum Field: CaseIterable {
     }
 
     @Test(
-        "in parts at once, the answer to the first range is one about the whole file",
+        "the first range's announced digest of the whole file holds for a download in parts",
         arguments: Field.allCases, [true, false])
     fileprivate func segments(field: Field, isRight: Bool) throws {
         let origin = try Self.origin(field, isRight: isRight)
@@ -113,7 +113,7 @@ private enum Field: CaseIterable {
     }
 
     @Test(
-        "what the first answer has announced holds for the file that a later attempt completes",
+        "a digest from the first response holds for the file that a later attempt completes",
         arguments: Field.allCases, [true, false])
     fileprivate func resumed(field: Field, isRight: Bool) throws {
         for segments in [1, 4] {
@@ -124,7 +124,7 @@ private enum Field: CaseIterable {
     }
 
     @Test(
-        "what only the answers with the rest announce of the whole file holds too",
+        "a digest of the whole file in a later response holds too",
         arguments: [1, 4], [true, false])
     func rest(segments: Int, isRight: Bool) throws {
         try Self.resume(.reprDigest, isRight: isRight, .parts, segments: segments)

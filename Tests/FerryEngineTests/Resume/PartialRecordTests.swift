@@ -28,7 +28,7 @@ import Testing
         #expect(ByteRanges([0..<3, 9..<12]).clipped(to: 3).ranges == [0..<3])
     }
 
-    @Test("a record is read as it was written; one that is cut, changed or of a later version is none")
+    @Test("a record is read as written; a cut, changed or newer one is rejected")
     func record() {
         let digest = Base64.encode([UInt8](0..<16))
         var record = PartialRecord(
@@ -51,7 +51,7 @@ import Testing
         #expect(record.usable(size: 3).ranges == [0..<3] && record.usable(size: 25).ranges == [0..<4])
     }
 
-    @Test("a record of a version that kept neither type nor digests is read, and long ones are cut")
+    @Test("a record without type and digests is read, and long values are cut")
     func earlierRecord() throws {
         let json =
             #"{"version":1,"identity":"i","source":"s","etag":"\"a\"","total":99,"inode":"7","#
@@ -85,7 +85,7 @@ import Testing
         #expect(!dated.isLeftOut(of: head(dates)) && !dated.isLeftOut(of: head([("ETag", "\"a\"")])))
     }
 
-    @Test("Content-Range is taken strictly")
+    @Test("Content-Range is parsed strictly")
     func contentRange() {
         func range(_ text: String) -> ContentRange? { ContentRange(head([("Content-Range", text)])) }
         #expect(range("bytes 5-9/10").map { [$0.first, $0.last, $0.total ?? -1] } == [5, 9, 10])
@@ -100,7 +100,7 @@ import Testing
             ContentRange(head([("Content-Range", "bytes 5-9/10"), ("Content-Range", "bytes 5-9/10")])) == nil)
     }
 
-    @Test("names of partials and records are told from all others")
+    @Test("names of partial files and records are recognized, and no others")
     func names() throws {
         let job = try #require(JobID("job_01m7z7hp0pe0wa24awkj95v2j4"))
         let partial = PartialNames.partial(of: job, attempt: 12)

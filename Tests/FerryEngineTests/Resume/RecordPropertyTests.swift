@@ -122,12 +122,12 @@ import Testing
         }
     }
 
-    @Test("any byte and any record of TLS 1.3, changed, lost, twice, late or last", arguments: Shape.allCases)
+    @Test("any byte or record of TLS 1.3 that is changed, lost, repeated or reordered yields the file or an error", arguments: Shape.allCases)
     func latest(_ shape: Shape) throws {
         try Self.run(shape, .v13, stride: shape == .counted ? 1 : 4)
     }
 
-    @Test("the same with TLS 1.2, whose handshake nobody protects before its end")
+    @Test("any byte or record of TLS 1.2 that is changed, lost, repeated or reordered yields the file or an error")
     func older() throws {
         try Self.run(.counted, .v12, stride: 3)
     }

@@ -129,7 +129,7 @@ import Testing
         }
     }
 
-    @Test("cut after any byte, whatever the server does then: the exact file, never a mixture")
+    @Test("a download that is cut after any byte yields the exact file, never a mixture")
     func everyByte() throws {
         let (origin, fixture) = (
             try Self.origin(),

@@ -69,7 +69,7 @@ private let dates = [
     enum Naming: CaseIterable { case repeated, leftOut }
 
     @Test(
-        "a type that the job does not accept any more is refused, one that it does is gone on with",
+        "a type that the job no longer accepts is refused; an accepted one is continued",
         arguments: [1, 4], Naming.allCases)
     func type(segments: Int, naming: Naming) throws {
         let answers: @Sendable (inout RangeOrigin.Answer, Bool) -> Void = { answer, isRest in
@@ -87,7 +87,7 @@ private let dates = [
     }
 
     @Test(
-        "so is the status: the file's is 200, whatever a part of it comes with",
+        "the status is judged as 200, whatever status a part has",
         arguments: [1, 4], ["404", "200", "2xx"])
     func status(segments: Int, accepted: String) throws {
         try Self.attempts(segments: segments, { _, _ in }, second: { $0.spec.accept.status = [accepted] }) {
@@ -101,7 +101,7 @@ private let dates = [
     enum Dated: CaseIterable { case leftOut, repeated, otherDate, otherTotal, tagged, renewed }
 
     @Test(
-        "a date need not be repeated by the URL that named it; whatever else differs, the file begins anew",
+        "the same URL may omit the date; any other difference restarts the file",
         arguments: [1, 4], Dated.allCases)
     func dated(segments: Int, case dated: Dated) throws {
         try Self.attempts(
@@ -134,7 +134,7 @@ private let dates = [
     }
 
     @Test(
-        "a destination that was changed takes along what there is, and leaves nothing where it was",
+        "after a change of the destination the bytes move along, and none stay behind",
         arguments: [1, 4],
         [("old/file", "new/deep/file"), (nil, "file"), ("file", nil)] as [(String?, String?)])
     func destination(segments: Int, places: (String?, String?)) throws {
@@ -151,7 +151,7 @@ private let dates = [
         }
     }
 
-    @Test("and where its bytes are of no use any more they go as well")
+    @Test("after a change of the destination, useless bytes are removed at the old place")
     func destinationAnew() throws {
         let origin = try RangeOrigin(bytes) { answer, _, number in
             if number == 0 { answer.cutAfter = 500_000 }

@@ -52,7 +52,7 @@ import Testing
         origin.requests.map { $0.header("range") }
     }
 
-    @Test("each attempt goes on where the last one was cut; the digest is that of the whole file")
+    @Test("each attempt continues where the last one was cut; the digest covers the whole file")
     func goesOn() throws {
         try Self.with(cuts: [1_200_000, 700_000, 0]) { origin, fixture in
             let attempt = fixture.attempt(.download, origin.url + "/f") { $0.to("d/f") }
@@ -76,7 +76,7 @@ import Testing
         }
     }
 
-    @Test("nginx goes on with what it had; a file that was replaced meanwhile is fetched anew")
+    @Test("nginx continues the same file; one that was replaced meanwhile is fetched again")
     func nginx() throws {
         let nginx = try Nginx()
         defer { nginx.stop() }
@@ -116,7 +116,7 @@ import Testing
         fixture.files().first { $0.hasSuffix(".part") }.map { fixture.directory + "/" + $0 }
     }
 
-    @Test("an attempt that only seems dead keeps its file: the next one begins anew and both stay right")
+    @Test("an attempt that only seemed dead keeps its file: the next one starts over, and both are right")
     func zombie() throws {
         try Self.with(cuts: [1_500_000]) { origin, fixture in
             let job = fixture.attempt(.download, origin.url).job
@@ -137,7 +137,7 @@ import Testing
         }
     }
 
-    @Test("a server without a validator is asked for everything, unless the job takes the risk")
+    @Test("without a validator the whole file is requested, unless the job allows resuming")
     func withoutValidator() throws {
         for takesRisk in [false, true] {
             try Self.with(cuts: [1_500_000], tag: #"W/"weak""#) { origin, fixture in
@@ -156,7 +156,7 @@ import Testing
         }
     }
 
-    @Test("after another boot only what had reached stable storage counts", arguments: [true, false])
+    @Test("after a reboot only bytes on stable storage count", arguments: [true, false])
     func otherBoot(isSynced: Bool) throws {
         let sync: EngineConfiguration.FileSync = isSynced ? .full : .none
         try Self.with(cuts: [1_500_000], { $0.fileSync = sync }) { origin, fixture in
@@ -181,7 +181,7 @@ import Testing
         }
     }
 
-    @Test("bytes that turn out wrong, and those that nobody wants any more, are not kept")
+    @Test("wrong bytes, and those of a cancelled job, are not kept")
     func notKept() throws {
         try Self.with(cuts: [1_500_000]) { origin, fixture in
             let job = fixture.attempt(.download, origin.url).job
@@ -200,7 +200,7 @@ import Testing
         }
     }
 
-    @Test("a job that is over leaves nothing, also when its last attempt failed before it began to write")
+    @Test("a finished job leaves no partial file, also if its last attempt failed before writing")
     func settled() throws {
         try Self.with(cuts: [1_500_000]) { origin, fixture in
             let job = fixture.attempt(.download, origin.url).job
@@ -213,7 +213,7 @@ import Testing
         }
     }
 
-    @Test("a partial that was published already is taken back, not continued")
+    @Test("a partial file that was published already is removed, not continued")
     func published() throws {
         try Self.with(cuts: [1_500_000]) { origin, fixture in
             let job = fixture.attempt(.download, origin.url).job

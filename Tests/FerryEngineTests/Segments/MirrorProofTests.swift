@@ -61,7 +61,7 @@ private enum Mark: CaseIterable {
     }
 
     @Test(
-        "a mirror of another file gives no part of it, whatever it says about If-Range",
+        "a mirror of another file provides no part, however it treats If-Range",
         arguments: [Mark.tag, .date], Mark.allCases)
     fileprivate func inParts(own: Mark, mirror: Mark) throws {
         guard own != mirror else { return }
@@ -79,7 +79,7 @@ private enum Mark: CaseIterable {
     }
 
     @Test(
-        "one that names the same strong tag, or the same date, gives parts",
+        "a mirror with the same strong tag or date provides parts",
         arguments: [Mark.tag, .date])
     fileprivate func same(mark: Mark) throws {
         let first = try Self.origin(bytes, mark) { answer, _ in answer.pause = 50_000 }
@@ -96,7 +96,7 @@ private enum Mark: CaseIterable {
     }
 
     @Test(
-        "when a server dies in the middle, the next one goes on with the same file only",
+        "if a server fails midway, the next one continues only the same file",
         arguments: [1, 4], [Mark.nothing, .weakTag, .otherTag, .tag])
     fileprivate func failover(segments: Int, mirror: Mark) throws {
         let first = try Self.origin(bytes, .tag) { answer, number in
@@ -123,7 +123,7 @@ private enum Mark: CaseIterable {
     }
 
     @Test(
-        "a later attempt goes on with the same file only, also behind a redirect, also from a mirror",
+        "a later attempt continues only the same file, also behind a redirect or from a mirror",
         arguments: [false, true], [Mark.nothing, .weakTag, .otherTag, .tag])
     fileprivate func resumed(fromMirror: Bool, sequel: Mark) throws {
         let state = Shared(isFirst: true)

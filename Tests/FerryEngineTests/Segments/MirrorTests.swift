@@ -39,7 +39,7 @@ private let bytes = patternBytes(6 << 20, seed: 3)
         case closed, notFound, unavailable, gone, cut, wrongSize
     }
 
-    @Test("when one fails, the next is tried within the same attempt", arguments: Fault.allCases)
+    @Test("if one source fails, the next is tried within the same attempt", arguments: Fault.allCases)
     func next(fault: Fault) throws {
         let first = try RangeOrigin(bytes) { answer, _, _ in
             switch fault {
@@ -65,7 +65,7 @@ private let bytes = patternBytes(6 << 20, seed: 3)
         if fault != .closed { first.stop() }
     }
 
-    @Test("what a mirror has given is kept when the next one has the same file")
+    @Test("bytes of a mirror are kept if the next one has the same file")
     func continued() throws {
         let first = try RangeOrigin(bytes) { answer, _, _ in answer.cutAfter = 2_000_000 }
         let second = try RangeOrigin(bytes)
@@ -83,7 +83,7 @@ private let bytes = patternBytes(6 << 20, seed: 3)
         }
     }
 
-    @Test("all fail: the error that may pass is told, with its Retry-After, and one round was made")
+    @Test("if all sources fail, the retryable error is reported with its Retry-After, after one request each")
     func all() throws {
         let first = try RangeOrigin(bytes) { answer, _, _ in (answer.status, answer.body) = (404, []) }
         let second = try RangeOrigin(bytes) { answer, _, _ in
@@ -108,7 +108,7 @@ private let bytes = patternBytes(6 << 20, seed: 3)
         }
     }
 
-    @Test("a mirror whose bytes have the wrong digest is left, and the file fetched anew from another")
+    @Test("a mirror with the wrong digest is dropped, and the file fetched again from another")
     func wrongDigest() throws {
         let bad = try RangeOrigin(patternBytes(bytes.count, seed: 4))
         let good = try RangeOrigin(bytes)
@@ -157,7 +157,7 @@ private let bytes = patternBytes(6 << 20, seed: 3)
         }
     }
 
-    @Test("mirrors that may not be reached are not reached")
+    @Test("mirrors that the egress policy forbids are not connected")
     func blocked() throws {
         let origin = try RangeOrigin(bytes) { answer, _, _ in (answer.status, answer.body) = (503, []) }
         defer { origin.stop() }
@@ -169,7 +169,7 @@ private let bytes = patternBytes(6 << 20, seed: 3)
         }
     }
 
-    @Test("parts come from several mirrors when size and tag agree, or a digest will prove the whole")
+    @Test("parts come from several mirrors if size and tag agree, or a digest proves the file")
     func mixed() throws {
         for (tag, hasDigest, mixes) in [
             ("\"one\"", false, true), ("\"two\"", false, false), ("\"two\"", true, true),
@@ -195,7 +195,7 @@ private let bytes = patternBytes(6 << 20, seed: 3)
         }
     }
 
-    @Test("another size is another file, whatever the digest says")
+    @Test("a mirror with another size is not used, whatever the digest")
     func otherSize() throws {
         let first = try RangeOrigin(bytes) { answer, _, _ in answer.pause = 500 }
         let second = try RangeOrigin(bytes + [1])
@@ -211,7 +211,7 @@ private let bytes = patternBytes(6 << 20, seed: 3)
         }
     }
 
-    @Test("what a slow mirror has not brought yet is taken over by the fast one")
+    @Test("a fast mirror takes over what a slow one has not delivered")
     func slow() throws {
         let fast = try RangeOrigin(bytes)
         // 6 MiB would take it more than half a minute.
@@ -255,7 +255,7 @@ private let bytes = patternBytes(6 << 20, seed: 3)
         board.order(origins, now: now).map(\.place)
     }
 
-    @Test("good ones by their speed, then unknown ones, then those that failed; equals as they were given")
+    @Test("mirrors are ordered: good ones by speed, unknown ones, failed ones; equal ones as given")
     func order() {
         let board = MirrorStatistics()
         let origins = ["bad", "unknown", "slow", "fast", "other unknown", "also fast"]
@@ -267,7 +267,7 @@ private let bytes = patternBytes(6 << 20, seed: 3)
         #expect(Self.places(board, origins, 0) == [3, 5, 2, 1, 4, 0])
     }
 
-    @Test("failures are forgiven with time and by success, measurements grow old")
+    @Test("failures fade with time and success, and measurements expire")
     func time() {
         var quality = MirrorQuality()
         #expect(quality.standing(now: 0) == .unknown)
@@ -281,7 +281,7 @@ private let bytes = patternBytes(6 << 20, seed: 3)
         #expect(quality.standing(now: 4_100 * Self.second) == .unknown)
     }
 
-    @Test("latency counts beside speed, and a trifle says nothing about speed")
+    @Test("latency counts as well as speed, and a short transfer does not measure speed")
     func latency() {
         var (near, far, trifle) = (MirrorQuality(), MirrorQuality(), MirrorQuality())
         near.answered(afterSeconds: 0.001, now: 0)

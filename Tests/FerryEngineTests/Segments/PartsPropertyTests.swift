@@ -115,16 +115,16 @@ import Testing
         }
     }
 
-    @Test("one answer of several goes wrong at any byte")
+    @Test("one response of several fails at any byte")
     func bytes() throws { try Self.run(Self.cases(WireFault.allCases, numbers: [1, 0])) }
 
-    @Test("one answer of several is about something else than was asked for")
+    @Test("one response of several has another range or file than requested")
     func lies() throws {
         try Self.run(
             Lie.allCases.flatMap { lie in (0...2).map { .init(path: "/\(lie)/0/\($0)", mayFail: true) } })
     }
 
-    @Test("a mirror serves the file, whatever the first source does")
+    @Test("a mirror provides the file, whatever the first source does")
     func mirrors() throws {
         let mirror = try RangeOrigin(Self.bytes)
         defer { mirror.stop() }

@@ -15,7 +15,7 @@ private let bytes = segmentedBytes
         answer.headers["Content-Range"] = nil
     }
 
-    @Test("when the server's file changes, the old one is finished from the stream that runs")
+    @Test("if the server's file changes, the running stream finishes the old one")
     func changed() throws {
         let other = patternBytes(size, seed: 8)
         let others = Countdown(3)
@@ -29,7 +29,7 @@ private let bytes = segmentedBytes
         }
     }
 
-    @Test("when the file changes after the first stream has ended at its part's end, the new one is fetched")
+    @Test("if the file changes after the first stream ended with its part, the new one is fetched")
     func changedAfterFirstPart() throws {
         let other = patternBytes(size, seed: 8)
         let isFirstPartDone = Gate()
@@ -45,7 +45,7 @@ private let bytes = segmentedBytes
         try SegmentTests.fetch(origin) { result, fixture in SegmentTests.expectWhole(result, fixture, other) }
     }
 
-    @Test("and when no stream of the old one runs, the new one is fetched from its beginning")
+    @Test("if no stream of the old file runs, the new one is fetched from byte 0")
     func changedForGood() throws {
         let other = patternBytes(size - 1_000_000, seed: 8)
         let origin = try RangeOrigin(bytes) { answer, asked, number in

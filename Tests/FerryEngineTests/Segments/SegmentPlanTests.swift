@@ -33,7 +33,7 @@ import Testing
         #expect(plan.prefix == stolen?.lowerBound && !plan.isComplete)
     }
 
-    @Test("what a failed part leaves goes back to the stream before it, as far as that reaches")
+    @Test("the rest of a failed part goes to the part before it, as far as its response reaches")
     func absorbed() {
         var plan = SegmentPlan(total: 4 << 20)
         _ = Self.begin(&plan, 0)
@@ -47,7 +47,7 @@ import Testing
         #expect(Self.begin(&plan, 2) == 2 << 20..<4 << 20)
     }
 
-    @Test("what an earlier attempt has left is not asked for again")
+    @Test("bytes of an earlier attempt are not requested again")
     func resumed() {
         var plan = SegmentPlan(total: 100, done: [0..<10, 50..<60])
         #expect(plan.doneByteCount == 20 && plan.prefix == 10)
@@ -60,7 +60,7 @@ import Testing
         #expect(SegmentPlan(total: 0).isComplete)
     }
 
-    @Test("a file of unknown length is one part that ends when the answer does")
+    @Test("a file of unknown length is one part that ends with its response")
     func unknownLength() {
         var plan = SegmentPlan(total: nil)
         #expect(Self.begin(&plan, 0)?.lowerBound == 0)
@@ -70,7 +70,7 @@ import Testing
         #expect(plan.isComplete && plan.total == 77 && plan.prefix == 77)
     }
 
-    @Test("random events: no byte is lost, none is taken twice, and the end is reached", arguments: 0..<60)
+    @Test("under random events no byte is lost or taken twice, and the end is reached", arguments: 0..<60)
     func random(seed: Int) {
         var random = SeededRandom(seed: UInt64(seed))
         let total = Int64.random(in: 1...2_000, using: &random)

@@ -76,7 +76,7 @@ private let bytes = patternBytes(size, seed: 11)
     }
 
     @Test(
-        "who is stopped while the whole file waits for its name keeps it, unless it is cancelled for good",
+        "an attempt stopped before its file is published keeps the bytes, unless it is cancelled",
         arguments: [1, 4], [AttemptStop.suspend, .cancelKeepingBytes, .cancel])
     func stoppedAtTheEnd(segments: Int, how: AttemptStop) throws {
         let (origin, gate) = (try RangeOrigin(bytes), Gate())
@@ -111,7 +111,7 @@ private let bytes = patternBytes(size, seed: 11)
         #expect(eventually { fixture.files().count == (how == .cancel ? 1 : 3) }, "\(fixture.files())")
     }
 
-    @Test("when the file has changed meanwhile, all of it is fetched anew")
+    @Test("if the file has changed meanwhile, all of it is fetched again")
     func changed() throws {
         try Self.with(tag: { $0 ? "\"old\"" : "\"one\"" }) { origin, cutting, place in
             let fixture = try Fixture(at: place)
@@ -125,7 +125,7 @@ private let bytes = patternBytes(size, seed: 11)
     }
 
     @Test(
-        "without a validator a job that takes the risk goes on where the length is the same, any other at 0",
+        "without a validator a job resumes only if it allows that and the length is the same",
         arguments: [false, true])
     func byLength(takesRisk: Bool) throws {
         let place = try TemporaryDirectory.make("segments")
@@ -151,7 +151,7 @@ private let bytes = patternBytes(size, seed: 11)
         #expect(asked.allSatisfy { $0.ifRange == nil && ($0.range?.lowerBound != 0) == takesRisk })
     }
 
-    @Test("a mirror with the same tag goes on from what the request's own URL has given")
+    @Test("a mirror with the same tag continues the bytes from the request's own URL")
     func mirror() throws {
         try Self.with { origin, _, place in
             let mirror = try RangeOrigin(bytes)

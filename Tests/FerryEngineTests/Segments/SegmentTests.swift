@@ -63,7 +63,7 @@ private let bytes = segmentedBytes
     }
 
     @Test(
-        "small and empty files come whole too, and in no more requests than they are worth",
+        "small and empty files arrive completely, without needless requests",
         arguments: [0, 1, 100_000, 1_500_000])
     func small(count: Int) throws {
         let some = Array(bytes.prefix(count))
@@ -92,7 +92,7 @@ private let bytes = segmentedBytes
         case ignoresRanges, noTag, weakTag, encoded, chunked, noTotal
     }
 
-    @Test("a server that is not fit for parts serves one stream in one request", arguments: Unfit.allCases)
+    @Test("a server without ranges is asked for one stream in one request", arguments: Unfit.allCases)
     func oneStream(unfit: Unfit) throws {
         let tag = unfit == .noTag ? nil : unfit == .weakTag ? "W/\"one\"" : "\"one\""
         let origin = try RangeOrigin(bytes, tag: tag) { answer, _, _ in
@@ -136,7 +136,7 @@ private let bytes = segmentedBytes
     }
 
     @Test(
-        "an answer to a later request that is not exactly the range costs nothing but that",
+        "a response that is not exactly the requested range costs only that request",
         arguments: Lie.allCases)
     func lies(lie: Lie) throws {
         let origin = try RangeOrigin(bytes) { answer, asked, _ in
@@ -158,7 +158,7 @@ private let bytes = segmentedBytes
         }
     }
 
-    @Test("shorter answers than were asked for are taken as what they are; many of them are too many")
+    @Test("responses shorter than requested are used; too many of them fail the source")
     func shortAnswers() throws {
         let origin = try RangeOrigin(bytes) { answer, asked, _ in
             guard let range = asked.range, range.count > 1_200_000 else { return }
@@ -182,7 +182,7 @@ private let bytes = segmentedBytes
         }
     }
 
-    @Test("parts that are cut are asked for again by themselves, from where they were")
+    @Test("a part that is cut is requested again from where it ended")
     func cut() throws {
         let origin = try RangeOrigin(bytes) { answer, _, number in
             if number % 2 == 1, number < 6 { answer.cutAfter = 300_000 }
@@ -294,7 +294,7 @@ private let bytes = segmentedBytes
         origin.stop()
     }
 
-    @Test("redirects are followed for the first part, the others go where they led")
+    @Test("the first part follows redirects, and the others go where they led")
     func redirect() throws {
         let target = try RangeOrigin(bytes)
         let targetURL = target.url
@@ -334,7 +334,7 @@ private let bytes = segmentedBytes
         #expect(origin.seen.count { $0.isAuthorized } >= 2)
     }
 
-    @Test("random faults: every file is right or its error is clear, in a bounded number of requests")
+    @Test("under random faults a file is right or its error clear, in a bounded number of requests")
     func chaos() throws {
         let some = Array(bytes.prefix(3 << 20))
         for seed in 0..<12 {

@@ -34,7 +34,7 @@ private let bytes = patternBytes(8 << 20, seed: 7)
     }
 
     @Test(
-        "a connection that stops when nothing else is left to do is given up long before its timeout",
+        "a stalled connection is given up long before its timeout if nothing else is left to fetch",
         arguments: [2, 4], [false, true])
     func stopped(segments: Int, hasMirror: Bool) throws {
         let gate = Gate()
@@ -60,7 +60,7 @@ private let bytes = patternBytes(8 << 20, seed: 7)
         #expect(origin.requests.count + mirror.requests.count <= 40)
     }
 
-    @Test("a mirror is asked for the rest when the only connection stops", arguments: [1, 4])
+    @Test("a mirror is asked for the rest if the only connection stalls", arguments: [1, 4])
     func stoppedAlone(segments: Int) throws {
         let gate = Gate()
         let origin = try RangeOrigin(bytes) { answer, _, number in
@@ -77,7 +77,7 @@ private let bytes = patternBytes(8 << 20, seed: 7)
         #expect(segments > 1 || origin.requests.count <= 1)
     }
 
-    @Test("a mirror is asked when nobody answers", arguments: [1, 4])
+    @Test("a mirror is asked if the first source does not respond", arguments: [1, 4])
     func unansweredAlone(segments: Int) throws {
         let gate = Gate()
         let origin = try RangeOrigin(bytes) { _, _, _ in _ = gate.pass(seconds: 600) }
@@ -85,7 +85,7 @@ private let bytes = patternBytes(8 << 20, seed: 7)
         #expect(segments > 1 || origin.requests.count <= 1)
     }
 
-    @Test("who only takes long is asked again, and waited for, when the mirrors have nothing")
+    @Test("a source that is only slow is asked again and waited for if the mirrors do not have the file")
     func slow() throws {
         let (first, second) = (Gate(), Gate())
         let origin = try RangeOrigin(bytes) { _, _, number in
@@ -138,7 +138,7 @@ private let bytes = patternBytes(8 << 20, seed: 7)
         return result
     }
 
-    @Test("one that has not been answered yet is waited for")
+    @Test("a request without a response yet is waited for")
     func unanswered() throws {
         let gate = Gate()
         let origin = try RangeOrigin(bytes) { _, _, number in
@@ -149,7 +149,7 @@ private let bytes = patternBytes(8 << 20, seed: 7)
         #expect(Set(asked).count == asked.count, "each part was asked for once: \(asked)")
     }
 
-    @Test("the only connection that a host lets one have is waited for")
+    @Test("the only connection that a host accepts is waited for")
     func refused() throws {
         let gate = Gate()
         let origin = try RangeOrigin(bytes) { answer, _, number in
@@ -159,7 +159,7 @@ private let bytes = patternBytes(8 << 20, seed: 7)
         try Self.fetch(origin, segments: 4, until: gate)
     }
 
-    @Test("one that stops while it is all there is waits for its timeout", arguments: [1, 4])
+    @Test("a stalled connection without an alternative ends by its timeout", arguments: [1, 4])
     func alone(segments: Int) throws {
         let gate = Gate()
         // Without ranges there is one stream.

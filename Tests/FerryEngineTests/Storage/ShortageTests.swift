@@ -6,7 +6,7 @@ import Testing
 
 @testable import FerryEngine
 
-@Suite("What is remembered of file systems that ran full") struct ShortageTests {
+@Suite("Shortages of file systems") struct ShortageTests {
     private static func space(_ shortageMax: Int64) -> StorageSpace {
         StorageSpace(reserve: 0, watched: [], gate: DownloadAdmission(), shortageMax: shortageMax)
     }
@@ -23,7 +23,7 @@ import Testing
         try body(StorageDirectory.root(place, .own))
     }
 
-    @Test("a shortage that nobody meets any more is forgotten, and no download is asked where it goes")
+    @Test("a shortage that no transfer meets is forgotten, and downloads are not checked any more")
     func forgotten() throws {
         try Self.onFullDisk { place in
             let space = Self.space(0)
@@ -39,7 +39,7 @@ import Testing
         }
     }
 
-    @Test("one that somebody keeps meeting stays")
+    @Test("a shortage that transfers keep meeting is kept")
     func met() throws {
         try Self.onFullDisk { place in
             let space = Self.space(1 << 60)
@@ -54,7 +54,7 @@ import Testing
         }
     }
 
-    @Test("where a file system does not say what it has, servers may announce what they like")
+    @Test("on a file system that does not tell its size, any announced length is accepted")
     func boundless() throws {
         // /proc counts no blocks, like file systems in user space that have no end of their own.
         let space = Self.space(0)

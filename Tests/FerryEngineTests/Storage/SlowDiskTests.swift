@@ -11,7 +11,7 @@ import Testing
 @Suite(.serialized, .onOwnThread) struct SlowDiskTests {
     private static let bytes = patternBytes(Int(EngineLimits.digestLagMax) + (16 << 20))
 
-    @Test("a disk that hangs stops the network: nobody takes more than it may be behind", arguments: [1, 3])
+    @Test("a disk that hangs pauses reading: no transfer receives more than the allowed lag", arguments: [1, 3])
     func hanging(_ segmentCount: Int) throws {
         let origin = try RangeOrigin(Self.bytes)
         let fixture = try Fixture {
@@ -61,7 +61,7 @@ import Testing
         }
     }
 
-    @Test("directories that differ in their Unicode form only are two, also for files that come together")
+    @Test("directories whose names differ only in Unicode form stay distinct, also within one batch")
     func unicodeForms() throws {
         let fixture = try Fixture { $0.fileThreadCount = 1 }
         defer { fixture.stop() }

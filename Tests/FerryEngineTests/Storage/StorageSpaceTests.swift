@@ -35,7 +35,7 @@ import Testing
         }
     }
 
-    @Test("a body that does not fit is refused at its head, before a byte has come")
+    @Test("a body larger than the free space is refused at its head")
     func announced() throws {
         try Self.with { fixture, _ in
             try writeFile(fixture.directory + "/ballast", [UInt8](repeating: 0, count: 1 << 20))
@@ -52,7 +52,7 @@ import Testing
         }
     }
 
-    @Test("what the job expects counts where the server does not say")
+    @Test("without a Content-Length the job's expected length is checked against the free space")
     func expected() throws {
         try Self.with { fixture, _ in
             let origin = try Self.origin(announcing: nil, sending: 100_000)
@@ -67,7 +67,7 @@ import Testing
         }
     }
 
-    @Test("what was promised to one transfer is not there for another, until it ends")
+    @Test("space that is promised to a transfer is not given to another until the first ends")
     func promised() throws {
         try Self.with { fixture, _ in
             let origin = try Self.origin(announcing: 9 << 20, sending: 1 << 20)
@@ -89,7 +89,7 @@ import Testing
         }
     }
 
-    @Test("a body of unknown length ends at the reserve")
+    @Test("a body of unknown length fails when it reaches the reserve")
     func unknown() throws {
         try Self.with { fixture, _ in
             let origin = try Self.origin(announcing: nil, sending: 20 << 20)
@@ -102,7 +102,7 @@ import Testing
     }
 
     @Test(
-        "a disk that somebody else fills under way: the next attempt goes on from the bytes",
+        "if another process fills the disk during a transfer, the next attempt continues the bytes",
         arguments: [1, 2])
     func filled(_ segmentCount: Int) throws {
         try Self.with { fixture, _ in
@@ -170,7 +170,7 @@ import Testing
         eventually { fixture.engine.rooms.allSatisfy { $0.free > 1 << 20 } }
     }
 
-    @Test("whoever has found no room asks nobody before there is some, and then at once")
+    @Test("a job that found no space sends no request until there is some, and then at once")
     func held() throws {
         try Self.with { fixture, _ in
             let origin = try RangeOrigin(patternBytes(3 << 20))
@@ -191,7 +191,7 @@ import Testing
         }
     }
 
-    @Test("the gate closes while there is less than the reserve, and opens again by itself")
+    @Test("downloads stop while less than the reserve is free, and start again by themselves")
     func gate() throws {
         try Self.with { fixture, gate in
             #expect(gate.isOpen)

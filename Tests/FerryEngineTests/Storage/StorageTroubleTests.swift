@@ -38,7 +38,7 @@ import Testing
 
     private static func names(_ path: String) -> [String] { directoryNames(path).sorted() }
 
-    @Test("a disk that became read-only fails nobody for good, closes the gate, and heals by itself")
+    @Test("a disk that became read-only stops downloads without failing jobs, and is used again once it is writable")
     func readOnly() throws {
         try Self.with { fixture, gate, disk, origin, asked in
             #expect(fixture.run(.download, origin.url) { $0.to("before") }?.success != nil)
@@ -63,7 +63,7 @@ import Testing
         }
     }
 
-    @Test("that is seen within a second without a job that fails, and not where it was so at the start")
+    @Test("a disk that becomes read-only stops downloads within a second; one that was so at the start does not")
     func seen() throws {
         try Self.with { _, gate, disk, _, _ in
             try disk.remount(isReadOnly: true)
@@ -84,7 +84,7 @@ import Testing
         }
     }
 
-    @Test("a mount of its own that is read-only is the job's affair")
+    @Test("a read-only mount below the root fails its job and does not stop downloads")
     func mountBelow() throws {
         try Self.with { fixture, gate, disk, origin, _ in
             let below = fixture.root + "/below"
@@ -105,7 +105,7 @@ import Testing
         }
     }
 
-    @Test("nobody is asked for a trial on a disk that works, and a file of its own that fails is the job's")
+    @Test("a disk that works needs no trial, and one file that cannot be written fails only its job")
     func ownFile() throws {
         let place = try TemporaryDirectory.make("works")
         defer { TemporaryDirectory.remove(place) }
@@ -120,7 +120,7 @@ import Testing
         for osError in [EROFS, EIO, ESTALE, ENOTCONN, EMFILE] { #expect(saysUnavailable(osError)) }
     }
 
-    @Test("what nobody meets any more is forgotten, although it fails still")
+    @Test("a failing file system that no transfer asks about is forgotten after a while")
     func forgotten() throws {
         let above = try TemporaryDirectory.make("forgotten")
         defer { TemporaryDirectory.remove(above) }
@@ -138,7 +138,7 @@ import Testing
         }
     }
 
-    @Test("where another directory takes the place of the root, files go there")
+    @Test("if another directory replaces the root, files go there")
     func moved() throws {
         let fixture = try Fixture()
         defer { fixture.engine.stop() }

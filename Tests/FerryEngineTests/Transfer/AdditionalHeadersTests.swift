@@ -33,7 +33,7 @@ import Testing
         ["X-Shop-Token", "X-Plain", "X-Own"].map { request?.header($0) }
     }
 
-    @Test("the job's own URL gets them only if its origin is named")
+    @Test("the job's own URL gets the session's fields only if its origin is named")
     func ownURL() throws {
         let fixture = try Fixture()
         defer { fixture.stop() }
@@ -46,7 +46,7 @@ import Testing
             origin.requests.map(Self.fields) == [["hush", "1", "2"], [nil, nil, "2"], [nil, nil, "2"]])
     }
 
-    @Test("a redirect takes them to a named origin and to no other, credentials across origins included")
+    @Test("a redirect takes the session's fields to named origins only, also with credentials across origins")
     func redirects() throws {
         let fixture = try Fixture()
         defer { fixture.stop() }
@@ -60,7 +60,7 @@ import Testing
         #expect(end.requests.map(Self.fields) == [[nil, nil, "2"], ["hush", "1", "2"]])
     }
 
-    @Test("mirrors and parts get them only if their origin is named")
+    @Test("mirrors and parts get the session's fields only if their origin is named")
     func mirrors() throws {
         let fixture = try Fixture()
         defer { fixture.stop() }
@@ -81,7 +81,7 @@ import Testing
         #expect(mirror.requests.allSatisfy { Self.fields($0) == [nil, nil, "2"] })
     }
 
-    @Test("a proxy that the job names itself does not see them; the session's own does")
+    @Test("a proxy that the job names does not get the session's fields; the session's own proxy does")
     func proxies() throws {
         let fixture = try Fixture()
         defer { fixture.stop() }

@@ -53,14 +53,14 @@ import Testing
         return events.flatMap { words(machine.handle($0)) }
     }
 
-    @Test("the good way: request, head, body, publication, success")
+    @Test("request, head, body and publication lead to success")
     func good() {
         #expect(
             Self.run([.prepared, .head(.accept), .transferEnded(nil), .stored(Self.result)])
                 == ["start", "store", "succeeded"])
     }
 
-    @Test("a file thread that has reported leaves nothing to report, whatever comes afterwards")
+    @Test("after a file thread has reported the result, no later event reports again")
     func published() {
         #expect(
             Self.run([.prepared, .head(.accept), .transferEnded(nil), .published, .stop(.cancel), .release])
@@ -68,7 +68,7 @@ import Testing
     }
 
     @Test(
-        "five events in any order make at most one report, the last action, and no failure forgets its bytes"
+        "five events in any order end in at most one report, and every failure keeps or discards its bytes"
     )
     func exhaustive() {
         var visited = 0
@@ -112,7 +112,7 @@ import Testing
         #expect(Self.run(storing + [.stored(Self.result)]) == ["start", "store", "revoke", "succeeded"])
     }
 
-    @Test("a suspended attempt leaves its bytes, and so does a cancelled one that is asked to")
+    @Test("suspension keeps the bytes, and so does a cancellation that asks for it")
     func suspend() {
         #expect(Self.run([.prepared, .stop(.suspend)]) == ["start", "stop", "keep", "suspended"])
         #expect(Self.run([.stop(.suspend), .prepared]) == ["end preparation", "keep", "suspended"])
@@ -136,7 +136,7 @@ import Testing
             Self.run([.prepared, .head(.redirect), .enoughDiscarded]) == ["start", "stop", "follow", "start"])
     }
 
-    @Test("a refusal stands, however its body ends; an accepted body has to be whole")
+    @Test("a refusal holds however its body ends; an accepted body has to be complete")
     func bodies() {
         let cut = AttemptMachine.Event.transferEnded(.init(Self.error, mayRepeatAtOnce: false))
         #expect(
@@ -146,7 +146,7 @@ import Testing
         #expect(Self.run([.prepared, .head(.accept), cut]) == ["start", "keep", "failed"])
     }
 
-    @Test("bytes that are wrong go, bytes that are only too few stay")
+    @Test("wrong bytes are discarded, incomplete ones kept")
     func bytes() {
         let wrong = TransferError(.digestMismatch, "x", phase: .finishing, isRetryable: true)
         let stored: [AttemptMachine.Event] = [.prepared, .head(.accept), .transferEnded(nil)]
@@ -170,7 +170,7 @@ import Testing
                 == ["start", "no expect", "start", "keep", "failed"])
     }
 
-    @Test("wrong bytes are thrown away and fetched again, unless somebody has stopped the attempt")
+    @Test("wrong bytes are discarded and fetched again, unless the attempt was stopped")
     func fetchAgain() {
         let storing: [AttemptMachine.Event] = [.prepared, .head(.accept), .transferEnded(nil)]
         #expect(
@@ -183,7 +183,7 @@ import Testing
         #expect(Self.run(storing + [.fetchAgain, .release]).suffix(3) == ["stop", "keep", "released"])
     }
 
-    @Test("a deadline counts while the attempt is prepared, unless somebody wants it to end in another way")
+    @Test("a deadline during the preparation ends the attempt, unless it was stopped before")
     func earlyTimeout() {
         let ends = ["end preparation", "keep", "failed"]
         #expect(Self.run([.timedOut(Self.error), .prepared]) == ends)
@@ -193,7 +193,7 @@ import Testing
         #expect(Self.run([.release, .timedOut(Self.error), .prepared]).last == "released")
     }
 
-    @Test("who waits for a disk for too long fails, as it was asked to end, or not at all once it has ended")
+    @Test("an attempt that waits too long for a disk fails, or ends as it was stopped; once ended, it does neither")
     func outwaited() {
         let error = TransferError(.storageUnavailable, "silent", phase: .finishing, isRetryable: true)
         #expect(Self.run([.outwaited(error), .prepared]) == ["end preparation", "keep", "failed"])
@@ -205,7 +205,7 @@ import Testing
         #expect(Self.run(stored + [.published, .outwaited(error)]) == ["start", "store", "left"])
     }
 
-    @Test("a disk that says nothing, or cannot be written to at the start, costs no bytes that were there")
+    @Test("a disk that hangs or fails during the preparation costs no earlier bytes")
     func awayDisk() {
         let error = TransferError(.storageUnavailable, "away", phase: .finishing, isRetryable: true)
         #expect(Self.run([.preparationFailed(error)]) == ["keep", "failed"])

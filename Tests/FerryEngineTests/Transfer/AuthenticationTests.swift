@@ -16,7 +16,7 @@ import Testing
         }
     }
 
-    @Test("Basic and Bearer go with the first request, and stay with their origin")
+    @Test("Basic and Bearer credentials go with the first request, and only to their origin")
     func atOnce() throws {
         let (here, there, fixture) = (try Self.echo(), try Self.echo(), try Fixture())
         defer {
@@ -72,7 +72,7 @@ import Testing
         #expect(post?.text == "POST 5", "\(String(describing: post?.failure))")
     }
 
-    @Test("a download through Digest is the file, and nothing of the challenge's body")
+    @Test("a download with Digest stores the file without the challenge's body")
     func digestDownload() throws {
         let bytes = patternBytes(300_000)
         let origin = try DigestOrigin("SHA-256") { _, _ in
@@ -112,7 +112,7 @@ import Testing
         #expect(result?.text == "ok", "\(String(describing: result?.failure))")
     }
 
-    @Test("wrong credentials end the job for good: a file's job fails, a data job shows the 401")
+    @Test("wrong credentials fail a download without a retry; a data job succeeds with the 401")
     func wrong() throws {
         let origin = try DigestOrigin("SHA-256")
         let fixture = try Fixture()
@@ -130,7 +130,7 @@ import Testing
         #expect(none?.failure?.code == .authenticationRequired)
     }
 
-    @Test("what a server acts on after its challenge and does not answer is not sent again, unless it may be")
+    @Test("an unanswered request after a challenge is sent again only if it may be repeated")
     func unanswered() throws {
         for (byteCount, isAllowed) in [(0, false), (5_000, false), (5_000, true)] {
             let hasActed = Atomic<Bool>(false)
@@ -170,7 +170,7 @@ import Testing
         }
     }
 
-    @Test("a server that asks for nothing gets the body nevertheless")
+    @Test("a server that sends no challenge gets the body")
     func unasked() throws {
         let origin = try ScriptedOrigin.answering { request, body in
             Array("HTTP/1.1 201 Created\r\nContent-Length: 0\r\nX-Got: \(body.count)\r\n\r\n".utf8)

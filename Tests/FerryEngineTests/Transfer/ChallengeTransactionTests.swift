@@ -23,7 +23,7 @@ import Testing
         }
     }
 
-    @Test("the request that is challenged and the one that is allowed are two transactions")
+    @Test("the challenged request and the one with credentials are two transactions")
     func digest() throws {
         let body = Array("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello".utf8)
         let origin = try DigestOrigin("SHA-256") { _, _ in body }
@@ -58,7 +58,7 @@ import Testing
         #expect(upload.map(\.byteCounts.requestBody) == [0, 300_000])
     }
 
-    @Test("a connection that is closed with the challenge is a new one for the answer")
+    @Test("if the server closes the connection with its challenge, the next transaction has a new one")
     func closed() throws {
         let origin = try ScriptedOrigin { connection in
             guard let request = connection.readRequest() else { return }
@@ -82,7 +82,7 @@ import Testing
         expectInOrder(all)
     }
 
-    @Test("the lookup for the next connection, which libcurl adds, does not come after this one stood")
+    @Test("the lookup that libcurl adds for the next connection does not end after this connection began")
     func lookups() throws {
         let meter = TransactionMeter(TransferRequest(url: "http://example.org/"), attemptStart: 0)
         var info = TransferInfo()
@@ -97,7 +97,7 @@ import Testing
         expectInOrder([metrics])
     }
 
-    @Test("a request that a dead kept connection swallowed is one transaction")
+    @Test("a request that is repeated after a dead kept connection is one transaction")
     func repeated() throws {
         let gate = Gate()
         let origin = try ScriptedOrigin { connection in

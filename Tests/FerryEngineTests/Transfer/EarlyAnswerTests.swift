@@ -42,7 +42,7 @@ import Testing
         return fixture.sink.arrived.wait(for: count)
     }
 
-    @Test("a refusal that comes with the hang-up is the error, plain and over TLS", arguments: [false, true])
+    @Test("a refusal before the connection is closed is the error, plain and over TLS", arguments: [false, true])
     func refusal(isSecure: Bool) throws {
         let identity = isSecure ? try TestAuthority.shared.get().server : nil
         for farewell in [Farewell.none, .proper] {
@@ -57,7 +57,7 @@ import Testing
         }
     }
 
-    @Test("without an answer the connection is lost, and half of a head is none", arguments: [false, true])
+    @Test("without a response, or with half a head, the connection is lost", arguments: [false, true])
     func silence(isSecure: Bool) throws {
         let identity = isSecure ? try TestAuthority.shared.get().server : nil
         for answer in ["", "HTTP/1.1 413 No\r\nContent-Length: 2\r\n"] {

@@ -72,12 +72,12 @@ import Testing
         #expect(origin.requests.contains { $0.header("if-range") != nil }, "some go on")
     }
 
-    @Test("cut, reset, silent, changed or out of order at any byte: the exact file or an error")
+    @Test("a response that is cut, reset, stalled or changed at any byte yields the exact file or an error")
     func plain() throws {
         try Self.run([.counted, .chunked], WireFault.allCases, isSecure: false)
     }
 
-    @Test("the same over TLS, where no body may end with its connection without a farewell")
+    @Test("over TLS, where a body needs close_notify, any fault yields the exact file or an error")
     func secure() throws {
         try Self.run([.counted], [.cut, .stall, .flip], isSecure: true)
         try Self.run([.untilEnd, .chunked], [.cut], isSecure: true)

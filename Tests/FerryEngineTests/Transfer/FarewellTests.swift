@@ -45,7 +45,7 @@ import Testing
     }
 
     @Test(
-        "without it the body counts as cut, and is tried again",
+        "without close_notify a body that ends with its connection counts as cut and is retried",
         arguments: [JobKind.download, .data], [0, 100, 40_000])
     func cut(_ kind: JobKind, _ count: Int) throws {
         let body = Array(Self.bytes.prefix(count))
@@ -61,7 +61,7 @@ import Testing
         #expect(proper.success?.sha256 == sha256(body))
     }
 
-    @Test("what proves the bytes does so whatever the server says, or does not")
+    @Test("a digest or size proves the bytes without close_notify")
     func proved() throws {
         let head = Self.tag + "Connection: close\r\n"
         let bytes = Self.bytes
@@ -83,7 +83,7 @@ import Testing
         #expect(empty.success != nil, "\(empty.outcome)")
     }
 
-    @Test("a body in one stream of a job that allows several is no exception")
+    @Test("a job with parts needs close_notify too if its body comes in one stream")
     func inParts() throws {
         for (saysGoodbye, size) in [(false, Int64?.none), (false, 40_000), (true, nil)] {
             let result = try Self.run(.download, "HTTP/1.1 200 OK\r\n", saysGoodbye: saysGoodbye) {
@@ -96,7 +96,7 @@ import Testing
         }
     }
 
-    @Test("what says whether an upload has worked is its answer's head")
+    @Test("an upload succeeds by its response's head, without close_notify")
     func upload() throws {
         let result = try Self.run(.upload, "HTTP/1.1 200 OK\r\n", saysGoodbye: false) {
             $0.payload = [1, 2, 3]
@@ -104,7 +104,7 @@ import Testing
         #expect(result.success?.size == 3, "\(result.outcome)")
     }
 
-    @Test("without TLS nobody can say it, and such a body is what it was: unproved")
+    @Test("without TLS a body that ends with its connection is accepted and not verified")
     func plain() throws {
         let result = try Self.run(.download, Self.tag, saysGoodbye: false, isSecure: false)
         #expect(result.success?.verified == TransferResult.Verification.none, "\(result.outcome)")

@@ -30,7 +30,7 @@ import Testing
         return result
     }
 
-    @Test("a body that is cut is incomplete, by length or by chunk, and worth another attempt")
+    @Test("a cut body, by length or by chunks, is incomplete_body and retried")
     func cut() throws {
         for text in [
             "HTTP/1.1 200 OK\nContent-Length: 100\n\nabc",
@@ -42,7 +42,7 @@ import Testing
         }
     }
 
-    @Test("chunked bodies with trailers are whole; bodies that end with the connection are not verified")
+    @Test("chunked bodies with trailers are complete; bodies that end with the connection are not verified")
     func framing() throws {
         let chunked = try Self.run(
             try Self.answer("HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n3\nabc\n0\nX-Trailer: 1\n\n"))
@@ -52,14 +52,14 @@ import Testing
         #expect(open.success?.size == 4 && open.success?.verified == TransferResult.Verification.none)
     }
 
-    @Test("more bytes than announced are not the file's")
+    @Test("bytes beyond the announced length are not stored")
     func surplus() throws {
         #expect(
             try Self.run(try Self.answer("HTTP/1.1 200 OK\nContent-Length: 3\n\nabcdef")).success?.size == 3)
     }
 
     @Test(
-        "what is no HTTP is an invalid response",
+        "a response that is not HTTP is response_invalid",
         arguments: [
             "SSH-2.0-OpenSSH\n", "HTTP/1.1 200 OK\nBad Header : x\n\n",
             "HTTP/1.1 200 OK\nA: b\n folded\nContent-Length: 0\n\n",
@@ -75,14 +75,14 @@ import Testing
         #expect(error.code == .responseTooLarge && error.phase == .waiting && !error.isRetryable)
     }
 
-    @Test("a connection that ends without an answer is lost, in its phase")
+    @Test("a connection that ends without a response is connection_lost in its phase")
     func noAnswer() throws {
         let origin = try ScriptedOrigin { _ = $0.readRequest() }
         let error = try #require(try Self.run(origin).failure)
         #expect(error.code == .connectionLost && error.phase == .waiting && error.isRetryable)
     }
 
-    @Test("a closed port could not be connected")
+    @Test("a closed port is could_not_connect")
     func refused() throws {
         let fixture = try Fixture()
         defer { fixture.stop() }
@@ -90,7 +90,7 @@ import Testing
         #expect(error.code == .couldNotConnect && error.phase == .connecting && error.isRetryable)
     }
 
-    @Test("a name that does not exist is not found")
+    @Test("a host name that does not exist is host_not_found")
     func unknownHost() throws {
         let fixture = try Fixture()
         defer { fixture.stop() }
@@ -125,7 +125,7 @@ import Testing
         }
     }
 
-    @Test("a drip is no silence", arguments: Place.allCases)
+    @Test("a slow drip of bytes does not time out", arguments: Place.allCases)
     func drip(place: Place) throws {
         let (began, pauses) = (monotonicNanoseconds(), Signal<Int64>())
         let result = try Self.run(try Self.dripping(place, count: 55, pauses: pauses)) {
@@ -140,7 +140,7 @@ import Testing
         #expect(monotonicNanoseconds() - began > 5_000_000_000, "more than the timeout")
     }
 
-    @Test("an endless drip ends with the whole job's time", arguments: Place.allCases)
+    @Test("an endless drip ends with the job's resource timeout", arguments: Place.allCases)
     func endlessDrip(place: Place) throws {
         let (left, pauses) = (Signal<Void>(), Signal<Int64>())
         let origin = try Self.dripping(place, left: left, pauses: pauses)
@@ -155,7 +155,7 @@ import Testing
         #expect(pauses.wait(seconds: 0).count > 1, "it dripped")
     }
 
-    @Test("a line of a head that never ends is silence")
+    @Test("an endless header line times out")
     func endlessLine() throws {
         let origin = try ScriptedOrigin { connection in
             _ = connection.readRequest()
@@ -166,14 +166,14 @@ import Testing
         #expect(error.code == .timedOut && error.phase == .waiting && error.isRetryable)
     }
 
-    @Test("silence ends the attempt after the request's timeout")
+    @Test("an attempt without a byte ends after the request's timeout")
     func stall() throws {
         let silent = try Self.answer("HTTP/1.1 200 OK\nContent-Length: 9\n\nabc", keepsOpen: true)
         let error = try #require(try Self.run(silent) { $0.spec.request.timeoutForRequest = 5 }.failure)
         #expect(error.code == .timedOut && error.phase == .receiving && error.isRetryable)
     }
 
-    @Test("the whole job's time ends the attempt for good")
+    @Test("the job's resource timeout ends the attempt without a retry")
     func resourceTimeout() throws {
         let silent = try Self.answer("HTTP/1.1 200 OK\nContent-Length: 9\n\nabc", keepsOpen: true)
         let error = try #require(try Self.run(silent) { $0.spec.schedule.timeoutForResource = 0.5 }.failure)
@@ -181,7 +181,7 @@ import Testing
     }
 
     @Test(
-        "a status means what RFC 9110 says for a repetition",
+        "statuses are retried as RFC 9110 allows",
         arguments: [
             (400, false), (401, false), (404, false), (408, true), (410, false), (425, true), (429, true),
             (500, true),
@@ -248,7 +248,7 @@ import Testing
         #expect(request.header("accept-encoding") == "identity")
     }
 
-    @Test("dead kept connections are not noticed by those who may be repeated")
+    @Test("a repeatable request survives a dead kept connection within its attempt")
     func deadConnections() throws {
         // Every connection serves one request with a promise to stay, and goes at the next one.
         let origin = try ScriptedOrigin { connection in

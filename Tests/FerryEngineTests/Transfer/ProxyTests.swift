@@ -19,7 +19,7 @@ import Testing
         try body(proxy, nginx, fixture)
     }
 
-    @Test("files pass in both directions", arguments: [TestProxy.Kind.http, .socks5], [false, true])
+    @Test("files pass through a proxy in both directions", arguments: [TestProxy.Kind.http, .socks5], [false, true])
     func passes(kind: TestProxy.Kind, asks: Bool) throws {
         try Self.with(kind, asks: asks) { proxy, nginx, fixture in
             // The name is the proxy's to resolve.
@@ -42,7 +42,7 @@ import Testing
         }
     }
 
-    @Test("https passes through a tunnel, and the server's certificate is still the server's")
+    @Test("https passes through a tunnel, and the server's certificate is checked")
     func tunnel() throws {
         let authority = try TestAuthority.shared.get()
         let secure = try SecureNginx(authority)
@@ -66,7 +66,7 @@ import Testing
         }
     }
 
-    @Test("a proxy that wants credentials says so, at once and for good")
+    @Test("a proxy that asks for credentials fails the job at once")
     func credentials() throws {
         let authority = try TestAuthority.shared.get()
         let secure = try SecureNginx(authority)
@@ -95,7 +95,7 @@ import Testing
         }
     }
 
-    @Test("a tunnel that was opened with credentials serves nobody else")
+    @Test("a tunnel that was opened with credentials is not reused by other jobs")
     func tunnelsStayApart() throws {
         let authority = try TestAuthority.shared.get()
         let secure = try SecureNginx(authority)
@@ -114,7 +114,7 @@ import Testing
         }
     }
 
-    @Test("what goes wrong at the proxy is told apart from what goes wrong behind it")
+    @Test("failures at the proxy are told apart from failures behind it")
     func failures() throws {
         try Self.with(.http) { proxy, _, fixture in
             let closed = "http://127.0.0.1:\(try FreePort.find())"
@@ -142,7 +142,7 @@ import Testing
         }
     }
 
-    @Test("the proxy's own address is asked about; excepted hosts are reached directly and asked about too")
+    @Test("the egress policy checks the proxy's address, and the addresses of bypassed hosts")
     func egress() throws {
         let proxy = try TestProxy(.http)
         let nginx = try Nginx()
@@ -167,7 +167,7 @@ import Testing
         #expect(excepted?.failure?.code == .blockedAddress)
     }
 
-    @Test("the operator's proxy serves jobs without one, whatever networks are closed to jobs")
+    @Test("the operator's proxy serves jobs without one, also if the egress policy blocks its network")
     func serviceProxy() throws {
         let proxy = try TestProxy(.http, asksForCredentials: true)
         let nginx = try Nginx()

@@ -141,7 +141,7 @@ import Testing
         #expect(origin.requests.last?.path == expected)
     }
 
-    @Test("a redirect to nowhere is the answer itself, one to several places is refused")
+    @Test("a redirect without Location is the response itself; one with several is refused")
     func nowhere() throws {
         for (lines, kind, code) in [
             ("", JobKind.data, nil), ("Location: \r\n", .data, nil),
@@ -179,7 +179,7 @@ import Testing
         #expect(try Self.run("/302?http://169.254.169.254/latest").failure?.code == .blockedAddress)
     }
 
-    @Test("with the policy reject, the redirect itself is the answer")
+    @Test("with the policy reject, the redirect is the response")
     func rejected() throws {
         let result = try Self.run("/302?/end") { $0.spec.redirects.policy = .reject }
         #expect(Self.text(result) == "abc")

@@ -27,7 +27,7 @@ import Testing
         draft.payload = [1, 2, 3]
     }
 
-    @Test("an outcome that lies behind a redirect is not asked for twice: the POST has happened")
+    @Test("a failure after a POST was redirected to its outcome does not repeat the POST")
     func actedOn() throws {
         for (status, allows, expected) in [
             (503, false, false), (429, false, false), (503, true, true), (0, false, false), (0, true, true),
@@ -56,7 +56,7 @@ import Testing
         }
     }
 
-    @Test("a POST whose answer cannot be kept is not made again")
+    @Test("a POST whose response cannot be stored is not repeated")
     func answerRefused() throws {
         try Self.with { connection in
             _ = connection.readRequest()
@@ -70,7 +70,7 @@ import Testing
         }
     }
 
-    @Test("a POST that reached nobody is tried again, also after silence")
+    @Test("a POST that reached no server is retried, also after a timeout")
     func reachedNobody() throws {
         let fixture = try Fixture()
         defer { fixture.stop() }
@@ -79,7 +79,7 @@ import Testing
         #expect(refused?.failure?.code == .couldNotConnect && refused?.failure?.isRetryable == true)
     }
 
-    @Test("a POST that is given up under way may have happened, and is not queued again")
+    @Test("a POST that is stopped after it was sent is not queued again")
     func released() throws {
         let arrived = Signal<Void>()
         try Self.with { connection in
@@ -101,7 +101,7 @@ import Testing
         }
     }
 
-    @Test("a kept connection that has died costs a GET nothing, and a POST never travels on one")
+    @Test("a dead kept connection costs a GET no attempt, and a POST never uses a kept connection")
     func keptConnections() throws {
         try Self.with { connection in
             guard let request = connection.readRequest() else { return }
@@ -173,7 +173,7 @@ import Testing
         }
     }
 
-    @Test("an upload that a redirect turned into a GET tells the digest of what was sent")
+    @Test("an upload that a redirect turned into a GET reports the digest of the sent bytes")
     func seeOther() throws {
         try Self.with { connection in
             while let request = connection.readRequest() {
@@ -199,7 +199,7 @@ import Testing
         }
     }
 
-    @Test("an upload that was answered before it was sent is no success")
+    @Test("an upload with a response before its body was sent fails")
     func answeredEarly() throws {
         try Self.with { connection in
             guard connection.readRequest() != nil else { return }

@@ -166,7 +166,7 @@ import Testing
     }
 
     @Test(
-        "every exchange after every other one, as if it had a connection of its own",
+        "on a reused connection every exchange ends as on a connection of its own",
         arguments: [false, true])
     func pairs(isSecure: Bool) throws {
         try Self.with(isSecure: isSecure) { run in
@@ -191,7 +191,7 @@ import Testing
         }
     }
 
-    @Test("and after two others, by chance")
+    @Test("after two random exchanges on its connection, an exchange ends as on a connection of its own")
     func triples() throws {
         var random = SeededRandom(seed: Self.seed)
         try Self.with(isSecure: false) { run in

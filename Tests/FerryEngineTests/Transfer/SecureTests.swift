@@ -34,7 +34,7 @@ import Testing
         }
     }
 
-    @Test("each kind of bad certificate has its own sentence, and none is tried again")
+    @Test("each kind of bad certificate has its own message, and none is retried")
     func badCertificates() throws {
         try Self.with { authority, nginx, fixture in
             let cases: [(SecureNginx.Kind, String, String)] = [
@@ -72,7 +72,7 @@ import Testing
         }
     }
 
-    @Test("the versions that a job allows are the only ones that are spoken")
+    @Test("only TLS versions that the job allows are used")
     func versions() throws {
         try Self.with { authority, nginx, fixture in
             let cases: [(SecureNginx.Kind, ConnectionRules.TLS.Version, ConnectionRules.TLS.Version?, Bool)] =
@@ -103,7 +103,7 @@ import Testing
         ([0x15, 3, 3, 0, 2, 2, 112], true, "refused"), ([], false, "failed"),
     ]
 
-    @Test("who refuses a handshake is there, and who only hangs up may not be", arguments: refusals)
+    @Test("a server that refuses the TLS handshake counts as reached; one that closes the connection does not", arguments: refusals)
     func refusal(_ said: [UInt8], isAnswer: Bool, word: String) throws {
         let origin = try ScriptedOrigin { connection in
             // The ClientHello: a record (RFC 8446 §5.1).
@@ -124,7 +124,7 @@ import Testing
         #expect(!isAnswer || error.message.contains(word), "\(error)")
     }
 
-    @Test("a client certificate is shown to its own origin, and to no other one that it is redirected to")
+    @Test("a client certificate is sent to the job's origin, and not after a redirect to another")
     func clientCertificate() throws {
         try Self.with { authority, nginx, fixture in
             let own = fixture.run(.data, nginx.url(.mutual) + "/echo") {
@@ -146,7 +146,7 @@ import Testing
         }
     }
 
-    @Test("kept connections never serve another identity")
+    @Test("a kept connection is not reused with other credentials")
     func identitiesStayApart() throws {
         try Self.with { authority, nginx, fixture in
             for identity in [authority.alice, authority.bob, nil, authority.alice, nil, authority.bob] {
@@ -174,7 +174,7 @@ import Testing
     }
 
     @Test(
-        "a server that insists on a client certificate is told apart from a broken handshake",
+        "a server that requires a client certificate is told apart from a broken handshake",
         arguments: [
             "-tls1_3", "-tls1_2",
         ])

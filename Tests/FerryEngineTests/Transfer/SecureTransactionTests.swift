@@ -44,7 +44,7 @@ import Testing
         #expect(refused?.trace?.diagnostics?.curlCode == 60)
     }
 
-    @Test("a request through a proxy says so and shows the proxy's address")
+    @Test("a transaction through a proxy is marked and shows the proxy's address")
     func proxy() throws {
         let proxy = try TestProxy(.http)
         let nginx = try Nginx()
@@ -65,7 +65,7 @@ import Testing
         #expect(try !#require(try Self.transactions(fixture.run(.data, nginx.url)).first).isProxyConnection)
     }
 
-    @Test("a coded body is counted as it came and as it was decoded")
+    @Test("a coded body is counted both as received and as decoded")
     func decoded() throws {
         let nginx = try Nginx()
         let fixture = try Fixture()

@@ -8,7 +8,7 @@ import Testing
 @testable import FerryEngine
 
 /// The files of a job's earlier attempts, without a server.
-@Suite("What earlier attempts have left", .onOwnThread) struct TakeOverTests {
+@Suite("Takeover of earlier attempts' bytes", .onOwnThread) struct TakeOverTests {
     private struct Job {
         let fixture: Fixture
         let id: JobID
@@ -68,7 +68,7 @@ import Testing
     }
 
     @Test(
-        "what was cut off behind a gap is on record no longer, whatever takes its place",
+        "bytes that were cut off behind a gap are no longer on record",
         arguments: [false, true])
     func gap(isSynced: Bool) throws {
         try Self.with { job in
@@ -89,7 +89,7 @@ import Testing
         }
     }
 
-    @Test("nor is what the file has lost at its end")
+    @Test("bytes that the file has lost at its end are no longer on record")
     func shorter() throws {
         try Self.with { job in
             try job.leave(1, size: 400_000, [0..<100_000, 200_000..<400_000], syncs: true)
@@ -104,7 +104,7 @@ import Testing
         }
     }
 
-    @Test("what cannot be read now is left to a later attempt")
+    @Test("a partial file that cannot be read now is left to a later attempt")
     func unreadable() throws {
         try Self.with { job in
             try job.leave(1, size: 1_000, [0..<1_000])
@@ -119,7 +119,7 @@ import Testing
     }
 
     @Test(
-        "it is found by few attempts and by many, strays go, and what a later one has left stays",
+        "earlier partial files are found, stray records removed, and those of later attempts kept",
         arguments: [3, 16, 17, 5_000] as [Int32])
     func names(number: Int32) throws {
         try Self.with { job in

@@ -90,7 +90,7 @@ import Testing
         }
     }
 
-    @Test("an upload's request ends before its answer starts, and both sides' bytes are counted")
+    @Test("an upload's request ends before its response starts, and both sides' bytes are counted")
     func upload() throws {
         let origin = try Self.answering("HTTP/1.1 201 Created\nContent-Length: 0\n\n")
         let fixture = try Fixture()
@@ -106,7 +106,7 @@ import Testing
         #expect(all[0].byteCounts.requestBody == 300_000 && all[0].status == 201)
     }
 
-    @Test("a dead kept connection shows as a transaction without an answer before the one that succeeded")
+    @Test("a dead kept connection is a transaction without a response before the one that succeeded")
     func deadConnection() throws {
         let count = Atomic<Int>(0)
         let origin = try ScriptedOrigin { connection in
@@ -134,7 +134,7 @@ import Testing
         #expect(all.dropLast().allSatisfy { $0.status == nil && $0.isReusedConnection })
     }
 
-    @Test("a refused connection and an unknown name keep what happened until then, and libcurl's words")
+    @Test("failed connects and lookups keep the moments until then, and libcurl's message")
     func failures() throws {
         let fixture = try Fixture()
         defer { fixture.stop() }
@@ -161,7 +161,7 @@ import Testing
         for metrics in try Self.transactions(result) { #expect(metrics.remote == nil) }
     }
 
-    @Test("a host is blocked when all its addresses are; one that refuses for a while may come back")
+    @Test("a host is blocked if all its addresses are; one that refuses connections may recover")
     func partlyBlocked() throws {
         let fixture = try Fixture()
         defer { fixture.stop() }
@@ -177,7 +177,7 @@ import Testing
         #expect(probed.wait().first??.code == .couldNotConnect)
     }
 
-    @Test("a transfer that is stopped keeps what had happened: by its timeout, or by a cancellation")
+    @Test("a transaction ended by a timeout or a cancellation keeps its moments")
     func stopped() throws {
         let isThere = Signal<Void>()
         let origin = try ScriptedOrigin { connection in

@@ -135,7 +135,7 @@ final class DigestTail: Sendable {
 
     private let bytes: Bytes
     private let digests: Digests
-    private let lane: FileThreadPool
+    private let fileThreads: FileThreadPool
     private let onProgress: @Sendable () -> Void
     private let state: Mutex<State>
     private let digested: Atomic<Int64>
@@ -143,11 +143,13 @@ final class DigestTail: Sendable {
 
     /// `digests` has seen the first `offset` bytes already. `onProgress` is called on
     /// a file thread after each slice.
-    init(_ bytes: Bytes, _ digests: Digests, lane: FileThreadPool, onProgress: @escaping @Sendable () -> Void)
-    {
+    init(
+        _ bytes: Bytes, _ digests: Digests, fileThreads: FileThreadPool,
+        onProgress: @escaping @Sendable () -> Void
+    ) {
         self.bytes = bytes
         self.digests = digests
-        self.lane = lane
+        self.fileThreads = fileThreads
         self.onProgress = onProgress
         state = Mutex(State(available: digests.byteCount))
         digested = Atomic(digests.byteCount)
@@ -176,7 +178,7 @@ final class DigestTail: Sendable {
     func stop() {
         schedule { state in
             state.failure = TransferError(
-                .internalError, "The digest was not wanted any more.", phase: .finishing, isRetryable: true)
+                .internalError, "The hashing was stopped.", phase: .finishing, isRetryable: true)
             state.available = min(state.available, digested.load(ordering: .relaxed))
         }
     }
@@ -190,7 +192,7 @@ final class DigestTail: Sendable {
             defer { state.isScheduled = true }
             return !state.isScheduled
         }
-        if mustSend { lane.send(.digest(self)) }
+        if mustSend { fileThreads.send(.digest(self)) }
     }
 
     /// Hashes one slice, and queues itself again if there are more. File thread.
@@ -218,8 +220,8 @@ final class DigestTail: Sendable {
             defer { state.whenFinished = nil }
             return (false, state.whenFinished)
         }
-        if again { lane.send(.digest(self)) }
-        if let work { lane.send(work) }
+        if again { fileThreads.send(.digest(self)) }
+        if let work { fileThreads.send(work) }
         onProgress()
     }
 
@@ -235,7 +237,7 @@ final class DigestTail: Sendable {
             defer { state.whenFinished = nil }
             return state.whenFinished
         }
-        if let work { lane.send(work) }
+        if let work { fileThreads.send(work) }
         onProgress()
     }
 }

@@ -9,13 +9,13 @@ import Sys
 ///
 /// Any thread may call any function, except `drain` and `stop`: they wait, and the life cycle calls them.
 package final class Engine: AttemptRunner, HostProber {
-    private struct Lane: Sendable {
+    private struct LoopHandle: Sendable {
         let loop: CurlLoop
         let state: LoopBound<EngineLoop>
     }
 
     private let context: EngineContext
-    private let lanes: [Lane]
+    private let loops: [LoopHandle]
     private let isDraining = Atomic<Bool>(false)
     /// Whether a drain has ended without all attempts having ended.
     private let hasGivenUp = Atomic<Bool>(false)
@@ -32,10 +32,10 @@ package final class Engine: AttemptRunner, HostProber {
             configuration, sink: sink, lease: lease, jobs: jobs, clock: clock, logger: logger)
         self.context = context
         let count = max(1, configuration.loopCount)
-        lanes = try (0..<count).map { index in
+        loops = try (0..<count).map { index in
             let kept = max(16, configuration.keptConnectionCount / count)
             let loop = try CurlLoop(name: "ferry-curl-\(index)", keptConnections: kept)
-            return Lane(
+            return LoopHandle(
                 loop: loop,
                 state: LoopBound(on: loop) { multi, state in
                     EngineLoop(context, index: index, loop: loop, multi: multi, state: state)
@@ -46,20 +46,20 @@ package final class Engine: AttemptRunner, HostProber {
     /// Runs all the attempts. Returns at once. The caller limits how many run.
     package func begin(_ attempts: [Attempt]) {
         context.metrics.began(attempts.count)
-        var placed = [[Placed]](repeating: [], count: lanes.count)
+        var placed = [[Placed]](repeating: [], count: loops.count)
         for attempt in attempts {
-            let (lane, isBulk) = place(attempt)
+            let (index, isBulk) = place(attempt)
             let progress = ProgressMeter()
             context.registry.add(
-                attempt, Registry.Entry(attempt: attempt, loop: lane, progress: progress))
-            placed[lane].append(Placed(attempt: attempt, progress: progress, isBulk: isBulk))
+                attempt, Registry.Entry(attempt: attempt, loop: index, progress: progress))
+            placed[index].append(Placed(attempt: attempt, progress: progress, isBulk: isBulk))
         }
         for (index, batch) in placed.enumerated() where !batch.isEmpty {
-            let lane = lanes[index]
+            let handle = loops[index]
             let isDraining = isDraining.load(ordering: .sequentiallyConsistent)
             let accepted =
                 !isDraining
-                && lane.loop.perform { [state = lane.state] multi in
+                && handle.loop.perform { [state = handle.state] multi in
                     let loop = state.get(multi)
                     for placed in batch { loop.begin(placed) }
                 }
@@ -70,8 +70,8 @@ package final class Engine: AttemptRunner, HostProber {
     }
 
     /// Counts bulk for its loop from here on, so that a batch is spread over the loops too.
-    private func place(_ attempt: Attempt) -> (lane: Int, isBulk: Bool) {
-        let home = Int(attempt.origin.hashValue.magnitude % UInt(lanes.count))
+    private func place(_ attempt: Attempt) -> (loop: Int, isBulk: Bool) {
+        let home = Int(attempt.origin.hashValue.magnitude % UInt(loops.count))
         guard attempt.isExpectedToBeBulk || context.bulk.isBulk(attempt.origin) else { return (home, false) }
         return (context.bulk.beganOnLeastLoaded(preferred: home), true)
     }
@@ -80,15 +80,15 @@ package final class Engine: AttemptRunner, HostProber {
     /// run here.
     package func stop(_ job: JobID, _ how: AttemptStop) {
         guard let entry = context.registry[job] else { return }
-        let lane = lanes[entry.loop]
-        lane.loop.perform { [state = lane.state] multi in state.get(multi).stop(job, how) }
+        let handle = loops[entry.loop]
+        handle.loop.perform { [state = handle.state] multi in state.get(multi).stop(job, how) }
     }
 
     /// Changes the speed limit of a job that may run here, at once; `nil` for no limit.
     package func changeRate(_ job: JobID, bytesPerSecondMax: Int64?) {
         guard let entry = context.registry[job] else { return }
-        let lane = lanes[entry.loop]
-        lane.loop.perform { [state = lane.state] multi in
+        let handle = loops[entry.loop]
+        handle.loop.perform { [state = handle.state] multi in
             state.get(multi).changeRate(job, bytesPerSecondMax)
         }
     }
@@ -107,8 +107,8 @@ package final class Engine: AttemptRunner, HostProber {
     }
 
     private func limitsChanged() {
-        for lane in lanes {
-            lane.loop.perform { [state = lane.state] multi in state.get(multi).limitsChanged() }
+        for handle in loops {
+            handle.loop.perform { [state = handle.state] multi in state.get(multi).limitsChanged() }
         }
     }
 
@@ -130,8 +130,8 @@ package final class Engine: AttemptRunner, HostProber {
     /// Replies with the job's attempt so far, or with `nil` if none runs here; on another thread or at once.
     package func snapshot(of job: JobID, reply: @escaping @Sendable (AttemptSnapshot?) -> Void) {
         guard let entry = context.registry[job] else { return reply(nil) }
-        let lane = lanes[entry.loop]
-        let isAsked = lane.loop.perform { [state = lane.state] multi in
+        let handle = loops[entry.loop]
+        let isAsked = handle.loop.perform { [state = handle.state] multi in
             reply(state.get(multi).snapshot(job))
         }
         if !isAsked { reply(nil) }
@@ -141,15 +141,16 @@ package final class Engine: AttemptRunner, HostProber {
     package func settled(_ jobs: [JobID]) {
         let leftovers = context.leftovers.take(jobs)
         guard !leftovers.isEmpty else { return }
-        context.lane.send(.run { for one in leftovers { one.remove() } })
+        context.fileThreads.send(.run { for one in leftovers { one.remove() } })
     }
 
     /// Removes a file on a file thread: a large file or a disk that hangs takes long.
-    package func remove(_ path: String) { context.lane.send(.run { unlink(path) }) }
+    package func remove(_ path: String) { context.fileThreads.send(.run { unlink(path) }) }
 
     /// Removes what the attempts of a deleted job have left here.
     package func forget(_ point: ResumePoint) {
-        context.lane.send(
+        context.fileThreads.send(
+            // If the root does not open, the bytes stay, and `PartialSweep` removes them.
             .run { [context] in _ = try? context.destination(of: point).takeOver(identity: nil) })
     }
 
@@ -163,8 +164,8 @@ package final class Engine: AttemptRunner, HostProber {
         isDraining.store(true, ordering: .sequentiallyConsistent)
         guard !hasGivenUp.load(ordering: .sequentiallyConsistent) else { return }
         if context.registry.waitUntilEmpty(seconds: seconds) { return }
-        for lane in lanes {
-            lane.loop.perform { [state = lane.state] multi in state.get(multi).releaseAll() }
+        for handle in loops {
+            handle.loop.perform { [state = handle.state] multi in state.get(multi).releaseAll() }
         }
         if context.registry.waitUntilEmpty(seconds: Self.releaseSeconds) { return }
         hasGivenUp.store(true, ordering: .sequentiallyConsistent)
@@ -176,18 +177,18 @@ package final class Engine: AttemptRunner, HostProber {
     package func stop() {
         drain(seconds: 0)
         context.space.stop()
-        let hanging = context.lane.stop()
+        let hanging = context.fileThreads.stop()
         if hanging > 0 {
             context.logger.error("file threads did not end", metadata: ["count": "\(hanging)"])
         }
-        for lane in lanes { lane.loop.stop() }
+        for handle in loops { handle.loop.stop() }
     }
 
     /// Connects to an origin as its transfers would, without sending a request. Replies with the failure, or
     /// `nil` if the origin can be reached.
     package func probe(_ origin: String, reply: @escaping @Sendable (TransferError?) -> Void) {
-        let lane = lanes[Int(origin.hashValue.magnitude % UInt(lanes.count))]
-        let isAsked = lane.loop.perform { [state = lane.state] multi in
+        let handle = loops[Int(origin.hashValue.magnitude % UInt(loops.count))]
+        let isAsked = handle.loop.perform { [state = handle.state] multi in
             HostProbe.start(origin, on: state.get(multi), reply)
         }
         if !isAsked { reply(HostProbe.stopped) }
@@ -199,10 +200,10 @@ package final class Engine: AttemptRunner, HostProber {
     package var snapshot: EngineSnapshot {
         var snapshot = context.metrics.snapshot
         snapshot.live = context.registry.count
-        let latest = lanes.map(\.loop.lastTurnNanoseconds).min() ?? 0
+        let latest = loops.map(\.loop.lastTurnNanoseconds).min() ?? 0
         let now = monotonicNanoseconds()
         snapshot.loopAgeSeconds = Double(now - latest) / 1e9
-        snapshot.fileWorkSeconds = Double(context.lane.busyNanoseconds(now)) / 1e9
+        snapshot.fileWorkSeconds = Double(context.fileThreads.busyNanoseconds(now)) / 1e9
         return snapshot
     }
 }

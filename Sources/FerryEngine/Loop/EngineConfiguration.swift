@@ -33,7 +33,7 @@ package struct EngineConfiguration: Sendable {
     package var watchedDirectories: [String] = []
     package var downloads = DownloadAdmission()
     /// Seconds for which an attempt that has reached its server keeps its slot while no byte moves.
-    package var silencePatience = 5.0
+    package var stallSeconds = 5.0
     /// Admits connections beyond an attempt's first; `nil` if they are not limited.
     package var connections: (any ConnectionLimiter)?
     package var egress: EgressPolicy
@@ -125,7 +125,7 @@ enum EngineLimits {
     /// Milliseconds for name resolution, connection and TLS handshake.
     static let connectTimeout = 30_000
     /// Seconds for which an attempt keeps its slot while it has not connected.
-    static let connectPatience = 1.0
+    static let connectStallSeconds = 1.0
     /// Hosts that are remembered as sources of bulk.
     static let bulkOriginCountMax = 10_000
     /// Bytes from which a body's record is written while it arrives, so that its bytes outlast a crash.

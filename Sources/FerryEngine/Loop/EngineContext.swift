@@ -11,11 +11,11 @@ final class EngineContext: Sendable {
     /// Whether a file is on stable storage before its job has succeeded.
     var syncs: Bool { configuration.fileSync == .full }
     let builder: RequestBuilder
-    let lane: FileThreadPool
+    let fileThreads: FileThreadPool
     let leftovers = Leftovers()
     let metrics = EngineMetrics()
     let registry = Registry()
-    let bulk: BulkBoard
+    let bulk: BulkTransfers
     let space: StorageSpace
     let gathering: BufferBudget
     let rates = SharedRateLimits()
@@ -37,12 +37,12 @@ final class EngineContext: Sendable {
         self.configuration = configuration
         connections = configuration.connections
         builder = RequestBuilder(userAgent: configuration.userAgent, proxy: configuration.proxy)
-        lane = FileThreadPool(threadCount: configuration.fileThreadCount)
-        bulk = BulkBoard(loopCount: configuration.loopCount)
+        fileThreads = FileThreadPool(threadCount: configuration.fileThreadCount)
+        bulk = BulkTransfers(loopCount: configuration.loopCount)
         space = StorageSpace(
             reserve: configuration.storageReserve, watched: configuration.watchedDirectories,
-            gate: configuration.downloads,
-            silence: StorageStallDetector(
+            admission: configuration.downloads,
+            stallDetector: StorageStallDetector(
                 timeout: configuration.storageTimeout, syncs: configuration.fileSync == .full),
             logger: logger)
         gathering = BufferBudget(byteCount: configuration.gatheredByteCountMax)
@@ -125,7 +125,7 @@ final class EngineContext: Sendable {
     }
 
     /// Reports a host's response at once: the attempt may take long to end.
-    func tell(_ answer: HostResponse) { sink.answered(answer) }
+    func report(_ response: HostResponse) { sink.answered(response) }
 
     func unanswered(_ attempt: Attempt, at scope: RequestScope) -> Bool {
         sink.unanswered(attempt, at: scope)
@@ -228,7 +228,7 @@ struct AttemptKey: Hashable, Sendable {
 
 /// The origins with large transfers (bulk), and the number of those on each loop. Large transfers of one
 /// origin are spread over the loops; small ones stay on one loop to share connections.
-final class BulkBoard: Sendable {
+final class BulkTransfers: Sendable {
     private let origins = Mutex<Set<String>>([])
     private let live: Mutex<[Int]>
 

@@ -29,7 +29,7 @@ final class EngineLoop {
     }
 
     /// Lets any thread run a closure on this loop; dropped after the loop has stopped.
-    var teller: @Sendable (@escaping @Sendable (EngineLoop) -> Void) -> Void {
+    var runner: @Sendable (@escaping @Sendable (EngineLoop) -> Void) -> Void {
         { [loop, state] body in loop.perform { multi in body(state.get(multi)) } }
     }
 
@@ -40,6 +40,7 @@ final class EngineLoop {
             context.report(unbegun: placed, on: index, .cancelled)
             return
         }
+        // The URL was checked when the job was submitted; an error here is one of the service.
         guard let url = try? WebURL.parse(attempt.spec.request.url) else {
             let error = TransferError(
                 .internalError, "The job's URL cannot be read.", phase: .resolving, isRetryable: false)
@@ -128,7 +129,7 @@ final class EngineLoop {
     private func scan(_ now: Int64) {
         let seconds = Double(now - lastScan) / 1e9
         lastScan = now
-        if index == 0 { context.space.measure(on: context.lane) }
+        if index == 0 { context.space.measure(on: context.fileThreads) }
         // A late loop cannot tell whether servers or the loop itself were slow.
         let isLate = seconds > 1.5
         let isDiskLost = context.space.isLost

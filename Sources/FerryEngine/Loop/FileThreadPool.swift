@@ -15,7 +15,7 @@ enum FileWork: Sendable {
 /// work that has gathered for it, so that publications share their directory's sync.
 final class FileThreadPool: Sendable {
     /// The queue of one thread, and when its current work began.
-    private final class Desk: Sendable {
+    private final class Worker: Sendable {
         let box = Mailbox<FileWork>()
         /// Start of the current work in monotonic nanoseconds; 0 while idle.
         let busySince = Atomic<Int64>(0)
@@ -26,7 +26,7 @@ final class FileThreadPool: Sendable {
         }
     }
 
-    private let desks: [Desk]
+    private let workers: [Worker]
     private let threads: Mutex<[Thread]>
     /// The indices of threads that have ended.
     private let ended: Mailbox<Int>
@@ -36,14 +36,14 @@ final class FileThreadPool: Sendable {
     /// `clock`: monotonic nanoseconds.
     init(threadCount: Int, clock: @escaping @Sendable () -> Int64 = monotonicNanoseconds) {
         self.clock = clock
-        let desks = (0..<max(1, threadCount)).map { _ in Desk() }
-        self.desks = desks
+        let workers = (0..<max(1, threadCount)).map { _ in Worker() }
+        self.workers = workers
         let ended = Mailbox<Int>()
         self.ended = ended
         threads = Mutex(
-            desks.enumerated().map { index, desk in
+            workers.enumerated().map { index, worker in
                 Thread(name: "ferry-file-\(index)") {
-                    FileThreadPool.run(desk, clock)
+                    FileThreadPool.run(worker, clock)
                     ended.send(index)
                 }
             })
@@ -51,27 +51,28 @@ final class FileThreadPool: Sendable {
 
     /// Queues work; dropped after `stop()`. Does not wait. The number of running attempts bounds the queues.
     /// Any thread.
-    func send(_ work: FileWork) { desk(for: work, clock()).box.send(work) }
+    func send(_ work: FileWork) { worker(for: work, clock()).box.send(work) }
 
     /// Chooses a thread: work does not wait behind a large file's sync or a disk that hangs while another
     /// thread is free.
-    private func desk(for work: FileWork, _ now: Int64) -> Desk {
-        let isFree = { (desk: Desk) in desk.busyNanoseconds(now) < Self.longWork }
+    private func worker(for work: FileWork, _ now: Int64) -> Worker {
+        let isFree = { (worker: Worker) in worker.busyNanoseconds(now) < Self.longWork }
         // Publications go to few threads, because those that gather are synced together and a wake-up costs
         // more than a small file. If a thread's queue is long, the next thread gets them.
         if case .publish = work {
-            let short = { (desk: Desk) in desk.box.count < Self.crowdMax }
-            if let desk = desks.first(where: { short($0) && isFree($0) }) ?? desks.first(where: short) {
-                return desk
+            let short = { (worker: Worker) in worker.box.count < Self.crowdMax }
+            if let worker = workers.first(where: { short($0) && isFree($0) }) ?? workers.first(where: short) {
+                return worker
             }
         }
-        let first = Int(next.wrappingAdd(1, ordering: .relaxed).oldValue.magnitude % UInt(desks.count))
-        return desks[first...].first(where: isFree) ?? desks[..<first].first(where: isFree) ?? desks[first]
+        let first = Int(next.wrappingAdd(1, ordering: .relaxed).oldValue.magnitude % UInt(workers.count))
+        return workers[first...].first(where: isFree) ?? workers[..<first].first(where: isFree)
+            ?? workers[first]
     }
 
     /// Longest time, in nanoseconds, that a thread has been at the same work. `now`: monotonic nanoseconds.
     /// Any thread.
-    func busyNanoseconds(_ now: Int64) -> Int64 { desks.map { $0.busyNanoseconds(now) }.max() ?? 0 }
+    func busyNanoseconds(_ now: Int64) -> Int64 { workers.map { $0.busyNanoseconds(now) }.max() ?? 0 }
 
     private static let gatherMicroseconds = 300
 
@@ -85,7 +86,7 @@ final class FileThreadPool: Sendable {
     /// threads that a disk blocks end with the process. A second call does nothing.
     @discardableResult
     func stop(seconds: Double = 5) -> Int {
-        desks.forEach { $0.box.close() }
+        workers.forEach { $0.box.close() }
         let ending = threads.withLock { threads in
             defer { threads = [] }
             return threads
@@ -102,8 +103,8 @@ final class FileThreadPool: Sendable {
         return count
     }
 
-    private static func run(_ desk: Desk, _ clock: () -> Int64) {
-        let box = desk.box
+    private static func run(_ worker: Worker, _ clock: () -> Int64) {
+        let box = worker.box
         let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: 256 << 10, alignment: 4_096)
         defer { buffer.deallocate() }
         // If several publications came at once, more will follow: waiting shortly lets them share syncs,
@@ -115,7 +116,7 @@ final class FileThreadPool: Sendable {
                 milliseconds: isLast ? 0 : -1, expected: isBusy ? crowdMax : 0,
                 microseconds: gatherMicroseconds)
             isBusy = work.count > 1
-            if !work.isEmpty { desk.busySince.store(clock(), ordering: .relaxed) }
+            if !work.isEmpty { worker.busySince.store(clock(), ordering: .relaxed) }
             var publications: [Publication] = []
             for one in work {
                 switch one {
@@ -127,7 +128,7 @@ final class FileThreadPool: Sendable {
             if !publications.isEmpty { Publication.publish(publications) }
             // Last: a slice of a large file may take milliseconds.
             for case .digest(let tail) in work { tail.run(buffer) }
-            desk.busySince.store(0, ordering: .relaxed)
+            worker.busySince.store(0, ordering: .relaxed)
             if isLast, work.isEmpty { return }
         }
     }

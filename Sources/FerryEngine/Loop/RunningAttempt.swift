@@ -19,7 +19,7 @@ protocol RunningAttempt: AnyObject {
     /// Whether the attempt has not reached a server yet.
     var isConnecting: Bool { get }
     /// Nanoseconds since a byte moved; 0 while the attempt does not wait for its server.
-    func silence(_ now: Int64) -> Int64
+    func idleTime(_ now: Int64) -> Int64
     /// Scope of the server that has got a request and has not begun to respond; `nil` if there is none, or if
     /// the job's own proxy may be the one that does not respond.
     var unansweredScope: RequestScope? { get }
@@ -28,7 +28,7 @@ protocol RunningAttempt: AnyObject {
     /// Seconds in a row for which the attempt has waited for a file thread.
     var diskSeconds: Int { get set }
     /// Ends an attempt that waits for a disk which hangs, unless its file is about to get its name.
-    func outwait(_ error: TransferError)
+    func giveUpOnDisk(_ error: TransferError)
     func begin()
     func handle(_ event: AttemptMachine.Event)
     /// Takes the bytes of earlier attempts that were found, if any.
@@ -58,7 +58,7 @@ struct HeldSlot {
     private(set) var lentSince: Int64?
     private(set) var lentSeconds = 0.0
     /// Whether it was reported that the host does not respond.
-    var isSilenceTold = false
+    var isStallReported = false
 
     init(since: Int64) { self.since = since }
 
@@ -92,25 +92,25 @@ extension RunningAttempt {
     /// Called about once a second: reports a host that does not respond, and lends the slot while no byte
     /// moves.
     func lendSlot(_ now: Int64) {
-        let silence = silence(now)
-        let patience = loop.context.configuration.silencePatience
-        if !slot.isSilenceTold, silence > Int64(patience * 1e9), let unansweredScope {
-            slot.isSilenceTold = loop.context.unanswered(attempt, at: unansweredScope)
+        let idle = idleTime(now)
+        let seconds = loop.context.configuration.stallSeconds
+        if !slot.isStallReported, idle > Int64(seconds * 1e9), let unansweredScope {
+            slot.isStallReported = loop.context.unanswered(attempt, at: unansweredScope)
         }
         guard slot.lentSince == nil else { return }
-        let least = isConnecting ? EngineLimits.connectPatience : patience
-        guard min(silence, now - slot.since) > Int64(least * 1e9) else { return }
+        let least = isConnecting ? EngineLimits.connectStallSeconds : seconds
+        guard min(idle, now - slot.since) > Int64(least * 1e9) else { return }
         if loop.lendSlot(of: attempt) { slot.lend(at: now) }
     }
 
     /// Reports the response of a host that was reported as not responding: the attempt may take long to end.
     func noteHead(_ head: ResponseHead, from url: WebURL) {
         let context = loop.context
-        guard slot.isSilenceTold, head.status < 400,
+        guard slot.isStallReported, head.status < 400,
             let answer = context.hostAnswer(head, from: url, to: attempt)
         else { return }
-        slot.isSilenceTold = false
-        context.tell(answer)
+        slot.isStallReported = false
+        context.report(answer)
     }
 
     /// Takes back a lent slot: a server is reached, a byte moves, or the attempt ends.
@@ -124,7 +124,7 @@ extension RunningAttempt {
     func watchDisk(isLost: Bool) {
         diskSeconds = waitsForDisk ? diskSeconds + 1 : 0
         guard isLost, diskSeconds >= EngineLimits.diskSecondsMin else { return }
-        outwait(
+        giveUpOnDisk(
             TransferError(
                 .storageUnavailable, "The disk does not answer.", phase: .finishing, isRetryable: true,
                 osError: ETIMEDOUT))
@@ -142,20 +142,21 @@ extension RunningAttempt {
             try awaitRoom(nil)
             return handle(.prepared)
         }
-        let (context, key, tell) = (loop.context, key, loop.teller)
+        let (context, key, onLoop) = (loop.context, key, loop.runner)
         let withGaps = attempt.spec.isFetchedInParts
         let identity =
             PartialRecord.isPossible(attempt.spec) ? PartialRecord.identity(of: attempt.spec.request) : nil
         let leftover = context.leftovers.take([attempt.job]).first
         let point = attempt.secrets.resumePoint
-        context.lane.send(
+        context.fileThreads.send(
             .run {
                 if let leftover { destination.adopt(leftover, identity: identity, withGaps: withGaps) }
+                // If the root of the other job does not open, its bytes cannot be used.
                 if let point, let identity, let place = try? context.destination(of: point) {
                     destination.adopt(from: place, identity: identity, withGaps: withGaps)
                 }
                 let found = destination.takeOver(identity: identity, withGaps: withGaps)
-                tell { $0.prepared(key, found) }
+                onLoop { $0.prepared(key, found) }
             })
     }
 
@@ -186,7 +187,7 @@ extension RunningAttempt {
             noteNeed(error)
         case .storageUnavailable:
             // A disk that hangs would block the loop as well.
-            if !loop.context.space.isSilent, let place, !loop.context.space.isUnavailable(at: place) {
+            if !loop.context.space.isStalled, let place, !loop.context.space.isUnavailable(at: place) {
                 return .failed(error.ofThisFile, retryAfter: retryAfter)
             }
         default: break
@@ -197,18 +198,14 @@ extension RunningAttempt {
     /// Notes where there was no space, and how much the file needs.
     private func noteNeed(_ error: TransferError) {
         let space = loop.context.space
-        if error.isRetryable, let destination,
-            let place = try? destination.root.directory(destination.directory, making: false)
-        {
-            space.noteFull(at: place)
-        }
+        if error.isRetryable, let place = destination?.openDirectory { space.noteFull(at: place) }
         if let total = progress.snapshot.bytesExpectedToReceive { space.needs.note(attempt.job, total) }
     }
 
     /// The directory that the file goes to, or its root if that is not made yet; `nil` if neither opens.
     private var place: StorageDirectory? {
         guard let known = destination ?? (try? loop.context.destination(of: attempt)) else { return nil }
-        return (try? known.root.directory(known.directory, making: false)) ?? known.root
+        return known.openDirectory ?? known.root
     }
 
     /// Reports how many bytes of earlier attempts are kept, once a response has decided that.

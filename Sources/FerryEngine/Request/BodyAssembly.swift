@@ -49,7 +49,7 @@ struct BodyAssembly: Sendable {
     /// Assembles the body. `reply` is called once, on a thread that must not block.
     func open(_ reply: @escaping @Sendable (Result<BodyContents, Failure>) -> Void) {
         find(Array(Set(attempt.spec.sourceJobs)), [:]) { found in
-            context.lane.send(
+            context.fileThreads.send(
                 .run {
                     var doubts: [Doubt] = []
                     do throws(TransferError) {
@@ -59,6 +59,7 @@ struct BodyAssembly: Sendable {
                             reply(.failure(.failed(error)))
                         }
                     } catch {
+                        // If the lookup itself failed, no job was found.
                         reply(.failure(failure(error, (try? found.get()) ?? [:])))
                     }
                 })
@@ -134,11 +135,12 @@ struct BodyAssembly: Sendable {
         guard let doubt = doubts.first else { return done(nil) }
         let digests = Digests(JobSpec.Integrity())
         let bytes = DigestTail.Bytes(descriptor: doubt.file.descriptor, owner: doubt.file, isWritten: false)
-        let tail = DigestTail(bytes, digests, lane: context.lane) {}
+        let tail = DigestTail(bytes, digests, fileThreads: context.fileThreads) {}
         tail.finish(
             at: doubt.file.byteCount,
             then: .run {
                 if let failure = tail.failure { return done(failure) }
+                // A digest that cannot be computed does not match either.
                 guard (try? digests.finish()) == doubt.sha256 else { return done(Self.changed) }
                 settle(doubts.dropFirst(), done)
             })
@@ -199,6 +201,7 @@ struct BodyAssembly: Sendable {
         }
         var doubts: [Doubt] = []
         for (job, source) in found {
+            // Why a file cannot be sent from here does not matter: another node has fetched it.
             guard let node = source.node, node != own,
                 (try? piece(of: job, source.content, &doubts)) == nil
             else { continue }

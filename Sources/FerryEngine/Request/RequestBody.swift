@@ -31,7 +31,7 @@ struct RequestBody {
     /// Throws `size_mismatch` before a byte leaves. A source with other bytes than the job expects keeps
     /// them, so the job is not tried again.
     mutating func open(
-        _ contents: BodyContents, _ expected: JobSpec.Integrity, _ lane: FileThreadPool
+        _ contents: BodyContents, _ expected: JobSpec.Integrity, _ fileThreads: FileThreadPool
     ) throws(TransferError) {
         var integrity = contents.subject == nil ? JobSpec.Integrity() : expected
         integrity.size = integrity.size ?? contents.integrity.size
@@ -46,7 +46,7 @@ struct RequestBody {
         source = BodySource(contents, digests: Digests(integrity, isRepeatable: false)) { file, digests in
             DigestTail(
                 DigestTail.Bytes(descriptor: file.descriptor, owner: file, isWritten: false), digests,
-                lane: lane
+                fileThreads: fileThreads
             ) {}
         }
     }

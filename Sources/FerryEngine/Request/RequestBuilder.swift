@@ -28,6 +28,7 @@ struct RequestBuilder: Sendable {
     init(userAgent: String, proxy: ServiceProxy?) {
         self.userAgent = userAgent
         serviceProxy = proxy
+        // Without libcurl no engine runs.
         let runtime = try? CurlRuntime.loaded.get()
         supportsHTTP2 = runtime?.supportsSafeHTTP2 ?? false
         supportsHTTP3 = supportsHTTP2 && runtime?.hasHTTP3 ?? false

@@ -14,7 +14,7 @@ struct RequestRepetition: Sendable {
         maySendTwice = spec.isRepeatable(hop.method)
     }
 
-    /// Whether all requests of the attempt so far, this one included, may be sent again unasked.
+    /// Whether the requests of the attempt so far, this one included, may be sent again.
     var maySendAllTwice: Bool { !hasActed && maySendTwice }
 
     /// Whether the job may be tried again. `mayHaveReached`: whether a server may have got a byte of the

@@ -19,7 +19,7 @@ struct AcceptedResponse {
     func writer(
         for attempt: Attempt, to destination: Destination?, isPaced: Bool, on loop: EngineLoop
     ) throws(TransferError) -> BodyWriter {
-        let (key, tell, context, length) = (AttemptKey(attempt), loop.teller, loop.context, length)
+        let (key, onLoop, context, length) = (AttemptKey(attempt), loop.runner, loop.context, length)
         let gathering = gathering(attempt, isPaced: isPaced, loop)
         let plan = BodyWriter.Plan(
             memoryLimit: attempt.spec.kind == .data
@@ -37,9 +37,9 @@ struct AcceptedResponse {
             digests: Digests(
                 attempt.spec.integrity, announced: announcedDigests,
                 isRepeatable: attempt.spec.isRepeatable(hop.method)),
-            makeTail: { [lane = context.lane, syncs = context.syncs] file, digests in
+            makeTail: { [fileThreads = context.fileThreads, syncs = context.syncs] file, digests in
                 let bytes = DigestTail.Bytes(descriptor: file.descriptor, owner: file, isWritten: syncs)
-                return DigestTail(bytes, digests, lane: lane) { tell { $0.resume(key) } }
+                return DigestTail(bytes, digests, fileThreads: fileThreads) { onLoop { $0.resume(key) } }
             }, opened: recorder(attempt.spec, context))
         let writer: BodyWriter
         if let continued {
@@ -91,11 +91,11 @@ struct AcceptedResponse {
         guard continued == nil, spec.kind == .download,
             length ?? .max > Int64(context.configuration.memoryByteCountMax)
         else { return nil }
-        return { [head, hop, length, lane = context.lane] file in
+        return { [head, hop, length, fileThreads = context.fileThreads] file in
             guard let record = PartialRecord(head, of: spec, from: hop) else { return }
             file.becomeResumable(record)
             if let length, length >= EngineLimits.recordedByteCountMin {
-                lane.send(.run { file.checkpoint(syncs: false) })
+                fileThreads.send(.run { file.checkpoint(syncs: false) })
             }
         }
     }

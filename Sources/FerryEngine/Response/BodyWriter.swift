@@ -265,10 +265,10 @@ final class BodyWriter: StagedWriter {
     func destination() throws(TransferError) -> Destination { try plan.destination() }
 
     /// Passes the bytes to the file threads. The writer must not be used afterwards.
-    func publish(_ lane: FileThreadPool, _ make: (Publication.Bytes) -> Publication) -> Publication {
+    func publish(_ fileThreads: FileThreadPool, _ make: (Publication.Bytes) -> Publication) -> Publication {
         guard let file else {
             let publication = make(.memory(memory, gathering?.claim))
-            lane.send(.publish(publication))
+            fileThreads.send(.publish(publication))
             return publication
         }
         claim = nil
@@ -276,19 +276,19 @@ final class BodyWriter: StagedWriter {
         if let tail {
             tail.finish(at: file.byteCount, then: .publish(publication))
         } else {
-            lane.send(.publish(publication))
+            fileThreads.send(.publish(publication))
         }
         return publication
     }
 
     /// Removes the partial file, if there is one.
-    func discard(_ lane: FileThreadPool) {
+    func discard(_ fileThreads: FileThreadPool) {
         gathering = nil
         guard let file else { return }
         stage?.drop(self)
         tail?.stop()
         self.file = nil
         claim = nil
-        lane.send(.run { file.discard() })
+        fileThreads.send(.run { file.discard() })
     }
 }

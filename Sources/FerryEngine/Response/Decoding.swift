@@ -16,6 +16,7 @@ final class Decoding {
 
     /// `nil` if no coding is to be asked for, or if this libcurl can decode none of them.
     init?(_ choice: JobSpec.AcceptEncoding) {
+        // Without libcurl no engine runs, so no coding is lost.
         let possible = (try? CurlRuntime.loaded.get().contentCodings) ?? []
         codings =
             switch choice {

@@ -24,6 +24,7 @@ extension ResponseJudge {
     func question(_ head: ResponseHead, _ hop: Hop, _ now: Timestamp) -> JobQuestion? {
         switch head.status {
         case 401:
+            // The job's URL was checked when it was submitted.
             guard let own = try? WebURL.parse(spec.request.url), hop.url.isSameOrigin(as: own) else {
                 return nil
             }
@@ -105,6 +106,7 @@ extension JobQuestion.Hop {
 extension Hop {
     /// The hop of an approved redirect; `nil` if its URL is invalid.
     init?(_ approved: JobQuestion.Hop) {
+        // Without the hop the job starts at its own URL and follows the approved redirect again.
         guard let url = try? WebURL.parse(approved.url) else { return nil }
         self.init(
             url: url, method: approved.method, sendsBody: approved.sendsBody,

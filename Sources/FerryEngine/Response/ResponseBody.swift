@@ -48,7 +48,7 @@ final class ResponseBody {
     /// Asks for no codings any more.
     func leaveOutCodings() { decoding = nil }
 
-    // MARK: As the body arrives
+    // MARK: While the body arrives
 
     func pass(to sink: Sink) { self.sink = sink }
 
@@ -71,7 +71,7 @@ final class ResponseBody {
         return true
     }
 
-    /// Whether reading may go on. Throws what ended the hashing.
+    /// Whether reading may resume. Throws the failure of hashing, if there is one.
     func hasCaughtUp() throws(TransferError) -> Bool {
         guard case .writer(let writer) = sink else { return false }
         if let failure = writer.digestFailure { throw failure }
@@ -95,8 +95,8 @@ final class ResponseBody {
         }
     }
 
-    /// Returns `true` once there are more bytes than are worth reading. `isRedirect`: whether another request
-    /// follows, so that nobody is shown the text.
+    /// Counts bytes of an unwanted body. Returns `true` once there are more than are worth reading.
+    /// `isRedirect`: whether another request follows, so that no excerpt of the text is needed.
     func discard(_ bytes: UnsafeRawBufferPointer, of head: ResponseHead?, isRedirect: Bool) -> Bool {
         if !isRedirect, let head, head.isText, isDecoded || head.contentCodings.isEmpty {
             excerpt.append(contentsOf: bytes.prefix(Limits.responseExcerptByteCountMax - excerpt.count))
@@ -115,12 +115,12 @@ final class ResponseBody {
     func secondPassed(_ now: Int64, _ context: EngineContext) throws(TransferError) {
         guard case .writer(let writer) = sink else { return }
         if let file = try writer.fileToRecord(now) {
-            context.lane.send(.run { [syncs = context.syncs] in file.checkpoint(syncs: syncs) })
+            context.fileThreads.send(.run { [syncs = context.syncs] in file.checkpoint(syncs: syncs) })
         }
         try writer.secondPassed(now)
     }
 
-    // MARK: At its end
+    // MARK: After the body
 
     /// Whether nothing but the end of the connection says that the job's body is whole (RFC 9112 §9.8).
     func endsWithConnection(_ head: ResponseHead, _ hop: Hop, _ integrity: JobSpec.Integrity) -> Bool {
@@ -159,17 +159,17 @@ final class ResponseBody {
 
     /// Ends the writing. Returns the file that a later attempt may continue: the one that was written, or
     /// `earlier` if none was.
-    func keep(_ earlier: PartialFile?, _ lane: FileThreadPool) -> PartialFile? {
+    func keep(_ earlier: PartialFile?, _ fileThreads: FileThreadPool) -> PartialFile? {
         defer { sink = .none }
         guard case .writer(let writer) = sink else { return earlier }
         let file = writer.keep()
-        if file == nil { writer.discard(lane) }
+        if file == nil { writer.discard(fileThreads) }
         return file
     }
 
     /// Ends the writing and removes the file, if there is one.
-    func discard(_ lane: FileThreadPool) {
-        if case .writer(let writer) = sink { writer.discard(lane) }
+    func discard(_ fileThreads: FileThreadPool) {
+        if case .writer(let writer) = sink { writer.discard(fileThreads) }
         sink = .none
     }
 }

@@ -155,6 +155,7 @@ struct ResponseJudge: Sendable {
                     .tooManyRedirects, "The server redirected more than \(spec.redirects.countMax) times.",
                     phase: .waiting, isRetryable: false), retryAfter: nil)
         }
+        // Whatever is wrong with the URL, the redirect is invalid.
         guard Set(locations).count == 1, let url = try? hop.url.resolving(locations[0]) else {
             return invalidRedirect(
                 locations.count > 1

@@ -24,28 +24,28 @@ final class WriteStage {
     deinit { buffer.deallocate() }
 
     /// Whether bytes of this writer wait.
-    func holds(_ drain: any StagedWriter) -> Bool { owner === drain }
+    func holds(_ writer: any StagedWriter) -> Bool { owner === writer }
 
     /// Throws the failure of earlier bytes of the same writer. A failure of another writer's bytes goes to
     /// that writer.
     func append(
-        _ bytes: UnsafeRawBufferPointer, at offset: Int64, for drain: any StagedWriter
+        _ bytes: UnsafeRawBufferPointer, at offset: Int64, for writer: any StagedWriter
     ) throws(TransferError) {
-        if owner !== drain { flush() }
-        if count + bytes.count > buffer.count || offset != start + Int64(count) { try flush(drain) }
-        guard bytes.count <= buffer.count else { return try drain.write(bytes, at: offset) }
+        if owner !== writer { flush() }
+        if count + bytes.count > buffer.count || offset != start + Int64(count) { try flush(writer) }
+        guard bytes.count <= buffer.count else { return try writer.write(bytes, at: offset) }
         if owner == nil { start = offset }
-        owner = drain
+        owner = writer
         UnsafeMutableRawBufferPointer(rebasing: buffer[count...]).copyMemory(from: bytes)
         count += bytes.count
     }
 
     /// Writes the waiting bytes, if they are this writer's.
-    func flush(_ drain: any StagedWriter) throws(TransferError) {
-        guard owner === drain else { return }
+    func flush(_ writer: any StagedWriter) throws(TransferError) {
+        guard owner === writer else { return }
         let staged = UnsafeRawBufferPointer(rebasing: buffer[..<count])
-        drop(drain)
-        try drain.write(staged, at: start)
+        drop(writer)
+        try writer.write(staged, at: start)
     }
 
     /// Writes the waiting bytes before the loop sleeps or another writer's bytes come.
@@ -59,8 +59,8 @@ final class WriteStage {
     }
 
     /// Drops the waiting bytes, if they are this writer's.
-    func drop(_ drain: any StagedWriter) {
-        guard owner === drain else { return }
+    func drop(_ writer: any StagedWriter) {
+        guard owner === writer else { return }
         owner = nil
         count = 0
     }

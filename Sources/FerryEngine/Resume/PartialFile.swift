@@ -89,9 +89,7 @@ final class PartialFile: Sendable {
     func discard() {
         let isRecorded = end()
         // If the directory was moved away or does not open, the partial file cannot be removed here.
-        guard let place = try? destination.root.directory(destination.directory, making: false) else {
-            return
-        }
+        guard let place = destination.openDirectory else { return }
         place.remove(name)
         if isRecorded { place.remove(PartialNames.record(of: name)) }
     }
@@ -203,9 +201,7 @@ final class PartialFile: Sendable {
 
     /// Removes the record: the file has its final name.
     func forgetRecord() {
-        guard end(), let place = try? destination.root.directory(destination.directory, making: false) else {
-            return
-        }
+        guard end(), let place = destination.openDirectory else { return }
         place.remove(PartialNames.record(of: name))
     }
 
@@ -224,9 +220,7 @@ final class PartialFile: Sendable {
     }
 
     private func write(_ record: PartialRecord, syncs: Bool) -> Bool {
-        guard let place = try? destination.root.directory(destination.directory, making: false) else {
-            return false
-        }
+        guard let place = destination.openDirectory else { return false }
         return place.replace(PartialNames.record(of: name), record.encode(), syncs: syncs)
     }
 }
@@ -271,9 +265,7 @@ struct Leftover: Sendable {
 
     /// File thread.
     func remove() {
-        guard let place = try? destination.root.directory(destination.directory, making: false) else {
-            return
-        }
+        guard let place = destination.openDirectory else { return }
         place.remove(partial)
         place.remove(PartialNames.record(of: partial))
     }

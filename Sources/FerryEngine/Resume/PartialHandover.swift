@@ -16,10 +16,10 @@ struct PartialHandover {
     mutating func release() { resumption = nil }
 
     /// Removes the bytes of the earlier attempt. Returns `false` if there are none.
-    mutating func drop(_ lane: FileThreadPool) -> Bool {
+    mutating func drop(_ fileThreads: FileThreadPool) -> Bool {
         guard let resumption else { return false }
         self.resumption = nil
-        lane.send(.run { resumption.file.discard() })
+        fileThreads.send(.run { resumption.file.discard() })
         return true
     }
 
@@ -45,12 +45,12 @@ extension EngineLoop {
         _ file: PartialFile, ranges: ByteRanges? = nil, then outcome: AttemptResult.Outcome,
         for key: AttemptKey
     ) {
-        let (tell, leftovers, syncs) = (teller, context.leftovers, context.syncs)
-        context.lane.send(
+        let (onLoop, leftovers, syncs) = (runner, context.leftovers, context.syncs)
+        context.fileThreads.send(
             .run {
                 let leftover = file.keep(syncs: syncs, ranges: ranges)
                 if let leftover { leftovers.add(leftover) } else { file.discard() }
-                tell { $0.report(outcome, for: key, kept: leftover?.kept) }
+                onLoop { $0.report(outcome, for: key, kept: leftover?.kept) }
             })
     }
 }

@@ -154,6 +154,7 @@ extension PartialRecord {
 
     /// Reads what `encode` wrote; `nil` for anything else, and if a later version wrote it.
     init?(json: [UInt8]) {
+        // A record that is cut or damaged counts as none.
         guard let stored = try? JSON.parse(json), stored["version"]?.integer == Self.version,
             let identity = stored["identity"]?.string, let source = stored["source"]?.string,
             let inode = stored["inode"]?.string.flatMap(UInt64.init), let boot = stored["boot"]?.string,

@@ -37,19 +37,19 @@ package struct PartialSweep: Sendable {
     package func run(below root: String) -> Int {
         let descriptor = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         guard descriptor >= 0 else { return 0 }
-        var pace = Pace()
-        return visit(descriptor, depth: 0, &pace)
+        var throttle = WalkThrottle()
+        return visit(descriptor, depth: 0, &throttle)
     }
 
     /// Closes the descriptor.
-    private func visit(_ descriptor: Int32, depth: Int, _ pace: inout Pace) -> Int {
+    private func visit(_ descriptor: Int32, depth: Int, _ throttle: inout WalkThrottle) -> Int {
         defer { close(descriptor) }
         guard Self.holdsFiles(descriptor) else { return 0 }
-        pace.took(Self.directoryStep)
+        throttle.took(Self.directoryStep)
         var found: [(name: String, job: JobID)] = []
         var directories: [String] = []
         visitDirectory(descriptor) { name, mayBeDirectory in
-            pace.took(1)
+            throttle.took(1)
             if let owner = PartialNames.owner(of: name) {
                 found.append((name: name, job: owner.job))
             } else if mayBeDirectory {
@@ -64,7 +64,7 @@ package struct PartialSweep: Sendable {
         guard depth < Self.depthMax else { return removed }
         for name in directories where !isStopped() {
             let below = openat(descriptor, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
-            if below >= 0 { removed += visit(below, depth: depth + 1, &pace) }
+            if below >= 0 { removed += visit(below, depth: depth + 1, &throttle) }
         }
         return removed
     }
@@ -94,7 +94,7 @@ package struct PartialSweep: Sendable {
 }
 
 /// Limits a walk to a fiftieth of one core, since transfers come first.
-private struct Pace {
+private struct WalkThrottle {
     /// Nanoseconds of walking before a rest, and how many times longer the rest is.
     private static let turn: Int64 = 2_000_000
     private static let restFactor: Int64 = 49

@@ -183,7 +183,7 @@ final class SegmentPart: EasyDelegate {
         owner.ended(self)
     }
 
-    // MARK: What libcurl says
+    // MARK: libcurl's callbacks
 
     func willConnect(to address: SocketAddress) -> Bool {
         guard let owner else { return false }

@@ -87,7 +87,7 @@ package struct SegmentPlan: Sendable, Equatable {
         let largestFirst = pieces.indices.filter { pieces[$0].state.part != nil }
             .sorted { (pieces[$0].count, $1) > (pieces[$1].count, $0) }
         for index in largestFirst {
-            guard let victim = pieces[index].state.part, pieces[index].count / 2 >= max(1, halfMin(victim))
+            guard let largest = pieces[index].state.part, pieces[index].count / 2 >= max(1, halfMin(largest))
             else {
                 continue
             }

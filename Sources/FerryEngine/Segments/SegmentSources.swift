@@ -59,10 +59,10 @@ struct SegmentSources: Sendable {
     var mayMix = true
 
     /// The request's own URL and its mirrors, in the order of their quality.
-    init(_ own: WebURL, mirrors: [WebURL], _ board: MirrorStatistics, now: Int64, failureCountMax: Int) {
+    init(_ own: WebURL, mirrors: [WebURL], _ statistics: MirrorStatistics, now: Int64, failureCountMax: Int) {
         self.failureCountMax = failureCountMax
         let urls = [own] + mirrors
-        sources = board.order(urls.map(\.origin), now: now).map { place, standing in
+        sources = statistics.order(urls.map(\.origin), now: now).map { place, standing in
             Source(
                 urls[place], place: place, isOwnOrigin: urls[place].isSameOrigin(as: own),
                 isBad: standing == .bad)

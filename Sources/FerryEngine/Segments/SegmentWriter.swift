@@ -9,7 +9,7 @@ final class SegmentWriter: StagedWriter {
     /// The space that is promised to the file.
     var claim: StorageClaim?
     private let tail: DigestTail
-    private let lane: FileThreadPool
+    private let fileThreads: FileThreadPool
     private let writeBehind: WriteBehind?
     let digests: Digests
     /// Received bytes that could not be written; they do not count.
@@ -21,16 +21,16 @@ final class SegmentWriter: StagedWriter {
 
     /// `onProgress` is called on a file thread as soon as the disk has caught up.
     init(
-        _ file: PartialFile, _ digests: Digests, lane: FileThreadPool, stage: WriteStage,
+        _ file: PartialFile, _ digests: Digests, fileThreads: FileThreadPool, stage: WriteStage,
         syncs: Bool, onProgress: @escaping @Sendable () -> Void
     ) {
         self.stage = stage
         self.file = file
         self.digests = digests
-        self.lane = lane
+        self.fileThreads = fileThreads
         writeBehind = syncs ? WriteBehind(file, onProgress) : nil
         let bytes = DigestTail.Bytes(descriptor: file.descriptor, owner: file, isWritten: false)
-        tail = DigestTail(bytes, digests, lane: lane) {}
+        tail = DigestTail(bytes, digests, fileThreads: fileThreads) {}
     }
 
     /// Takes bytes, which are written by the end of the loop's turn. Throws `storage_full` or
@@ -57,7 +57,7 @@ final class SegmentWriter: StagedWriter {
     /// A part has written these bytes since the last call.
     func wrote(_ range: Range<Int64>) {
         guard let writeBehind, !range.isEmpty else { return }
-        lane.send(writeBehind.work(range))
+        fileThreads.send(writeBehind.work(range))
     }
 
     /// The file has no gap before `prefix`, once all received bytes are written.
@@ -91,7 +91,7 @@ final class SegmentWriter: StagedWriter {
     func discard(then: @escaping @Sendable () -> Void = {}) {
         stop()
         let file = file
-        lane.send(
+        fileThreads.send(
             .run {
                 file.discard()
                 then()

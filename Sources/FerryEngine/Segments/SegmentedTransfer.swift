@@ -53,7 +53,7 @@ final class SegmentedTransfer: RunningAttempt {
     var lastPart: SegmentPlan.Part = 0
     var plan: SegmentPlan?
     var target: Target?
-    var drain: SegmentWriter?
+    var writer: SegmentWriter?
     private(set) var head: (answer: ResponseHead, url: WebURL)?
     /// Sources whose bytes are in the file.
     var suppliers: Set<Int> = []
@@ -62,7 +62,7 @@ final class SegmentedTransfer: RunningAttempt {
     var holdsEarlierBytes = false
     var restartCount = 0
     /// How often a connection without progress was given up early.
-    var hurryCount = 0
+    var stalledPartCount = 0
     /// When the file's record was last written, in nanoseconds of the loop's clock, and the bytes done by
     /// then.
     var recorded: (at: Int64, byteCount: Int64) = (0, 0)
@@ -105,6 +105,7 @@ final class SegmentedTransfer: RunningAttempt {
         trace = AttemptTraceBuilder(startedAt: startedAt)
         let left = min(max(0, attempt.expiry - startedAt), 1e9)
         resourceDeadline = now + Int64(left * 1e9)
+        // Mirrors were checked when the job was submitted; the others serve it without an invalid one.
         sources = SegmentSources(
             url, mirrors: attempt.spec.mirrors.compactMap { try? WebURL.parse($0) }, loop.context.mirrors,
             now: now,
@@ -112,7 +113,7 @@ final class SegmentedTransfer: RunningAttempt {
             failureCountMax: EngineLimits.partFailureCountMax + attempt.spec.segmentCountMax - 1)
     }
 
-    // MARK: The machine
+    // MARK: State machine
 
     /// Looks for the bytes of earlier attempts.
     func begin() {
@@ -140,8 +141,8 @@ final class SegmentedTransfer: RunningAttempt {
         case .discardBytes:
             isFetching = false
             putAside = nil
-            drain?.discard()
-            drain = nil
+            writer?.discard()
+            writer = nil
         case .keepBytes:
             isFetching = false
             keepBytes()
@@ -157,7 +158,7 @@ final class SegmentedTransfer: RunningAttempt {
 
     /// All bytes have been received.
     func complete() {
-        do throws(TransferError) { try drain?.flush() } catch { return fail(error) }
+        do throws(TransferError) { try writer?.flush() } catch { return fail(error) }
         isFetching = false
         handle(.head(.accept))
         handle(.transferEnded(nil))
@@ -167,7 +168,7 @@ final class SegmentedTransfer: RunningAttempt {
     func giveUp() {
         isFetching = false
         let none = TransferError(
-            .internalError, "There was nobody to ask for the file.", phase: .connecting, isRetryable: true)
+            .internalError, "No source of the file is left.", phase: .connecting, isRetryable: true)
         let verdict = sources.verdict ?? (none, nil)
         handle(.head(.refuse(verdict.error, retryAfter: verdict.retryAfter)))
         handle(.transferEnded(nil))
@@ -188,17 +189,17 @@ final class SegmentedTransfer: RunningAttempt {
     }
 
     private func publish() {
-        guard let drain, let destination, let total = plan?.total else { return }
+        guard let writer, let destination, let total = plan?.total else { return }
         needSlot()
         // Parts may still wait for the end of their responses.
         stopParts()
-        self.drain = nil
-        let verification = drain.digests.verification(
+        self.writer = nil
+        let verification = writer.digests.verification(
             attempt.spec.integrity, isDelimited: head?.answer.isDelimited("GET") ?? false)
         let ended = result(.released, kept: nil)
-        publication = drain.publish(at: total) { [loop, offset = progress.resumedAtOffset] bytes in
+        publication = writer.publish(at: total) { [loop, offset = progress.resumedAtOffset] bytes in
             loop.publication(
-                bytes, to: destination, drain.digests, verification, ended, resumedAt: offset)
+                bytes, to: destination, writer.digests, verification, ended, resumedAt: offset)
         }
     }
 
@@ -235,7 +236,7 @@ final class SegmentedTransfer: RunningAttempt {
     /// Forgets the file: none of its bytes count any more.
     func forgetFile() {
         stopParts()
-        drain = nil
+        writer = nil
         publication = nil
         plan = nil
         target = nil
@@ -254,7 +255,7 @@ final class SegmentedTransfer: RunningAttempt {
         fill()
     }
 
-    // MARK: Called by the parts
+    // MARK: For parts
 
     func request(for part: SegmentPart) -> TransferRequest {
         var range: [JobSpec.Pair] = []
@@ -288,25 +289,25 @@ final class SegmentedTransfer: RunningAttempt {
     }
 
     /// Makes the file. `announced`: digests in the first response.
-    func openDrain(_ announced: [ExpectedDigest]) throws(TransferError) {
-        guard drain == nil, let destination else { return }
+    func openWriter(_ announced: [ExpectedDigest]) throws(TransferError) {
+        guard writer == nil, let destination else { return }
         let place = try destination.root.directory(destination.directory, making: true)
         let claim = try context.space.claim(
             at: place,
             expecting: target?.total ?? attempt.spec.integrity.size
                 ?? attempt.spec.schedule.expectedBytesToReceive)
-        drain = makeDrain(try PartialFile(destination, in: place), announced)
-        drain?.claim = claim
+        writer = makeWriter(try PartialFile(destination, in: place), announced)
+        writer?.claim = claim
     }
 
-    func makeDrain(_ file: PartialFile, _ announced: [ExpectedDigest]) -> SegmentWriter {
-        let (key, tell) = (key, loop.teller)
-        let drain = SegmentWriter(
-            file, Digests(attempt.spec.integrity, announced: announced), lane: context.lane,
+    func makeWriter(_ file: PartialFile, _ announced: [ExpectedDigest]) -> SegmentWriter {
+        let (key, onLoop) = (key, loop.runner)
+        let writer = SegmentWriter(
+            file, Digests(attempt.spec.integrity, announced: announced), fileThreads: context.fileThreads,
             stage: loop.stage, syncs: context.syncs
-        ) { tell { $0.resume(key) } }
-        drain.writeFailed = { [weak self] in self?.fail($0) }
-        return drain
+        ) { onLoop { $0.resume(key) } }
+        writer.writeFailed = { [weak self] in self?.fail($0) }
+        return writer
     }
 
     func becomeBulk() {
@@ -358,16 +359,16 @@ final class SegmentedTransfer: RunningAttempt {
             let phase = parts.values.first?.phase ?? .connecting
             return handle(.timedOut(attempt.overdue(phase)))
         }
-        let patience = attempt.spec.request.timeoutForRequest
-        for part in Array(parts.values) where part.idleTime(now: now) > Int64(patience * 1e9) {
+        let timeout = attempt.spec.request.timeoutForRequest
+        for part in Array(parts.values) where part.idleTime(now: now) > Int64(timeout * 1e9) {
             part.fail(
                 .broken(
                     TransferError(
-                        .timedOut, "No byte moved for \(patience) seconds.", phase: part.phase,
+                        .timedOut, "No byte moved for \(timeout) seconds.", phase: part.phase,
                         isRetryable: true)))
         }
         for part in parts.values { measure(part) }
         fill()
-        hurry()
+        endStalledPart()
     }
 }

@@ -18,17 +18,17 @@ extension SegmentedTransfer {
     }
 
     private func connect(to url: WebURL) -> Bool {
-        guard let desk = context.connections else { return true }
+        guard let limiter = context.connections else { return true }
         let scope = connectionScope(of: url)
-        if let hold = desk.hold(on: attempt.scope(of: url)), !mayContinue(scope, hold) {
+        if let hold = limiter.hold(on: attempt.scope(of: url)), !mayContinue(scope, hold) {
             self.hold = hold
             return false
         }
         if connections.take(scope) { return true }
         guard connections.mayAsk(scope, now: now) else { return false }
-        let (attempt, tell) = (attempt, loop.teller)
-        let answer = desk.ask(attempt, for: scope) { answer in
-            tell { $0.connectionAnswered(answer, for: attempt, at: scope) }
+        let (attempt, onLoop) = (attempt, loop.runner)
+        let answer = limiter.ask(attempt, for: scope) { answer in
+            onLoop { $0.connectionAnswered(answer, for: attempt, at: scope) }
         }
         guard let answer else {
             connections.note(asked: scope)
@@ -61,8 +61,8 @@ extension SegmentedTransfer {
 
     /// Gives back granted connections that are not used.
     func giveBackSpares() {
-        guard let desk = context.connections else { return }
-        for scope in connections.takeSpares() { desk.giveBack(attempt, scope) }
+        guard let limiter = context.connections else { return }
+        for scope in connections.takeSpares() { limiter.giveBack(attempt, scope) }
     }
 
     /// Moves the part to where a redirect leads. Returns `false` if the part continues later or has failed.

@@ -137,7 +137,7 @@ extension SegmentedTransfer {
             // The type of the part is unknown; the response with the whole file will have it.
             let isUntyped = judged.mimeType == nil && target != nil
             if error.code == .unacceptableContentType, isUntyped { return .failed(.givesNoRanges) }
-            if error.code == .unacceptableStatus { tell(head, of: part) }
+            if error.code == .unacceptableStatus { reportRefusal(head, of: part) }
             return .failed(.refused(error, retryAfter: retryAfter))
         // Jobs in parts ask no questions; the API refuses such jobs.
         case .resend, .resume, .restart, .ask: return .failed(.givesNoRanges)
@@ -147,13 +147,13 @@ extension SegmentedTransfer {
         if let failure = target == nil ? takeFirst(head, of: part) : takeRange(head, of: part) {
             return .failed(failure)
         }
-        return drain == nil ? .stopped : .body
+        return writer == nil ? .stopped : .body
     }
 
     /// Reports a refusal at once: the attempt may take long to end.
-    private func tell(_ head: ResponseHead, of part: SegmentPart) {
+    private func reportRefusal(_ head: ResponseHead, of part: SegmentPart) {
         guard let answer = context.hostAnswer(head, from: part.hop.url, to: attempt) else { return }
-        context.tell(answer)
+        context.report(answer)
     }
 
     /// Takes the first response, which describes the file.
@@ -214,7 +214,7 @@ extension SegmentedTransfer {
         progress.expect(toReceive: total)
         if total ?? 0 >= EngineLimits.bulkByteCountMin { becomeBulk() }
         do throws(TransferError) {
-            try openDrain(announced)
+            try openWriter(announced)
             if let head { record(head.url, announced) }
         } catch {
             fail(error)
@@ -239,7 +239,7 @@ extension SegmentedTransfer {
         {
             show(head, from: part.hop.url)
         }
-        drain?.digests.expect(head.announcedDigests(of: .continued))
+        writer?.digests.expect(head.announcedDigests(of: .continued))
         part.isShort = range.last + 1 < asked.upperBound
         noteResumption(at: plan?.doneByteCount ?? 0)
         plan?.answered(part.id, until: range.last + 1)
@@ -270,11 +270,11 @@ extension SegmentedTransfer {
 /// Received bytes, and the end of parts.
 extension SegmentedTransfer {
     func take(_ bytes: UnsafeRawBufferPointer, of part: SegmentPart) -> BodyVerdict {
-        guard let drain, let rest = plan?.rest(of: part.id), let limit = plan?.limit(of: part.id) else {
+        guard let writer, let rest = plan?.rest(of: part.id), let limit = plan?.limit(of: part.id) else {
             part.cut()
             return .abort
         }
-        if drain.isFarBehind {
+        if writer.isFarBehind {
             waitForDisk.append(part)
             return .pause
         }
@@ -282,7 +282,7 @@ extension SegmentedTransfer {
         let wanted = UnsafeRawBufferPointer(rebasing: bytes.prefix(rest.count))
         do throws(TransferError) {
             try checkLength(rest.lowerBound + Int64(wanted.count))
-            try drain.append(wanted, at: rest.lowerBound)
+            try writer.append(wanted, at: rest.lowerBound)
         } catch {
             fail(error)
             return .abort
@@ -291,11 +291,11 @@ extension SegmentedTransfer {
         suppliers.insert(part.source)
         context.metrics.received(wanted.count)
         progress.set(received: plan?.doneByteCount ?? 0)
-        drain.advance(to: plan?.prefix ?? 0)
+        writer.advance(to: plan?.prefix ?? 0)
         let end = rest.lowerBound + Int64(wanted.count)
         part.took(wanted.count, until: end)
         if part.written.count >= EngineLimits.partWriteBehindByteCount {
-            do throws(TransferError) { try drain.flush() } catch {
+            do throws(TransferError) { try writer.flush() } catch {
                 fail(error)
                 return .abort
             }
@@ -318,13 +318,13 @@ extension SegmentedTransfer {
     }
 
     private func tellDisk(_ part: SegmentPart) {
-        drain?.wrote(part.written)
+        writer?.wrote(part.written)
         part.written = part.written.upperBound..<part.written.upperBound
     }
 
     /// Whether the file's end is known without the end of the connection.
     var hasKnownEnd: Bool {
-        plan?.total != nil || attempt.spec.integrity.size != nil || drain?.digests.isProof ?? false
+        plan?.total != nil || attempt.spec.integrity.size != nil || writer?.digests.isProof ?? false
     }
 
     /// The part's response has ended, or all its wanted bytes have come.

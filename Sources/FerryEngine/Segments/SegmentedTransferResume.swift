@@ -6,7 +6,7 @@ extension SegmentedTransfer {
     func prepared(_ resumption: Resumption?) {
         prepare { () throws(TransferError) in
             if let resumption, !(try goOn(from: resumption)) {
-                context.lane.send(.run { resumption.file.discard() })
+                context.fileThreads.send(.run { resumption.file.discard() })
             }
             try awaitRoom(resumption)
             handle(.prepared)
@@ -18,10 +18,10 @@ extension SegmentedTransfer {
     private func goOn(from resumption: Resumption) throws(TransferError) -> Bool {
         let record = resumption.record
         guard let total = record.total, record.validator != nil || mayGoByLength, let destination,
-            let place = try? destination.root.directory(destination.directory, making: false)
+            let place = destination.openDirectory
         else { return false }
         take(resumption, total)
-        drain?.claim = try context.space.claim(at: place, expecting: total - resumption.byteCount)
+        writer?.claim = try context.space.claim(at: place, expecting: total - resumption.byteCount)
         return true
     }
 
@@ -33,9 +33,9 @@ extension SegmentedTransfer {
             sources.expect(
                 validator, of: record.source, isRenewed: attempt.spec.request.original != nil)
         }
-        let drain = makeDrain(resumption.file, record.announced)
-        drain.advance(to: plan.prefix)
-        self.drain = drain
+        let writer = makeWriter(resumption.file, record.announced)
+        writer.advance(to: plan.prefix)
+        self.writer = writer
         self.plan = plan
         holdsEarlierBytes = true
         earlierSource = record.source
@@ -58,13 +58,13 @@ extension SegmentedTransfer {
 
     /// Leaves the received bytes to a later attempt, except those that cannot be written.
     func keepBytes() {
-        guard let drain else { return }
-        self.drain = nil
+        guard let writer else { return }
+        self.writer = nil
         do throws(TransferError) {
-            try drain.flush()
-            kept = drain
+            try writer.flush()
+            kept = writer
         } catch {
-            if error.code == .storageFull { kept = drain } else { drain.discard() }
+            if error.code == .storageFull { kept = writer } else { writer.discard() }
         }
     }
 
@@ -78,34 +78,35 @@ extension SegmentedTransfer {
             validator: target.validator, total: total)
         record.isSequential = false
         record.describe(target.mimeType, announced)
-        drain?.file.becomeResumable(record)
+        writer?.file.becomeResumable(record)
         recorded = (now, 0)
     }
 
     /// From time to time writes into the record which ranges are done.
     func recordProgress(_ now: Int64) {
-        guard isFetching, let drain, let plan, now - recorded.at >= EngineLimits.recordInterval,
+        guard isFetching, let writer, let plan, now - recorded.at >= EngineLimits.recordInterval,
             plan.doneByteCount - recorded.byteCount >= EngineLimits.recordedByteCountMin
         else { return }
-        do throws(TransferError) { try drain.flush() } catch { return fail(error) }
+        do throws(TransferError) { try writer.flush() } catch { return fail(error) }
         recorded = (now, plan.doneByteCount)
-        let (file, ranges) = (drain.file, ByteRanges(plan.doneRanges))
-        context.lane.send(.run { [syncs = context.syncs] in file.checkpoint(syncs: syncs, ranges: ranges) })
+        let (file, ranges) = (writer.file, ByteRanges(plan.doneRanges))
+        context.fileThreads.send(
+            .run { [syncs = context.syncs] in file.checkpoint(syncs: syncs, ranges: ranges) })
     }
 
     /// Reports the outcome as soon as a file thread has saved the bytes.
-    func report(_ outcome: AttemptResult.Outcome, keeping drain: SegmentWriter) {
-        drain.stop()
+    func report(_ outcome: AttemptResult.Outcome, keeping writer: SegmentWriter) {
+        writer.stop()
         awaitedReport = outcome
-        let ranges = ByteRanges(plan?.doneRanges ?? []).subtracting(drain.lost)
-        loop.save(drain.file, ranges: ranges, then: outcome, for: key)
+        let ranges = ByteRanges(plan?.doneRanges ?? []).subtracting(writer.lost)
+        loop.save(writer.file, ranges: ranges, then: outcome, for: key)
     }
 
-    // MARK: Whom it waits for
+    // MARK: Waiting
 
     var isConnecting: Bool { parts.values.allSatisfy(\.isConnecting) }
 
-    func silence(_ now: Int64) -> Int64 {
+    func idleTime(_ now: Int64) -> Int64 {
         isFetching ? parts.values.map { $0.idleTime(now: now) }.min() ?? 0 : 0
     }
 
@@ -120,20 +121,20 @@ extension SegmentedTransfer {
         machine.waitsForDisk || !waitForDisk.isEmpty || isClearing || awaitedReport != nil
     }
 
-    func outwait(_ error: TransferError) {
+    func giveUpOnDisk(_ error: TransferError) {
         if let outcome = awaitedReport { return report(outcome, kept: nil) }
         guard publication?.revoke() ?? true else { return }
-        handle(.outwaited(error))
+        handle(.diskTimedOut(error))
     }
 
     func digestCaughtUp() {
-        guard drain?.hasCaughtUp ?? false else { return }
+        guard writer?.hasCaughtUp ?? false else { return }
         let waiting = waitForDisk
         waitForDisk = []
         for part in waiting { part.resume() }
     }
 
-    // MARK: Beginning anew
+    // MARK: Restart
 
     /// Decides whether wrong bytes can be fetched from another source. The sources that provided them are not
     /// used any more. If several sources or an earlier attempt provided them, one source has to provide all
@@ -159,11 +160,11 @@ extension SegmentedTransfer {
         guard restartCount <= EngineLimits.restartCountMax + sources.count, sources.hasAny else {
             return giveUp()
         }
-        let useless = drain
+        let useless = writer
         forgetFile()
         guard let useless else { return cleared() }
         isClearing = true
-        let (key, tell) = (key, loop.teller)
-        useless.discard { tell { $0.cleared(key) } }
+        let (key, onLoop) = (key, loop.runner)
+        useless.discard { onLoop { $0.cleared(key) } }
     }
 }

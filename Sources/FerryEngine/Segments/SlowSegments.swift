@@ -5,11 +5,11 @@ import FerryCore
 extension SegmentedTransfer {
     /// Called once a second, when all useful connections are in use: gives up at most one that makes no
     /// progress.
-    func hurry() {
-        guard hurryCount < max(attempt.spec.segmentCountMax, sources.count),
+    func endStalledPart() {
+        guard stalledPartCount < max(attempt.spec.segmentCountMax, sources.count),
             let part = parts.values.first(where: { isIdle($0) && (isLast($0) || hasSubstitute($0)) })
         else { return }
-        hurryCount += 1
+        stalledPartCount += 1
         part.fail(
             .stopped(
                 TransferError(
@@ -18,7 +18,7 @@ extension SegmentedTransfer {
     }
 
     private func isIdle(_ part: SegmentPart) -> Bool {
-        part.idleTime(now: now) > Int64(context.configuration.silencePatience * 1e9)
+        part.idleTime(now: now) > Int64(context.configuration.stallSeconds * 1e9)
     }
 
     /// Whether the rest of a part is all that is left to fetch. A part without a response may only be slow,

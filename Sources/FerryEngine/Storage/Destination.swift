@@ -37,6 +37,10 @@ struct Destination: Sendable {
         isKept = false
     }
 
+    /// The directory; `nil` if it is missing or cannot be opened. Then no file can be found, removed or
+    /// written there, so callers need not know why.
+    var openDirectory: StorageDirectory? { try? root.directory(directory, making: false) }
+
     var partialName: String { PartialNames.partial(of: job, attempt: attempt) }
 
     /// If the job names only a directory, takes the name that the response suggests.
@@ -59,7 +63,7 @@ struct Destination: Sendable {
     /// behind a gap count. File thread.
     func takeOver(identity: String?, withGaps: Bool = false) -> Resumption? {
         // If the directory does not exist or open, no file can be found or removed.
-        guard let place = try? root.directory(directory, making: false) else { return nil }
+        guard let place = openDirectory else { return nil }
         var best: Resumption?
         for name in earlierNames(in: place) {
             // Files of later attempts stay: if some exist, this attempt has lost its lease without knowing
@@ -133,8 +137,8 @@ struct Destination: Sendable {
     func adopt(from other: Destination, identity: String, withGaps: Bool = false) {
         guard let found = other.takeOver(identity: identity, withGaps: withGaps) else { return }
         defer { found.file.letGo() }
-        guard let from = try? other.root.directory(other.directory, making: false),
-            let into = try? root.directory(directory, making: true)
+        // Without the directory the bytes stay; the download reports why it cannot be made.
+        guard let from = other.openDirectory, let into = try? root.directory(directory, making: true)
         else { return }
         let name = PartialNames.partial(of: job, attempt: 0)
         let record = PartialNames.record(of: name)

@@ -44,9 +44,9 @@ final class Publication: Sendable {
         let deliver: @Sendable (CurlMulti, Outcome) -> Void
     }
 
-    private enum Fate: Int { case open, revoked, publishing }
+    private enum State: Int { case open, revoked, publishing }
     private let plan: Plan
-    private let fate = Atomic<Int>(Fate.open.rawValue)
+    private let state = Atomic<Int>(State.open.rawValue)
 
     init(_ plan: Plan) { self.plan = plan }
 
@@ -54,21 +54,22 @@ final class Publication: Sendable {
     /// or has it. Any thread.
     @discardableResult
     func revoke() -> Bool {
-        let (exchanged, found) = fate.compareExchange(
-            expected: Fate.open.rawValue, desired: Fate.revoked.rawValue, ordering: .sequentiallyConsistent)
+        let (exchanged, found) = state.compareExchange(
+            expected: State.open.rawValue, desired: State.revoked.rawValue, ordering: .sequentiallyConsistent)
         if exchanged, case .file(_, let tail) = plan.bytes { tail?.stop() }
-        return exchanged || found == Fate.revoked.rawValue
+        return exchanged || found == State.revoked.rawValue
     }
 
     /// Called before the last step: the publication can no longer be revoked. Returns `false` if it was
     /// revoked. File thread.
     private func settle() -> Bool {
-        fate.compareExchange(
-            expected: Fate.open.rawValue, desired: Fate.publishing.rawValue, ordering: .sequentiallyConsistent
+        state.compareExchange(
+            expected: State.open.rawValue, desired: State.publishing.rawValue,
+            ordering: .sequentiallyConsistent
         ).exchanged
     }
 
-    private var isRevoked: Bool { fate.load(ordering: .sequentiallyConsistent) == Fate.revoked.rawValue }
+    private var isRevoked: Bool { state.load(ordering: .sequentiallyConsistent) == State.revoked.rawValue }
 
     /// Carries out all publications of a batch, then reports to the loops. File thread.
     static func publish(_ batch: [Publication]) {
@@ -180,7 +181,7 @@ final class Publication: Sendable {
             }
             return Staged(place, file, sha256, destination)
         case .file(let file, let tail):
-            // In this order: `revoke` sets the fate first and stops the hashing afterwards.
+            // In this order: `revoke` sets the state first and stops the hashing afterwards.
             let failure = tail?.failure
             guard !isRevoked else { return nil }
             do throws(TransferError) {

@@ -6,33 +6,33 @@ import Sys
 /// The file systems that cannot be written to: read-only after errors, without their server or device, or
 /// beyond what the process may have open. A file system stays listed until a trial has succeeded. Any thread.
 final class StorageFailures: Sendable {
-    private struct Trouble {
+    private struct Failure {
         /// The directory where a write failed.
         let place: StorageDirectory
         var osError: Int32
         var metAt: Int64
     }
 
-    private let troubles = Mutex<[dev_t: Trouble]>([:])
+    private let failures = Mutex<[dev_t: Failure]>([:])
     private let counter = Atomic<Int>(0)
 
     /// Number of file systems. Costs one atomic load.
     var count: Int { counter.load(ordering: .relaxed) }
 
     /// The errno of the last failed write to a file system; `nil` if it can be written to as far as is known.
-    subscript(device: dev_t) -> Int32? { count == 0 ? nil : troubles.withLock { $0[device]?.osError } }
+    subscript(device: dev_t) -> Int32? { count == 0 ? nil : failures.withLock { $0[device]?.osError } }
 
     /// Like the subscript, for a transfer that wants to write there: the entry is then kept longer.
     func meet(_ device: dev_t) -> Int32? {
         guard count > 0 else { return nil }
-        return troubles.withLock { troubles in
-            troubles[device]?.metAt = monotonicNanoseconds()
-            return troubles[device]?.osError
+        return failures.withLock { failures in
+            failures[device]?.metAt = monotonicNanoseconds()
+            return failures[device]?.osError
         }
     }
 
     func note(_ osError: Int32, at place: StorageDirectory, on device: dev_t) {
-        change { $0[device] = Trouble(place: place, osError: osError, metAt: monotonicNanoseconds()) }
+        change { $0[device] = Failure(place: place, osError: osError, metAt: monotonicNanoseconds()) }
     }
 
     /// Throws `storage_unavailable` if writing to the file system is known to fail.
@@ -44,26 +44,26 @@ final class StorageFailures: Sendable {
     /// asked about since `instant`. File thread: a file system that fails may take its time.
     func lookAgain(metBefore instant: Int64) {
         guard count > 0 else { return }
-        let known = troubles.withLock { $0 }
-        for (device, trouble) in known {
-            let osError = trouble.place.writingTrial()
+        let known = failures.withLock { $0 }
+        for (device, failure) in known {
+            let osError = failure.place.writingTrial()
             let isOver = !saysUnavailable(osError)
-            change { troubles in
+            change { failures in
                 // Another failure was noted during the trial.
-                guard let now = troubles[device], now.place === trouble.place else { return }
+                guard let now = failures[device], now.place === failure.place else { return }
                 if isOver || now.metAt <= instant {
-                    troubles[device] = nil
+                    failures[device] = nil
                 } else {
-                    troubles[device]?.osError = osError
+                    failures[device]?.osError = osError
                 }
             }
         }
     }
 
-    private func change(_ body: (inout [dev_t: Trouble]) -> Void) {
-        troubles.withLock { troubles in
-            body(&troubles)
-            counter.store(troubles.count, ordering: .relaxed)
+    private func change(_ body: (inout [dev_t: Failure]) -> Void) {
+        failures.withLock { failures in
+            body(&failures)
+            counter.store(failures.count, ordering: .relaxed)
         }
     }
 }

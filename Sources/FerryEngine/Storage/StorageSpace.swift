@@ -9,38 +9,39 @@ import Sys
 final class StorageSpace: Sendable {
     private let volumes = Mutex<[dev_t: StorageVolume]>([:])
     private let shortages = StorageShortages()
-    private let troubles = StorageFailures()
-    private let silence: StorageStallDetector
+    private let failures = StorageFailures()
+    private let stallDetector: StorageStallDetector
     let needs = StorageNeeds()
     private let reserve: Int64
     private let shortageMax: Int64
     private let watched: [String]
-    private let gate: DownloadAdmission
+    private let admission: DownloadAdmission
     private let isMeasuring = Atomic<Bool>(false)
     private let latest = Mutex<[StorageRoom]>([])
     /// The file systems of `watched` whose failures stop downloads, each with one of those directories.
-    private let gated = Mutex<[dev_t: StorageDirectory]>([:])
+    private let writableVolumes = Mutex<[dev_t: StorageDirectory]>([:])
     /// The directories of `watched` that were read-only at the start; they do not stop downloads.
     private let readOnlyAtStart: Set<String>
     private let logger: Logger?
 
     /// `reserve`: bytes that stay free. `watched`: directories on whose file systems downloads are stored.
-    /// While one of them is short of space or cannot be written to, `gate` admits no downloads.
+    /// While one of them is short of space or cannot be written to, `admission` lets no download begin.
     ///
     /// `shortageMax`: nanoseconds after which a shortage is forgotten that no transfer has met since.
     init(
-        reserve: Int64, watched: [String], gate: DownloadAdmission,
+        reserve: Int64, watched: [String], admission: DownloadAdmission,
         shortageMax: Int64 = EngineLimits.shortageMax,
-        silence: StorageStallDetector = StorageStallDetector(timeout: 120, syncs: false),
+        stallDetector: StorageStallDetector = StorageStallDetector(timeout: 120, syncs: false),
         logger: Logger? = nil
     ) {
-        self.silence = silence
+        self.stallDetector = stallDetector
         self.reserve = reserve
         self.shortageMax = shortageMax
         self.watched = watched
-        self.gate = gate
+        self.admission = admission
         self.logger = logger
-        readOnlyAtStart = Set(watched.filter { (try? WatchedLook($0))?.isReadOnly == true })
+        // A directory that cannot be read now is not known to be read-only; `measure` reports its error.
+        readOnlyAtStart = Set(watched.filter { (try? WatchedState($0))?.isReadOnly == true })
         measure()
     }
 
@@ -57,12 +58,12 @@ final class StorageSpace: Sendable {
     func noteFull(at place: StorageDirectory) { volume(of: place.descriptor)?.noteFull(place.descriptor) }
 
     /// Whether a file system has run full or could not be written to, and is not known to have recovered.
-    var hasShortages: Bool { shortages.count > 0 || troubles.count > 0 }
+    var hasShortages: Bool { shortages.count > 0 || failures.count > 0 }
 
     /// Throws `storage_full` while there is no space for a body below `place` after another body found none,
     /// and `storage_unavailable` while writing there fails. The attempt then ends before it sends a request.
     func awaitRoom(at place: StorageDirectory, expecting byteCount: Int64) throws(TransferError) {
-        if let device = place.device { try troubles.check(device) }
+        if let device = place.device { try failures.check(device) }
         try volume(of: place.descriptor)?.awaitRoom(for: byteCount, place.descriptor)
     }
 
@@ -71,11 +72,11 @@ final class StorageSpace: Sendable {
     /// mount of its own is read-only.
     func isUnavailable(at place: StorageDirectory) -> Bool {
         guard let device = place.device else { return true }
-        if troubles[device] != nil { return true }
+        if failures[device] != nil { return true }
         let osError = place.writingTrial()
         guard saysUnavailable(osError) else { return false }
-        guard let usual = gated.withLock({ $0[device] }) else {
-            troubles.note(osError, at: place, on: device)
+        guard let usual = writableVolumes.withLock({ $0[device] }) else {
+            failures.note(osError, at: place, on: device)
             return true
         }
         let usualError = usual.writingTrial()
@@ -83,7 +84,7 @@ final class StorageSpace: Sendable {
         // Downloads stop first: an attempt that finds the failure noted ends at once, and no other may begin
         // in its place.
         close(.unwritable, because: usualError)
-        troubles.note(usualError, at: usual, on: device)
+        failures.note(usualError, at: usual, on: device)
         return true
     }
 
@@ -99,22 +100,22 @@ final class StorageSpace: Sendable {
     }
 
     /// Whether a disk hangs, so that nothing that writes should begin.
-    var isSilent: Bool { silence.isSilent(monotonicNanoseconds()) }
+    var isStalled: Bool { stallDetector.isStalled(monotonicNanoseconds()) }
 
     /// Whether a disk has hung for so long that attempts which wait for it are given up.
-    var isLost: Bool { silence.isLost(monotonicNanoseconds()) }
+    var isLost: Bool { stallDetector.isLost(monotonicNanoseconds()) }
 
-    func stop() { silence.stop() }
+    func stop() { stallDetector.stop() }
 
     /// Called once a second: measures the watched directories on a file thread, since a hanging file system
     /// would block the loop. One measurement runs at a time.
-    func measure(on lane: FileThreadPool) {
+    func measure(on fileThreads: FileThreadPool) {
         let now = monotonicNanoseconds()
         let writable = watched.filter { !readOnlyAtStart.contains($0) }
-        silence.look(now, busy: lane.busyNanoseconds(now), at: writable)
-        if silence.isSilent(now) { close(.unwritable, because: ETIMEDOUT) }
+        stallDetector.check(now, busy: fileThreads.busyNanoseconds(now), at: writable)
+        if stallDetector.isStalled(now) { close(.unwritable, because: ETIMEDOUT) }
         guard !isMeasuring.exchange(true, ordering: .relaxed) else { return }
-        lane.send(
+        fileThreads.send(
             .run { [self] in
                 measure()
                 isMeasuring.store(false, ordering: .relaxed)
@@ -124,41 +125,41 @@ final class StorageSpace: Sendable {
     func measure() {
         forgetShortages()
         var (rooms, failure): ([StorageRoom], Int32?) = ([], nil)
-        var gated: [dev_t: StorageDirectory] = [:]
+        var writableVolumes: [dev_t: StorageDirectory] = [:]
         for path in watched {
             do throws(SystemError) {
-                let look = try WatchedLook(path)
-                if let room = room(path, look.place) { rooms.append(room) }
+                let state = try WatchedState(path)
+                if let room = room(path, state.place) { rooms.append(room) }
                 if readOnlyAtStart.contains(path) { continue }
-                gated[look.device] = gated[look.device] ?? look.place
-                if look.isReadOnly, troubles[look.device] == nil {
+                writableVolumes[state.device] = writableVolumes[state.device] ?? state.place
+                if state.isReadOnly, failures[state.device] == nil {
                     close(.unwritable, because: EROFS)
-                    troubles.note(EROFS, at: look.place, on: look.device)
+                    failures.note(EROFS, at: state.place, on: state.device)
                 }
-                failure = failure ?? troubles.meet(look.device)
+                failure = failure ?? failures.meet(state.device)
             } catch {
                 if saysUnavailable(error.code) { failure = failure ?? error.code }
             }
         }
         latest.withLock { [rooms] in $0 = rooms }
-        self.gated.withLock { [gated] in $0 = gated }
-        if isSilent { failure = ETIMEDOUT }
+        self.writableVolumes.withLock { [writableVolumes] in $0 = writableVolumes }
+        if isStalled { failure = ETIMEDOUT }
         if let failure { return close(.unwritable, because: failure) }
         // Downloads begin again only with more free space than they stopped at, so that they do not stop and
         // start by turns.
-        let isFull = gate.hold == .noRoom
+        let isFull = admission.hold == .noRoom
         let hasRoom = rooms.allSatisfy { room in
             room.free - room.promised >= room.reserve + (isFull ? room.reserve / 8 : 0)
         }
         guard hasRoom else { return close(.noRoom) }
-        guard gate.hold != nil else { return }
-        gate.set(nil)
+        guard admission.hold != nil else { return }
+        admission.set(nil)
         logger?.notice("Downloads begin again.")
     }
 
     private func close(_ hold: DownloadAdmission.Hold, because osError: Int32 = 0) {
-        guard gate.hold != hold else { return }
-        gate.set(hold)
+        guard admission.hold != hold else { return }
+        admission.set(hold)
         switch hold {
         case .noRoom:
             logger?.warning(
@@ -177,7 +178,7 @@ final class StorageSpace: Sendable {
     private func forgetShortages() {
         guard hasShortages else { return }
         let now = monotonicNanoseconds()
-        troubles.lookAgain(metBefore: now - shortageMax)
+        failures.lookAgain(metBefore: now - shortageMax)
         for volume in volumes.withLock({ Array($0.values) }) {
             volume.forgetShortage(metBefore: now - shortageMax)
         }
@@ -194,7 +195,7 @@ final class StorageSpace: Sendable {
 }
 
 /// The state of a watched directory or, if it is missing, of the nearest directory above it.
-private struct WatchedLook {
+private struct WatchedState {
     let place: StorageDirectory
     let device: dev_t
     let isReadOnly: Bool

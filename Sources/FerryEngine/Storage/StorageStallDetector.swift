@@ -7,7 +7,7 @@ import Sys
 /// that hangs from a large file that takes long. Any thread.
 final class StorageStallDetector: Sendable {
     /// Nanoseconds for which one piece of work may take before the disks are tried.
-    private let patience: Int64
+    private let stallMin: Int64
     private let timeout: Int64
     private let syncs: Bool
     /// Start of the trial that has not ended, in monotonic nanoseconds; 0 if none runs.
@@ -22,7 +22,7 @@ final class StorageStallDetector: Sendable {
     /// to be on stable storage.
     init(timeout: Double, syncs: Bool) {
         self.timeout = Int64(timeout * 1e9)
-        patience = self.timeout / 12
+        stallMin = self.timeout / 12
         self.syncs = syncs
         let box = box
         let thread = Thread(name: "ferry-trial") { [weak self] in
@@ -39,9 +39,9 @@ final class StorageStallDetector: Sendable {
 
     /// Called once a second. `busy`: nanoseconds for which a file thread has been at the same work; if that
     /// is long, a trial of `directories` begins. `now`: monotonic nanoseconds.
-    func look(_ now: Int64, busy: Int64, at directories: [String]) {
-        guard busy >= patience, askedAt.load(ordering: .relaxed) == 0,
-            now - answeredAt.load(ordering: .relaxed) >= patience
+    func check(_ now: Int64, busy: Int64, at directories: [String]) {
+        guard busy >= stallMin, askedAt.load(ordering: .relaxed) == 0,
+            now - answeredAt.load(ordering: .relaxed) >= stallMin
         else { return }
         askedAt.store(now, ordering: .relaxed)
         box.send(directories)
@@ -57,13 +57,13 @@ final class StorageStallDetector: Sendable {
     }
 
     /// `true` while a disk hangs, so that nothing that needs it should begin.
-    func isSilent(_ now: Int64) -> Bool { silence(now) >= patience }
+    func isStalled(_ now: Int64) -> Bool { stallTime(now) >= stallMin }
 
     /// `true` once a disk has hung for so long that attempts which wait for it are given up: another node may
     /// have a disk that answers.
-    func isLost(_ now: Int64) -> Bool { silence(now) >= timeout - patience }
+    func isLost(_ now: Int64) -> Bool { stallTime(now) >= timeout - stallMin }
 
-    private func silence(_ now: Int64) -> Int64 {
+    private func stallTime(_ now: Int64) -> Int64 {
         let since = askedAt.load(ordering: .relaxed)
         return since == 0 ? 0 : now - since
     }

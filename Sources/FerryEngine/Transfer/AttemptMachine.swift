@@ -50,7 +50,7 @@ package struct AttemptMachine: Sendable {
         /// The publication was stopped before the file got its name.
         case revoked
         /// A file thread has been blocked for so long that the attempt gives up.
-        case outwaited(TransferError)
+        case diskTimedOut(TransferError)
         /// The attempt has to end, for a client or for the store.
         case stop(AttemptStop)
         /// The next request goes to a host that may not be used now; the job waits for it.
@@ -158,7 +158,7 @@ package struct AttemptMachine: Sendable {
             return [.start(fresh: false)]
         case .preparationFailed(let error):
             return stop.map { end($0) } ?? failKeeping(error)
-        case .outwaited(let error):
+        case .diskTimedOut(let error):
             return [.endPreparation] + (stop.map { end($0) } ?? failKeeping(error))
         case .stop(let how): return endPreparation(.asked(how))
         case .release: return endPreparation(stop ?? .released)
@@ -184,7 +184,7 @@ package struct AttemptMachine: Sendable {
             return [.stopTransfer] + conclude(verdict, nil)
         case .bodyRefused(let error), .timedOut(let error):
             return fail(error, after: [.stopTransfer])
-        case .outwaited(let error):
+        case .diskTimedOut(let error):
             return failKeeping(error, after: [.stopTransfer])
         case .transferEnded(let failure):
             guard let verdict else { return endedWithoutHead(failure) }
@@ -261,7 +261,7 @@ package struct AttemptMachine: Sendable {
             return [.leave]
         case .storageFailed(let error):
             return stop.map { end($0) } ?? fail(error)
-        case .outwaited(let error):
+        case .diskTimedOut(let error):
             return stop.map { end($0) } ?? failKeeping(error)
         case .fetchAgain:
             if let stop { return end(stop) }

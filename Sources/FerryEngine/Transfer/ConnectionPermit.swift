@@ -32,9 +32,9 @@ struct ConnectionPermit {
             return .refused(hold)
         }
         guard scope != granted else { return .connect }
-        let tell = loop.teller
+        let onLoop = loop.runner
         let answer = limiter.ask(attempt, for: scope) { answer in
-            tell { $0.connectionAnswered(answer, for: attempt, at: scope) }
+            onLoop { $0.connectionAnswered(answer, for: attempt, at: scope) }
         }
         guard let answer else {
             asked = (scope, isFresh)

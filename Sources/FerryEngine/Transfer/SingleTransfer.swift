@@ -70,7 +70,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         changeRate(attempt.spec.bytesPerSecondMax)
     }
 
-    // MARK: The machine
+    // MARK: State machine
 
     func handle(_ event: AttemptMachine.Event) {
         for action in machine.handle(event) { perform(action) }
@@ -97,9 +97,9 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         case .revokeStorage: publication?.revoke()
         case .discardBytes:
             putAside = nil
-            response.discard(context.lane)
+            response.discard(context.fileThreads)
             dropResumption()
-        case .keepBytes: handover.leave(response.keep(handover.resumption?.file, context.lane))
+        case .keepBytes: handover.leave(response.keep(handover.resumption?.file, context.fileThreads))
         case .report(let outcome):
             guard let file = handover.takeKept(outcome) else { return report(outcome, kept: putAside) }
             loop.save(file, then: outcome, for: key)
@@ -112,9 +112,9 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
     /// Opens the body, and looks for the bytes of earlier attempts.
     func begin() {
         if let assembly = BodyAssembly(attempt, context) {
-            let (key, tell) = (key, loop.teller)
+            let (key, onLoop) = (key, loop.runner)
             self.assembly = assembly
-            return assembly.open { contents in tell { $0.opened(contents, for: key) } }
+            return assembly.open { contents in onLoop { $0.opened(contents, for: key) } }
         }
         prepare { () throws(TransferError) in
             if let contents = try RequestBody.contents(of: attempt, context) { try open(contents) }
@@ -143,7 +143,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
     }
 
     private func open(_ contents: BodyContents) throws(TransferError) {
-        try body.open(contents, attempt.spec.integrity, context.lane)
+        try body.open(contents, attempt.spec.integrity, context.fileThreads)
         hop.sendsBody = !hop.hasDroppedBody
         progress.expect(toSend: body.byteCount)
         if body.byteCount >= EngineLimits.bulkByteCountMin { becomeBulk() }
@@ -161,7 +161,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         }
     }
 
-    private func dropResumption() { if handover.drop(context.lane) { progress.set(received: 0) } }
+    private func dropResumption() { if handover.drop(context.fileThreads) { progress.set(received: 0) } }
 
     private func becomeBulk() {
         guard !isBulk else { return }
@@ -306,8 +306,8 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
 
     // MARK: Taking the response
 
-    /// Whether a coding that was not asked for ends the transfer only after the head. A request that cannot be
-    /// sent again has its response then: the status, a redirect and `Retry-After` count.
+    /// Whether a coding that was not asked for ends the transfer only after the head. A request that cannot
+    /// be sent again has its response then: the status, a redirect and `Retry-After` count.
     var wantsWholeHead: Bool { !repetition.maySendTwice }
 
     func receiveHeaderLine(_ line: UnsafeRawBufferPointer) -> Bool {
@@ -562,7 +562,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         resumePaced()
     }
 
-    // MARK: The end
+    // MARK: Storing and reporting
 
     /// libcurl has seen the whole response.
     private func store() {
@@ -570,9 +570,9 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         do throws(TransferError) {
             try body.check()
             if attempt.spec.kind == .upload {
-                let (key, tell) = (key, loop.teller)
+                let (key, onLoop) = (key, loop.runner)
                 try body.finish(attempt.spec.integrity, isDelimited: isDelimited) { event in
-                    tell { $0.handle(event, for: key) }
+                    onLoop { $0.handle(event, for: key) }
                 }
                 return
             }
@@ -599,7 +599,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         let ended = result(.released)
         let isInline =
             attempt.spec.kind == .data && writer.byteCount <= Int64(Limits.inlineBodyByteCountMax)
-        publication = writer.publish(context.lane) { bytes in
+        publication = writer.publish(context.fileThreads) { bytes in
             loop.publication(
                 bytes, to: destination, digests, verified, ended, resumedAt: offset, isInline: isInline)
         }
@@ -636,7 +636,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         return result
     }
 
-    // MARK: Seen from outside
+    // MARK: State for the loop
 
     var snapshot: AttemptSnapshot {
         trace.snapshot(attempt.number, running: recorder.running(transfer, measured).map { [$0] } ?? [])
@@ -650,7 +650,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
 
     var isConnecting: Bool { transfer != nil && !mayHaveReached }
 
-    func silence(_ now: Int64) -> Int64 { transfer?.isPaused ?? true ? 0 : now - lastActivity }
+    func idleTime(_ now: Int64) -> Int64 { transfer?.isPaused ?? true ? 0 : now - lastActivity }
 
     var unansweredScope: RequestScope? {
         mayHaveReached && reader.head == nil && !attempt.hasOwnProxy ? attempt.scope(of: hop.url) : nil
@@ -660,10 +660,10 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         machine.waitsForDisk || response.waitsForDigest || handover.awaitedOutcome != nil
     }
 
-    func outwait(_ error: TransferError) {
+    func giveUpOnDisk(_ error: TransferError) {
         if let outcome = handover.awaitedOutcome { return report(outcome, kept: nil) }
         guard publication?.revoke() ?? true else { return }
-        handle(.outwaited(error))
+        handle(.diskTimedOut(error))
     }
 
     func secondPassed(_ now: Int64, _ seconds: Double) {
@@ -676,7 +676,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         let timeout = attempt.spec.request.timeoutForRequest
         if now >= resourceDeadline {
             handle(.timedOut(attempt.overdue(phase)))
-        } else if silence(now) > Int64(timeout * 1e9) {
+        } else if idleTime(now) > Int64(timeout * 1e9) {
             handle(
                 .timedOut(
                     TransferError(

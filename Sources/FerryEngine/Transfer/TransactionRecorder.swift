@@ -2,7 +2,7 @@ import Curl
 import FerryCore
 import Sys
 
-/// Measures one transaction after another for whoever sends one request at a time. Loop thread only.
+/// Measures the transactions of a connection that sends one request at a time. Loop thread only.
 struct TransactionRecorder {
     /// The request that is measured, as `/attempts` shows it.
     struct Request {
@@ -37,7 +37,7 @@ struct TransactionRecorder {
         followed(meter?.willSend(transfer), request, &trace)
     }
 
-    /// After a response libcurl goes on with another request by itself.
+    /// After a response libcurl sends another request by itself.
     private mutating func followed(
         _ followed: TransactionMeter.Followed?, _ request: () -> Request, _ trace: inout AttemptTraceBuilder
     ) {

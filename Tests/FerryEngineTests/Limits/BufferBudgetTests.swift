@@ -91,14 +91,14 @@ import Testing
     }
 
     /// Nobody else holds the claim.
-    private static func drain(
+    private static func writer(
         _ gathering: consuming BodyWriter.Gathering, expected: Int64?,
         _ destination: @escaping () throws(TransferError) -> Destination
     ) throws -> BodyWriter {
         try BodyWriter(
             BodyWriter.Plan(
                 memoryLimit: 100, gathering: gathering, byteCountMax: nil, fileByteCount: 100,
-                space: StorageSpace(reserve: 0, watched: [], gate: DownloadAdmission()),
+                space: StorageSpace(reserve: 0, watched: [], admission: DownloadAdmission()),
                 destination: destination, digests: Digests(JobSpec.Integrity()),
                 makeTail: { _, _ in preconditionFailure("so small a body has none") }, opened: nil),
             expected: expected)
@@ -110,8 +110,8 @@ import Testing
             claim: try #require(room.claim(0)), since: 0, stayingByteCount: 20, needsNoFile: true)
     }
 
-    private static func append(_ count: Int, to drain: BodyWriter) throws {
-        try [UInt8](repeating: 7, count: count).withUnsafeBytes { try drain.append($0) }
+    private static func append(_ count: Int, to writer: BodyWriter) throws {
+        try [UInt8](repeating: 7, count: count).withUnsafeBytes { try writer.append($0) }
     }
 
     private static func destination(_ fixture: Fixture) throws -> Destination {
@@ -126,16 +126,16 @@ import Testing
         defer { fixture.stop() }
         let room = BufferBudget(byteCount: 50)
         let destination = try Self.destination(fixture)
-        let drain = try Self.drain(try Self.staying(room), expected: nil) { () throws(TransferError) in
+        let writer = try Self.writer(try Self.staying(room), expected: nil) { () throws(TransferError) in
             destination
         }
-        try Self.append(20, to: drain)
-        try drain.secondPassed(EngineLimits.gatheringMax)
-        #expect(drain.inMemory?.count == 20 && room.claim(50) != nil, "so few stay")
-        try Self.append(20, to: drain)
-        #expect(drain.inMemory?.count == 40 && room.claim(11) == nil && room.claim(10) != nil)
-        try Self.append(20, to: drain)
-        #expect(drain.inMemory == nil && room.claim(50) != nil)
+        try Self.append(20, to: writer)
+        try writer.secondPassed(EngineLimits.gatheringMax)
+        #expect(writer.inMemory?.count == 20 && room.claim(50) != nil, "so few stay")
+        try Self.append(20, to: writer)
+        #expect(writer.inMemory?.count == 40 && room.claim(11) == nil && room.claim(10) != nil)
+        try Self.append(20, to: writer)
+        #expect(writer.inMemory == nil && room.claim(50) != nil)
         #expect(fixture.files() == ["tenant/" + destination.partialName])
         #expect(readFile(fixture.root + "/" + destination.partialName) == [UInt8](repeating: 7, count: 60))
     }
@@ -143,14 +143,14 @@ import Testing
     @Test("a data job's body stays in memory if no file can be made")
     func stays() throws {
         let room = BufferBudget(byteCount: 50)
-        let drain = try Self.drain(try Self.staying(room), expected: nil) { () throws(TransferError) in
+        let writer = try Self.writer(try Self.staying(room), expected: nil) { () throws(TransferError) in
             throw storageError(ENOSPC)
         }
-        try Self.append(40, to: drain)
-        try drain.secondPassed(EngineLimits.gatheringMax)
-        try Self.append(60, to: drain)
-        #expect(drain.inMemory == [UInt8](repeating: 7, count: 100))
-        #expect(throws: TransferError.self, "too much for that") { try Self.append(1, to: drain) }
+        try Self.append(40, to: writer)
+        try writer.secondPassed(EngineLimits.gatheringMax)
+        try Self.append(60, to: writer)
+        #expect(writer.inMemory == [UInt8](repeating: 7, count: 100))
+        #expect(throws: TransferError.self, "too much for that") { try Self.append(1, to: writer) }
     }
 
     @Test("a body that moved to its file frees its memory for others")
@@ -159,15 +159,15 @@ import Testing
         defer { fixture.stop() }
         let room = BufferBudget(byteCount: 100)
         let destination = try Self.destination(fixture)
-        let drain = try Self.drain(
+        let writer = try Self.writer(
             BodyWriter.Gathering(claim: try #require(room.claim(100)), since: 0), expected: 100
         ) { () throws(TransferError) in destination }
-        try Self.append(50, to: drain)
-        try drain.secondPassed(EngineLimits.gatheringMax - 1)
+        try Self.append(50, to: writer)
+        try writer.secondPassed(EngineLimits.gatheringMax - 1)
         #expect(fixture.files().isEmpty && room.claim(1) == nil)
-        try drain.secondPassed(EngineLimits.gatheringMax)
+        try writer.secondPassed(EngineLimits.gatheringMax)
         #expect(fixture.files() == ["tenant/" + destination.partialName] && room.claim(100) != nil)
-        withExtendedLifetime(drain) {}
+        withExtendedLifetime(writer) {}
     }
 
     @Test("the budget grants its bytes and no more, until a reservation is released")

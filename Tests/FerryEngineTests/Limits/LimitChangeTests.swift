@@ -5,7 +5,7 @@ import Testing
 
 @testable import FerryEngine
 
-/// Limits that come, change and go while transfers run, and whom they concern.
+/// Limits that are set, changed and removed while transfers run.
 @Suite("Changes of limits", .onOwnThread) struct LimitChangeTests {
     @Test("a transfer without limits is not paced, whatever limits others have")
     func unconcerned() throws {

@@ -221,7 +221,7 @@ private struct Simulation {
         try Self.with { nginx, fixture in
             fixture.engine.setLimits(
                 TransferLimits(bytesReceivedPerSecondMax: 4_000_000), shares: RateShares(nodeCount: 2))
-            // Who is left behind is so every time, unless it was a loop whose thread stood still.
+            // A transfer that is left behind is so every time, unless its loop's thread was not scheduled.
             var isFair = false
             for _ in 0..<5 where !isFair { isFair = Self.isFair(nginx, fixture) }
             #expect(isFair)

@@ -82,7 +82,7 @@ func sha256(_ bytes: [UInt8]) -> String {
         }
     }
 
-    @Test("a file that was published before the node died is recognised by the next attempt and fetched anew")
+    @Test("a file published before the node died is recognised by the next attempt and fetched again")
     func takenBack() throws {
         try Self.with { nginx, fixture in
             try nginx.serve("file", [7])
@@ -243,7 +243,7 @@ func sha256(_ bytes: [UInt8]) -> String {
             fixture.engine.begin([attempt])
             #expect(eventually { (fixture.engine.progress(of: attempt.job)?.bytesReceived ?? 0) > 0 })
             fixture.engine.cancel(attempt.job)
-            // By itself it would go on for minutes.
+            // By itself it would run for minutes.
             #expect(try #require(fixture.sink.arrived.wait().first).isCancelled)
             #expect(fixture.engine.progress(of: attempt.job) == nil)
             #expect(eventually { fixture.files().isEmpty })

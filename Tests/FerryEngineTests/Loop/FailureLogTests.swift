@@ -66,7 +66,7 @@ import Testing
             return all.contains { $0["suppressed"] != nil }
         }
         let began = monotonicNanoseconds()
-        // More than a second may have, at once: who notes them one by one may be kept from it for seconds.
+        // More than fit into a second, at once: notes one by one may be delayed for seconds.
         for _ in 0..<100 { _ = note() }
         let isTold = eventually { note() }
         #expect(isTold)

@@ -14,10 +14,10 @@ struct FileThreadPoolTests {
     @Test("work does not queue behind a thread with long work while another thread is free")
     func long() {
         let hands = Hands()
-        let lane = FileThreadPool(threadCount: 2) { hands.now.load(ordering: .sequentiallyConsistent) }
-        defer { lane.stop() }
+        let fileThreads = FileThreadPool(threadCount: 2) { hands.now.load(ordering: .sequentiallyConsistent) }
+        defer { fileThreads.stop() }
         let (begun, end, done) = (Mailbox<Int>(), Mailbox<Int>(), Mailbox<Int>())
-        lane.send(
+        fileThreads.send(
             .run {
                 begun.send(0)
                 _ = end.wait(milliseconds: -1)
@@ -25,25 +25,25 @@ struct FileThreadPoolTests {
         defer { end.send(0) }
         #expect(begun.wait(milliseconds: 120_000) == [0])
         hands.now.store(300_000_001, ordering: .sequentiallyConsistent)
-        #expect(lane.busyNanoseconds(300_000_001) == 300_000_000)
+        #expect(fileThreads.busyNanoseconds(300_000_001) == 300_000_000)
         for number in 0..<20 {
-            lane.send(.run { done.send(number) })
+            fileThreads.send(.run { done.send(number) })
             #expect(done.wait(milliseconds: 120_000) == [number])
         }
     }
 
     @Test("a stop does not wait forever for a thread that a disk blocks")
     func hanging() {
-        let lane = FileThreadPool(threadCount: 2)
+        let fileThreads = FileThreadPool(threadCount: 2)
         let (begun, end) = (Mailbox<Int>(), Mailbox<Int>())
-        lane.send(
+        fileThreads.send(
             .run {
                 begun.send(0)
                 _ = end.wait(milliseconds: -1)
             })
         defer { end.send(0) }
         #expect(begun.wait(milliseconds: 120_000) == [0])
-        #expect(lane.stop(seconds: 0) > 0)
-        #expect(lane.stop() == 0, "twice is once")
+        #expect(fileThreads.stop(seconds: 0) > 0)
+        #expect(fileThreads.stop() == 0, "a second call does nothing")
     }
 }

@@ -6,7 +6,7 @@ import Testing
 
 @testable import FerryEngine
 
-/// What the end of an attempt says about hosts, whoever of them it was.
+/// What the end of an attempt reports about hosts.
 @Suite struct HostResponseTests {
     private static func with(_ body: (Fixture) throws -> Void) throws {
         let fixture = try Fixture()
@@ -100,7 +100,7 @@ import Testing
             fixture.engine.begin([
                 fixture.attempt(.download, origin.url) { $0.spec.segmentCountMax = 4 }
             ])
-            // All three: when the first part ends before, nobody is left who would give the rest.
+            // All three: if the first part ends before, no source is left for the rest.
             let told = fixture.sink.answered.wait(for: 3)
             #expect(told.count == 3)
             for one in told {

@@ -13,7 +13,9 @@ struct LentSlotTests {
         try ScriptedOrigin { _ in _ = gate.pass(seconds: 600) }
     }
 
-    @Test("an attempt that moves no byte lends its slot until it ends, with one stream and with several", arguments: [1, 4])
+    @Test(
+        "an attempt that moves no byte lends its slot until it ends, with one stream and with several",
+        arguments: [1, 4])
     func silence(parts: Int) throws {
         let fixture = try Fixture()
         defer { fixture.stop() }
@@ -36,9 +38,11 @@ struct LentSlotTests {
         #expect(fixture.sink.lent.withLock { $0 } == 0)
     }
 
-    @Test("an attempt that has reached its server lends its slot after a longer pause, each time", arguments: [1, 4])
+    @Test(
+        "an attempt that has reached its server lends its slot after a longer pause, each time",
+        arguments: [1, 4])
     func slowAnswer(parts: Int) throws {
-        let fixture = try Fixture { $0.silencePatience = 2 }
+        let fixture = try Fixture { $0.stallSeconds = 2 }
         defer { fixture.stop() }
         let (answer, end) = (Gate(), Gate())
         let origin = try ScriptedOrigin { connection in
@@ -82,17 +86,17 @@ struct LentSlotTests {
             _ = gate.pass(seconds: 600)
             connection.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
         }
-        let fixture = try Fixture { $0.silencePatience = 1 }
+        let fixture = try Fixture { $0.stallSeconds = 1 }
         defer {
             gate.open()
             origin.stop()
             fixture.stop()
         }
-        fixture.sink.minds.withLock { $0 = false }
+        fixture.sink.acceptsStallReports.withLock { $0 = false }
         fixture.engine.begin([fixture.attempt(.data, origin.url)])
         #expect(fixture.sink.unanswered.wait(for: 3).count >= 3)
-        fixture.sink.minds.withLock { $0 = true }
-        #expect(fixture.sink.minded.wait().count == 1)
+        fixture.sink.acceptsStallReports.withLock { $0 = true }
+        #expect(fixture.sink.stallReported.wait().count == 1)
         gate.open()
         // That it answers is told as well.
         #expect(fixture.sink.answered.wait().map(\.status) == [200])

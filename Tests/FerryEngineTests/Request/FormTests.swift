@@ -101,7 +101,7 @@ import Testing
         }
     }
 
-    @Test("an upload in a form is about its file alone, and the form is sent anew after a redirect")
+    @Test("an upload in a form reports its file only, and the form is sent again after a redirect")
     func uploadForm() throws {
         let bodies = Signal<[UInt8]>()
         let origin = try ScriptedOrigin.answering { request, body in
@@ -178,7 +178,7 @@ import Testing
     }
 
     @Test(
-        "a job that has left nothing, is not done, or is somebody else's is no source, and the error says so")
+        "a job without a result, unfinished, or of another tenant is refused as a source with its reason")
     func noSource() throws {
         try Self.with { origin, _, fixture in
             let body = TransferResult(

@@ -44,7 +44,7 @@ import Testing
             name: "a chunk size that is none",
             answer: "HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\nzz\nab\n0\n\n", failure: .incompleteBody),
         Row(
-            name: "a transfer coding that nobody asked for",
+            name: "a transfer coding that was not asked for",
             answer: "HTTP/1.1 200 OK\nTransfer-Encoding: x-new\n\nabc", failure: .responseInvalid),
         Row(
             name: "too long a length", answer: "HTTP/1.1 200 OK\nContent-Length: 9\n\nabc",
@@ -82,7 +82,7 @@ import Testing
             answer: "HTTP/1.1 200 OK\nContent-Length: 99\nTransfer-Encoding: chunked\n\n3\nabc\n0\n\n",
             body: "abc"),
         Row(
-            name: "a protocol that nobody asked for",
+            name: "a protocol that was not asked for",
             answer: "HTTP/1.1 101 Switching\nUpgrade: x\nConnection: upgrade\n\nabc",
             failure: .responseInvalid),
         Row(name: "no HTTP", answer: "hello\n", failure: .responseInvalid),

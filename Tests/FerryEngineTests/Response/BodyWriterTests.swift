@@ -8,14 +8,14 @@ import Testing
 @testable import FerryEngine
 
 /// A large body on its way to its file: on a disk that runs full meanwhile, or of an attempt that ends early.
-@Suite struct BodyDrainTests {
+@Suite struct BodyWriterTests {
     /// Where it goes, and its digest once that is behind the writer.
     private final class Setting {
         let place: StorageDirectory
         let destination: Destination
-        let space = StorageSpace(reserve: 0, watched: [], gate: DownloadAdmission())
+        let space = StorageSpace(reserve: 0, watched: [], admission: DownloadAdmission())
         let digests = Digests(JobSpec.Integrity())
-        let lane = FileThreadPool(threadCount: 1)
+        let fileThreads = FileThreadPool(threadCount: 1)
         private(set) var tail: DigestTail?
 
         init(_ path: String) throws {
@@ -33,7 +33,7 @@ import Testing
                 destination: { [destination] () throws(TransferError) in destination }, digests: digests,
                 makeTail: { [self] file, digests in
                     let bytes = DigestTail.Bytes(descriptor: file.descriptor, owner: file, isWritten: false)
-                    let made = DigestTail(bytes, digests, lane: lane) {}
+                    let made = DigestTail(bytes, digests, fileThreads: fileThreads) {}
                     tail = made
                     return made
                 }, opened: { [record] in $0.becomeResumable(record) })
@@ -41,11 +41,11 @@ import Testing
 
         /// A MiB is in the file, and 100,000 bytes behind it wait in the stage.
         func begin() throws -> BodyWriter {
-            let drain = try BodyWriter(plan, expected: 2 << 20)
-            drain.stage = WriteStage()
-            try append(1 << 20, to: drain)
-            try append(100_000, to: drain)
-            return drain
+            let writer = try BodyWriter(plan, expected: 2 << 20)
+            writer.stage = WriteStage()
+            try append(1 << 20, to: writer)
+            try append(100_000, to: writer)
+            return writer
         }
 
         /// Goes on from 2 MiB.
@@ -56,27 +56,27 @@ import Testing
             return try BodyWriter(plan, resuming: file, total: 4 << 20)
         }
 
-        func append(_ count: Int, to drain: BodyWriter) throws {
-            try patternBytes(count).withUnsafeBytes { try drain.append($0) }
+        func append(_ count: Int, to writer: BodyWriter) throws {
+            try patternBytes(count).withUnsafeBytes { try writer.append($0) }
         }
     }
 
     private static func with(_ body: (Setting) throws -> Void) throws {
-        let place = try TemporaryDirectory.make("drain")
+        let place = try TemporaryDirectory.make("writer")
         defer { TemporaryDirectory.remove(place) }
         let setting = try Setting(place)
-        defer { setting.lane.stop() }
+        defer { setting.fileThreads.stop() }
         try body(setting)
     }
 
     /// `body` gets the path of a file that takes all the room that there is, once it is filled.
     private static func onSmallDisk(_ body: (Setting, String) throws -> Void) throws {
-        let above = try TemporaryDirectory.make("drain")
+        let above = try TemporaryDirectory.make("writer")
         defer { TemporaryDirectory.remove(above) }
         let disk = try SmallFileSystem(above + "/disk", byteCount: 4 << 20)
         defer { disk.remove() }
         let setting = try Setting(disk.path)
-        defer { setting.lane.stop() }
+        defer { setting.fileThreads.stop() }
         try body(setting, disk.path + "/ballast")
     }
 
@@ -91,33 +91,33 @@ import Testing
     @Test("staged bytes that cannot be written when the record is due end the attempt")
     func lost() throws {
         try Self.onSmallDisk { setting, ballast in
-            let drain = try setting.begin()
+            let writer = try setting.begin()
             try Self.fill(ballast)
-            #expect(throws: TransferError.self) { try drain.fileToRecord(EngineLimits.recordInterval) }
-            // There is room again, and somebody goes on all the same.
+            #expect(throws: TransferError.self) { try writer.fileToRecord(EngineLimits.recordInterval) }
+            // There is space again, and the caller continues all the same.
             unlink(ballast)
-            try setting.append(100_000, to: drain)
-            #expect(throws: TransferError.self) { try drain.checkEnd() }
+            try setting.append(100_000, to: writer)
+            #expect(throws: TransferError.self) { try writer.checkEnd() }
         }
     }
 
     @Test("a record that is due covers all received bytes")
     func recorded() throws {
         try Self.with { setting in
-            let drain = try setting.begin()
-            #expect(try drain.fileToRecord(EngineLimits.recordInterval - 1) == nil)
-            let file = try #require(try drain.fileToRecord(EngineLimits.recordInterval))
+            let writer = try setting.begin()
+            #expect(try writer.fileToRecord(EngineLimits.recordInterval - 1) == nil)
+            let file = try #require(try writer.fileToRecord(EngineLimits.recordInterval))
             #expect(file.byteCount == 1 << 20 + 100_000)
-            #expect(try drain.fileToRecord(2 * EngineLimits.recordInterval) == nil, "nothing has come since")
+            #expect(try writer.fileToRecord(2 * EngineLimits.recordInterval) == nil, "nothing has come since")
         }
     }
 
     @Test("bytes that could not be written are not kept for a later attempt")
     func kept() throws {
         try Self.onSmallDisk { setting, ballast in
-            let drain = try setting.begin()
+            let writer = try setting.begin()
             try Self.fill(ballast)
-            let file = try #require(drain.keep())
+            let file = try #require(writer.keep())
             #expect(file.byteCount == 1 << 20)
             unlink(ballast)
             #expect(file.keep(syncs: false)?.kept?.byteCount == 1 << 20)
@@ -127,12 +127,12 @@ import Testing
     @Test("hashing stops when an attempt keeps or discards its bytes", arguments: [true, false])
     func stopped(isKept: Bool) throws {
         try Self.with { setting in
-            let drain = try setting.resume()
+            let writer = try setting.resume()
             #expect(setting.tail != nil && setting.tail?.failure == nil)
             if isKept {
-                #expect(drain.keep()?.byteCount == 2 << 20)
+                #expect(writer.keep()?.byteCount == 2 << 20)
             } else {
-                drain.discard(setting.lane)
+                writer.discard(setting.fileThreads)
             }
             #expect(setting.tail?.failure != nil)
         }
@@ -142,14 +142,14 @@ import Testing
     func revoked() throws {
         try Self.with { setting in
             let (gate, kept) = (Gate(), Signal<Int64?>())
-            let loop = try CurlLoop(name: "test-drain", keptConnections: 1)
+            let loop = try CurlLoop(name: "test-writer", keptConnections: 1)
             defer {
                 gate.open()
                 loop.stop()
             }
-            setting.lane.send(.run { _ = gate.pass() })
-            let drain = try setting.resume()
-            let publication = drain.publish(setting.lane) { bytes in
+            setting.fileThreads.send(.run { _ = gate.pass() })
+            let writer = try setting.resume()
+            let publication = writer.publish(setting.fileThreads) { bytes in
                 Publication(
                     Publication.Plan(
                         bytes: bytes, destination: setting.destination, digests: setting.digests,

@@ -61,7 +61,8 @@ struct ReplacedPartsTests {
         Row(name: "nothing at all", text: "", count: 0, last: nil),
     ]
 
-    @Test("the last complete part is the result, however the bytes are divided", arguments: rows, [1, 2, 7, 10_000])
+    @Test(
+        "the last complete part is the result, however bytes are split", arguments: rows, [1, 2, 7, 10_000])
     func last(_ row: Row, size: Int) throws {
         let parts = try Self.parts(row.boundary)
         try Self.feed(parts, row.text, by: size)

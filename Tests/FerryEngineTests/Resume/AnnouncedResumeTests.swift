@@ -84,7 +84,7 @@ private enum Field: CaseIterable {
         Self.expect(isRight, result, fixture)
     }
 
-    /// A first attempt that is cut, and a second one that goes on.
+    /// A first attempt that is cut, and a second one that resumes.
     private static func resume(
         _ field: Field, isRight: Bool, _ speaker: Speaker, segments: Int
     ) throws {

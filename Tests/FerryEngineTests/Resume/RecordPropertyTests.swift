@@ -5,7 +5,7 @@ import TestSupport
 import TestThreads
 import Testing
 
-/// The law of a download, one layer below: whatever somebody on the way does to the records of TLS, in the
+/// The property of a download, one layer below: whatever an attacker does to the records of TLS, in the
 /// end there is the exact file or an error that says so.
 @Suite(.serialized, .onOwnThread) struct RecordPropertyTests {
     private static let seed: UInt64 = 20_261_122
@@ -88,7 +88,7 @@ import Testing
             #expect(transactions.last?.moments[.connectStart] != nil, "seed \(seed): \(error)")
             #expect(result.trace?.diagnostics?.curlMessage.isEmpty == false || error.code == .timedOut)
         }
-        // What a connection looks like when nobody touches it.
+        // A connection without faults, for comparison.
         let untouched = PropertyRun.Case(path: "/f0000")
         #expect(run.finish(.download, proxy.url, [untouched]).isEmpty)
         #expect(eventually { proxy.lengths.server.count > 5 })
@@ -107,7 +107,7 @@ import Testing
         #expect(proxy.waitingCount == 0, "every fault has met a connection")
         let met = Double(proxy.met.count) / Double(faults.count)
         #expect(met > 0.5, "\(met) of the faults have met their record")
-        #expect(origin.requests.contains { $0.header("if-range") != nil }, "some go on")
+        #expect(origin.requests.contains { $0.header("if-range") != nil }, "some resume")
     }
 
     /// Only what looks like the server's own doing is not tried again: its certificate, and its version.
@@ -122,12 +122,12 @@ import Testing
         }
     }
 
-    @Test("any byte or record of TLS 1.3 that is changed, lost, repeated or reordered yields the file or an error", arguments: Shape.allCases)
+    @Test("faults in TLS 1.3 records yield the exact file or an error", arguments: Shape.allCases)
     func latest(_ shape: Shape) throws {
         try Self.run(shape, .v13, stride: shape == .counted ? 1 : 4)
     }
 
-    @Test("any byte or record of TLS 1.2 that is changed, lost, repeated or reordered yields the file or an error")
+    @Test("faults in TLS 1.2 records yield the exact file or an error")
     func older() throws {
         try Self.run(.counted, .v12, stride: 3)
     }

@@ -5,8 +5,8 @@ import TestSupport
 import TestThreads
 import Testing
 
-/// An answer cut after every single byte, and a server that then goes on honestly, changes its file, or lies:
-/// in the end there is the exact file or an error, never a mixture.
+/// A response that is cut after every single byte, and a server that then resumes correctly, changes its file,
+/// or lies: in the end there is the exact file or an error, never a mixture.
 @Suite(.serialized, .onOwnThread) struct ResumePropertyTests {
     /// How the first answer says what it is.
     enum Shape: String, CaseIterable { case tagged, dated, chunked, weak, bare }
@@ -179,14 +179,14 @@ import Testing
         for path in paths {
             let sequel = try #require(Sequel(rawValue: path.split(separator: "/").map(String.init)[1]))
             let bytes = readFile(fixture.root + "/" + path)
-            // What was whole before the cut, or was never asked to go on, is what it was then.
+            // A file that was complete before the cut, or was not resumed, is unchanged.
             if bytes != Self.expected(sequel), bytes != Self.old || !isWhole(path) {
                 Issue.record("\(path): \(bytes.map { "\($0.count) bytes" } ?? "nothing")")
             }
         }
         #expect(eventually { fixture.files() == Set(paths.map { "tenant/" + $0 }) })
         let ranges = origin.requests.filter { $0.header("range") != nil }
-        #expect(ranges.count > 1_000, "most attempts go on")
+        #expect(ranges.count > 1_000, "most attempts resume")
         #expect(ranges.allSatisfy { !$0.path.hasPrefix("/weak") && !$0.path.hasPrefix("/bare") })
         #expect(ranges.allSatisfy { $0.header("if-range") != nil })
     }

@@ -10,7 +10,7 @@ private let dates = [
     "Last-Modified": "Sun, 06 Nov 1994 08:49:37 GMT", "Date": "Sun, 06 Nov 1994 08:49:39 GMT",
 ]
 
-/// A second attempt whose job, or whose server, is not quite what the first one's was.
+/// A second attempt whose job or server differs from that of the first one.
 @Suite(.serialized, .onOwnThread) struct ResumeRuleTests {
     private final class Phase: Sendable {
         let isCutting = Atomic<Bool>(true)
@@ -51,7 +51,7 @@ private let dates = [
         let before = (origin.requests.count, fixture.engine.snapshot.bytesReceived)
         let result = try run(2, failed.attempt.job, second)
         #expect(origin.requests.dropFirst(before.0).first?.range.map { $0.lowerBound > 0 } == true)
-        // Whatever goes on fetches nothing twice.
+        // An attempt that resumes fetches no byte twice.
         if result.success?.resumedAtOffset ?? 0 > 0 {
             let received = fixture.engine.snapshot.bytesReceived - before.1
             #expect(received == Int64(bytes.count) - failed.bytesReceived)

@@ -91,7 +91,7 @@ import Testing
             }
             fixture.engine.begin([attempt])
             #expect(eventually { (fixture.engine.progress(of: attempt.job)?.bytesReceived ?? 0) > 25_000 })
-            // The service ends in the middle; the next process goes on.
+            // The service ends during the transfer; the next process resumes.
             fixture.engine.stop()
             #expect(fixture.sink.arrived.wait().first?.isReleased == true)
             let held = try #require(partial(fixture).flatMap { readFile($0) })

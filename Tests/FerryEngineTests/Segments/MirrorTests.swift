@@ -22,7 +22,7 @@ private let bytes = patternBytes(6 << 20, seed: 3)
                 $0.spec.segmentCountMax = segments
                 change(&$0)
             })
-        // What a later attempt could go on from goes with the job.
+        // Bytes for a later attempt are removed with the job.
         if result.success == nil { fixture.engine.settled([result.attempt.job]) }
         try check(result, fixture)
         #expect(eventually { fixture.files().allSatisfy { !$0.contains(".part") } })
@@ -251,20 +251,20 @@ private let bytes = patternBytes(6 << 20, seed: 3)
 @Suite struct MirrorBoardTests {
     private static let second: Int64 = 1_000_000_000
 
-    private static func places(_ board: MirrorStatistics, _ origins: [String], _ now: Int64) -> [Int] {
-        board.order(origins, now: now).map(\.place)
+    private static func places(_ statistics: MirrorStatistics, _ origins: [String], _ now: Int64) -> [Int] {
+        statistics.order(origins, now: now).map(\.place)
     }
 
     @Test("mirrors are ordered: good ones by speed, unknown ones, failed ones; equal ones as given")
     func order() {
-        let board = MirrorStatistics()
+        let statistics = MirrorStatistics()
         let origins = ["bad", "unknown", "slow", "fast", "other unknown", "also fast"]
-        #expect(Self.places(board, origins, 0) == [0, 1, 2, 3, 4, 5])
-        board.note("bad") { $0.failed(now: 0) }
-        board.note("slow") { $0.delivered(1_000_000, inSeconds: 10, now: 0) }
-        board.note("fast") { $0.delivered(1_000_000, inSeconds: 0.01, now: 0) }
-        board.note("also fast") { $0.delivered(1_010_000, inSeconds: 0.01, now: 0) }
-        #expect(Self.places(board, origins, 0) == [3, 5, 2, 1, 4, 0])
+        #expect(Self.places(statistics, origins, 0) == [0, 1, 2, 3, 4, 5])
+        statistics.note("bad") { $0.failed(now: 0) }
+        statistics.note("slow") { $0.delivered(1_000_000, inSeconds: 10, now: 0) }
+        statistics.note("fast") { $0.delivered(1_000_000, inSeconds: 0.01, now: 0) }
+        statistics.note("also fast") { $0.delivered(1_010_000, inSeconds: 0.01, now: 0) }
+        #expect(Self.places(statistics, origins, 0) == [3, 5, 2, 1, 4, 0])
     }
 
     @Test("failures fade with time and success, and measurements expire")

@@ -28,7 +28,7 @@ private let bytes = segmentedBytes
                 $0.spec.segmentCountMax = segments
                 change(&$0)
             })
-        // What a later attempt could go on from goes with the job.
+        // Bytes for a later attempt are removed with the job.
         if result.success == nil { fixture.engine.settled([result.attempt.job]) }
         try check(result, fixture)
         #expect(eventually { fixture.files().allSatisfy { !$0.contains(".part") } })
@@ -238,7 +238,7 @@ private let bytes = segmentedBytes
         }
     }
 
-    @Test("cancelling closes all connections and removes the file; a drain leaves nothing either")
+    @Test("cancelling closes all connections and removes the file, and so does a drain")
     func cancel() throws {
         for isCancelled in [true, false] {
             let running = Signal<Void>()

@@ -14,9 +14,9 @@ private let bytes = patternBytes(8 << 20, seed: 7)
         #expect(isSame)
     }
 
-    /// Opens the gate when nothing has moved for a second: who was to be given up is.
+    /// Opens the gate when no byte has moved for a second: the stalled part was given up by then.
     private static func fetch(_ origin: RangeOrigin, segments: Int, until gate: Gate) throws {
-        let fixture = try Fixture { $0.silencePatience = 1 }
+        let fixture = try Fixture { $0.stallSeconds = 1 }
         defer {
             gate.open()
             origin.stop()
@@ -42,7 +42,7 @@ private let bytes = patternBytes(8 << 20, seed: 7)
             if number == 0 { answer.halfway = (300_000, { _ = gate.pass(seconds: 600) }) }
         }
         let mirror = try RangeOrigin(bytes)
-        let fixture = try Fixture { $0.silencePatience = 1 }
+        let fixture = try Fixture { $0.stallSeconds = 1 }
         defer {
             gate.open()
             origin.stop()
@@ -69,7 +69,7 @@ private let bytes = patternBytes(8 << 20, seed: 7)
         }
         let result = try Self.fetchBesideMirror(origin, segments: segments, until: gate) { mirror, result in
             let first = mirror.requests.compactMap { $0.range?.lowerBound }.min() ?? 0
-            // Nothing had come of an origin whose thread stood still: then the mirror has answered first.
+            // If the origin's thread was not scheduled, no byte has come, and the mirror responds first.
             let hasOriginAnswered = result.response?.url == origin.url
             #expect(first > 0 || !hasOriginAnswered, "what had come is not fetched again")
         }
@@ -92,7 +92,7 @@ private let bytes = patternBytes(8 << 20, seed: 7)
             _ = (number == 0 ? first : second).pass(seconds: 600)
         }
         let mirror = try RangeOrigin(bytes) { answer, _, _ in (answer.status, answer.body) = (404, []) }
-        let fixture = try Fixture { $0.silencePatience = 1 }
+        let fixture = try Fixture { $0.stallSeconds = 1 }
         defer {
             first.open()
             second.open()
@@ -119,7 +119,7 @@ private let bytes = patternBytes(8 << 20, seed: 7)
         _ check: (RangeOrigin, AttemptResult) -> Void = { _, _ in }
     ) throws -> AttemptResult {
         let mirror = try RangeOrigin(bytes)
-        let fixture = try Fixture { $0.silencePatience = 1 }
+        let fixture = try Fixture { $0.stallSeconds = 1 }
         defer {
             gate.open()
             origin.stop()

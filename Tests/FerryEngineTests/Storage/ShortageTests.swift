@@ -8,7 +8,7 @@ import Testing
 
 @Suite("Shortages of file systems") struct ShortageTests {
     private static func space(_ shortageMax: Int64) -> StorageSpace {
-        StorageSpace(reserve: 0, watched: [], gate: DownloadAdmission(), shortageMax: shortageMax)
+        StorageSpace(reserve: 0, watched: [], admission: DownloadAdmission(), shortageMax: shortageMax)
     }
 
     private static let needed: Int64 = 15 << 20

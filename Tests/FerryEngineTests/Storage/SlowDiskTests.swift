@@ -11,7 +11,7 @@ import Testing
 @Suite(.serialized, .onOwnThread) struct SlowDiskTests {
     private static let bytes = patternBytes(Int(EngineLimits.digestLagMax) + (16 << 20))
 
-    @Test("a disk that hangs pauses reading: no transfer receives more than the allowed lag", arguments: [1, 3])
+    @Test("a disk that hangs pauses reading at the allowed lag", arguments: [1, 3])
     func hanging(_ segmentCount: Int) throws {
         let origin = try RangeOrigin(Self.bytes)
         let fixture = try Fixture {

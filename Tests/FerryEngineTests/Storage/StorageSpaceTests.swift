@@ -12,13 +12,13 @@ import Testing
         defer { TemporaryDirectory.remove(place) }
         try #require(mount("tmpfs", place, "tmpfs", 0, "size=16m") == 0, "this needs root, as in CI")
         defer { umount2(place, Int32(MNT_DETACH)) }
-        let gate = DownloadAdmission()
+        let admission = DownloadAdmission()
         let fixture = try Fixture(at: place) {
             $0.watchedDirectories = [place, place + "/not/yet/there"]
-            $0.downloads = gate
+            $0.downloads = admission
         }
         defer { fixture.engine.stop() }
-        try body(fixture, gate)
+        try body(fixture, admission)
         #expect(eventually { fixture.files().allSatisfy { !$0.contains(".part") } })
     }
 
@@ -142,7 +142,7 @@ import Testing
             let kept = try #require(result.kept?.byteCount)
             #expect(kept > 1 << 20)
 
-            // As long as it is full nobody is asked, and the bytes stay.
+            // While the disk is full no request is sent, and the bytes stay.
             let count = origin.requests.count
             begin(2)
             let refused = fixture.sink.arrived.wait().first
@@ -193,14 +193,14 @@ import Testing
 
     @Test("downloads stop while less than the reserve is free, and start again by themselves")
     func gate() throws {
-        try Self.with { fixture, gate in
-            #expect(gate.isOpen)
+        try Self.with { fixture, admission in
+            #expect(admission.isOpen)
             #expect(fixture.engine.rooms.count == 2)
             #expect(fixture.engine.rooms.allSatisfy { $0.reserve == 838_860 && $0.free > 15 << 20 })
             try writeFile(fixture.directory + "/ballast", [UInt8](repeating: 0, count: 15_800 << 10))
-            #expect(eventually { !gate.isOpen })
+            #expect(eventually { !admission.isOpen })
             unlink(fixture.directory + "/ballast")
-            #expect(eventually { gate.isOpen })
+            #expect(eventually { admission.isOpen })
         }
     }
 }

@@ -27,58 +27,62 @@ import Testing
             return answer
         }
         defer { origin.stop() }
-        let gate = DownloadAdmission()
+        let admission = DownloadAdmission()
         let fixture = try Fixture(at: disk.path) {
             $0.watchedDirectories = [disk.path]
-            $0.downloads = gate
+            $0.downloads = admission
         }
         defer { fixture.engine.stop() }
-        try body(fixture, gate, disk, origin, asked)
+        try body(fixture, admission, disk, origin, asked)
     }
 
     private static func names(_ path: String) -> [String] { directoryNames(path).sorted() }
 
-    @Test("a disk that became read-only stops downloads without failing jobs, and is used again once it is writable")
+    @Test(
+        "a disk that becomes read-only stops downloads, fails no job, and is used again once writable"
+    )
     func readOnly() throws {
-        try Self.with { fixture, gate, disk, origin, asked in
+        try Self.with { fixture, admission, disk, origin, asked in
             #expect(fixture.run(.download, origin.url) { $0.to("before") }?.success != nil)
-            #expect(gate.hold == nil)
+            #expect(admission.hold == nil)
             try disk.remount(isReadOnly: true)
             let failed = try #require(fixture.run(.download, origin.url) { $0.to("x") })
             #expect(failed.failure?.code == .storageUnavailable && failed.failure?.isRetryable == true)
             #expect(failed.trace?.diagnostics == .init(curlCode: 0, curlMessage: "", osError: EROFS))
-            // At once: whoever was claimed meanwhile asks no server.
-            #expect(gate.hold == .unwritable)
+            // At once: jobs that were claimed meanwhile send no request.
+            #expect(admission.hold == .unwritable)
             // By the first download, and by this one unless the disk was looked at before.
             let count = failed.trace?.transactions.count ?? 0
             #expect(count <= 1 && asked.wait(seconds: 0).count == 1 + count)
             let second = fixture.run(.download, origin.url) { $0.to("y") }
             #expect(second?.failure?.code == .storageUnavailable)
-            #expect(asked.wait(seconds: 0).isEmpty, "nobody is asked in vain")
-            #expect(fixture.run(.data, origin.url)?.success != nil, "what needs no disk goes on")
+            #expect(asked.wait(seconds: 0).isEmpty, "no request is sent in vain")
+            #expect(fixture.run(.data, origin.url)?.success != nil, "jobs that need no disk continue")
             try disk.remount(isReadOnly: false)
-            #expect(eventually { gate.hold == nil })
+            #expect(eventually { admission.hold == nil })
             #expect(fixture.run(.download, origin.url) { $0.to("x") }?.success != nil)
             #expect(Self.names(fixture.root) == ["before", "x"], "trials leave nothing")
         }
     }
 
-    @Test("a disk that becomes read-only stops downloads within a second; one that was so at the start does not")
+    @Test(
+        "a disk that becomes read-only stops downloads within a second; one that was so at the start does not"
+    )
     func seen() throws {
-        try Self.with { _, gate, disk, _, _ in
+        try Self.with { _, admission, disk, _, _ in
             try disk.remount(isReadOnly: true)
-            #expect(eventually { gate.hold == .unwritable })
+            #expect(eventually { admission.hold == .unwritable })
             try disk.remount(isReadOnly: false)
-            #expect(eventually { gate.hold == nil })
+            #expect(eventually { admission.hold == nil })
         }
-        try Self.with(isReadOnly: true) { fixture, gate, disk, origin, _ in
-            #expect(gate.hold == nil, "a root to send from")
+        try Self.with(isReadOnly: true) { fixture, admission, disk, origin, _ in
+            #expect(admission.hold == nil, "a root to send from")
             let failed = fixture.run(.download, origin.url) { $0.to("x") }
             #expect(failed?.failure?.code == .storageUnavailable)
-            let space = StorageSpace(reserve: 0, watched: [disk.path], gate: gate)
+            let space = StorageSpace(reserve: 0, watched: [disk.path], admission: admission)
             #expect(try space.isUnavailable(at: StorageDirectory.root(disk.path, .own)) && space.hasShortages)
             space.measure()
-            #expect(gate.hold == nil, "other downloads go on")
+            #expect(admission.hold == nil, "other downloads continue")
             try disk.remount(isReadOnly: false)
             #expect(eventually { fixture.run(.download, origin.url) { $0.to("x") }?.success != nil })
         }
@@ -86,7 +90,7 @@ import Testing
 
     @Test("a read-only mount below the root fails its job and does not stop downloads")
     func mountBelow() throws {
-        try Self.with { fixture, gate, disk, origin, _ in
+        try Self.with { fixture, admission, disk, origin, _ in
             let below = fixture.root + "/below"
             mkdir(below, 0o755)
             let bind = UInt(MS_BIND)
@@ -95,13 +99,13 @@ import Testing
             try #require(mount(below, below, nil, bind | UInt(MS_REMOUNT) | UInt(MS_RDONLY), nil) == 0)
             let failed = fixture.run(.download, origin.url) { $0.to("below/x") }
             #expect(failed?.failure?.code == .storageFailed, "\(String(describing: failed?.outcome))")
-            #expect(gate.hold == nil)
+            #expect(admission.hold == nil)
             #expect(fixture.run(.download, origin.url) { $0.to("x") }?.success != nil)
             // The same as a root that was so at the start, beside one that can be written to.
-            let space = StorageSpace(reserve: 0, watched: [below, disk.path], gate: gate)
+            let space = StorageSpace(reserve: 0, watched: [below, disk.path], admission: admission)
             #expect(try !space.isUnavailable(at: StorageDirectory.root(below, .own)) && !space.hasShortages)
             space.measure()
-            #expect(gate.hold == nil)
+            #expect(admission.hold == nil)
         }
     }
 
@@ -109,10 +113,10 @@ import Testing
     func ownFile() throws {
         let place = try TemporaryDirectory.make("works")
         defer { TemporaryDirectory.remove(place) }
-        let gate = DownloadAdmission()
-        let space = StorageSpace(reserve: 0, watched: [place], gate: gate)
+        let admission = DownloadAdmission()
+        let space = StorageSpace(reserve: 0, watched: [place], admission: admission)
         let root = try StorageDirectory.root(place, .own)
-        #expect(!space.isUnavailable(at: root) && !space.hasShortages && gate.isOpen)
+        #expect(!space.isUnavailable(at: root) && !space.hasShortages && admission.isOpen)
         #expect(Self.names(place).isEmpty)
         #expect(root.writingTrial() == 0)
         // Who may not write there has found a disk that works.
@@ -130,7 +134,7 @@ import Testing
         let root = try StorageDirectory.root(disk.path, .own)
         for (shortageMax, isKept) in [(Int64(1) << 60, true), (0, false)] {
             let space = StorageSpace(
-                reserve: 0, watched: [], gate: DownloadAdmission(), shortageMax: shortageMax)
+                reserve: 0, watched: [], admission: DownloadAdmission(), shortageMax: shortageMax)
             #expect(space.isUnavailable(at: root) && space.hasShortages)
             #expect(throws: TransferError.self) { try space.awaitRoom(at: root, expecting: 0) }
             space.measure()

@@ -23,13 +23,13 @@ final class Fixture: Sendable {
         let unanswered = Signal<String>()
         func unanswered(_ attempt: Attempt, at scope: RequestScope) -> Bool {
             unanswered.fire(scope.origin)
-            let isMinded = minds.withLock { $0 }
-            if isMinded { minded.fire(()) }
-            return isMinded
+            let isAccepted = acceptsStallReports.withLock { $0 }
+            if isAccepted { stallReported.fire(()) }
+            return isAccepted
         }
-        /// Whether silence is of interest, and when it was.
-        let minds = Mutex(true)
-        let minded = Signal<Void>()
+        /// Whether reports of hosts that do not respond are accepted, and when they came.
+        let acceptsStallReports = Mutex(true)
+        let stallReported = Signal<Void>()
         /// Slots that were lent and are not back, and whether any more may be.
         let lent = Mutex(0)
         let lendings = Signal<JobID>()
@@ -50,7 +50,7 @@ final class Fixture: Sendable {
     }
     final class Lease: LeaseHolder {
         let isHeld = Atomic<Bool>(true)
-        /// While it is there, whoever asks waits for it.
+        /// While it is set, questions about leases wait for it.
         let gate = Mutex<Gate?>(nil)
         let asked = Signal<Void>()
         func holdsLease(of job: JobID, attempt: Int32) -> Bool {
@@ -189,7 +189,7 @@ struct Draft {
             kind: kind, session: "default", description: nil, metadata: [],
             request: .init(
                 url: url, method: kind == .upload ? "PUT" : "GET", headers: [], body: nil,
-                // Below what `Signal` waits: who hangs says why.
+                // Shorter than `Signal` waits, so that a hanging test names its cause.
                 timeoutForRequest: 100),
             destination: nil, source: nil, integrity: .init(),
             redirects: .init(policy: .follow, countMax: 20, sendsCredentialsAcrossOrigins: false),

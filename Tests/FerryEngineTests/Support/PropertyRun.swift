@@ -10,9 +10,9 @@ struct PropertyRun {
     struct Case: Sendable {
         /// The path of its URL and of its file: one of its own.
         let path: String
-        /// It may end with an error: somebody has changed bytes of an answer's head.
+        /// It may end with an error: bytes of a response's head were changed.
         var mayFail = false
-        /// Its body ends with the connection, whoever ends that: what came is not proved, and says so.
+        /// Its body ends with the connection, whichever side closes it: the result is not verified.
         var isUnproved = false
         /// Its first attempt meets a server that falls silent.
         var stalls = false
@@ -25,7 +25,7 @@ struct PropertyRun {
     let byteCount: Int
     var attemptCountMax: Int32 = 8
     var atOnce = 200
-    /// How long who meets a silent server waits.
+    /// Seconds that a request waits for a server that does not respond.
     var stallSeconds = 0.2
     /// How long all others wait: the connection that they use again may be one on which a server has fallen
     /// silent after a whole answer, or what another attempt was to meet is left for them.
@@ -104,7 +104,7 @@ enum WireFault: String, CaseIterable, Sendable {
     /// Two bytes have changed places.
     case swap
 
-    /// Whether bytes arrive that nobody has sent like this: only a digest can tell.
+    /// Whether received bytes may differ from those sent: only a digest can tell.
     var changesBytes: Bool { self == .flip || self == .swap }
 
     /// Sends the answer with the fault after so many bytes; the connection is of no use afterwards.

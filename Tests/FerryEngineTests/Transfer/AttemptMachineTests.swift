@@ -15,7 +15,7 @@ import Testing
         .transferEnded(.init(error, mayRepeatAtOnce: true)),
         .transferEnded(.init(error, mayRepeatAtOnce: false)),
         .timedOut(error), .stored(result), .published, .storageFailed(error), .fetchAgain, .revoked,
-        .stop(.cancel), .stop(.cancelKeepingBytes), .stop(.suspend), .release, .outwaited(error),
+        .stop(.cancel), .stop(.cancelKeepingBytes), .stop(.suspend), .release, .diskTimedOut(error),
         .putOff(HostHold(origin: "http://a:80", reason: .hostPaused)),
     ]
 
@@ -193,16 +193,19 @@ import Testing
         #expect(Self.run([.release, .timedOut(Self.error), .prepared]).last == "released")
     }
 
-    @Test("an attempt that waits too long for a disk fails, or ends as it was stopped; once ended, it does neither")
-    func outwaited() {
+    @Test(
+        "an attempt that waits too long for a disk fails, or ends as it was asked to before"
+    )
+    func diskTimedOut() {
         let error = TransferError(.storageUnavailable, "silent", phase: .finishing, isRetryable: true)
-        #expect(Self.run([.outwaited(error), .prepared]) == ["end preparation", "keep", "failed"])
+        #expect(Self.run([.diskTimedOut(error), .prepared]) == ["end preparation", "keep", "failed"])
         let stored: [AttemptMachine.Event] = [.prepared, .head(.accept), .transferEnded(nil)]
-        #expect(Self.run(stored + [.outwaited(error), .published]) == ["start", "store", "keep", "failed"])
         #expect(
-            Self.run(stored + [.stop(.suspend), .outwaited(error), .revoked])
+            Self.run(stored + [.diskTimedOut(error), .published]) == ["start", "store", "keep", "failed"])
+        #expect(
+            Self.run(stored + [.stop(.suspend), .diskTimedOut(error), .revoked])
                 == ["start", "store", "revoke", "keep", "suspended"])
-        #expect(Self.run(stored + [.published, .outwaited(error)]) == ["start", "store", "left"])
+        #expect(Self.run(stored + [.published, .diskTimedOut(error)]) == ["start", "store", "left"])
     }
 
     @Test("a disk that hangs or fails during the preparation costs no earlier bytes")
@@ -210,12 +213,12 @@ import Testing
         let error = TransferError(.storageUnavailable, "away", phase: .finishing, isRetryable: true)
         #expect(Self.run([.preparationFailed(error)]) == ["keep", "failed"])
         let body: [AttemptMachine.Event] = [.prepared, .head(.accept)]
-        #expect(Self.run(body + [.outwaited(error)]) == ["start", "stop", "keep", "failed"])
+        #expect(Self.run(body + [.diskTimedOut(error)]) == ["start", "stop", "keep", "failed"])
         // Nobody knows what a write has done that failed.
         #expect(Self.run(body + [.bodyRefused(error)]) == ["start", "stop", "discard", "failed"])
     }
 
-    @Test("a drain waits for what is being published")
+    @Test("a drain waits for publications")
     func drain() {
         #expect(
             Self.run([.prepared, .head(.accept), .transferEnded(nil), .release, .stored(Self.result)])

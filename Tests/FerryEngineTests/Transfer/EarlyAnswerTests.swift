@@ -5,7 +5,7 @@ import TestThreads
 import Testing
 
 /// Servers that refuse an upload and hang up while its body is on its way: what they said is the error, also
-/// when libcurl learns of the hang-up first.
+/// when libcurl sees the closed connection first.
 @Suite(.serialized, .onOwnThread) struct EarlyAnswerTests {
     enum Farewell: String, CaseIterable, Sendable { case none, proper, resets }
 
@@ -42,7 +42,7 @@ import Testing
         return fixture.sink.arrived.wait(for: count)
     }
 
-    @Test("a refusal before the connection is closed is the error, plain and over TLS", arguments: [false, true])
+    @Test("a refusal before the connection closes is the error", arguments: [false, true])
     func refusal(isSecure: Bool) throws {
         let identity = isSecure ? try TestAuthority.shared.get().server : nil
         for farewell in [Farewell.none, .proper] {

@@ -69,7 +69,7 @@ import Testing
             if isSecure { draft.trust(authority.certificate) }
         }
         run.expectExact(cases, run.finish(.download, origin.url, cases), bytes)
-        #expect(origin.requests.contains { $0.header("if-range") != nil }, "some go on")
+        #expect(origin.requests.contains { $0.header("if-range") != nil }, "some resume")
     }
 
     @Test("a response that is cut, reset, stalled or changed at any byte yields the exact file or an error")

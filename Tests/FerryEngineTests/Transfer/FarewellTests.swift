@@ -4,7 +4,7 @@ import TestSupport
 import TestThreads
 import Testing
 
-/// A body that nothing but the end of its connection ends, over TLS: who may end it (RFC 9112 §9.8).
+/// A body over TLS that ends with its connection needs close_notify (RFC 9112 §9.8).
 @Suite(.serialized, .onOwnThread) struct FarewellTests {
     private static let bytes = patternBytes(40_000, seed: 9)
     private static let tag = "HTTP/1.1 200 OK\r\nETag: \"one\"\r\n"

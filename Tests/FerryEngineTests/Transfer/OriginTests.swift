@@ -131,7 +131,7 @@ import Testing
         let result = try Self.run(try Self.dripping(place, count: 55, pauses: pauses)) {
             $0.spec.request.timeoutForRequest = 4
         }
-        // Only a thread that stood still for so long is silence.
+        // Only a thread that was not scheduled for so long causes a timeout.
         let longest = pauses.wait(seconds: 0).max() ?? 0
         guard result.success?.size == 55 else {
             #expect(result.failure?.code == .timedOut && longest > 3_000_000_000, "\(result), \(longest)")

@@ -19,7 +19,8 @@ import Testing
         try body(proxy, nginx, fixture)
     }
 
-    @Test("files pass through a proxy in both directions", arguments: [TestProxy.Kind.http, .socks5], [false, true])
+    @Test(
+        "a proxy passes files in both directions", arguments: [TestProxy.Kind.http, .socks5], [false, true])
     func passes(kind: TestProxy.Kind, asks: Bool) throws {
         try Self.with(kind, asks: asks) { proxy, nginx, fixture in
             // The name is the proxy's to resolve.

@@ -103,7 +103,7 @@ import Testing
         ([0x15, 3, 3, 0, 2, 2, 112], true, "refused"), ([], false, "failed"),
     ]
 
-    @Test("a server that refuses the TLS handshake counts as reached; one that closes the connection does not", arguments: refusals)
+    @Test("a server that refuses TLS counts as reached, one that closes does not", arguments: refusals)
     func refusal(_ said: [UInt8], isAnswer: Bool, word: String) throws {
         let origin = try ScriptedOrigin { connection in
             // The ClientHello: a record (RFC 8446 §5.1).
@@ -209,7 +209,7 @@ import Testing
     }
 }
 
-/// `openssl s_server` that ends the handshake with whoever shows no certificate.
+/// `openssl s_server` that ends the handshake with a client without a certificate.
 private final class InsistingServer {
     let url: String
     private let directory: String

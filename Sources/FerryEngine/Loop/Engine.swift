@@ -99,6 +99,8 @@ package final class Engine: AttemptRunner, HostProber {
         if context.rates.set(limits, shares) { limitsChanged() }
     }
 
+    /// Returns the most jobs that moved bytes at once under each limit for all nodes together, since the last
+    /// call.
     package func takeRateDemand() -> RateDemand { context.rates.takeDemand() }
 
     /// Sets the limits of sessions, for all nodes together. Applies at once, also to running transfers.
@@ -112,10 +114,12 @@ package final class Engine: AttemptRunner, HostProber {
         }
     }
 
+    /// Sets the limits of single origins, for all nodes together. Applies at once, also to running transfers.
     package func setHostRates(_ rates: [String: Int64]) {
         if context.rates.set(hosts: rates) { limitsChanged() }
     }
 
+    /// Returns the progress of a job that runs here; `nil` if it does not.
     package func progress(of job: JobID) -> TransferProgress? { context.registry[job]?.progress.snapshot }
 
     /// All transfers that run here, in no particular order.
@@ -197,6 +201,7 @@ package final class Engine: AttemptRunner, HostProber {
     /// The free space of the watched directories, as of the last second.
     package var rooms: [StorageRoom] { context.space.rooms }
 
+    /// The counters of `/metrics`.
     package var snapshot: EngineSnapshot {
         var snapshot = context.metrics.snapshot
         snapshot.live = context.registry.count

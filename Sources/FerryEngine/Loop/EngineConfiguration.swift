@@ -3,6 +3,7 @@ package import Sys
 
 /// Configuration of an engine. Does not change while the engine runs.
 package struct EngineConfiguration: Sendable {
+    /// When bytes reach stable storage.
     package enum FileSync: String, Sendable, CaseIterable {
         /// Bytes and name are on stable storage before an attempt has succeeded.
         case full
@@ -22,6 +23,7 @@ package struct EngineConfiguration: Sendable {
     package var fileModes: @Sendable (_ tenant: String) -> FileModes = { _ in FileModes(umask: 0o022) }
     /// Directory of managed files, for this process alone, in 256 subdirectories (`ManagedFiles.path`).
     package var keptDirectory: String
+    /// When bytes of files reach stable storage.
     package var fileSync = FileSync.full
     /// Bytes that stay free on each file system, at most a twentieth of it.
     package var storageReserve: Int64 = 256 << 20
@@ -31,12 +33,15 @@ package struct EngineConfiguration: Sendable {
     /// While the file system of one of these has less free space than its reserve, `downloads` admits no
     /// downloads.
     package var watchedDirectories: [String] = []
+    /// Says whether downloads may begin; the engine stops them while a disk is full or fails.
     package var downloads = DownloadAdmission()
     /// Seconds for which an attempt that has reached its server keeps its slot while no byte moves.
     package var stallSeconds = 5.0
     /// Admits connections beyond an attempt's first; `nil` if they are not limited.
     package var connections: (any ConnectionLimiter)?
+    /// Decides which addresses and URLs may be connected.
     package var egress: EgressPolicy
+    /// Value of `User-Agent`, unless the job names one.
     package var userAgent: String
     /// Bytes of a body that stay in memory until a file thread writes the whole file at once.
     package var memoryByteCountMax = 16 << 10
@@ -48,6 +53,7 @@ package struct EngineConfiguration: Sendable {
     /// Idle connections that all loops together keep. At least the number of transfers at once.
     package var keptConnectionCount = 512
 
+    /// Sets the required values; all others have their defaults.
     package init(
         storageRoot: @escaping @Sendable (_ tenant: String) -> String, keptDirectory: String,
         egress: EgressPolicy,

@@ -4,16 +4,23 @@ import Synchronization
 
 /// Counts since the start of the process, for `/metrics`.
 package struct EngineSnapshot: Sendable {
+    /// Attempts that have begun.
     package var attemptsBegun: Int64 = 0
+    /// Attempts that have succeeded.
     package var attemptsSucceeded: Int64 = 0
+    /// Attempts that were cancelled.
     package var attemptsCancelled: Int64 = 0
+    /// Attempts that ended without success or failure: released, suspended, put off, or with a question.
     package var attemptsReleased: Int64 = 0
     /// By `TransferError.Class`.
     package var attemptsFailed: [TransferError.Class: Int64] = [:]
     /// Body bytes of ended attempts and of the running ones.
     package var bytesReceived: Int64 = 0
+    /// Body bytes sent, of ended and running attempts.
     package var bytesSent: Int64 = 0
+    /// Connections that were made.
     package var connectionsOpened: Int64 = 0
+    /// Requests on kept connections.
     package var connectionsReused: Int64 = 0
     /// Responses by HTTP version.
     package var answers: [(version: String, count: Int64)] = []

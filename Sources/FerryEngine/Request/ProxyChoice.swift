@@ -3,10 +3,15 @@ package import FerryCore
 
 /// The proxy that the operator has set for all transfers (`FERRY_PROXY`, `FERRY_NO_PROXY`).
 package struct ServiceProxy: Sendable, Equatable {
+    /// URL of the proxy.
     package let url: ProxyURL
+    /// User name; `nil` for no credentials.
     package let user: String?
+    /// Password; `nil` counts as empty.
     package let password: String?
+    /// Hosts that are reached directly.
     package let bypass: ProxyBypass
+    /// Makes a proxy from the operator's settings.
     package init(url: ProxyURL, user: String?, password: String?, bypass: ProxyBypass) {
         self.url = url
         self.user = user

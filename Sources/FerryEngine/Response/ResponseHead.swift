@@ -2,6 +2,7 @@ package import FerryCore
 
 /// The head of one response: status and fields in order, duplicates included.
 package struct ResponseHead: Sendable, Equatable {
+    /// The status code.
     package var status: Int
     /// The fields; values are trimmed. Bytes that are not UTF-8 are read as ISO 8859-1, as HTTP/1.1 once
     /// specified.
@@ -15,6 +16,7 @@ package struct ResponseHead: Sendable, Equatable {
     package private(set) var mimeType: String?
     private var hasType = false
 
+    /// Makes a head without fields.
     package init(status: Int, isHTTP1: Bool) {
         self.status = status
         self.isHTTP1 = isHTTP1
@@ -108,6 +110,7 @@ package struct ResponseHead: Sendable, Equatable {
 
 /// Parses the lines of a head as they arrive and returns the final head. Bounded; refuses ambiguous heads.
 package struct ResponseHeadParser: Sendable {
+    /// What a line has led to.
     package enum Step: Sendable, Equatable {
         case more
         /// The head of the final response (not 1xx) is complete.
@@ -121,6 +124,7 @@ package struct ResponseHeadParser: Sendable {
     private var lineCount = 0
     private var isComplete = false
 
+    /// Begins before the status line.
     package init() {}
 
     /// Takes one line without its line end. After `complete`, lines are trailers: they are counted and

@@ -5,6 +5,7 @@ package struct MirrorQuality: Sendable, Equatable {
     /// Order of use: good origins, then unknown ones, then those that failed lately.
     package enum Standing: Int, Sendable, Comparable {
         case good, unknown, bad
+        /// Compares in the order of use.
         package static func < (a: Self, b: Self) -> Bool { a.rawValue < b.rawValue }
     }
 
@@ -20,6 +21,7 @@ package struct MirrorQuality: Sendable, Equatable {
     private var measuredAt: Int64 = 0
     private var failedAt: Int64 = 0
 
+    /// Begins without any observation.
     package init() {}
 
     /// A response came, so many seconds after its request.
@@ -54,6 +56,7 @@ package struct MirrorQuality: Sendable, Equatable {
         return weight
     }
 
+    /// Returns the standing at `now`.
     package func standing(now: Int64) -> Standing {
         if failures(now) > 0.5 { return .bad }
         return bytesPerSecond != nil && now - measuredAt < Self.validTime ? .good : .unknown
@@ -80,8 +83,10 @@ package final class MirrorStatistics: Sendable {
 
     private let qualities = Mutex<[String: MirrorQuality]>([:])
 
+    /// Begins without any observation.
     package init() {}
 
+    /// Changes the quality of an origin, which is created if it is unknown.
     package func note(_ origin: String, _ change: (inout MirrorQuality) -> Void) {
         qualities.withLock { qualities in
             if qualities.count >= Self.originCountMax, qualities[origin] == nil { qualities = [:] }

@@ -23,6 +23,7 @@ package struct SegmentPlan: Sendable, Equatable {
     private var pieces: [Piece]
     /// Bytes of the file; `nil` until that is known.
     package private(set) var total: Int64?
+    /// Number of done bytes.
     package private(set) var doneByteCount: Int64
 
     /// `done`: ranges that an earlier attempt has left, in order and not adjacent.
@@ -44,6 +45,7 @@ package struct SegmentPlan: Sendable, Equatable {
         normalise()
     }
 
+    /// Whether all bytes are done; `false` while the total is unknown.
     package var isComplete: Bool { doneByteCount == total }
 
     /// Number of done bytes from byte 0 on without a gap.
@@ -52,11 +54,14 @@ package struct SegmentPlan: Sendable, Equatable {
         return first.end
     }
 
+    /// The done bytes in order, as ranges that are not adjacent.
     package var doneRanges: [Range<Int64>] {
         pieces.compactMap { $0.state == .done ? $0.start..<$0.end : nil }
     }
 
+    /// Number of running parts.
     package var runningCount: Int { pieces.count { $0.state.part != nil } }
+    /// Whether bytes are free.
     package var hasFree: Bool { pieces.contains { $0.state == .free } }
 
     /// Returns the bytes that a part still has to fetch; `nil` if it has all or was ended.

@@ -212,9 +212,13 @@ private struct WatchedState {
 
 /// The space on one file system as operators see it, in bytes.
 package struct StorageRoom: Sendable, Equatable {
+    /// The watched directory.
     package let path: String
+    /// Bytes that unprivileged processes may still write.
     package let free: Int64
+    /// Bytes that are promised to running transfers.
     package let promised: Int64
+    /// Bytes that downloads leave free.
     package let reserve: Int64
 }
 

@@ -21,15 +21,18 @@ package struct AttemptMachine: Sendable {
 
     /// A transfer that ended without a complete response.
     package struct Failure: Sendable, Equatable {
+        /// The error that the attempt reports if it does not repeat the request.
         package let error: TransferError
         /// Whether a kept connection was dead, no byte of a response came, and the request may be repeated.
         package let mayRepeatAtOnce: Bool
+        /// Makes a failure.
         package init(_ error: TransferError, mayRepeatAtOnce: Bool) {
             self.error = error
             self.mayRepeatAtOnce = mayRepeatAtOnce
         }
     }
 
+    /// What has happened to the attempt.
     package enum Event: Sendable {
         case prepared
         case preparationFailed(TransferError)
@@ -59,6 +62,7 @@ package struct AttemptMachine: Sendable {
         case release
     }
 
+    /// What the caller has to do, in the order of the array.
     package enum Action: Sendable {
         /// Send the current request. `fresh`: on a new connection.
         case start(fresh: Bool)
@@ -107,8 +111,10 @@ package struct AttemptMachine: Sendable {
     private var hasResent = false
     private var hasRestarted = false
 
+    /// Begins with the preparation.
     package init() {}
 
+    /// `true` once `report` or `leave` was returned.
     package var isEnded: Bool { if case .ended = state { true } else { false } }
 
     /// Whether the next event comes from a file thread.
@@ -119,6 +125,7 @@ package struct AttemptMachine: Sendable {
         }
     }
 
+    /// Takes an event and returns the actions that follow, in order. Events after the end return none.
     package mutating func handle(_ event: Event) -> [Action] {
         switch state {
         case .preparing(let stop): whilePreparing(event, stop)

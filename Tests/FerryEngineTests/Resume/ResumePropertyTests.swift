@@ -5,8 +5,8 @@ import TestSupport
 import TestThreads
 import Testing
 
-/// A response that is cut after every single byte, and a server that then resumes correctly, changes its file,
-/// or lies: in the end there is the exact file or an error, never a mixture.
+/// A response that is cut after every single byte, and a server that then resumes correctly, changes its
+/// file, or lies: in the end there is the exact file or an error, never a mixture.
 @Suite(.serialized, .onOwnThread) struct ResumePropertyTests {
     /// How the first answer says what it is.
     enum Shape: String, CaseIterable { case tagged, dated, chunked, weak, bare }

@@ -23,8 +23,8 @@ final class Backlog: Sendable {
     private let isDeep = Atomic<Bool>(false)
     private let queued = Atomic<Int>(0)
     private let seen = Atomic<Int>(0)
-    private let looksWanted = Atomic<Int>(0)
-    private let looksDone = Atomic<Int>(0)
+    private let scansWanted = Atomic<Int>(0)
+    private let scansDone = Atomic<Int>(0)
     private let additions = Mutex<[ClaimQueue: Addition]>([:])
 
     /// Notes jobs that this process has queued and committed. Called only on nodes that lease jobs.
@@ -41,7 +41,7 @@ final class Backlog: Sendable {
     }
 
     /// Requests a scan: another process has queued an unknown number of jobs.
-    func addUnknown() { looksWanted.add(1, ordering: .acquiringAndReleasing) }
+    func addUnknown() { scansWanted.add(1, ordering: .acquiringAndReleasing) }
 
     /// Returns and forgets what was added since the last call. Call after reading `mark`.
     func takeAdditions() -> [ClaimQueue: Addition] {
@@ -54,13 +54,13 @@ final class Backlog: Sendable {
     /// Jobs that this process has queued so far. A claim reads it before it begins.
     var mark: Int { queued.load(ordering: .acquiring) }
     /// Number of the scan that was requested last; `nil` if every requested scan is done.
-    var wantedLook: Int? {
-        let wanted = looksWanted.load(ordering: .acquiring)
-        return wanted == looksDone.load(ordering: .acquiring) ? nil : wanted
+    var wantedScan: Int? {
+        let wanted = scansWanted.load(ordering: .acquiring)
+        return wanted == scansDone.load(ordering: .acquiring) ? nil : wanted
     }
 
     /// Notes that a scan is done that began after the request `wanted`.
-    func looked(_ wanted: Int) { looksDone.store(wanted, ordering: .releasing) }
+    func scanned(_ wanted: Int) { scansDone.store(wanted, ordering: .releasing) }
 
     /// Notes a committed claim that began at `mark`. `isDeep`: claim queues are left that may have more jobs.
     func claimed(since mark: Int, isDeep: Bool) {
@@ -70,7 +70,7 @@ final class Backlog: Sendable {
 
     /// Upper bound of the queued jobs; `nil` if the number is unknown.
     var count: Int? {
-        if isDeep.load(ordering: .acquiring) || wantedLook != nil { return nil }
+        if isDeep.load(ordering: .acquiring) || wantedScan != nil { return nil }
         return max(0, queued.load(ordering: .acquiring) - seen.load(ordering: .acquiring))
     }
 

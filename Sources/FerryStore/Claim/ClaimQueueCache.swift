@@ -4,7 +4,7 @@ import Postgres
 import Synchronization
 import Sys
 
-/// The claim queues (rows of the table `lots`) that this process knows, by name. Any thread.
+/// The claim queues (rows of the table `queues`) that this process knows, by name. Any thread.
 final class ClaimQueueCache: Sendable {
     struct Name: Hashable, Sendable {
         let tenant: String
@@ -24,7 +24,7 @@ final class ClaimQueueCache: Sendable {
     private static let lifetime: Int64 = 600_000_000_000
 
     private struct State {
-        var lots: [Name: ClaimQueue] = [:]
+        var queues: [Name: ClaimQueue] = [:]
         var bornAt: Int64 = 0
     }
     private let state = Mutex(State())
@@ -32,18 +32,18 @@ final class ClaimQueueCache: Sendable {
     /// Returns the claim queue of that name; `nil` if it is unknown or was read too long ago.
     func known(_ name: Name) -> ClaimQueue? {
         state.withLock { state in
-            guard let lot = state.lots[name] else { return nil }
+            guard let queue = state.queues[name] else { return nil }
             guard Sys.monotonicNanoseconds() - state.bornAt <= Self.lifetime else {
                 state = State()
                 return nil
             }
-            return lot
+            return queue
         }
     }
 
     /// Forgets claim queues that do not exist.
     func forget(_ numbers: Set<Int64>) {
-        state.withLock { state in state.lots = state.lots.filter { !numbers.contains($0.value.id) } }
+        state.withLock { state in state.queues = state.queues.filter { !numbers.contains($0.value.id) } }
     }
 
     /// Returns the claim queues of these names; reads or creates the unknown ones in the database.
@@ -55,11 +55,13 @@ final class ClaimQueueCache: Sendable {
         var missing: Set<Name> = []
         state.withLock { state in
             let now = Sys.monotonicNanoseconds()
-            if state.lots.isEmpty || state.lots.count > Self.countMax || now - state.bornAt > Self.lifetime {
-                state = State(lots: [:], bornAt: now)
+            if state.queues.isEmpty || state.queues.count > Self.countMax
+                || now - state.bornAt > Self.lifetime
+            {
+                state = State(queues: [:], bornAt: now)
             }
             for name in names {
-                if let lot = state.lots[name] { found[name] = lot } else { missing.insert(name) }
+                if let queue = state.queues[name] { found[name] = queue } else { missing.insert(name) }
             }
         }
         guard !missing.isEmpty else { return found }
@@ -71,18 +73,19 @@ final class ClaimQueueCache: Sendable {
         parameters.appendArray(.text, missing) { $0.append(text: $1.path) }
         let rows = try connection.execute(Statements.findLots, parameters)
         for row in 0..<rows.rowCount {
-            let lot = ClaimQueue(rows, row, at: 0)
-            found[Name(lot)] = lot
+            let queue = ClaimQueue(rows, row, at: 0)
+            found[Name(queue)] = queue
         }
-        if isCommitted { state.withLock { [found] in $0.lots.merge(found) { $1 } } }
+        if isCommitted { state.withLock { [found] in $0.queues.merge(found) { $1 } } }
         return found
     }
 }
 
 extension ClaimQueueCache.Name {
-    init(_ lot: ClaimQueue) {
+    init(_ queue: ClaimQueue) {
         self.init(
-            tenant: lot.tenant, session: lot.session, origin: lot.origin ?? "", path: lot.path, home: lot.home
+            tenant: queue.tenant, session: queue.session, origin: queue.origin ?? "", path: queue.path,
+            home: queue.home
         )
     }
 }
@@ -142,7 +145,7 @@ extension StoreContext {
     }
 
     /// The wide claim queues of sessions with a connection limit, as far as this process knows them.
-    func limitedLots(_ sessions: SessionSnapshot) -> [Int64] {
+    func limitedQueues(_ sessions: SessionSnapshot) -> [Int64] {
         sessions.records.compactMap { key, record in
             guard record.configuration.connectionsPerHostMax != nil else { return nil }
             return lots.known(.init(tenant: key.tenant, session: key.name, origin: ""))?.id

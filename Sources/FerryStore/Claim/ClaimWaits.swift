@@ -5,12 +5,14 @@ import Postgres
 // Queued jobs of unreachable origins wait for connectivity instead of being leased.
 extension Claims {
     /// The parameters of await_hosts.sql.
-    var awaiting: Parameters {
+    var waitParameters: Parameters {
         var parameters = Parameters()
-        parameters.appendArray(.int64, away) { $0.append(int64: $1.id) }
+        parameters.appendArray(.int64, unreachable) { $0.append(int64: $1.id) }
         parameters.append(int32: Int32(Limits.claimBatchMax))
         parameters.appendArray(.text, HostSignal.unreachableCodes) { $0.append(text: $1.rawValue) }
-        parameters.appendArray(.text, HostSignal.unreachableCodes) { $0.append(text: $1.awayErrorJSON) }
+        parameters.appendArray(.text, HostSignal.unreachableCodes) {
+            $0.append(text: $1.unreachableErrorJSON)
+        }
         return parameters
     }
 }
@@ -26,7 +28,7 @@ extension Claims.Outcome {
 
 extension TransferError.Code {
     /// The error of a job that waits because other jobs have found its origin unreachable.
-    fileprivate var awayErrorJSON: [UInt8] {
+    fileprivate var unreachableErrorJSON: [UInt8] {
         TransferError(
             self, "Nobody reaches the server; the service looks for it.", phase: phases.first ?? .connecting,
             isRetryable: true

@@ -21,31 +21,31 @@ struct Claims: Sendable {
     /// their origins. Not every transaction does: it costs work for each row.
     var mayDivert = false
     /// Further wide claim queues whose skipped jobs are moved. Nothing is leased from them.
-    var stretches: [ClaimQueue] = []
+    var pausedQueues: [ClaimQueue] = []
     var narrow: [Narrow] = []
     /// Narrow claim queues without a path that may have jobs of paths with limits of their own. The claim
     /// skips those jobs, and `mayDivert` moves the first of them.
     var mixed: Set<Int64> = []
     /// A scan begins behind this claim queue; `nil` for no scan.
-    var lookAfter: Int64?
+    var scanAfter: Int64?
     /// `true` if some scope of an origin has a limit.
-    var hasHosts = false
+    var hasLimits = false
     /// `true` if some origin is known to be unreachable.
-    var hasAway = false
+    var hasUnreachable = false
     /// Claim queues whose first jobs wait for connectivity if their origin is unreachable.
-    var away: [ClaimQueue] = []
+    var unreachable: [ClaimQueue] = []
     /// The wide claim queues of sessions with a connection limit.
     var limitedSessions: [Int64] = []
     /// `true` if the claim prefetches: some of the leased jobs may find no free slot.
-    var holds = false
+    var prefetches = false
     /// `true` if running jobs of this node move to narrow claim queues, where limits count them.
-    var countsRunning: Bool { lookAfter == .min && (hasHosts || !limitedSessions.isEmpty) }
+    var countsRunning: Bool { scanAfter == .min && (hasLimits || !limitedSessions.isEmpty) }
 
-    var isEmpty: Bool { wide.isEmpty && narrow.isEmpty && stretches.isEmpty && lookAfter == nil }
+    var isEmpty: Bool { wide.isEmpty && narrow.isEmpty && pausedQueues.isEmpty && scanAfter == nil }
 
     /// A claim queue with queued jobs that a scan has found, or to which jobs were moved.
     struct Found: Sendable {
-        let lot: ClaimQueue
+        let queue: ClaimQueue
         /// Urgency of its first job.
         let head: Timestamp
         /// Requests that the limits of its scopes allow at once; `nil` for no limit.
@@ -59,7 +59,7 @@ struct Claims: Sendable {
     struct Outcome: Sendable {
         var jobs: [StoredJob] = []
         /// The claim queues of `jobs`, in the same order.
-        var lots: [Int64] = []
+        var queues: [Int64] = []
         /// By claim queue: how many jobs were leased, and the urgency of the last one.
         var leased: [Int64: (count: Int, last: Timestamp?)] = [:]
         /// Claim queues some of whose jobs were moved to others, or wait for connectivity now.
@@ -80,20 +80,20 @@ struct Claims: Sendable {
         /// Running jobs whose narrow claim queues had to be created. The next scan moves them.
         var uncountedCount: Int64 = 0
         /// Where the next scan goes on; `nil` if this one is complete.
-        var lookedUpTo: Int64?
+        var scannedUpTo: Int64?
     }
 
     /// Returns `true` if the first jobs of a wide claim queue are checked for those that have to move.
-    func diverts(_ lot: ClaimQueue) -> Bool {
-        limited.contains(lot.id) || mayDivert && suspects.contains(lot.id)
+    func diverts(_ queue: ClaimQueue) -> Bool {
+        limited.contains(queue.id) || mayDivert && suspects.contains(queue.id)
     }
 
     private var diverted: [Int64] {
-        wide.map(\.lot).filter { diverts($0) }.map(\.id) + stretches.map(\.id)
+        wide.map(\.lot).filter { diverts($0) }.map(\.id) + pausedQueues.map(\.id)
             + (mayDivert ? mixed.sorted() : [])
     }
     private var diverts: Bool {
-        !limited.isEmpty || !stretches.isEmpty || hasHosts && mayDivert && !suspects.isEmpty
+        !limited.isEmpty || !pausedQueues.isEmpty || hasLimits && mayDivert && !suspects.isEmpty
             || mayDivert && !mixed.isEmpty
     }
 
@@ -105,7 +105,7 @@ struct Claims: Sendable {
     /// Sends the statements in this order, so that claim queues are locked after everything that may wait for
     /// a lock.
     func send(to pipeline: inout Pipeline, _ context: StoreContext) {
-        if !away.isEmpty { pipeline.send(Statements.awaitHosts, awaiting) }
+        if !unreachable.isEmpty { pipeline.send(Statements.awaitHosts, waitParameters) }
         if diverts { pipeline.send(Statements.divertJobs, diversion) }
         let claimable = wide.filter { !limited.contains($0.lot.id) }
         // Before the claim, which takes rows away.
@@ -121,8 +121,8 @@ struct Claims: Sendable {
             parameters.appendArray(.int64, limitedSessions) { $0.append(int64: $1) }
             pipeline.send(Statements.divertRunning, parameters)
         }
-        if let lookAfter {
-            var parameters = Parameters.int64(lookAfter)
+        if let scanAfter {
+            var parameters = Parameters.int64(scanAfter)
             parameters.append(int32: Limits.lookLotCountMax)
             parameters.append(context.configuration.node)
             parameters.append(float64: context.configuration.leaseSeconds)
@@ -145,8 +145,8 @@ struct Claims: Sendable {
         parameters.appendArray(.int64, asks) { $0.append(int64: $1.lot.id) }
         parameters.appendArray(.int32, asks) { $0.append(int32: Int32($1.count)) }
         appendLease(to: &parameters, context)
-        parameters.append(bool: hasHosts || hasAway)
-        parameters.append(bool: holds)
+        parameters.append(bool: hasLimits || hasUnreachable)
+        parameters.append(bool: prefetches)
         parameters.appendArray(.timestamp, asks) {
             $0.append(timestamp: heads[$1.lot.id]?.microseconds ?? .min)
         }
@@ -159,10 +159,10 @@ struct Claims: Sendable {
     }
 
     private var windows: Parameters {
-        let lots = Array(suspects)
+        let queues = Array(suspects)
         var parameters = Parameters()
-        parameters.appendArray(.int64, lots) { $0.append(int64: $1) }
-        parameters.appendArray(.timestamp, lots) { $0.append(timestamp: heads[$1]?.microseconds ?? .min) }
+        parameters.appendArray(.int64, queues) { $0.append(int64: $1) }
+        parameters.appendArray(.timestamp, queues) { $0.append(timestamp: heads[$1]?.microseconds ?? .min) }
         parameters.append(int32: Self.windowMax)
         return parameters
     }
@@ -170,7 +170,7 @@ struct Claims: Sendable {
     private func limitedClaim(_ context: StoreContext) -> Parameters {
         var parameters = Parameters()
         appendLease(to: &parameters, context)
-        parameters.append(bool: hasAway)
+        parameters.append(bool: hasUnreachable)
         parameters.append(bool: !mixed.isEmpty)
         return parameters
     }
@@ -208,7 +208,7 @@ struct Claims: Sendable {
             defer { index += 1 }
             return results.take(index)
         }
-        if !away.isEmpty { outcome.read(awaited: next(&results)) }
+        if !unreachable.isEmpty { outcome.read(awaited: next(&results)) }
         if diverts { outcome.read(diverted: next(&results)) }
         if !suspects.isEmpty {
             let rows = next(&results)
@@ -218,7 +218,7 @@ struct Claims: Sendable {
         if !claimable.isEmpty {
             // With one claim queue its column need not be read.
             let only = claimable.count == 1 ? claimable[0].lot.id : nil
-            outcome.read(leased: next(&results), of: only, inOrder: holds)
+            outcome.read(leased: next(&results), of: only, inOrder: prefetches)
         }
         if !narrow.isEmpty {
             _ = next(&results)
@@ -226,7 +226,7 @@ struct Claims: Sendable {
             outcome.read(leased: next(&results), of: nil, inOrder: false)
         }
         if countsRunning { outcome.uncountedCount = next(&results).int64(0, 0) }
-        if lookAfter != nil { outcome.read(look: next(&results)) }
+        if scanAfter != nil { outcome.read(look: next(&results)) }
         return outcome
     }
 }
@@ -245,10 +245,10 @@ extension Claims.Outcome {
         }
         for row in order {
             jobs.append(StoredJob(claimed: rows, row))
-            let (lot, urgency) = (only ?? rows.int64(row, 20), rows.instant(row, 21))
-            lots.append(lot)
-            let before = leased[lot] ?? (0, nil)
-            leased[lot] = (before.count + 1, max(urgency, before.last ?? urgency))
+            let (queue, urgency) = (only ?? rows.int64(row, 20), rows.instant(row, 21))
+            queues.append(queue)
+            let before = leased[queue] ?? (0, nil)
+            leased[queue] = (before.count + 1, max(urgency, before.last ?? urgency))
         }
     }
 
@@ -256,34 +256,34 @@ extension Claims.Outcome {
         for row in 0..<rows.rowCount {
             diverted.insert(rows.int64(row, 0))
             guard !rows.isNull(row, 1) else { continue }
-            found.append(.init(lot: ClaimQueue(rows, row, at: 1), head: rows.instant(row, 7)))
+            found.append(.init(queue: ClaimQueue(rows, row, at: 1), head: rows.instant(row, 7)))
         }
     }
 
     fileprivate mutating func read(permits rows: borrowing ResultSet) {
         guard rows.rowCount == 1, !rows.isNull(0, 0) else { return }
-        let (lots, counts) = (rows.int64Array(0, 0), rows.int32Array(0, 1))
+        let (queues, counts) = (rows.int64Array(0, 0), rows.int32Array(0, 1))
         let instants = rows.timestampArray(0, 2)
-        for index in lots.indices {
-            guard let lot = lots[index], let count = counts[index] else { continue }
-            permits[lot] = (Int(count), instants[index].map(Timestamp.init(microseconds:)))
+        for index in queues.indices {
+            guard let queue = queues[index], let count = counts[index] else { continue }
+            permits[queue] = (Int(count), instants[index].map(Timestamp.init(microseconds:)))
         }
     }
 
     fileprivate mutating func read(look rows: borrowing ResultSet) {
         found.reserveCapacity(found.count + rows.rowCount)
         for row in 0..<rows.rowCount {
-            lookedUpTo = max(lookedUpTo ?? .min, rows.int64(row, 0))
+            scannedUpTo = max(scannedUpTo ?? .min, rows.int64(row, 0))
             guard !rows.isNull(row, 1) else {
                 lost.insert(rows.int64(row, 0))
                 continue
             }
             found.append(
                 .init(
-                    lot: ClaimQueue(rows, row, at: 0), head: rows.instant(row, 6),
+                    queue: ClaimQueue(rows, row, at: 0), head: rows.instant(row, 6),
                     hostLimit: rows.int32OrNil(row, 7).map(Int.init),
                     blockedUntil: rows.instantOrNil(row, 8), isHomeGone: !rows.bool(row, 9)))
         }
-        if rows.rowCount < Int(Limits.lookLotCountMax) { lookedUpTo = nil }
+        if rows.rowCount < Int(Limits.lookLotCountMax) { scannedUpTo = nil }
     }
 }

@@ -9,7 +9,7 @@ import Sys
 /// The state of the `JobDispatcher`. Lives on its thread.
 struct DispatcherState {
     private let context: StoreContext
-    private let lane: ReconnectingConnection
+    private let database: ReconnectingConnection
     /// Results of attempts that are not committed yet; each holds a lease.
     private var endings: [JobTransition] = []
     /// Events of running jobs that are not committed yet.
@@ -26,19 +26,19 @@ struct DispatcherState {
     private var connections: ConnectionTransaction
     private var turnover = Turnover()
     /// No job is prefetched before.
-    private var holdsNothingUntil: Int64 = 0
+    private var prefetchesNothingUntil: Int64 = 0
 
     private static let promotionInterval: Int64 = 1_000_000_000
     private static let reconciliationInterval: Int64 = 15_000_000_000
     private static let promotionMax: Int32 = 500
     private static let pauseAfterError: Int64 = 1_000_000_000
-    private static let holdingPause: Int64 = 1_000_000_000
+    private static let prefetchPause: Int64 = 1_000_000_000
 
     init(_ context: StoreContext) {
         self.context = context
         queue = QueueView(context)
         connections = ConnectionTransaction(context)
-        lane = context.connection(
+        database = context.connection(
             "dispatcher", counts: true,
             adjust: { options in
                 options.pinsPlans = true
@@ -64,13 +64,13 @@ struct DispatcherState {
         if let ask = connections.nextStep(now) { next = min(next, ask) }
         if context.isPromoting { next = min(next, nextPromotion) }
         if isLeasing, slots.freeCount > 0 { next = min(next, queue.nextInstant(now)) }
-        let wait = max(next - now, Int64(lane.retryIn / .nanoseconds(1)), nextStep - now)
+        let wait = max(next - now, Int64(database.retryIn / .nanoseconds(1)), nextStep - now)
         return Int32(min(max(0, (wait + 999_999) / 1_000_000), 1000))
     }
 
     /// Waits for the database where the mailbox would not.
     func pause() {
-        poll(nil, 0, Int32(lane.retryIn / .milliseconds(1)) + 1)
+        poll(nil, 0, Int32(database.retryIn / .milliseconds(1)) + 1)
     }
 
     /// Writes uncommitted results to the spool, for the next start of this node. Returns `false` if it could
@@ -124,12 +124,12 @@ struct DispatcherState {
     /// Commits the results that have gathered and leases the next jobs. Does nothing if nothing is due.
     mutating func step() {
         let now = Sys.monotonicNanoseconds()
-        guard lane.retryIn == .zero, now >= nextStep else { return }
+        guard database.retryIn == .zero, now >= nextStep else { return }
         if !news.isEmpty { tellNews() }
         // An event of a running attempt is committed before the attempt's result.
         guard news.isEmpty else { return }
         resolveDependencies()
-        for scope in connections.step(lane) { queue.note(closedAt: scope) }
+        for scope in connections.step(database) { queue.note(closedAt: scope) }
         giveBackHeld(now)
         let ended = Array(endings.prefix(batchMax))
         let promotes = context.isPromoting && now >= nextPromotion
@@ -143,7 +143,7 @@ struct DispatcherState {
             endings: ended, promotes: promotes, reconciles: now >= nextReconciliation, claims: claims)
         guard !ended.isEmpty || promotes || round.reconciles || !round.claims.isEmpty else { return }
         do {
-            let outcome = try lane.withConnection { connection throws(PostgresError) in
+            let outcome = try database.withConnection { connection throws(PostgresError) in
                 try round.commit(&connection, context)
             }
             context.metrics.dispatchBatches.add(1, ordering: .relaxed)
@@ -163,12 +163,12 @@ struct DispatcherState {
         queue.learn()
         let wanted = queue.wantedSlots
         reserved.slots = slots.reserve(upTo: wanted)
-        if isAfterEndings, now >= holdsNothingUntil {
+        if isAfterEndings, now >= prefetchesNothingUntil {
             let most = turnover.wanted(capacity: slots.capacity) - context.held.count
             reserved.held = slots.reserveLeases(upTo: min(wanted - reserved.slots, most))
         }
-        let claims = queue.plan(reserved.slots, held: reserved.held, looks: queue.looks(now))
-        if !claims.holds {
+        let claims = queue.plan(reserved.slots, held: reserved.held, scans: queue.scans(now))
+        if !claims.prefetches {
             slots.settle(reserved.held)
             reserved.held = 0
         }
@@ -201,7 +201,7 @@ struct DispatcherState {
         }
         context.metrics.recordedResults.add(Int64(round.endings.count), ordering: .relaxed)
         context.metrics.claimedJobs.add(Int64(claims.count), ordering: .relaxed)
-        for (lot, head) in outcome.queued { queue.add(lot, head: head) }
+        for (claimQueue, head) in outcome.queued { queue.add(claimQueue, head: head) }
         if !round.claims.isEmpty {
             queue.settle(round.claims, outcome.claims, nanoseconds: now - began)
         }
@@ -221,41 +221,44 @@ struct DispatcherState {
         }
         if let due = outcome.nextWait { schedulePromotion(at: due) }
         if round.reconciles {
-            nextReconciliation = now + max(Self.reconciliationInterval, QueueView.lookPause * (now - began))
+            nextReconciliation = now + max(Self.reconciliationInterval, QueueView.scanPause * (now - began))
             context.metrics.rescuedJobs.add(Int64(outcome.reconciledCount), ordering: .relaxed)
         }
         if outcome.hasDependencyNews { dependents.note() }
-        if !outcome.claims.lost.isEmpty { mend(outcome.claims.lost) }
+        if !outcome.claims.lost.isEmpty { replaceMissing(outcome.claims.lost) }
         tell(round, outcome)
         // For a while no job is prefetched: a job that must not be sent twice gets the next slot.
-        if outcome.claims.passesOver { holdsNothingUntil = now + Self.holdingPause }
+        if outcome.claims.passesOver { prefetchesNothingUntil = now + Self.prefetchPause }
         begin(claims, reserved)
-        if outcome.hasDueQuestions { QuestionTransaction(context: context, lane: lane).run() }
+        if outcome.hasDueQuestions { QuestionTransaction(context: context, lane: database).run() }
     }
 
     /// Moves queued jobs out of claim queues that do not exist. They would never be leased.
-    private func mend(_ lots: Set<Int64>) {
-        context.lots.forget(lots)
+    private func replaceMissing(_ queues: Set<Int64>) {
+        context.lots.forget(queues)
         var parameters = Parameters()
-        parameters.appendArray(.int64, lots) { $0.append(int64: $1) }
+        parameters.appendArray(.int64, queues) { $0.append(int64: $1) }
         parameters.append(int32: Self.promotionMax)
         do {
-            let count = try lane.withConnection { [parameters] connection throws(PostgresError) in
+            let count = try database.withConnection { [parameters] connection throws(PostgresError) in
                 try connection.execute(Statements.mendLots, parameters).int64(0, 0)
             }
             context.logger.warning(
-                "queued jobs were in lots that are not there", metadata: ["count": "\(count)"])
+                "queued jobs were in claim queues that do not exist, and were moved",
+                metadata: ["count": "\(count)"])
         } catch {
             // The next scan finds them again.
             guard !error.isConnectionLost, !error.isRetryable else { return }
-            context.logger.error("lots were not mended", metadata: ["error": "\(error)"])
+            context.logger.error(
+                "queued jobs could not be moved out of claim queues that do not exist",
+                metadata: ["error": "\(error)"])
         }
         context.backlog.addUnknown()
     }
 
     private mutating func resolveDependencies() {
         guard dependents.nextLook != nil else { return }
-        let effects = dependents.step(lane, context)
+        let effects = dependents.step(database, context)
         if effects.queuedCount > 0 { context.backlog.addUnknown() }
         if let due = effects.nextDue { schedulePromotion(at: due) }
     }
@@ -264,7 +267,7 @@ struct DispatcherState {
     private mutating func tellNews() {
         var wasSent = false
         do {
-            let told = try lane.withConnection { [news] connection throws(PostgresError) in
+            let told = try database.withConnection { [news] connection throws(PostgresError) in
                 wasSent = true
                 return try connection.execute(Statements.tellJobs, .news(news)).rowCount
             }
@@ -275,7 +278,7 @@ struct DispatcherState {
             // The events may be committed. A repetition would look like another event.
             if wasSent, error.isOutcomeUnknown { news = [] }
             guard !error.isConnectionLost, !error.isRetryable else { return }
-            context.logger.error("events were refused by the database", metadata: ["error": "\(error)"])
+            context.logger.error("the database refused events of jobs", metadata: ["error": "\(error)"])
             if error.isShortage { wait() } else { news = [] }
         }
     }
@@ -363,7 +366,7 @@ struct DispatcherState {
             } else {
                 // A process that dies cannot tell that the job has not begun. Claims that prefetch skip such
                 // jobs (`is_repeatable`) unless an edit has changed the spec since.
-                holdsNothingUntil = Sys.monotonicNanoseconds() + Self.holdingPause
+                prefetchesNothingUntil = Sys.monotonicNanoseconds() + Self.prefetchPause
                 endings.append(.release(Lease(attempt), ended: nil))
             }
         }
@@ -381,7 +384,7 @@ struct DispatcherState {
         // Whether jobs were leased or given back is unknown: the leases are compared with the database.
         nextReconciliation = 0
         guard !error.isConnectionLost, !error.isRetryable else { return }
-        context.logger.error("results were refused by the database", metadata: ["error": "\(error)"])
+        context.logger.error("the database refused results of jobs", metadata: ["error": "\(error)"])
         guard error.isOfData, Round.endingStatements.contains(error.statement ?? ""), !round.endings.isEmpty
         else { return wait() }
         if batchMax > 1 && round.endings.count > 1 {

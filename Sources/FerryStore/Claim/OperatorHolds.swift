@@ -3,7 +3,7 @@ import Synchronization
 
 /// Reasons for which a worker leases nothing.
 struct OperatorHolds: Sendable {
-    var wishes = OperatorSettings(revision: -1, isPaused: false, drains: false)
+    var settings = OperatorSettings(revision: -1, isPaused: false, drains: false)
     /// `true` once the process stops.
     var isStopping = false
     /// `true` if this node reaches no origin while other nodes do.
@@ -40,9 +40,9 @@ extension StoreContext {
     var isPromoting: Bool { configuration.isWorker && !holds.withLock { $0.isStopping } }
 
     /// `true` if this node begins no attempts and lets running ones end: it stops, or operators drain it.
-    var isDraining: Bool { holds.withLock { $0.isStopping || $0.wishes.drains } }
+    var isDraining: Bool { holds.withLock { $0.isStopping || $0.settings.drains } }
 
-    var isPaused: Bool { holds.withLock { $0.wishes.isPaused } }
+    var isPaused: Bool { holds.withLock { $0.settings.isPaused } }
 
     /// Workers that are alive and do not drain: this node as it is now, the others as of the last heartbeat.
     /// `nil` before the first heartbeat.
@@ -63,10 +63,10 @@ extension StoreContext {
 
     /// Adopts operator settings unless they are older than the current ones. Returns `true` if the node may
     /// lease again.
-    func adopt(_ wishes: OperatorSettings) -> Bool {
+    func adopt(_ settings: OperatorSettings) -> Bool {
         holds.withLock { holds in
-            guard wishes.revision > holds.wishes.revision else { return false }
-            holds.wishes = wishes
+            guard settings.revision > holds.settings.revision else { return false }
+            holds.settings = settings
             return settleLeasing(holds)
         }
     }
@@ -84,10 +84,10 @@ extension StoreContext {
 
     private func settleLeasing(_ holds: OperatorHolds) -> Bool {
         let leased = isLeasing.load(ordering: .relaxed)
-        let wishes = holds.wishes
+        let settings = holds.settings
         let leases =
-            configuration.isWorker && !holds.isStopping && !holds.isCutOff && !wishes.isPaused
-            && !wishes.drains
+            configuration.isWorker && !holds.isStopping && !holds.isCutOff && !settings.isPaused
+            && !settings.drains
         isLeasing.store(leases, ordering: .relaxed)
         return leases && !leased
     }

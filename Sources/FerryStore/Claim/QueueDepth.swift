@@ -14,7 +14,7 @@ extension QueueView {
     /// Returns the pause in seconds while no download may begin. A claim then skips all queued downloads, so
     /// it gets no larger share of the time than scans.
     func closedPause(_ nanoseconds: Int64) -> Double {
-        max(1, Double(Self.lookPause * nanoseconds) / 1e9)
+        max(1, Double(Self.scanPause * nanoseconds) / 1e9)
     }
 
     mutating func depth(
@@ -23,7 +23,7 @@ extension QueueView {
         if claimed == ask.count || outcome.passesOver || outcome.diverted.contains(ask.lot.id) {
             return .more
         }
-        if (claims.hasHosts || claims.hasAway) && !claims.diverts(ask.lot) {
+        if (claims.hasLimits || claims.hasUnreachable) && !claims.diverts(ask.lot) {
             suspects.insert(ask.lot.id)
             return .more
         }
@@ -59,9 +59,9 @@ extension QueueView {
     /// Returns the only limited scope of the queue's jobs for which `isSo` is true, or `nil` if there are
     /// several: then it is unknown which one had no permits.
     private func onlyScope(
-        of lot: ClaimQueue, where isSo: (HostLimit) -> Bool
+        of queue: ClaimQueue, where isSo: (HostLimit) -> Bool
     ) -> (key: OriginScope, isPaced: Bool)? {
-        guard let scope = lot.scope else { return nil }
+        guard let scope = queue.scope else { return nil }
         let limited = scope.scopes.compactMap { one -> (OriginScope, Bool)? in
             guard let limit = context.configuration.hosts.limit(at: scope.origin, one), isSo(limit) else {
                 return nil
@@ -76,9 +76,9 @@ extension QueueView {
         let (origin, now) = (scope.origin, context.clock.now())
         if !paced.isEmpty { paced = paced.filter { $0.value > now } }
         let (hosts, paced) = (context.configuration.hosts, paced)
-        schedule.wake(origin: origin) { lot in
+        schedule.wake(origin: origin) { queue in
             // A hold or a rate allows nothing more when an attempt ends.
-            lot.scope?.scopes.contains { one in
+            queue.scope?.scopes.contains { one in
                 guard let limit = hosts.limit(at: origin, one) else { return false }
                 return limit.blockedUntil ?? now > now
                     || limit.requestRate != nil && paced[OriginScope(origin: origin, scope: one)] != nil

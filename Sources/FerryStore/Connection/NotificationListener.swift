@@ -47,7 +47,7 @@ final class NotificationListener: Sendable {
     /// The thread's body.
     func run() {
         var isRefused = false
-        let lane = context.connection(
+        let database = context.connection(
             "listen",
             setUp: { connection throws(PostgresError) in
                 isRefused = false
@@ -59,31 +59,31 @@ final class NotificationListener: Sendable {
                     isRefused = true
                 }
             }, adjust: { $0.answerTimeout = .seconds(5) })
-        var isTold = false
+        var isLogged = false
         while !isStopping.isClosed {
             do {
-                let arrived = try lane.withConnection { connection throws(PostgresError) in
+                let arrived = try database.withConnection { connection throws(PostgresError) in
                     if isRefused { return [Notification]() }
                     context.isListening.store(true, ordering: .relaxed)
                     return try connection.notifications(
                         timeout: .seconds(30), wakeDescriptor: stopping.descriptor)
                 }
-                hear(arrived)
+                handle(arrived)
             } catch {
                 context.isListening.store(false, ordering: .relaxed)
-                _ = isStopping.wait(milliseconds: max(50, Int32(lane.retryIn / .milliseconds(1))))
+                _ = isStopping.wait(milliseconds: max(50, Int32(database.retryIn / .milliseconds(1))))
                 continue
             }
             guard isRefused else { continue }
-            if !isTold { context.logger.notice("the database refuses LISTEN: this node polls") }
-            isTold = true
-            lane.close()
+            if !isLogged { context.logger.notice("the database refuses LISTEN: this node polls") }
+            isLogged = true
+            database.close()
             _ = isStopping.wait(milliseconds: Self.refusalSeconds * 1_000)
         }
         context.isListening.store(false, ordering: .relaxed)
     }
 
-    private func hear(_ arrived: [Notification]) {
+    private func handle(_ arrived: [Notification]) {
         var hasWork = false
         for notification in arrived {
             // The payload is `work`, a name of changed limits, hosts, events, sessions or settings, `edit:`

@@ -124,10 +124,10 @@ final class ReadPool: Sendable {
 
     /// The body of the `index`th thread.
     func run(_ index: Int) {
-        let lane = context.connection("reads-\(index)", adjust: Self.adjust)
+        let database = context.connection("reads-\(index)", adjust: Self.adjust)
         var ended: ReadOwner?
         while let turn = nextTurn(index, ended) {
-            serve(turn, lane)
+            serve(turn, database)
             ended = turn.owner
         }
     }
@@ -156,27 +156,27 @@ final class ReadPool: Sendable {
         }
     }
 
-    private func serve(_ turn: Turn, _ lane: ReconnectingConnection) {
+    private func serve(_ turn: Turn, _ database: ReconnectingConnection) {
         var jobs: [(id: JobID, tenant: String, reply: Reply<StoredJob>)] = []
         for read in turn.reads {
             switch read {
             case .job(let id, let tenant, let reply): jobs.append((id, tenant, reply))
             case .work(let name, let run, let fail):
                 do {
-                    try lane.withConnection(sendingUpTo: ControlLane.sendCountMax, run)
+                    try database.withConnection(sendingUpTo: ControlLane.sendCountMax, run)
                 } catch {
                     fail(context.failure(ofRead: name, error))
                 }
             }
         }
-        if !jobs.isEmpty { serve(jobs, lane) }
+        if !jobs.isEmpty { serve(jobs, database) }
     }
 
     private func serve(
-        _ jobs: [(id: JobID, tenant: String, reply: Reply<StoredJob>)], _ lane: ReconnectingConnection
+        _ jobs: [(id: JobID, tenant: String, reply: Reply<StoredJob>)], _ database: ReconnectingConnection
     ) {
         do {
-            let found = try lane.withConnection(sendingUpTo: ControlLane.sendCountMax) {
+            let found = try database.withConnection(sendingUpTo: ControlLane.sendCountMax) {
                 connection throws(PostgresError) in
                 try ControlLane.read(Array(Set(jobs.map(\.id))), &connection)
             }

@@ -13,14 +13,14 @@ package enum ReadOwner: Hashable, Sendable {
 /// before it. One owner never uses all connections, so that long reads of one leave a connection for others.
 /// A value without clock or threads: the caller reports the end of each read.
 struct ReadQueue<Read> {
-    private struct Desk {
+    private struct OwnerState {
         var waiting: [Read] = []
         var runningCount = 0
     }
 
     private let runningCountMax: Int
     private let waitingCountMax: Int
-    private var desks: [ReadOwner: Desk] = [:]
+    private var owners: [ReadOwner: OwnerState] = [:]
     /// Owners with reads that wait and may run, in the order of their turns. Each is in here once.
     private var turns: [ReadOwner] = []
 
@@ -31,17 +31,17 @@ struct ReadQueue<Read> {
     }
 
     /// Reads that wait, of all owners.
-    var waitingCount: Int { desks.values.reduce(0) { $0 + $1.waiting.count } }
+    var waitingCount: Int { owners.values.reduce(0) { $0 + $1.waiting.count } }
 
     /// Adds a read behind the others of its owner. Returns `false` and drops it if `waitingCountMax` reads of
     /// the tenant wait. A read that `continues` an ended one was admitted with that, and is always added, as
     /// are the service's own reads, whose causes bound them.
     mutating func add(_ read: Read, of owner: ReadOwner, continues: Bool = false) -> Bool {
-        var desk = desks[owner] ?? Desk()
-        if !continues, owner != .service, desk.waiting.count >= waitingCountMax { return false }
-        desk.waiting.append(read)
-        if desk.waiting.count == 1, desk.runningCount < runningCountMax { turns.append(owner) }
-        desks[owner] = desk
+        var state = owners[owner] ?? OwnerState()
+        if !continues, owner != .service, state.waiting.count >= waitingCountMax { return false }
+        state.waiting.append(read)
+        if state.waiting.count == 1, state.runningCount < runningCountMax { turns.append(owner) }
+        owners[owner] = state
         return true
     }
 
@@ -50,25 +50,25 @@ struct ReadQueue<Read> {
     mutating func next(joins: (Read) -> Bool, countMax: Int) -> (owner: ReadOwner, reads: [Read])? {
         guard !turns.isEmpty else { return nil }
         let owner = turns.removeFirst()
-        guard var desk = desks[owner], let first = desk.waiting.first else { return nil }
+        guard var state = owners[owner], let first = state.waiting.first else { return nil }
         var count = 1
         if joins(first) {
-            while count < min(countMax, desk.waiting.count), joins(desk.waiting[count]) { count += 1 }
+            while count < min(countMax, state.waiting.count), joins(state.waiting[count]) { count += 1 }
         }
-        let reads = Array(desk.waiting.prefix(count))
-        desk.waiting.removeFirst(count)
-        desk.runningCount += 1
-        desks[owner] = desk
-        if !desk.waiting.isEmpty, desk.runningCount < runningCountMax { turns.append(owner) }
+        let reads = Array(state.waiting.prefix(count))
+        state.waiting.removeFirst(count)
+        state.runningCount += 1
+        owners[owner] = state
+        if !state.waiting.isEmpty, state.runningCount < runningCountMax { turns.append(owner) }
         return (owner, reads)
     }
 
     /// Ends a turn of the owner.
     mutating func end(_ owner: ReadOwner) {
-        guard var desk = desks[owner], desk.runningCount > 0 else { return }
-        let wasHeld = desk.runningCount == runningCountMax
-        desk.runningCount -= 1
-        desks[owner] = desk.runningCount == 0 && desk.waiting.isEmpty ? nil : desk
-        if wasHeld, !desk.waiting.isEmpty { turns.append(owner) }
+        guard var state = owners[owner], state.runningCount > 0 else { return }
+        let wasHeld = state.runningCount == runningCountMax
+        state.runningCount -= 1
+        owners[owner] = state.runningCount == 0 && state.waiting.isEmpty ? nil : state
+        if wasHeld, !state.waiting.isEmpty { turns.append(owner) }
     }
 }

@@ -16,9 +16,9 @@ package final class Store: Sendable {
     package let schedules: ScheduleRunner
     /// The heartbeat, which holds the lease of this node.
     package let watch: Heartbeat
-    private let listen: NotificationListener
+    private let listener: NotificationListener
     private let relay: EventRelay
-    private let housekeeping: Housekeeper
+    private let housekeeper: Housekeeper
     /// Follows the event log as it grows.
     package let tail: EventTail
     private let hosts: HostCoordinator
@@ -56,7 +56,7 @@ package final class Store: Sendable {
             limitsChanged: { control.adoptLimits() })
         deliveries = DeliveryOutbox(context)
         relay = EventRelay(context)
-        housekeeping = Housekeeper(context)
+        housekeeper = Housekeeper(context)
         census = TenantCounts(context)
         tail = EventTail(context)
         watch = Heartbeat(context, wakeDispatcher: wake)
@@ -66,7 +66,7 @@ package final class Store: Sendable {
             context.backlog.addUnknown()
             wake()
         }
-        listen = NotificationListener(
+        listener = NotificationListener(
             context, onWork: look,
             onStop: { context.stop($0, $1) }, onLimits: { control.adoptLimits() },
             onEdit: { control.adoptEdit($0) },
@@ -87,24 +87,24 @@ package final class Store: Sendable {
         runner: (any AttemptRunner)?, observer: (any CommitObserver)?, prober: (any HostProber)? = nil
     ) throws(PostgresError) {
         context.connect(runner: runner, observer: observer, prober: prober)
-        let lane = watch.makeConnection()
-        try watch.beat(lane)
-        try context.configuration.spool?.commit(lane, context)
+        let database = watch.makeConnection()
+        try watch.beat(database)
+        try context.configuration.spool?.commit(database, context)
         let reclaimer = watch.deliveryReclaimer
-        let given = try lane.withConnection { connection throws(PostgresError) in
+        let given = try database.withConnection { connection throws(PostgresError) in
             try connection.execute(
                 Statements.reclaimJobs, .lost(by: context.configuration.node)
             ).rowCount
         }
         do throws(PostgresError) {
-            try lane.withConnection { connection throws(PostgresError) in
+            try database.withConnection { connection throws(PostgresError) in
                 try reclaimer.takeBackOwn(&connection)
             }
         } catch {
             context.logger.warning(
                 "what the last run was sending comes with its lease", metadata: ["error": "\(error)"])
         }
-        lane.close()
+        database.close()
         if given > 0 {
             context.logger.notice("jobs of the last run are queued again", metadata: ["count": "\(given)"])
         }
@@ -122,17 +122,17 @@ package final class Store: Sendable {
     /// attempts of unknown progress.
     package func beginWork() {
         let (intake, dispatcher, deliveries) = (intake, dispatcher, deliveries)
-        let (listen, relay, tail, schedules) = (listen, relay, tail, schedules)
-        let (housekeeping, census, hosts) = (housekeeping, census, hosts)
+        let (listener, relay, tail, schedules) = (listener, relay, tail, schedules)
+        let (housekeeper, census, hosts) = (housekeeper, census, hosts)
         threads.withLock { threads in
             threads.dispatcher = Thread(name: "dispatcher") { dispatcher.run() }
             threads.intake = Thread(name: "intake") { intake.run() }
             threads.others.append(Thread(name: "deliveries") { deliveries.run() })
             threads.relay = Thread(name: "events") { relay.run() }
             threads.others.append(Thread(name: "event-tail") { tail.run() })
-            threads.others.append(Thread(name: "housekeeping") { housekeeping.run() })
+            threads.others.append(Thread(name: "housekeeping") { housekeeper.run() })
             if context.configuration.listens {
-                threads.others.append(Thread(name: "listen") { listen.run() })
+                threads.others.append(Thread(name: "listen") { listener.run() })
             }
             threads.others.append(Thread(name: "census") { census.run() })
             threads.others.append(Thread(name: "hosts") { hosts.run() })
@@ -166,8 +166,8 @@ package final class Store: Sendable {
         ending.relay?.join()
         deliveries.close()
         tail.close()
-        listen.close()
-        housekeeping.close()
+        listener.close()
+        housekeeper.close()
         census.close()
         hosts.close()
         for thread in ending.others { thread.join() }

@@ -106,17 +106,17 @@ final class StoreContext: Sendable {
     var commitObserver: (any CommitObserver)? { observer.withLock { $0 } }
     var hostProber: (any HostProber)? { prober.withLock { $0 } }
 
-    /// Makes the connection of one thread, which alone uses it. `lane` is its name in the log and in
+    /// Makes the connection of one thread, which alone uses it. `name` appears in the log and in
     /// `application_name`. `adjust` changes its options. With `counts` it often changes `job_counts`, and
     /// gets a new row there every few seconds.
     func connection(
-        _ lane: String, counts: Bool = false,
+        _ name: String, counts: Bool = false,
         setUp: @escaping (inout Connection) throws(PostgresError) -> Void = { _ throws(PostgresError) in },
         adjust: (inout ConnectionOptions) -> Void = { _ in }
     ) -> ReconnectingConnection {
         var options = ConnectionOptions()
-        options.applicationName = "ferry \(lane)"
-        let shard = "\(configuration.node.uuidText)/\(lane)"
+        options.applicationName = "ferry \(name)"
+        let shard = "\(configuration.node.uuidText)/\(name)"
         options.settings = [.init("ferry.shard", shard)]
         options.impatience = impatience
         adjust(&options)
@@ -137,13 +137,14 @@ final class StoreContext: Sendable {
                 if !isFirst { metrics.reconnects.add(1, ordering: .relaxed) }
                 isFirst = false
                 logger.log(
-                    level: isAway ? .notice : .debug, "database connected", metadata: ["lane": "\(lane)"])
+                    level: isAway ? .notice : .debug, "database connected",
+                    metadata: ["connection": "\(name)"])
                 isAway = false
             case .disconnected(let error, let delay):
                 // One warning for each outage.
                 logger.log(
                     level: isAway ? .debug : .warning, "database connection lost",
-                    metadata: ["lane": "\(lane)", "error": "\(error)", "retry_in": "\(delay)"])
+                    metadata: ["connection": "\(name)", "error": "\(error)", "retry_in": "\(delay)"])
                 isAway = true
             }
         }
@@ -152,9 +153,9 @@ final class StoreContext: Sendable {
 
 extension Parameters {
     /// The parameters of set_shard.sql.
-    fileprivate static func shard(_ lane: String, at now: Timestamp) -> Parameters {
+    fileprivate static func shard(_ name: String, at now: Timestamp) -> Parameters {
         var parameters = Parameters()
-        parameters.append(text: "\(lane)/\(now.microseconds / 1_000_000)")
+        parameters.append(text: "\(name)/\(now.microseconds / 1_000_000)")
         return parameters
     }
 }

@@ -102,16 +102,16 @@ package struct ResultSpool: Sendable {
     /// Commits the entries, if there are any, and removes the file. Throws if the database does not take them
     /// now; then they stay. Leaves out entries that the database refuses for good, and logs that: their jobs
     /// run again.
-    func commit(_ lane: ReconnectingConnection, _ context: StoreContext) throws(PostgresError) {
+    func commit(_ database: ReconnectingConnection, _ context: StoreContext) throws(PostgresError) {
         guard let entries = read(context.logger) else { return }
         var (changed, late) = (0, 0)
         func count(_ done: Done) { (changed, late) = (changed + done.changed, late + done.late) }
         for batch in batches(of: entries) {
             do {
-                count(try commit(batch, lane))
+                count(try commit(batch, database))
             } catch {
                 guard !mayPass(error) else { throw error }
-                for entry in batch { count(try commit(alone: entry, lane, context.logger)) }
+                for entry in batch { count(try commit(alone: entry, database, context.logger)) }
             }
         }
         unlink(path)
@@ -189,9 +189,9 @@ package struct ResultSpool: Sendable {
     }
 
     private func commit(
-        _ entries: ArraySlice<Entry>, _ lane: ReconnectingConnection
+        _ entries: ArraySlice<Entry>, _ database: ReconnectingConnection
     ) throws(PostgresError) -> Done {
-        try lane.withConnection { connection throws(PostgresError) in
+        try database.withConnection { connection throws(PostgresError) in
             var results = try connection.pipeline(timeout: .seconds(5)) { pipeline in
                 for entry in entries { pipeline.send(entry.statement, entry.parameters) }
             }
@@ -207,10 +207,10 @@ package struct ResultSpool: Sendable {
     }
 
     private func commit(
-        alone entry: Entry, _ lane: ReconnectingConnection, _ logger: Logger
+        alone entry: Entry, _ database: ReconnectingConnection, _ logger: Logger
     ) throws(PostgresError) -> Done {
         do {
-            return try commit([entry], lane)
+            return try commit([entry], database)
         } catch {
             guard !mayPass(error) else { throw error }
             logger.error(

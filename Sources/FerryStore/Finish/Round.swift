@@ -44,8 +44,8 @@ struct Round {
 
         fileprivate mutating func noteQueued(_ rows: borrowing ResultSet) {
             for row in 0..<rows.rowCount {
-                let (lot, urgency) = (ClaimQueue(rows, row, at: 1), rows.instant(row, 7))
-                queued[lot] = min(urgency, queued[lot] ?? urgency)
+                let (queue, urgency) = (ClaimQueue(rows, row, at: 1), rows.instant(row, 7))
+                queued[queue] = min(urgency, queued[queue] ?? urgency)
             }
         }
         /// `true` if jobs are due about which a question is to be asked, or was not answered in time.
@@ -59,9 +59,9 @@ struct Round {
         var outcome = Outcome(reconciledCount: unknown.count)
         let parts = Parts(endings)
         let releases = parts.releases + unknown.map { ($0, nil, false, nil) }
-        let lots = try lots(ofHomes: releases, &connection, context)
+        let queues = try queues(ofHomes: releases, &connection, context)
         var results = try connection.pipeline { pipeline in
-            if !releases.isEmpty { pipeline.send(Statements.releaseJobs, .releases(releases, lots)) }
+            if !releases.isEmpty { pipeline.send(Statements.releaseJobs, .releases(releases, queues)) }
             if !parts.suspensions.isEmpty {
                 pipeline.send(Statements.suspendJobs, .stops(parts.suspensions))
             }
@@ -115,7 +115,7 @@ struct Round {
     }
 
     /// Returns the claim queues of given back jobs that one node alone can run.
-    private func lots(
+    private func queues(
         ofHomes releases: [Parts.Stop], _ connection: inout Connection, _ context: StoreContext
     ) throws(PostgresError) -> [JobID: Int64] {
         var names: [JobID: ClaimQueueCache.Name] = [:]
@@ -234,10 +234,10 @@ extension Parameters {
     }
 
     /// The parameters of release_jobs.sql.
-    fileprivate static func releases(_ releases: [Parts.Stop], _ lots: [JobID: Int64]) -> Parameters {
+    fileprivate static func releases(_ releases: [Parts.Stop], _ queues: [JobID: Int64]) -> Parameters {
         var parameters = stops(releases)
         parameters.appendArray(.uuid, releases) { $0.append($1.home?.node) }
-        parameters.appendArray(.int64, releases) { $0.append(int64: lots[$1.lease.job]) }
+        parameters.appendArray(.int64, releases) { $0.append(int64: queues[$1.lease.job]) }
         return parameters
     }
 

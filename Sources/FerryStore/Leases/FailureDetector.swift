@@ -14,37 +14,37 @@ struct FailureDetector {
     private struct Node {
         let heartbeat: Timestamp
         /// Nanoseconds for which the heartbeat has stayed the same.
-        var heard: Int64 = 0
+        var unchangedFor: Int64 = 0
     }
 
     // Nanoseconds.
     private let lease: Int64
     /// A little less than a lease: five heartbeats rarely take a lease to the millisecond. The dead node has
     /// stopped relying on its lease well before.
-    private let patience: Int64
-    private var lastLook: Int64?
+    private let deadAfter: Int64
+    private var lastRead: Int64?
     private var nodes: [NodeID: Node] = [:]
 
     init(leaseSeconds: Double) {
         lease = Int64(leaseSeconds * 1e9)
-        patience = lease - Int64(NodeLease.margin(of: leaseSeconds) / 4 * 1e9)
+        deadAfter = lease - Int64(NodeLease.margin(of: leaseSeconds) / 4 * 1e9)
     }
 
     /// Returns the dead nodes with their last heartbeats. Call after each confirmed heartbeat of this node.
     /// `heartbeats` are the last ones of the other nodes, read before the monotonic instant `now`.
     mutating func dead(_ heartbeats: [NodeID: Timestamp], at now: Int64) -> [NodeID: Timestamp] {
-        let gap = now - (lastLook ?? now)
-        lastLook = now
+        let gap = now - (lastRead ?? now)
+        lastRead = now
         if gap > lease { nodes = [:] }
         var seen: [NodeID: Node] = [:]
         for (id, heartbeat) in heartbeats {
             var node = Node(heartbeat: heartbeat)
             if let before = nodes[id], before.heartbeat == heartbeat {
-                node.heard = before.heard + min(gap, lease / 4)
+                node.unchangedFor = before.unchangedFor + min(gap, lease / 4)
             }
             seen[id] = node
         }
         nodes = seen
-        return heartbeats.filter { (seen[$0.key]?.heard ?? 0) >= patience }
+        return heartbeats.filter { (seen[$0.key]?.unchangedFor ?? 0) >= deadAfter }
     }
 }

@@ -37,7 +37,7 @@ package final class Heartbeat: LeaseHolder {
 
     /// `true` if the database has confirmed one of the last two heartbeats.
     var isAnswered: Bool {
-        context.lease.silenceSeconds < context.configuration.heartbeatSeconds * 2 + 0.5
+        context.lease.secondsSinceHeartbeat < context.configuration.heartbeatSeconds * 2 + 0.5
     }
 
     /// Makes the thread give back what this node holds, and end.

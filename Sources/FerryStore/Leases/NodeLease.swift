@@ -16,13 +16,13 @@ final class NodeLease: Sendable {
     static func margin(of seconds: Double) -> Double { min(1, seconds / 4) }
 
     /// `true` while the lease is valid, less the margin of at most 1 s.
-    var isHeld: Bool { silenceSeconds < seconds - Self.margin(of: seconds) }
+    var isHeld: Bool { secondsSinceHeartbeat < seconds - Self.margin(of: seconds) }
 
     /// Number of the lease, which differs after each lapse. `nil` if none is held.
     var number: Int? { isHeld ? lapseCount.load(ordering: .acquiring) : nil }
 
     /// Seconds since the last confirmed heartbeat was sent.
-    var silenceSeconds: Double {
+    var secondsSinceHeartbeat: Double {
         Double(Sys.monotonicNanoseconds() - confirmed.load(ordering: .acquiring)) / 1e9
     }
 

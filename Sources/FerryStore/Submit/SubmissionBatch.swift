@@ -117,9 +117,9 @@ struct SubmissionBatch {
         let plain = submissions.indices.filter { submissions[$0].idempotency == nil }
         let keyed = submissions.indices.filter { submissions[$0].idempotency != nil }
         let notifies = context.hasPeers.load(ordering: .relaxed) && !isAllLeased
-        let lots = try SubmissionQueues(self, context.lots, &connection)
-        let submit = plainParameters(of: plain, lots, epoch: epoch)
-        let submitKeyed = keyedParameters(of: keyed, lots, epoch: epoch)
+        let queues = try SubmissionQueues(self, context.lots, &connection)
+        let submit = plainParameters(of: plain, queues, epoch: epoch)
+        let submitKeyed = keyedParameters(of: keyed, queues, epoch: epoch)
         let deferred = deferredJobs
         var results = try connection.pipeline { pipeline in
             if !plain.isEmpty { pipeline.send(Statements.submitJobs, submit) }
@@ -135,14 +135,14 @@ struct SubmissionBatch {
             let known = keyed.filter { !fresh.contains($0) }
             if !known.isEmpty { replays = try replaysAfterCommit(known, &connection) }
         }
-        return outcome(replays, lots)
+        return outcome(replays, queues)
     }
 
     // MARK: After the commit
 
     /// Makes the outcome. `replays` has the replies to submissions that were not inserted.
     private func outcome(
-        _ replays: [Int: Result<Submission.Accepted, StoreError>], _ lots: SubmissionQueues
+        _ replays: [Int: Result<Submission.Accepted, StoreError>], _ queues: SubmissionQueues
     ) -> Outcome {
         var outcome = Outcome()
         for (index, submission) in submissions.enumerated() {
@@ -166,7 +166,7 @@ struct SubmissionBatch {
                     case nil:
                         outcome.queued.append(job)
                         outcome.additions.add(
-                            lots[index, place], urgency(job))
+                            queues[index, place], urgency(job))
                     case .dependency?: outcome.hasDependencies = true
                     default:
                         outcome.earliestBegin = [outcome.earliestBegin, dueAt(job)]

@@ -4,11 +4,11 @@ import Postgres
 // The parameters of the statements of a submission.
 extension SubmissionBatch {
     /// The parameters of submit_jobs.sql.
-    func plainParameters(of chosen: [Int], _ lots: SubmissionQueues, epoch: Int64) -> Parameters {
+    func plainParameters(of chosen: [Int], _ queues: SubmissionQueues, epoch: Int64) -> Parameters {
         guard !chosen.isEmpty else { return Parameters() }
         var parameters = parameters(of: chosen)
         appendHints(chosen, to: &parameters)
-        appendPlaces(chosen, lots, to: &parameters)
+        appendPlaces(chosen, queues, to: &parameters)
         events(of: chosen).append(to: &parameters)
         parameters.append(int64: epoch)
         appendConfirmations(chosen, to: &parameters)
@@ -71,7 +71,7 @@ extension SubmissionBatch {
     }
 
     /// The parameters of submit_keyed_jobs.sql.
-    func keyedParameters(of chosen: [Int], _ lots: SubmissionQueues, epoch: Int64) -> Parameters {
+    func keyedParameters(of chosen: [Int], _ queues: SubmissionQueues, epoch: Int64) -> Parameters {
         guard !chosen.isEmpty else { return Parameters() }
         var parameters = parameters(of: chosen)
         parameters.beginArray(.int32)
@@ -96,7 +96,7 @@ extension SubmissionBatch {
             }
         }
         parameters.endArray()
-        appendPlaces(chosen, lots, to: &parameters)
+        appendPlaces(chosen, queues, to: &parameters)
         parameters.append(int64: epoch)
         appendConfirmations(chosen, to: &parameters)
         appendScopePaths(chosen, to: &parameters)
@@ -138,10 +138,10 @@ extension SubmissionBatch {
     }
 
     /// Appends claim queues and urgencies.
-    private func appendPlaces(_ chosen: [Int], _ lots: SubmissionQueues, to parameters: inout Parameters) {
+    private func appendPlaces(_ chosen: [Int], _ queues: SubmissionQueues, to parameters: inout Parameters) {
         parameters.beginArray(.int64)
         for index in chosen {
-            for number in lots.numbers[index] { parameters.append(int64: number) }
+            for number in queues.numbers[index] { parameters.append(int64: number) }
         }
         parameters.endArray()
         parameters.beginArray(.timestamp)

@@ -6,11 +6,11 @@ import Postgres
 struct SubmissionQueues {
     /// Number of each job's claim queue, in the order of the submissions.
     private(set) var numbers: [[Int64]] = []
-    private var lots: [Int64: ClaimQueue] = [:]
+    private var queues: [Int64: ClaimQueue] = [:]
 
     /// Finds the claim queues; reads or creates unknown ones in the database. The names are decided once,
     /// because limits may change meanwhile.
-    init(_ batch: SubmissionBatch, _ book: ClaimQueueCache, _ connection: inout Connection)
+    init(_ batch: SubmissionBatch, _ cache: ClaimQueueCache, _ connection: inout Connection)
         throws(PostgresError)
     {
         let names = batch.submissions.enumerated().map { index, submission in
@@ -23,32 +23,33 @@ struct SubmissionQueues {
             // Successive jobs nearly always have the same claim queue.
             if name == latest || known[name] != nil || missing.contains(name) { continue }
             latest = name
-            if let lot = book.known(name) { known[name] = lot } else { missing.insert(name) }
+            if let queue = cache.known(name) { known[name] = queue } else { missing.insert(name) }
         }
         if !missing.isEmpty {
-            known.merge(try book.find(missing, &connection, isCommitted: batch.isAlone)) { $1 }
+            known.merge(try cache.find(missing, &connection, isCommitted: batch.isAlone)) { $1 }
         }
-        for lot in known.values { lots[lot.id] = lot }
+        for queue in known.values { queues[queue.id] = queue }
         var last: (name: ClaimQueueCache.Name, number: Int64)?
         numbers.reserveCapacity(names.count)
         for names in names {
             numbers.append(
                 names.map { name in
                     if let last, last.name == name { return last.number }
-                    guard let lot = known[name] else { preconditionFailure("a lot was not found") }
-                    last = (name, lot.id)
-                    return lot.id
+                    guard let queue = known[name] else { preconditionFailure("a claim queue was not found") }
+                    last = (name, queue.id)
+                    return queue.id
                 })
         }
     }
 
-    subscript(submission: Int, place: Int) -> ClaimQueue? { lots[numbers[submission][place]] }
+    subscript(submission: Int, place: Int) -> ClaimQueue? { queues[numbers[submission][place]] }
 }
 
 extension [ClaimQueue: Backlog.Addition] {
-    mutating func add(_ lot: ClaimQueue?, _ urgency: Timestamp) {
-        guard let lot else { return }
-        let before = self[lot]
-        self[lot] = .init(head: Swift.min(urgency, before?.head ?? urgency), count: (before?.count ?? 0) + 1)
+    mutating func add(_ queue: ClaimQueue?, _ urgency: Timestamp) {
+        guard let queue else { return }
+        let before = self[queue]
+        self[queue] = .init(
+            head: Swift.min(urgency, before?.head ?? urgency), count: (before?.count ?? 0) + 1)
     }
 }

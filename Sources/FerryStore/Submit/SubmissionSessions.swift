@@ -5,10 +5,10 @@ import Synchronization
 extension SubmissionWriter {
     /// Returns the submissions whose tenants may have more jobs, and replies to the others. `nil` if the
     /// database does not answer; then none is replied to.
-    func admitted(_ batch: [Pending], _ lane: ReconnectingConnection) -> [Pending]? {
+    func admitted(_ batch: [Pending], _ database: ReconnectingConnection) -> [Pending]? {
         let refused = batch.compactMap { pending in pending.refusal.map { (pending, $0) } }
         guard !refused.isEmpty else { return batch }
-        guard let replays = replays(for: refused.map(\.0), lane) else { return nil }
+        guard let replays = replays(for: refused.map(\.0), database) else { return nil }
         for ((pending, refusal), replay) in zip(refused, replays) {
             if replay == nil {
                 context.metrics.surplusJobs.add(Int64(pending.submission.jobs.count), ordering: .relaxed)
@@ -20,7 +20,9 @@ extension SubmissionWriter {
 
     /// Returns the submissions that their sessions accept, with the epoch of those sessions, and replies to
     /// the others. `nil` if the database does not answer; then none is replied to.
-    func acceptable(_ batch: [Pending], _ lane: ReconnectingConnection) -> (batch: [Pending], epoch: Int64)? {
+    func acceptable(_ batch: [Pending], _ database: ReconnectingConnection) -> (
+        batch: [Pending], epoch: Int64
+    )? {
         let sessions = context.sessions.current
         // True of nearly every batch: no session has a configuration or has changed.
         if sessions.records.isEmpty,
@@ -32,13 +34,13 @@ extension SubmissionWriter {
         guard parts.areRefused else { return (settle(parts, []), sessions.epoch) }
         // This node's sessions may be old: a session that has ended may be removed by now.
         do {
-            try context.readSessions(lane)
+            try context.readSessions(database)
         } catch {
             return nil
         }
         let newest = context.sessions.current
         let newParts = Verdicts(batch, newest)
-        guard let replays = replays(for: newParts.invalidated, lane) else { return nil }
+        guard let replays = replays(for: newParts.invalidated, database) else { return nil }
         return (settle(newParts, replays), newest.epoch)
     }
 
@@ -77,14 +79,14 @@ extension SubmissionWriter {
     /// Returns the first reply to each refused submission whose idempotency key was accepted before, and
     /// `nil` for each other one. Returns `nil` if the database does not answer.
     private func replays(
-        for refused: [Pending], _ lane: ReconnectingConnection
+        for refused: [Pending], _ database: ReconnectingConnection
     ) -> [Result<Submission.Accepted, StoreError>?]? {
         let submissions = refused.map(\.submission)
         let keyed = submissions.indices.filter { submissions[$0].idempotency != nil }
         var known: [Int: Result<Submission.Accepted, StoreError>] = [:]
         if !keyed.isEmpty {
             do {
-                known = try lane.withConnection { connection throws(PostgresError) in
+                known = try database.withConnection { connection throws(PostgresError) in
                     try SubmissionBatch(refused: submissions, context).readReplays(keyed, &connection)
                 }
             } catch {

@@ -9,7 +9,7 @@ import Sys
 /// Any thread may submit. One thread owns the connection and calls the replies.
 package final class SubmissionWriter: SubmissionSink {
     /// Seconds that a submission waits for a database that does not answer.
-    static let patienceSeconds = 2.0
+    static let databaseWaitSecondsMax = 2.0
 
     /// A submission that waits for its commit.
     struct Pending: Sendable {
@@ -87,7 +87,7 @@ package final class SubmissionWriter: SubmissionSink {
 
     /// The thread's body. Returns once the mailbox is closed and empty.
     func run() {
-        let lane = context.connection(
+        let database = context.connection(
             "intake", counts: true,
             adjust: { options in
                 options.pinsPlans = true
@@ -97,8 +97,8 @@ package final class SubmissionWriter: SubmissionSink {
         var pending: [Pending] = []
         var answeredCount = 0
         while true {
-            let delay: Int32 = pending.isEmpty ? -1 : Int32(lane.retryIn / .milliseconds(1)) + 1
-            if pending.isEmpty || lane.retryIn > .zero {
+            let delay: Int32 = pending.isEmpty ? -1 : Int32(database.retryIn / .milliseconds(1)) + 1
+            if pending.isEmpty || database.retryIn > .zero {
                 pending.append(
                     contentsOf: mailbox.gather(
                         milliseconds: delay, expected: answeredCount, microseconds: Self.gatherMicroseconds))
@@ -112,7 +112,7 @@ package final class SubmissionWriter: SubmissionSink {
             guard !pending.isEmpty else { continue }
             let batch = Self.takeBatch(&pending)
             answeredCount = batch.count
-            let open = commit(batch, lane)
+            let open = commit(batch, database)
             if !open.isEmpty {
                 pending.insert(contentsOf: open, at: 0)
                 expire(&pending)
@@ -155,16 +155,16 @@ package final class SubmissionWriter: SubmissionSink {
     ///
     /// `sends`: how often the transaction may still be sent if the database undoes it in favor of others.
     private func commit(
-        _ gathered: [Pending], _ lane: ReconnectingConnection, sends: Int = ControlLane.sendCountMax
+        _ gathered: [Pending], _ database: ReconnectingConnection, sends: Int = ControlLane.sendCountMax
     ) -> [Pending] {
-        guard let admitted = admitted(gathered, lane) else { return gathered }
-        guard let (batch, epoch) = acceptable(admitted, lane) else { return admitted }
+        guard let admitted = admitted(gathered, database) else { return gathered }
+        guard let (batch, epoch) = acceptable(admitted, database) else { return admitted }
         guard !batch.isEmpty else { return [] }
         let start = Sys.monotonicNanoseconds()
         let work = SubmissionBatch(batch.map(\.submission), context)
         var wasSent = false
         do {
-            let outcome = try lane.withConnection { connection throws(PostgresError) in
+            let outcome = try database.withConnection { connection throws(PostgresError) in
                 wasSent = true
                 return try work.commit(&connection, epoch: epoch)
             }
@@ -180,16 +180,16 @@ package final class SubmissionWriter: SubmissionSink {
             guard wasSent else { return batch }
             if error.isSessionChange {
                 // Without the sessions the batch is tried again, which reports the error if it stays.
-                guard (try? context.readSessions(lane)) != nil else { return batch }
-                return commit(batch, lane)
+                guard (try? context.readSessions(database)) != nil else { return batch }
+                return commit(batch, database)
             }
-            if error.isRetryable, sends > 1 { return commit(batch, lane, sends: sends - 1) }
-            return refuse(batch, error, lane)
+            if error.isRetryable, sends > 1 { return commit(batch, database, sends: sends - 1) }
+            return refuse(batch, error, database)
         }
     }
 
     /// Replies after a failed commit. Returns the submissions to try again, as `commit` does.
-    private func refuse(_ batch: [Pending], _ error: PostgresError, _ lane: ReconnectingConnection)
+    private func refuse(_ batch: [Pending], _ error: PostgresError, _ database: ReconnectingConnection)
         -> [Pending]
     {
         let count: Logger.Metadata = ["error": "\(error)", "count": "\(batch.count)"]
@@ -206,7 +206,7 @@ package final class SubmissionWriter: SubmissionSink {
             return []
         } else {
             // Each alone, so that only the bad one fails.
-            return batch.flatMap { commit([$0], lane) }
+            return batch.flatMap { commit([$0], database) }
         }
         for next in batch { reply(next, .failure(.unavailable)) }
         return []
@@ -238,7 +238,7 @@ package final class SubmissionWriter: SubmissionSink {
     }
 
     private func expire(_ pending: inout [Pending]) {
-        let limit = Sys.monotonicNanoseconds() - Int64(Self.patienceSeconds * 1e9)
+        let limit = Sys.monotonicNanoseconds() - Int64(Self.databaseWaitSecondsMax * 1e9)
         let late = pending.filter { $0.arrival < limit }
         pending.removeAll { $0.arrival < limit }
         for next in late { reply(next, .failure(.unavailable)) }

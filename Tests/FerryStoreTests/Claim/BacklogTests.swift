@@ -8,7 +8,7 @@ import Testing
 
 @testable import FerryStore
 
-@Suite("What a node remembers of the queue and of its hosts", .onOwnThread)
+@Suite("Backlog and throughput estimates", .onOwnThread)
 struct BacklogTests {
     let database: TestDatabase
 
@@ -19,23 +19,23 @@ struct BacklogTests {
         return [lot: Backlog.Addition(head: Timestamp(microseconds: Int64(number)), count: 1)]
     }
 
-    @Test("of what nobody leases for long so much is remembered; the rest is looked for")
+    @Test("additions beyond the limit are forgotten, and a scan is requested")
     func additions() throws {
         let backlog = Backlog()
         for number in 1...Backlog.additionCountMax { backlog.add(addition(number)) }
-        #expect(backlog.wantedLook == nil && backlog.count == Backlog.additionCountMax)
+        #expect(backlog.wantedScan == nil && backlog.count == Backlog.additionCountMax)
         for _ in 0..<3 { backlog.add(addition(1)) }
-        #expect(backlog.wantedLook == nil)
+        #expect(backlog.wantedScan == nil)
         backlog.add(addition(0))
-        let wanted = try #require(backlog.wantedLook)
+        let wanted = try #require(backlog.wantedScan)
         #expect(backlog.count == nil && backlog.takeAdditions().isEmpty)
         let mark = backlog.mark
-        backlog.looked(wanted)
+        backlog.scanned(wanted)
         backlog.claimed(since: mark, isDeep: false)
         #expect(backlog.isEmpty)
     }
 
-    @Test("a node that transfers nothing keeps nothing for those who do")
+    @Test("a node that is no worker remembers no queued jobs")
     func elsewhere() throws {
         let api = try TestNode(database.url, isWorker: false)
         defer { api.store.stop() }
@@ -56,7 +56,7 @@ struct BacklogTests {
         #expect(control.context.backlog.mark == 0 && control.context.backlog.takeAdditions().isEmpty)
     }
 
-    @Test("a book that is full goes on measuring, and keeps what the nodes have measured lately")
+    @Test("full throughput estimates still take measurements, and keep the latest of all nodes")
     func throughputs() throws {
         var connection = try Connection(url: database.url)
         let most = ThroughputEstimates.originCountMax
@@ -82,7 +82,7 @@ struct BacklogTests {
         #expect(book.bytesPerSecond("https://h\(most)") == nil, "no more than there may be")
     }
 
-    @Test("what is measured before it can be shared is bounded, and each of it goes on")
+    @Test("measurements that wait to be written are bounded, and each origin's are continued")
     func unshared() throws {
         let book = ThroughputEstimates()
         let most = ThroughputEstimates.originCountMax

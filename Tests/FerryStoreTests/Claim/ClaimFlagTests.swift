@@ -164,7 +164,8 @@ final class ClaimFlagTests {
                 script: """
                     INSERT INTO jobs (id, tenant, session, kind, state, priority, expires_at, origin, spec,
                         created_at, lot, urgency)
-                    VALUES ('\(id.uuidText)', 'acme', 'default', 'data', 'queued', 0.5, now() + '1 day', 'https://example.org:443', '\(spec)', now(), 1, now())
+                    VALUES ('\(id.uuidText)', 'acme', 'default', 'data', 'queued', 0.5, now() + '1 day',
+                        'https://example.org:443', '\(spec)', now(), 1, now())
                     """)
         }
         for spec in specs + ["no JSON", #"{"description":"\u0000"}"#] { try insert(spec) }

@@ -13,7 +13,7 @@ struct DispatcherTests {
 
     init() throws { database = try TestDatabase(template: template) }
 
-    @Test("a result moves the job to its end and frees the slot")
+    @Test("a result finishes the job and frees its slot")
     func finish() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
@@ -29,7 +29,7 @@ struct DispatcherTests {
         #expect(try node.status().running == 0)
     }
 
-    @Test("while there is no room for downloads they queue, and everything else begins")
+    @Test("while downloads are not admitted they queue, and other jobs begin")
     func heldDownloads() throws {
         let node = try TestNode(database.url, slots: 1)
         defer { node.store.stop() }
@@ -51,7 +51,7 @@ struct DispatcherTests {
         #expect(try node.attempt().job == download.id)
     }
 
-    @Test("a failure waits, is promoted and begins again with the next attempt number, until none is left")
+    @Test("a failed job waits and begins again with the next attempt number, until no attempt is left")
     func retries() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
@@ -68,7 +68,7 @@ struct DispatcherTests {
         #expect(error["code"]?.string == "connection_lost")
     }
 
-    @Test("a waiting retry shows its last error and when it goes on")
+    @Test("a job that waits for a retry shows its last error and its next attempt")
     func waitingRetry() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
@@ -96,7 +96,7 @@ struct DispatcherTests {
         eventually("the slot is free") { node.slots.freeCount >= 3 }
     }
 
-    @Test("what was told is not told again when the answer to that was lost")
+    @Test("an event of a running job is not written again after a commit of unknown outcome")
     func lostAnswer() throws {
         let server = try TestServer()
         defer { server.remove() }
@@ -141,7 +141,7 @@ struct DispatcherTests {
         #expect(second.job == first.job && second.number == 2 && second.failedAttemptCount == 0)
     }
 
-    @Test("events are numbered without gaps in each session and written with the end they tell of")
+    @Test("events are numbered without gaps in each session, and committed with the state")
     func events() throws {
         let node = try TestNode(database.url, slots: 64)
         defer { node.store.stop() }
@@ -171,7 +171,7 @@ struct DispatcherTests {
         eventually("the sender is told") { node.observer.deliveries.load(ordering: .relaxed) == 30 }
     }
 
-    @Test("the event shows the job as everybody reads it afterwards")
+    @Test("an event shows the job as the API returns it afterwards")
     func snapshot() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
@@ -190,7 +190,7 @@ struct DispatcherTests {
         #expect(delivery.job == accepted.id && delivery.sequence == 3 && delivery.tryNumber == 1)
     }
 
-    @Test("a job whose resource timeout is over fails without another attempt")
+    @Test("a job whose resource timeout has passed fails without another attempt")
     func expiry() throws {
         let node = try TestNode(database.url, slots: 1)
         defer { node.store.stop() }
@@ -207,7 +207,7 @@ struct DispatcherTests {
         #expect(try JSON.parse(try #require(record.errorJSON))["code"]?.string == "resource_timeout")
     }
 
-    @Test("draining leases nothing more, and stopping gives back what still runs")
+    @Test("a draining node leases nothing, and a stopping one gives back its running jobs")
     func drain() throws {
         let node = try TestNode(database.url)
         _ = try node.submit(newJob())
@@ -222,7 +222,7 @@ struct DispatcherTests {
         }
     }
 
-    @Test("whatever happens at once, the counts say what the rows say")
+    @Test("concurrent changes keep the counts equal to the rows")
     func counts() throws {
         let nodes = [try TestNode(database.url, slots: 16), try TestNode(database.url, slots: 8)]
         for (index, node) in nodes.enumerated() {
@@ -269,7 +269,7 @@ struct DispatcherTests {
         return try TestNode(database.url)
     }
 
-    @Test("while the database has no room a result waits and stays what it is; nothing is repeated")
+    @Test("while the database is full a result waits unchanged, and no attempt is repeated")
     func fullDatabase() throws {
         var connection = try Connection(url: database.url)
         let node = try node(
@@ -299,7 +299,7 @@ struct DispatcherTests {
         #expect(node.runner.begun.take().isEmpty)
     }
 
-    @Test("a result whose values the database refuses fails its job alone, without another attempt")
+    @Test("if the database refuses a result's values, that job alone fails, without another attempt")
     func refusedResult() throws {
         let node = try node(
             "ALTER TABLE finished_jobs ADD CONSTRAINT no_result CHECK (session <> 'odd' OR result IS NULL)")

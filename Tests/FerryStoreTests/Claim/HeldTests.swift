@@ -8,7 +8,7 @@ import Testing
 
 @testable import FerryStore
 
-@Suite("Jobs that are leased before there is a slot", .onOwnThread)
+@Suite("Prefetched jobs", .onOwnThread)
 struct HeldTests {
     let database: TestDatabase
 
@@ -92,7 +92,7 @@ struct HeldTests {
         return order
     }
 
-    @Test("no more transfers run than there are slots, every job runs once, and nothing is left")
+    @Test("with prefetched jobs no more transfers run than slots, each job runs once, and no lease is left")
     func slots() throws {
         let node = try TestNode(database.url, slots: Self.slotCount)
         defer { node.store.stop() }
@@ -118,7 +118,7 @@ struct HeldTests {
         #expect(node.store.metrics.fencedResults == 0)
     }
 
-    @Test("jobs that end slowly are not waited for: none is held")
+    @Test("no job is prefetched while jobs end slowly")
     func slow() throws {
         let node = try TestNode(database.url, slots: Self.slotCount)
         defer { node.store.stop() }
@@ -140,7 +140,7 @@ struct HeldTests {
         #expect(node.store.control.context.held.count == 0)
     }
 
-    @Test("who is held for too long is queued again, with all its attempts")
+    @Test("a job that was prefetched for too long is queued again, without an attempt being used up")
     func patience() throws {
         let (node, running, _) = try busyNode(seconds: 0.05)
         defer { node.store.stop() }
@@ -161,7 +161,7 @@ struct HeldTests {
         #expect(node.store.metrics.fencedResults == 0)
     }
 
-    @Test("one that is held is cancelled and suspended at once")
+    @Test("a prefetched job is cancelled or suspended at once")
     func stop() throws {
         let (node, running, held) = try busyNode()
         defer { node.store.stop() }
@@ -179,7 +179,7 @@ struct HeldTests {
         node.waitUntilFinished(running[0].job)
     }
 
-    @Test("one that is held begins with the rate that it was given meanwhile")
+    @Test("a prefetched job begins with the rate of a later edit")
     func rate() throws {
         let (node, running, held) = try busyNode(listens: false)
         defer { node.store.stop() }
@@ -200,7 +200,7 @@ struct HeldTests {
         #expect(change.0 == held[0] && change.1 == 4_096)
     }
 
-    @Test("a rate that is changed while the attempt is on its way to its transfer is not lost")
+    @Test("a rate that changes before the runner has taken the attempt is applied")
     func earlyRate() throws {
         let node = try TestNode(database.url) { $0.listens = false }
         defer { node.store.stop() }
@@ -226,7 +226,7 @@ struct HeldTests {
         #expect(changes.allSatisfy { $0.0 == job && $0.1 == 4_096 })
     }
 
-    @Test("one that is suspended while it is held keeps the bytes of its earlier attempts")
+    @Test("a prefetched job that is suspended keeps the bytes of earlier attempts")
     func bytes() throws {
         let (node, _, held) = try busyNode()
         defer { node.store.stop() }
@@ -243,7 +243,7 @@ struct HeldTests {
         #expect(record.resumeData == "sealed \(job)")
     }
 
-    @Test("what must not be sent twice is leased when there is a slot for it, and no sooner")
+    @Test("a request that must not be sent twice is leased only when a slot is free")
     func unrepeatable() throws {
         let node = try TestNode(database.url, slots: Self.slotCount)
         defer { node.store.stop() }
@@ -282,7 +282,7 @@ struct HeldTests {
             secrets: JobSecrets(), payload: nil, origin: job.origin, traceparent: nil, retryOf: nil)
     }
 
-    @Test("an urgent job waits for no more than those that are held")
+    @Test("an urgent job waits for prefetched jobs and no others")
     func urgent() throws {
         let (node, running, held) = try busyNode()
         defer { node.store.stop() }
@@ -293,7 +293,7 @@ struct HeldTests {
         #expect(order.count <= Self.slotCount + 1 && Array(order.prefix(held.count)) == held)
     }
 
-    @Test("what limits a host meanwhile holds for those that are held")
+    @Test("a new limit of an origin gives back prefetched jobs")
     func limits() throws {
         let (node, running, held) = try busyNode()
         defer { node.store.stop() }
@@ -306,7 +306,7 @@ struct HeldTests {
         }
     }
 
-    @Test("what is limited is never held")
+    @Test("jobs under a limit are not prefetched")
     func limited() throws {
         let node = try TestNode(database.url, slots: Self.slotCount)
         defer { node.store.stop() }
@@ -324,7 +324,7 @@ struct HeldTests {
         #expect(gauge.most == 3)
     }
 
-    @Test("a pause, and the end of the process, give back at once what is held")
+    @Test("a pause gives back prefetched jobs at once")
     func drain() throws {
         let (node, running, held) = try busyNode()
         _ = try wait { node.store.control.pause(true, reply: $0) }.get()
@@ -338,7 +338,7 @@ struct HeldTests {
         node.store.stop()
     }
 
-    @Test("a process that ends gives back what it holds")
+    @Test("a process that ends gives back prefetched jobs")
     func ends() throws {
         let (node, _, held) = try busyNode()
         node.store.stop()
@@ -350,7 +350,7 @@ struct HeldTests {
         }
     }
 
-    @Test("what a killed process held begins again")
+    @Test("prefetched jobs of a killed process begin again")
     func killed() throws {
         let (killed, _, lost) = try busyNode()
         try #require(!lost.isEmpty)

@@ -7,7 +7,7 @@ import Testing
 
 @testable import FerryStore
 
-@Suite("Jobs that one node alone can do", .onOwnThread)
+@Suite("Jobs that only one node can run", .onOwnThread)
 struct HomeTests {
     let database: TestDatabase
 
@@ -21,7 +21,7 @@ struct HomeTests {
                 home: home.id))
     }
 
-    @Test("go to it, also when their host is limited", arguments: [false, true])
+    @Test("such jobs run on that node, even if their origin is limited", arguments: [false, true])
     func placed(isLimited: Bool) throws {
         let first = try TestNode(database.url)
         defer { first.store.stop() }
@@ -43,7 +43,7 @@ struct HomeTests {
         #expect(try second.job(job.id).get().record.state == .succeeded)
     }
 
-    @Test("wait for it while it is busy, hold up no others, and are tried elsewhere when it has gone")
+    @Test("such jobs wait for a busy node, delay no others, and run elsewhere when the node is gone")
     func busy() throws {
         let first = try TestNode(database.url)
         defer { first.store.stop() }
@@ -96,7 +96,7 @@ struct HomeTests {
         return count
     }
 
-    @Test("however many wait for a busy node, the claims of others never meet them")
+    @Test("claims of other nodes read none of the jobs that wait for a busy node")
     func neverMet() throws {
         let first = try TestNode(database.url)
         defer { first.store.stop() }
@@ -157,7 +157,7 @@ struct HomeTests {
         #expect(try buffers(Statements.lookLots, look, &connection) < 60)
     }
 
-    @Test("a limit of a session counts what one node alone can do together with the rest")
+    @Test("a session's limit counts such jobs together with its other jobs")
     func sessionLimit() throws {
         let nodes = try (0..<2).map { _ in try TestNode(database.url, slots: 4) }
         defer { nodes.forEach { $0.store.stop() } }

@@ -65,7 +65,7 @@ struct QueueTests {
         #expect(deep == jobs.prefix(300).map(\.id))
     }
 
-    @Test("within a session what a person waits for goes first, then by priority, then by age")
+    @Test("within a session responsive jobs go first, then by priority, then by age")
     func urgency() throws {
         let jobs = [
             newJob(priority: 1, serviceType: .background), newJob(priority: 0.2), newJob(priority: 0.9),
@@ -76,7 +76,7 @@ struct QueueTests {
         #expect(attempts.map(\.job) == [5, 4, 2, 3, 1, 0].map { jobs[$0].id })
     }
 
-    @Test("a job whose deadline is near goes before older ones of its session, the nearest first")
+    @Test("jobs with a near deadline go before older ones of the session, the nearest first")
     func deadlines() throws {
         let now = Timestamp(microseconds: Sys.wallMicroseconds())
         let jobs = [
@@ -87,7 +87,7 @@ struct QueueTests {
         #expect(attempts.map(\.job) == [3, 2, 0, 1].map { jobs[$0].id })
     }
 
-    @Test("however many jobs of a paused host come first, others of the session begin at once")
+    @Test("jobs of a paused origin at the head do not delay other jobs of the session")
     func stretch() throws {
         let node = try TestNode(database.url, slots: 1) { $0.heldSeconds = 300 }
         defer { node.store.stop() }
@@ -110,7 +110,7 @@ struct QueueTests {
         try eventually("they are moved") { try connection.execute(left).int64(0, 0) == 0 }
     }
 
-    @Test("who has waited for the length of the head start goes before anybody new")
+    @Test("a job that has waited for the length of the head start goes before new jobs")
     func ageing() throws {
         let node = try TestNode(database.url, slots: 1)
         defer { node.store.stop() }
@@ -128,7 +128,7 @@ struct QueueTests {
         #expect(try node.attempt().job == old.id)
     }
 
-    @Test("three nodes together keep the shares of sessions within five in a hundred")
+    @Test("three nodes together keep the shares of sessions within 5 %")
     func shares() throws {
         let api = try TestNode(database.url, isWorker: false)
         defer { api.store.stop() }
@@ -178,7 +178,7 @@ struct QueueTests {
         }
     }
 
-    @Test("three nodes never run more of an origin than its limit, and nothing of it is left")
+    @Test("three nodes never exceed an origin's limit, and all its jobs end")
     func limits() throws {
         let gauge = Gauge()
         let ending = Mailbox<(TestNode, Attempt)>()
@@ -206,7 +206,7 @@ struct QueueTests {
     }
 
     @Test(
-        "an origin that is backed off waits, others go on, and afterwards it goes on without lost attempts"
+        "jobs of an origin under a hold wait, others run, and no attempt is used up"
     )
     func backoff() throws {
         let node = try TestNode(database.url, slots: 1) { $0.heldSeconds = 300 }
@@ -233,7 +233,7 @@ struct QueueTests {
         #expect(attempts.map(\.job) == held.map(\.id) && attempts.allSatisfy { $0.number == 1 })
     }
 
-    @Test("what runs already when a limit comes is counted")
+    @Test("a new limit counts the attempts that run already")
     func countsRunning() throws {
         let node = try TestNode(database.url, slots: 8)
         defer { node.store.stop() }
@@ -253,7 +253,7 @@ struct QueueTests {
         #expect(rows.int64(0, 0) == 2)
     }
 
-    @Test("narrow lots without jobs are removed some time later")
+    @Test("narrow claim queues without jobs are removed after a while")
     func oldLots() throws {
         var connection = try Connection(url: database.url)
         try connection.execute(
@@ -275,7 +275,7 @@ struct QueueTests {
         }
     }
 
-    @Test("jobs whose lot is not there any more are found and claimed")
+    @Test("jobs whose claim queue does not exist are found and leased")
     func lostLots() throws {
         let node = try TestNode(database.url, slots: 1)
         defer { node.store.stop() }
@@ -296,7 +296,7 @@ struct QueueTests {
         #expect(rows.int64(0, 0) == 1)
     }
 
-    @Test("what a transaction that came to nothing has made is not taken for granted")
+    @Test("a claim queue of a transaction that was undone is not remembered")
     func undoneLots() throws {
         let book = ClaimQueueCache()
         var connection = try Connection(url: database.url)

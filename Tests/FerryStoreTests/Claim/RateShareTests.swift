@@ -8,7 +8,7 @@ import Testing
 
 @testable import FerryStore
 
-@Suite("Limits that nodes keep together", .onOwnThread)
+@Suite("Limits that nodes share", .onOwnThread)
 struct RateShareTests {
     private static let key = RateKey.session(SessionKey(tenant: "acme", name: "slow"))
     private static let limit: Int64 = 1_000_000
@@ -33,7 +33,7 @@ struct RateShareTests {
         func wants(_ count: Int) { node.runner.demand.withLock { $0 = demand(count) } }
     }
 
-    @Test("two nodes share a limit by what each has to do, and change with it")
+    @Test("two nodes share a limit by their demand, and follow its changes")
     func nodes() throws {
         let database = try TestDatabase(template: template)
         let nodes = try (0..<2).map { _ in Told(try TestNode(database.url, leaseSeconds: 2)) }
@@ -57,7 +57,7 @@ struct RateShareTests {
         eventually("all is the other's") { nodes[0].part == 1_000_000 }
     }
 
-    @Test("beside a node of a version that says nothing everybody has the same part")
+    @Test("beside a node that reports no demand all nodes get equal shares")
     func earlierVersion() throws {
         let database = try TestDatabase(template: template)
         let node = Told(try TestNode(database.url))
@@ -93,7 +93,7 @@ struct RateShareTests {
         }
     }
 
-    @Test("the sum is never above the limit while every node beats, whoever begins and ends when")
+    @Test("while every node beats, the sum of the shares never exceeds the limit")
     func sum() {
         var random = SeededRandom(seed: 5)
         for count in 1...6 {
@@ -118,7 +118,7 @@ struct RateShareTests {
         }
     }
 
-    @Test("what may not have been heard is not counted with")
+    @Test("demand that other nodes may not have read is not counted")
     func unheard() {
         var (node, other) = (Simulated(), Simulated())
         for _ in 0..<2 {

@@ -10,7 +10,7 @@ import Testing
 /// Everything that keeps a queued row from being claimed: what claim_jobs.sql, read_permits.sql,
 /// look_lots.sql and await_hosts.sql ask, and what keeps a node from asking. And what a job that was
 /// put off waits for.
-@Suite("Every condition of a claim has its reason", .onOwnThread)
+@Suite("Reasons why jobs wait", .onOwnThread)
 struct ReasonTests {
     let database: TestDatabase
     /// Its only slot is in use, unless a test says otherwise.
@@ -35,7 +35,8 @@ struct ReasonTests {
         try eventually("\(code.rawValue)") { try reason(job, on: other)?.code == code }
     }
 
-    @Test("hosts, sessions, the disk, operators: each is named")
+    @Test(
+        "a limit of a host or session, a full disk and operator settings are named as the reason")
     func queued() throws {
         defer { node.store.stop() }
         _ = try fill()
@@ -66,7 +67,7 @@ struct ReasonTests {
         try expect(.paused, of: free)
     }
 
-    @Test("a job whose host nobody reaches says so also while it queues")
+    @Test("a queued job of an unreachable origin has that as its reason")
     func away() throws {
         defer { node.store.stop() }
         _ = try fill()
@@ -81,7 +82,7 @@ struct ReasonTests {
         try expect(.connectivity, of: job)
     }
 
-    @Test("a job that only another node can do names it, and says when others may take it")
+    @Test("a job for another node names that node, and when others may run it")
     func home() throws {
         defer { node.store.stop() }
         let job = try node.submit(newJob(kind: .upload)).id
@@ -107,7 +108,7 @@ struct ReasonTests {
         #expect(try node.attempt().job == job)
     }
 
-    @Test("a job that another host holds up names what holds there")
+    @Test("a job that another origin holds up names the limit there")
     func held() throws {
         defer { node.store.stop() }
         let origin = "https://other.example:443"
@@ -131,7 +132,7 @@ struct ReasonTests {
         }
     }
 
-    @Test("without a node that transfers that is the reason")
+    @Test("without a worker, that is the reason")
     func noWorker() throws {
         node.store.stop()
         let other = try TestDatabase(template: template)

@@ -9,7 +9,7 @@ import Testing
 
 @testable import FerryStore
 
-@Suite("Hosts that are given so many transfers a second", .onOwnThread)
+@Suite("Request rates of hosts", .onOwnThread)
 struct RequestRateTests {
     private static let host = "counting.example.org"
     private static let origin = "https://counting.example.org:443"
@@ -18,7 +18,7 @@ struct RequestRateTests {
 
     init() throws { database = try TestDatabase(template: template) }
 
-    @Test("one an hour: one begins, the others say why they do not, and begin when nothing limits them")
+    @Test("at one request per hour one job begins; the others name the rate, and begin without it")
     func slow() throws {
         let node = try TestNode(database.url, slots: 8)
         defer { node.store.stop() }
@@ -38,7 +38,7 @@ struct RequestRateTests {
         #expect(Set(rest) == Set(jobs.dropFirst()))
     }
 
-    @Test("two nodes together begin no more than the rate allows at any instant, and all of it in the end")
+    @Test("two nodes together never exceed the rate, and use all of it")
     func shared() throws {
         let rate = 40.0
         let nodes = try (0..<2).map { _ in try TestNode(database.url, slots: 16) }
@@ -61,7 +61,7 @@ struct RequestRateTests {
         }
     }
 
-    @Test("sessions share a rate, whoever came first")
+    @Test("sessions share a rate, whichever came first")
     func fair() throws {
         let node = try TestNode(database.url, slots: 16)
         defer { node.store.stop() }
@@ -79,7 +79,7 @@ struct RequestRateTests {
         #expect(firstCount >= 27 && firstCount <= 33, "\(firstCount)")
     }
 
-    @Test("further connections of a transfer are paid for as well")
+    @Test("further connections of a transfer take tokens of the rate")
     func connections() throws {
         let node = try TestNode(database.url, slots: 4)
         defer { node.store.stop() }
@@ -104,7 +104,7 @@ struct RequestRateTests {
         #expect(try node.job(job).get().record.state == .queued)
     }
 
-    @Test("a host that refuses most of what it gets is given what it answered, on every node")
+    @Test("a host that refuses most requests gets as many as it answered, on every node")
     func learned() throws {
         let node = try TestNode(database.url, slots: 64)
         defer { node.store.stop() }

@@ -7,7 +7,7 @@ import TestSupport
 import TestThreads
 import Testing
 
-@Suite("Control", .onOwnThread)
+@Suite("API operations of the store", .onOwnThread)
 struct ControlTests {
     let database: TestDatabase
     let node: TestNode
@@ -48,7 +48,7 @@ struct ControlTests {
         if case .failure(let error) = result { error } else { nil }
     }
 
-    @Test("a job that has not begun can be changed, moved in time and in the queue")
+    @Test("an edit of a job that has not begun changes its spec, begin date and queue place")
     func edits() throws {
         defer { node.store.stop() }
         let id = try node.submit(newJob()).id
@@ -77,7 +77,7 @@ struct ControlTests {
         #expect(failure(edit(id) { $0.description = "x" }) == .invalidState(.cancelled))
     }
 
-    @Test("a change that comes too late changes nothing, not even when the job may begin")
+    @Test("an edit that comes too late changes neither the job nor its begin date")
     func lateEdit() throws {
         defer { node.store.stop() }
         let later = Timestamp(microseconds: Sys.wallMicroseconds() + 3_600_000_000)
@@ -97,7 +97,7 @@ struct ControlTests {
         #expect(try node.job(id).get().record.waitingFor == .beginDate)
     }
 
-    @Test("a job that runs learns of its change on the node that runs it, and its end is not lost")
+    @Test("an edit of a running job reaches its node, and the job's result is committed")
     func editsOfRunning() throws {
         defer { node.store.stop() }
         let worker = try TestNode(database.url)
@@ -129,7 +129,7 @@ struct ControlTests {
         #expect(try worker.status().running == 0)
     }
 
-    @Test("a job that is to wait for its host no longer is tried at once, and fails by its own rules")
+    @Test("an edit that ends the wait for connectivity makes the job run at once, and its retry rules apply")
     func impatient() throws {
         defer { node.store.stop() }
         let worker = try TestNode(database.url, prober: ScriptedProber())
@@ -169,7 +169,7 @@ struct ControlTests {
         }
     }
 
-    @Test("limits are kept, told to every node and shared by the workers that are alive")
+    @Test("limits are stored, sent to every node, and shared by the live workers")
     func limits() throws {
         defer { node.store.stop() }
         let first = try TestNode(database.url)
@@ -205,7 +205,7 @@ struct ControlTests {
         #expect(try wait { first.store.control.limits(reply: $0) }.get() == patched)
     }
 
-    @Test("a job is read by its tenant only")
+    @Test("a job of another tenant is not found")
     func read() throws {
         defer { node.store.stop() }
         let job = newJob(sealedSecrets: Array("whsec_x".utf8))
@@ -219,7 +219,7 @@ struct ControlTests {
         }
     }
 
-    @Test("lists run from the newest to the oldest over finished and unfinished jobs, page by page")
+    @Test("lists return finished and unfinished jobs from the newest to the oldest, in pages")
     func pages() throws {
         defer { node.store.stop() }
         let jobs = (0..<7).map { _ in newJob() }
@@ -260,7 +260,7 @@ struct ControlTests {
         #expect(try list(JobQuery(tenant: "acme", createdAfter: later)) == [])
     }
 
-    @Test("cancelling ends a queued job at once, tells its webhook, and cannot be done twice")
+    @Test("a cancelled queued job ends at once, its webhook is told, and a second cancellation is refused")
     func cancelling() throws {
         defer { node.store.stop() }
         let job = newJob(webhook: true)
@@ -281,7 +281,7 @@ struct ControlTests {
         #expect(status.queued == 0 && status.deliveriesPending == 1 && status.oldestDeliverySeconds != nil)
     }
 
-    @Test("only a terminal job can be deleted, with its deliveries")
+    @Test("a terminal job is deleted with its deliveries; others are not deleted")
     func deleting() throws {
         defer { node.store.stop() }
         let job = newJob(webhook: true)
@@ -302,7 +302,7 @@ struct ControlTests {
         #expect(try node.status().deliveriesPending == 0)
     }
 
-    @Test("deliveries are leased, tried, retried when due, and redelivered by hand")
+    @Test("deliveries are leased, tried, retried when due, and redelivered on request")
     func deliveries() throws {
         defer { node.store.stop() }
         let job = newJob(webhook: true, sealedSecrets: Array("whsec_x".utf8))
@@ -355,7 +355,7 @@ struct ControlTests {
         return try #require(due.wait(milliseconds: 60_000).first)
     }
 
-    @Test("keys are kept by their hash, listed, and revoked for good")
+    @Test("keys are stored by their hash, listed, and revoked for good")
     func keys() throws {
         defer { node.store.stop() }
         let key = APIKey(
@@ -371,7 +371,7 @@ struct ControlTests {
         #expect(try wait { node.store.control.keys(reply: $0) }.get().first?.revokedAt != nil)
     }
 
-    @Test("the first value of a setting stays")
+    @Test("a setting keeps its first value")
     func settings() throws {
         defer { node.store.stop() }
         let control = node.store.control

@@ -8,7 +8,7 @@ import TestThreads
 import Testing
 
 /// What the database cannot do for a while must change nothing of what happens, only when.
-@Suite("Trouble in any table", .onOwnThread)
+@Suite("Errors in any table", .onOwnThread)
 struct EveryTableTests {
     static let tables = [
         "jobs", "finished_jobs", "job_counts", "job_dependencies", "dependency_news", "lots", "hosts",
@@ -20,7 +20,9 @@ struct EveryTableTests {
         tables.map { ($0, "57014") }
         + ["jobs", "event_inbox", "deliveries", "sessions"].map { ($0, "40P01") }
 
-    @Test("each job ends once and well, each event is told, and nothing is left over", arguments: troubles)
+    @Test(
+        "after errors in a table each job succeeds once, each event is written, and no row is left",
+        arguments: troubles)
     func trouble(in table: String, _ state: String) throws {
         let database = try TestDatabase(template: template)
         let day = try Day(database.url)

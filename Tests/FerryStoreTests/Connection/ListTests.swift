@@ -19,7 +19,7 @@ struct ListTests {
     }
 
     @Test(
-        "a list by time looks no further back than jobs of that time may lie",
+        "a list by time reads no rows older than jobs of that time can be",
         arguments: ["jobs", "finished_jobs", "unacknowledged_jobs"])
     func timeBound(table: String) throws {
         defer { node.store.stop() }
@@ -62,7 +62,7 @@ struct ListTests {
                 """)
     }
 
-    @Test("a rare filter ends a request's scan with a short page, and the pages that follow find the job")
+    @Test("a rare filter returns a short page when its scan ends, and later pages find the job")
     func rareFilter() throws {
         defer { node.store.stop() }
         // Two whole scans, and the oldest job beyond them.
@@ -94,7 +94,7 @@ struct ListTests {
         #expect(page.records.map(\.id) == expected && expected.count == 30 && page.stoppedAt == nil)
     }
 
-    @Test("a page that takes long holds up no job that is read meanwhile")
+    @Test("a slow page does not delay the read of a job")
     func slowPage() throws {
         defer { node.store.stop() }
         let id = try node.submit(newJob()).id

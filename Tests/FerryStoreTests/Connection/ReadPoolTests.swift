@@ -78,7 +78,7 @@ struct ReadPoolTests {
         try holder.execute(script: "ROLLBACK")
     }
 
-    @Test("a read that the server stops answers `readStopped`, and its connection serves the next one")
+    @Test("a read that the server stops fails with `readStopped`, and its connection serves the next one")
     func stopped() throws {
         defer { node.store.stop() }
         let id = try node.submit(newJob()).id
@@ -120,7 +120,7 @@ struct ReadPoolTests {
         #expect(options.statementTimeout == .seconds(Limits.readSecondsMax))
     }
 
-    @Test("what waits when the store ends is answered")
+    @Test("reads that wait when the store stops get a reply")
     func ending() throws {
         var holder = try holder("schedule_runs")
         let pages = Mailbox<Result<ListPage<JobRecord, JobKindTag>, StoreError>>()

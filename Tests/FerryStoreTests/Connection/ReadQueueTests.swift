@@ -42,7 +42,7 @@ struct ReadQueueTests {
         #expect(owners.count <= 2)
     }
 
-    @Test("one tenant leaves a connection to the others")
+    @Test("one tenant's reads leave a connection for other tenants")
     func share() {
         var queue = Self.queue(connections: 4)
         for number in 0..<10 { _ = queue.add(Read(number: number), of: Self.greedy) }
@@ -73,7 +73,7 @@ struct ReadQueueTests {
         #expect(queue.waitingCount == 0)
     }
 
-    @Test("a tenant's reads beyond the limit are refused; another tenant's and those that go on are not")
+    @Test("a tenant's reads beyond the limit are refused; those of other tenants and continued ones are not")
     func bound() {
         var queue = Self.queue(waiting: 2)
         var added = (0..<3).map { queue.add(Read(number: $0), of: Self.greedy) }
@@ -87,7 +87,7 @@ struct ReadQueueTests {
         #expect(queue.waitingCount == 14)
     }
 
-    @Test("jobs of one tenant that wait one behind the other are read in one turn, up to the limit")
+    @Test("successive reads of one tenant's jobs share a turn, up to the limit")
     func joins() {
         var queue = Self.queue()
         for number in 0..<6 { _ = queue.add(Read(number: number, isJob: number != 4), of: Self.greedy) }
@@ -100,7 +100,7 @@ struct ReadQueueTests {
         #expect(turns == [[0, 1, 2], [9], [3], [4], [5]])
     }
 
-    @Test("whatever comes and ends, every read runs once, and no tenant has more turns at once than it may")
+    @Test("in any order of events every read runs once, and no tenant exceeds its turns")
     func random() {
         for seed in 1...50 as ClosedRange<UInt64> {
             var random = SeededRandom(seed: seed)

@@ -13,7 +13,7 @@ struct StatementTests {
 
     init() throws { database = try TestDatabase(template: template) }
 
-    @Test("every statement can be prepared and has the parameters that its constant says")
+    @Test("every statement can be prepared, and has as many parameters as its constant")
     func parameters() throws {
         var connection = try Connection(url: database.url)
         for statement in Statements.all {
@@ -33,7 +33,7 @@ struct StatementTests {
         for statement in Statements.all { #expect(counts[statement.name] == statement.parameterCount) }
     }
 
-    @Test("every table that sees a row for each job, or changes all the time, says when it is vacuumed")
+    @Test("every table with a row for each job, or with frequent changes, sets autovacuum options")
     func vacuum() throws {
         var connection = try Connection(url: database.url)
         let rows = try connection.execute(
@@ -137,7 +137,7 @@ struct StatementTests {
     }
 
     @Test(
-        "a backlog of deliveries is never read as a whole, analyzed or not", arguments: [false, true])
+        "no statement reads a whole backlog of deliveries, analyzed or not", arguments: [false, true])
     func deliveryPlans(isAnalyzed: Bool) throws {
         var options = ConnectionOptions()
         options.pinsPlans = true
@@ -192,7 +192,7 @@ struct StatementTests {
         }
     }
 
-    @Test("migrations can be applied again and by several at once; a newer schema is refused")
+    @Test("migrations are applied once by several processes; a newer schema is refused")
     func migrations() throws {
         #expect(try Migrator.migrate(url: database.url) == [])
         #expect(try Migrator.check(url: database.url).isCurrent)
@@ -214,7 +214,7 @@ struct StatementTests {
         #expect(try Migrator.check(url: empty.url).found == 99)
     }
 
-    @Test("a migration gives way to who holds a table, and comes back as often as it is told to")
+    @Test("a migration gives up when a table is locked, and tries again as often as the caller wants")
     func heldUp() throws {
         let old = try TestDatabase()
         try Migrator.migrate(url: old.url)
@@ -240,7 +240,7 @@ struct StatementTests {
         return try connection.execute(Statement("count_held", "SELECT count(*) FROM jobs")).int64(0, 0) == 0
     }
 
-    @Test("a node is told how many sessions the server, the role and the database let it have")
+    @Test("the session room is the least that server, role and database leave")
     func sessionRoom() throws {
         let empty = try TestDatabase()
         #expect(try #require(try Migrator.sessionRoom(url: empty.url)) > 20)

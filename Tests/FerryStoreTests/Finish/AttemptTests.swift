@@ -32,7 +32,7 @@ struct AttemptTests {
                 trace: trace(attempt, transactionCount: 2)))
     }
 
-    @Test("failed, released and finished attempts are kept in their order, each with what it did")
+    @Test("failed, released and finished attempts are kept in order, with their traces")
     func kept() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
@@ -52,7 +52,7 @@ struct AttemptTests {
         #expect(throws: StoreError.notFound) { try foreign.get() }
     }
 
-    @Test("a job that runs, waits or never ran shows what there is")
+    @Test("a job that runs, waits or never ran shows the attempts that it has")
     func unfinished() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
@@ -69,7 +69,7 @@ struct AttemptTests {
         #expect(try attempts(node, accepted.id).attempts.map(\.outcome) == [.failed])
     }
 
-    @Test("what a killed node ran is kept as lost, found by its next start or by others")
+    @Test("attempts of a killed node are kept as lost, by its next start or by another node")
     func lost() throws {
         // Its one slot is taken: it claims nothing more.
         let first = try TestNode(database.url, slots: 1)
@@ -100,7 +100,7 @@ struct AttemptTests {
         second.store.stop()
     }
 
-    @Test("the latest fifty are kept, and the answer says how many came before")
+    @Test("the latest 50 attempts are kept, with the number of earlier ones")
     func bounded() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
@@ -115,7 +115,7 @@ struct AttemptTests {
         #expect(kept.attempts.count == Limits.attemptCountMax && kept.omittedCount == 11)
     }
 
-    @Test("a database from before keeps its jobs, and shows no attempts of those that had ended")
+    @Test("after the migration old jobs remain, and finished ones show no attempts")
     func migration() throws {
         let old = try TestDatabase()
         var connection = try Connection(url: old.url)

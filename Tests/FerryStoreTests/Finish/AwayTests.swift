@@ -7,7 +7,7 @@ import Testing
 
 @testable import FerryStore
 
-@Suite("Queued jobs of hosts that nobody reaches", .onOwnThread)
+@Suite("Queued jobs of unreachable origins", .onOwnThread)
 struct AwayTests {
     let database: TestDatabase
 
@@ -50,7 +50,7 @@ struct AwayTests {
     }
 
     @Test(
-        "they wait without having begun, others begin, and all begin when it is back",
+        "jobs of an unreachable origin wait without a lease, others begin, and all begin when it is back",
         arguments: [false, true])
     func waits(isLimited: Bool) throws {
         let prober = ScriptedProber()
@@ -101,7 +101,7 @@ struct AwayTests {
         #expect(served == Set((first + patient).map(\.id)))
     }
 
-    @Test("however many jobs of a host that is away come first, others of the session begin at once")
+    @Test("jobs of an unreachable origin at the head do not delay other jobs of the session")
     func stretch() throws {
         let node = try TestNode(database.url, slots: 1, prober: ScriptedProber()) { $0.heldSeconds = 300 }
         defer { node.store.stop() }
@@ -132,7 +132,7 @@ struct AwayTests {
         try eventually("some wait") { try connection.execute(waits).int64(0, 0) > 1_000 }
     }
 
-    @Test("the pause before a try of one's own grows with the waits, not with leases that were given back")
+    @Test("the pause before the next attempt grows with each wait, not with leases that were given back")
     func pauses() throws {
         let node = try TestNode(database.url, slots: 2, prober: ScriptedProber())
         defer { node.store.stop() }
@@ -154,7 +154,7 @@ struct AwayTests {
         #expect(pause > 200 && pause < 361)
     }
 
-    @Test("a node that transfers nothing says what they wait for as well, and when that is looked for")
+    @Test("a node that is no worker shows what the jobs wait for, and the time of the next probe")
     func elsewhere() throws {
         let worker = try TestNode(database.url, slots: 0)
         defer { worker.store.stop() }
@@ -177,7 +177,7 @@ struct AwayTests {
         eventually("nothing piles up that nobody takes") { health.messages.count == 0 }
     }
 
-    @Test("one that is to be cancelled is leased and ends")
+    @Test("a queued job whose cancellation was requested is leased and ends")
     func cancelled() throws {
         let node = try TestNode(database.url, slots: 2, prober: ScriptedProber())
         defer { node.store.stop() }
@@ -198,7 +198,7 @@ struct AwayTests {
         #expect(try node.job(job.id).get().record.state == .cancelled)
     }
 
-    @Test("the database and the program agree on which jobs wait for their host")
+    @Test("job_awaits_host and `JobSpec.awaitsHost` agree")
     func agree() throws {
         var specs = [newJob().spec, newJob().spec, newJob().spec, newJob().spec]
         specs[1].schedule.waitsForConnectivity = false

@@ -8,7 +8,7 @@ import Testing
 
 /// Every statement that may change a job's state, run from every state: what really happens is what
 /// `JobStateMachine` says.
-@Suite("The moves of a job", .onOwnThread)
+@Suite("State changes of a job", .onOwnThread)
 struct JobMovesTests {
     typealias Input = JobStateMachine.Input
 
@@ -224,7 +224,7 @@ struct JobMovesTests {
         return try Connection(url: database.url, options: options)
     }
 
-    @Test("no statement makes a move that is not legal, and every legal one is made by a statement")
+    @Test("each statement makes legal state changes only, and each legal one has a statement")
     func moves() throws {
         var connection = try connect()
         let unfinished = JobState.allCases.filter { !$0.isTerminal }
@@ -250,7 +250,7 @@ struct JobMovesTests {
         }
     }
 
-    @Test("what is meant to leave the state alone does")
+    @Test("statements that must not change the state do not")
     func rests() throws {
         var connection = try connect()
         for move in Self.all where move.input == nil {
@@ -261,7 +261,7 @@ struct JobMovesTests {
         }
     }
 
-    @Test("every statement that changes unfinished jobs is among them")
+    @Test("the list has every statement that changes unfinished jobs")
     func complete() {
         let known = Set(Self.all.map(\.statement.name)).union(Self.others)
         let changing = Statements.all.filter {

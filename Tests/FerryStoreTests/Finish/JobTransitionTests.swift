@@ -4,7 +4,7 @@ import Testing
 
 @testable import FerryStore
 
-@Suite("Endings", .onOwnThread)
+@Suite("Transitions after an attempt", .onOwnThread)
 struct JobTransitionTests {
     private func attempt(of job: NewJob, number: Int32 = 1, failedAttemptCount: Int32 = 0) -> Attempt {
         Attempt(
@@ -31,7 +31,7 @@ struct JobTransitionTests {
         return EventRecord.unpack(packed).compactMap(\.record)
     }
 
-    @Test("success finishes the job, one revision later, and tells who asked")
+    @Test("a success finishes the job with the next revision, and its webhook wants the event")
     func success() throws {
         let ended = ending(attempt(of: newJob(webhook: true)), FerryStoreTests.success)
         guard case .finish(let job) = ended else {
@@ -45,7 +45,7 @@ struct JobTransitionTests {
         #expect(event.state == .succeeded && event.revision == 8)
     }
 
-    @Test("a failure that may pass waits for its retry; the last one, and one that cannot pass, are final")
+    @Test("a retryable failure waits for a retry; the last one, and a permanent one, are final")
     func failures() {
         let job = newJob(attemptCountMax: 3, retryDelay: 10)
         guard
@@ -93,7 +93,7 @@ struct JobTransitionTests {
         #expect(events(of: simplified)[0].detail == TransferError.unstorable.json)
     }
 
-    @Test("a full disk is waited for, however often, unless the job is to be tried once")
+    @Test("a job waits while the disk is full, any number of times, unless it has one attempt")
     func fullDisk() {
         let full = AttemptResult.Outcome.failed(
             TransferError(.storageFull, "Full.", phase: .receiving, isRetryable: true), retryAfter: nil)
@@ -108,7 +108,7 @@ struct JobTransitionTests {
         #expect(once.record.state == .failed && once.record.failedAttemptCount == 1)
     }
 
-    @Test("a node that has lost touch with the database costs no attempt, not even the only one")
+    @Test("an attempt that ends because the node lost the database is not used up, even the only one")
     func lostNode() {
         let lost = AttemptResult.Outcome.failed(
             TransferError(.nodeLost, "Away.", phase: .finishing, isRetryable: true), retryAfter: nil)
@@ -124,7 +124,7 @@ struct JobTransitionTests {
         }
     }
 
-    @Test("a lease that is given back uses up no attempt")
+    @Test("a released lease uses up no attempt")
     func release() {
         let given = attempt(of: newJob())
         guard case .release(let lease, let ended, false, nil) = ending(given, .released) else {
@@ -134,7 +134,7 @@ struct JobTransitionTests {
         #expect(lease.attempt == 1 && ended == nil, "it had not begun")
     }
 
-    @Test("the end is never before the start, whatever the clock says")
+    @Test("the end of a job is never before its start, whatever the clock shows")
     func clock() {
         guard case .finish(let job) = ending(attempt(of: newJob()), .cancelled, at: 1) else {
             Issue.record("not finished")

@@ -9,7 +9,7 @@ import Testing
 @testable import FerryStore
 
 /// What the simulated scheduler promises, on three nodes and a real PostgreSQL.
-@Suite("The laws of the queue", .onOwnThread)
+@Suite("Invariants of the queue", .onOwnThread)
 struct LawTests {
     private static let limited = "https://limited.example.org:443"
     private static let paused = "https://paused.example.org:443"
@@ -73,7 +73,7 @@ struct LawTests {
         return (jobs, Set(urgent.map(\.id)))
     }
 
-    @Test("three nodes: shares by weight, limits at every instant, deadlines first, and nothing starves")
+    @Test("three nodes keep weights, limits and deadlines, and every job runs")
     func laws() throws {
         let api = try TestNode(database.url, isWorker: false)
         defer { api.store.stop() }

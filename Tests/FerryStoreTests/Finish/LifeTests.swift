@@ -7,9 +7,9 @@ import TestSupport
 import TestThreads
 import Testing
 
-@Suite("The beginning and the end of a store", .onOwnThread)
+@Suite("Start and stop of a store", .onOwnThread)
 struct LifeTests {
-    @Test("a store that has started answers, and leaves the queue alone until it begins to work")
+    @Test("a started store serves reads, and leases nothing until `beginWork`")
     func beginning() throws {
         let database = try TestDatabase(template: template)
         let other = try TestNode(database.url, slots: 0)
@@ -29,7 +29,7 @@ struct LifeTests {
         #expect(Set(try node.attempts(2).map(\.job)).contains(id))
     }
 
-    @Test("a stop does not wait for a database that hangs", arguments: [true, false])
+    @Test("`stop` does not wait for a database that hangs", arguments: [true, false])
     func hangingDatabase(_ isWorking: Bool) throws {
         let server = try TestServer()
         defer { server.remove() }

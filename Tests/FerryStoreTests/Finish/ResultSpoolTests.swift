@@ -8,7 +8,7 @@ import Testing
 
 @testable import FerryStore
 
-@Suite("Nodes that end while the database is away", .serialized, .onOwnThread)
+@Suite("The result spool", .serialized, .onOwnThread)
 struct ResultSpoolTests {
     private let server: TestServer
     private let directory: String
@@ -48,7 +48,7 @@ struct ResultSpoolTests {
         node.store.stop()
     }
 
-    @Test("the next start commits each result as it was, and begins only what has none")
+    @Test("the next start commits each result unchanged, and begins only jobs without one")
     func results() throws {
         defer { remove() }
         let jobs = [newJob(webhook: true), newJob(retryDelay: 600), newJob(), newJob()]
@@ -78,7 +78,7 @@ struct ResultSpoolTests {
         #expect(node.runner.begun.wait(milliseconds: 0).isEmpty)
     }
 
-    @Test("what came of deliveries is stored by the next start, behind the results: nothing is sent twice")
+    @Test("the next start commits tries of deliveries after results, and no delivery is sent twice")
     func tries() throws {
         defer { remove() }
         let first = try node()
@@ -112,7 +112,7 @@ struct ResultSpoolTests {
         #expect(stored.rowCount == 1 && stored.text(0, 0) == "accepted" && stored.int64(0, 1) == 1)
     }
 
-    @Test("what others have taken meanwhile stays theirs, also of more than one transaction takes")
+    @Test("jobs that other nodes have taken stay as they are, also with several transactions of results")
     func taken() throws {
         defer { remove() }
         let jobs = (0..<120).map { _ in newJob() }
@@ -131,7 +131,7 @@ struct ResultSpoolTests {
         #expect(node.store.metrics.fencedResults == 1 && node.store.metrics.recordedResults == 119)
     }
 
-    @Test("what the database refuses for good keeps nobody else's result, nor the node from starting")
+    @Test("a result that the database refuses for good blocks neither other results nor the start")
     func refused() throws {
         defer { remove() }
         let jobs = [newJob(), newJob()]
@@ -147,7 +147,7 @@ struct ResultSpoolTests {
         #expect(node.store.metrics.fencedResults == 0 && node.store.metrics.recordedResults == 1)
     }
 
-    @Test("a file of another version, or a damaged one, is said and left out: those jobs run again")
+    @Test("a damaged file, or one of another version, is left out, and its jobs run again")
     func unreadable() throws {
         defer { remove() }
         let job = newJob()
@@ -163,7 +163,7 @@ struct ResultSpoolTests {
         }
     }
 
-    @Test("a database that is back before the end has the results before anybody may take their jobs")
+    @Test("if the database is back before the end, results are committed before jobs are given back")
     func backInTime() throws {
         defer { remove() }
         let node = try node()

@@ -6,7 +6,7 @@ import TestSupport
 import TestThreads
 import Testing
 
-@Suite("What the database cannot do just now", .onOwnThread)
+@Suite("Temporary errors of the database", .onOwnThread)
 struct TroubleTests {
     let database: TestDatabase
     let node: TestNode
@@ -47,7 +47,7 @@ struct TroubleTests {
         #expect(try countedStates(database.url) == ["queued": 2])
     }
 
-    @Test("one that loses every time is refused as unavailable, and nothing of it stays")
+    @Test("a submission that loses every deadlock is refused as unavailable, and leaves no rows")
     func bounded() throws {
         defer { node.store.stop() }
         try fail("INSERT", 1_000, "40P01")
@@ -56,7 +56,7 @@ struct TroubleTests {
     }
 
     @Test(
-        "what the database has no room or no time for is unavailable, and not our mistake",
+        "a submission that finds the database full or slow is refused as unavailable",
         arguments: ["53100", "53200", "57014", "55P03"])
     func shortage(_ state: String) throws {
         defer { node.store.stop() }
@@ -68,7 +68,7 @@ struct TroubleTests {
         #expect(try node.job(id).get().record.state == .queued)
     }
 
-    @Test("a command that loses a deadlock is sent again before it is answered")
+    @Test("a command that loses a deadlock is sent again before the reply")
     func command() throws {
         defer { node.store.stop() }
         let id = try node.submit(newJob()).id
@@ -81,7 +81,7 @@ struct TroubleTests {
 
     private static let shortages = ["53100", "57014"]
 
-    @Test("a schedule is not to blame for what the database has no room or no time for", arguments: shortages)
+    @Test("a full or slow database does not disable a schedule", arguments: shortages)
     func schedules(_ state: String) throws {
         defer { node.store.stop() }
         let json =
@@ -101,7 +101,7 @@ struct TroubleTests {
         try eventually("its job is there") { try countedStates(database.url) == ["queued": 1] }
     }
 
-    @Test("an event that the database has no room for is told when it has", arguments: shortages)
+    @Test("an event that finds the database full is written later", arguments: shortages)
     func events(_ state: String) throws {
         defer { node.store.stop() }
         let worker = try TestNode(database.url)
@@ -115,7 +115,7 @@ struct TroubleTests {
         }
     }
 
-    @Test("what came of deliveries is kept until the database has room for it", arguments: shortages)
+    @Test("tries of deliveries are kept until the database has room", arguments: shortages)
     func deliveries(_ state: String) throws {
         defer { node.store.stop() }
         var connection = try Connection(url: database.url)

@@ -7,7 +7,7 @@ import Testing
 
 @testable import FerryStore
 
-@Suite("Nodes that die, and databases that do", .onOwnThread)
+@Suite("Nodes and databases that die", .onOwnThread)
 struct ClusterTests {
     let database: TestDatabase
 
@@ -43,7 +43,7 @@ struct ClusterTests {
         return String(digits)
     }
 
-    @Test("a node that restarts takes its own jobs back at once")
+    @Test("a restarted node reclaims its own jobs immediately")
     func restart() throws {
         let id: NodeID = TestNode.identifiers.make()
         let job = try leaveRunning(id, age: 0)
@@ -53,7 +53,7 @@ struct ClusterTests {
         #expect(attempt.job == job && attempt.number == 2)
     }
 
-    @Test("after an outage nobody is counted dead who had no time to say that he is alive")
+    @Test("after an outage no node is found dead before it had time for a heartbeat")
     func outage() throws {
         let other: NodeID = TestNode.identifiers.make()
         // Much longer than two heartbeats, however slow the machine.
@@ -80,7 +80,7 @@ struct ClusterTests {
         #expect(node.store.metrics.rescuedJobs == 0)
     }
 
-    @Test("who has just started counts nobody dead, however old the heartbeats look by the database's clock")
+    @Test("a node that has just started finds no node dead, however old the heartbeats are")
     func start() throws {
         let other: NodeID = TestNode.identifiers.make()
         let job = try leaveRunning(other, age: 60)
@@ -91,7 +91,7 @@ struct ClusterTests {
         #expect(node.store.metrics.rescuedJobs == 0)
     }
 
-    @Test("jobs of a silent node run elsewhere after its lease, those of a living one do not")
+    @Test("jobs of a node without heartbeats run elsewhere after its lease; those of a live node do not")
     func rescue() throws {
         let dead: NodeID = TestNode.identifiers.make()
         let job = try leaveRunning(dead, age: 60)
@@ -110,7 +110,7 @@ struct ClusterTests {
     }
 
     @Test(
-        "jobs of a node of which there is no trace are rescued as well, and a node that holds jobs leaves one"
+        "running jobs whose node has no row are rescued, and a node with jobs keeps its row"
     )
     func noTrace() throws {
         let gone: NodeID = TestNode.identifiers.make()
@@ -129,7 +129,7 @@ struct ClusterTests {
         #expect(try node.attempt().job == job)
     }
 
-    @Test("a job that was to be cancelled when its node died is cancelled, not run")
+    @Test("a job whose cancellation was requested before its node died is cancelled, not run")
     func cancelledWhileDead() throws {
         let dead: NodeID = TestNode.identifiers.make()
         let job = try leaveRunning(dead, age: 60, cancelRequested: true)
@@ -140,7 +140,7 @@ struct ClusterTests {
         #expect(node.runner.begun.count == 0)
     }
 
-    @Test("a lease that this process never heard of is given back")
+    @Test("a lease that this process does not know is given back")
     func unknownLease() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
@@ -162,7 +162,7 @@ struct ClusterTests {
         #expect(attempt.number == 2)
     }
 
-    @Test("a lane changes its row of counts, and what it has left is added up")
+    @Test("a connection gets a new row of counts, and its old rows are folded")
     func shards() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
@@ -212,7 +212,7 @@ struct ClusterTests {
         #expect(try api.job(accepted.id).get().record.state == .cancelled)
     }
 
-    @Test("the lease ends before others may take the jobs when the database does not confirm it")
+    @Test("without confirmed heartbeats the lease ends before other nodes may take the jobs")
     func lease() throws {
         let server = try TestServer()
         defer { server.remove() }
@@ -226,7 +226,7 @@ struct ClusterTests {
         node.store.stop()
     }
 
-    @Test("a database that crashes and comes back loses nothing that was accepted")
+    @Test("a database that crashes and restarts has every accepted job")
     func crash() throws {
         let server = try TestServer()
         defer { server.remove() }

@@ -4,7 +4,7 @@ import Testing
 
 @testable import FerryStore
 
-@Suite("Who may tell that others are silent", .onOwnThread)
+@Suite("Failure detector", .onOwnThread)
 struct FailureDetectorTests {
     /// In seconds.
     private static let lease = 15.0
@@ -34,7 +34,7 @@ struct FailureDetectorTests {
         (looks([0, 8, 16, 24, 32, 40]), [32, 40]),
     ]
 
-    @Test("a node is dead that has said nothing for a lease in which it could be heard", arguments: cases)
+    @Test("a node is dead after a lease of reads without a new heartbeat", arguments: cases)
     func waits(looks: [Look], dead: [Double]) {
         var silence = FailureDetector(leaseSeconds: Self.lease)
         let node = NodeID(high: 1, low: 2)
@@ -47,7 +47,7 @@ struct FailureDetectorTests {
         #expect(found == dead)
     }
 
-    @Test("nodes are silent each by itself; one that was gone for a look is new")
+    @Test("nodes are judged independently, and one that was missing in a read counts as new")
     func several() {
         var silence = FailureDetector(leaseSeconds: Self.lease)
         let (first, second) = (NodeID(high: 0, low: 1), NodeID(high: 0, low: 2))
@@ -62,7 +62,7 @@ struct FailureDetectorTests {
         #expect(dead[8].count == 2 && dead[11].count == 2)
     }
 
-    @Test("nobody is dead while it may rely on its lease itself", arguments: [0.5, 2, 15, 60])
+    @Test("no node is found dead while it relies on its lease", arguments: [0.5, 2, 15, 60])
     func fencing(lease: Double) {
         var silence = FailureDetector(leaseSeconds: lease)
         let node = NodeID(high: 1, low: 2)

@@ -31,7 +31,7 @@ struct LeaseTests {
         try connection.execute(script: "SELECT pg_advisory_unlock_all()")
     }
 
-    @Test("one that lapses while a heartbeat is on its way has lapsed when that gets through")
+    @Test("a lease that lapses while a heartbeat is under way has a new number afterwards")
     func lapseOnTheWay() throws {
         let node = try makeNode()
         defer { node.store.stop() }
@@ -51,7 +51,7 @@ struct LeaseTests {
         #expect(!watch.holdsLease(of: attempt.job, attempt: attempt.number))
     }
 
-    @Test("it ends before a node that stops gives back what it could not end: others may publish that now")
+    @Test("the lease ends before a stopping node gives back its jobs")
     func goodbye() throws {
         let node = try TestNode(database.url)
         _ = try node.submit(newJob())
@@ -61,7 +61,7 @@ struct LeaseTests {
         #expect(!node.store.watch.holdsLease(of: attempt.job, attempt: attempt.number))
     }
 
-    @Test("while it is in doubt nothing is leased, neither with its acceptance nor from the queue")
+    @Test("without a lease no job is leased, neither by a submission nor by a claim")
     func inDoubt() throws {
         let node = try makeNode()
         defer { node.store.stop() }
@@ -83,7 +83,7 @@ struct LeaseTests {
     enum Writer: String, CaseIterable { case intake, dispatcher }
 
     @Test(
-        "what was being leased when it lapsed does not begin: others may have taken it since",
+        "jobs that were being leased when the lease lapsed do not begin",
         arguments: Writer.allCases)
     func beingWritten(_ writer: Writer) throws {
         let node = try makeNode()
@@ -131,7 +131,7 @@ struct LeaseTests {
         }
     }
 
-    @Test("what is being written is known, but neither held nor to be found in the database")
+    @Test("an expected lease is known, but neither held nor compared with the database")
     func book() {
         let book = LeaseRegistry()
         let jobs: [JobID] = (0..<3).map { _ in TestNode.identifiers.make() }

@@ -12,14 +12,14 @@ struct AdmissionTests {
         TenantStatus(tenant: name, waiting: 0, queued: queued, running: 0, suspended: 0)
     }
 
-    @Test("nobody is refused while all tenants together have fewer")
+    @Test("no job is refused while all tenants together are below the limit of one")
     func loose() {
         let admission = Admission(jobCountMax: 10)
         admission.note(total: 3)
         #expect(admission.admit(7, of: "a") == nil)
     }
 
-    @Test("once tenants are counted, who has too many is refused, and the others are not")
+    @Test("after a count, tenants above the limit are refused and others are not")
     func tight() throws {
         let admission = Admission(jobCountMax: 10)
         admission.note(total: 12)
@@ -45,7 +45,7 @@ struct AdmissionTests {
         }
     }
 
-    @Test("who repeats a submission gets its answer again, however many jobs the tenant has by then")
+    @Test("a repeated submission gets its first reply, even if the tenant has too many jobs by then")
     func repeated() throws {
         let database = try TestDatabase(template: template)
         let node = try limitedNode(database)
@@ -68,7 +68,7 @@ struct AdmissionTests {
         #expect(try countedStates(database.url) == ["queued": 5])
     }
 
-    @Test("a tenant with as many jobs as it may have gets no more until some have ended")
+    @Test("a tenant at its limit is refused until some of its jobs have ended")
     func refused() throws {
         let database = try TestDatabase(template: template)
         let node = try limitedNode(database)

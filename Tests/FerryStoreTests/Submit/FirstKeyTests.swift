@@ -25,7 +25,7 @@ struct FirstKeyTests {
         return try keys.get().map(\.hash)
     }
 
-    @Test("a key that was shown but not committed does not count: the next start makes and shows another one")
+    @Test("if the first key was shown but not committed, the next start makes and shows another one")
     func interrupted() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
@@ -54,7 +54,7 @@ struct FirstKeyTests {
         #expect(try hashes(node) == [key(2).hash])
     }
 
-    @Test("of nodes that start at the same moment one shows a key, and that one counts")
+    @Test("of nodes that start at once one shows a key, and that key is valid")
     func together() throws {
         let nodes = try (0..<3).map { _ in try TestNode(database.url) }
         defer { for node in nodes { node.store.stop() } }

@@ -7,9 +7,9 @@ import Testing
 
 @testable import FerryStore
 
-@Suite("Intake while the database fails", .onOwnThread)
+@Suite("Submissions while the database fails", .onOwnThread)
 struct SubmissionAwayTests {
-    @Test("while there is no database a submission that needs none is answered once")
+    @Test("without a database a submission that is refused at once gets one reply")
     func answeredOnce() throws {
         let server = try TestServer()
         defer { server.remove() }
@@ -39,7 +39,7 @@ struct SubmissionAwayTests {
         #expect(node.store.intake.waitingCount == 0)
     }
 
-    @Test("what was committed is accepted, also when what others were answered cannot be read")
+    @Test("a committed submission is accepted even if the replies to repeated ones cannot be read")
     func replays() throws {
         let database = try TestDatabase(template: template)
         let node = try TestNode(database.url, isWorker: false)

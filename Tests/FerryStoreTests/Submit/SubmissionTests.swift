@@ -6,7 +6,7 @@ import TestSupport
 import TestThreads
 import Testing
 
-@Suite("Intake", .onOwnThread)
+@Suite("Submissions", .onOwnThread)
 struct SubmissionTests {
     let database: TestDatabase
 
@@ -18,7 +18,7 @@ struct SubmissionTests {
         return node
     }
 
-    @Test("a job that may begin is leased with its acceptance and begins without a claim")
+    @Test("a job that may begin is leased as it is inserted, and begins without a claim")
     func leasedInsert() throws {
         let node = try idleNode()
         defer { node.store.stop() }
@@ -34,7 +34,7 @@ struct SubmissionTests {
         #expect(try node.status().running == 1)
     }
 
-    @Test("without a free slot a job queues, and the best one begins when a slot is free")
+    @Test("without a free slot jobs queue, and the one of highest priority begins when a slot is free")
     func queueing() throws {
         let node = try idleNode(slots: 1)
         defer { node.store.stop() }
@@ -51,7 +51,7 @@ struct SubmissionTests {
         #expect(try node.attempt().job == low.id)
     }
 
-    @Test("a job with a begin date waits for it, and then begins by itself")
+    @Test("a job with a begin date waits, and begins at that date")
     func beginDate() throws {
         let node = try idleNode()
         defer { node.store.stop() }
@@ -65,7 +65,7 @@ struct SubmissionTests {
         #expect(attempt.startedAt >= begin && attempt.startedAt - begin < 10)
     }
 
-    @Test("a node that runs no transfers leases nothing; another one takes its jobs")
+    @Test("a node that is no worker leases nothing, and a worker runs its jobs")
     func apiNode() throws {
         let api = try TestNode(database.url, isWorker: false)
         let worker = try idleNode()
@@ -78,7 +78,7 @@ struct SubmissionTests {
         #expect(try worker.attempt().job == accepted.id)
     }
 
-    @Test("the same key and body get the first answer again; another body is refused")
+    @Test("the same key and body get the first reply again; another body is refused")
     func idempotency() throws {
         let node = try idleNode()
         defer { node.store.stop() }

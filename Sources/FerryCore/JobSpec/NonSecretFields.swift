@@ -1,4 +1,4 @@
-/// Header fields whose values never contain a credential, whoever sends them. An allow list: other fields may
+/// Header fields whose values never contain a credential in any message. An allow list: other fields may
 /// be secret. The only home of this rule, for requests, responses and redirects.
 package enum NonSecretFields {
     /// Returns `true` if every reader may see the value of the field. Names are case-insensitive (RFC 9110

@@ -4,7 +4,7 @@ import TestSupport
 import TestThreads
 import Testing
 
-@Suite("Hosts that nobody reaches", .onOwnThread)
+@Suite("Unreachable hosts", .onOwnThread)
 struct ConnectivityTests {
     private let database: TestDatabase
 

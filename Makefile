@@ -2,9 +2,9 @@
 # make test       install what tests need, build, run all of them
 .DEFAULT_GOAL := build
 .PHONY: run build release test smoke test-long build-tests test-swift smoke-swift build-memory test-memory \
-        test-races prepare-outside test-outside smoke-outside install-deps install-test-deps format lint \
-        lint-format check-compose secrets bench-peers bench-micro bench-memory bench-webhooks bench-queue \
-        bench-submit bench-lists bench-report soak clean
+        test-races prepare-outside test-outside test-outside-waiting test-outside-others smoke-outside install-deps \
+        install-test-deps format lint lint-format check-compose secrets bench-peers bench-micro bench-memory \
+        bench-webhooks bench-queue bench-submit bench-lists bench-report soak clean
 
 SWIFT ?= swift
 FERRY ?= .build/release/ferry
@@ -18,6 +18,8 @@ SMOKE_SWIFT = '^(TidyTests|SysTests|PostgresTests|CurlTests|HTTPServerTests|Ferr
     ^FerryStoreTests\.(SubmissionTests|QueueTests|JobTransitionTests|StatementTests|WebhookStoreTests)/|$\
     ^FerryEngineTests\.(DownloadTests|UploadTests|SegmentTests|RedirectTests)/|$\
     ^EndToEndTests\.(AcceptanceTests|JobTests|CrashTests|WebhookTests)/'
+# About half of the time of all outside checks.
+WAITING_OUTSIDE = test_odd_disks.py test_flaky_hosts.py test_backup.py
 SMOKE_OUTSIDE = test_docs.py test_totals.py test_first_job.py test_webhooks.py test_servers.py
 
 run: install-deps release
@@ -74,6 +76,13 @@ prepare-outside:
 
 test-outside:
 	scripts/outside-checks
+
+# The same in two halves, which run side by side since most of their time is waiting.
+test-outside-waiting:
+	scripts/outside-checks $(WAITING_OUTSIDE)
+
+test-outside-others:
+	scripts/outside-checks . $(WAITING_OUTSIDE:%=--ignore=Tests/outside/%)
 
 smoke-outside:
 	scripts/outside-checks $(SMOKE_OUTSIDE)

@@ -51,7 +51,7 @@ struct ClientTests {
             #"{"kind":"data","request":{"url":"\#(origin.url)/"},"metadata":{"command":"\#(name)"}}"#
         }
         let many = try run("submit", "-", input: "\(job("many"))\n\(job("many"))\n")
-        #expect(many.status == 0 && many.lines.count == 2, "\(many)")
+        try #require(many.status == 0 && many.lines.count == 2, "\(many)")
         let watched = try run("watch", many.lines[0], many.lines[1])
         #expect(watched.lines == many.lines.map { "\($0)\tsucceeded" }, "\(watched)")
         let shown = try run("show", many.lines[0], "--json")

@@ -40,6 +40,9 @@ package struct FieldReader {
     /// Returns `true` if the member is present, null included.
     package func has(_ name: String) -> Bool { members.contains { $0.name.hasSameBytes(as: name) } }
 
+    /// `true` if a member is null.
+    var hasNull: Bool { members.contains { $0.value.isNull } }
+
     /// Returns `true` if the member is present and not null.
     package func hasValue(_ name: String) -> Bool {
         members.contains { $0.name.hasSameBytes(as: name) && !$0.value.isNull }

@@ -93,3 +93,18 @@ extension JobSpec {
     /// Events of the job's own webhook as a bit set, or `nil` if it has none.
     package var wantedEvents: Int32? { webhook?.events.mask }
 }
+
+extension EventType: FieldValue {
+    /// `types`: those that are allowed.
+    package static func decode(_ json: JSON, _ types: [EventType], _ place: FieldPlace) -> EventType? {
+        guard let text = json.string else { return place.failType("a string", json) }
+        if let type = EventType(rawValue: text), types.contains(type) { return type }
+        let names = types.map(\.rawValue).joined(separator: ", ")
+        return place.fail("invalid_value", "This must be one of: \(names).")
+    }
+    package static func restore(_ json: JSON) -> EventType? { json.string.flatMap(EventType.init) }
+    package func encode(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(rawValue) }
+    package static func schema(_ types: [EventType]) -> [JSON.Member] {
+        [JSON.Member("type", "string"), JSON.Member("enum", .array(types.map { .string($0.rawValue) }))]
+    }
+}

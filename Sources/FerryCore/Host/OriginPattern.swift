@@ -51,3 +51,25 @@ package struct OriginPattern: Sendable, Hashable {
         return "\(place.scheme.rawValue)://\(coversSubdomains ? Self.wildcard : "")\(place.host)\(port)"
     }
 }
+
+extension OriginPattern: FieldValue {
+    package static func decode(_ json: JSON, _ rule: NoRule, _ place: FieldPlace) -> OriginPattern? {
+        guard let text = json.string else { return place.failType("a string", json) }
+        do throws(Failure) {
+            return try OriginPattern(text)
+        } catch {
+            return place.fail("invalid_value", error.message)
+        }
+    }
+    package static func restore(_ json: JSON) -> OriginPattern? {
+        // Validated when the session was configured; `nil` stands for any damage.
+        json.string.flatMap { try? OriginPattern($0) }
+    }
+    package func encode(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(string) }
+    package static func schema(_ rule: NoRule) -> [JSON.Member] {
+        [
+            JSON.Member("type", "string"), JSON.Member("maxLength", JSON(Limits.urlByteCountMax)),
+            JSON.Member("pattern", #"^[hH][tT][tT][pP][sS]?://[^@\s/?#\\]{1,255}$"#),
+        ]
+    }
+}

@@ -2,7 +2,7 @@
 /// acknowledges the result, as a BITS job stays in `TRANSFERRED` until `Complete`.
 package struct AcknowledgementRules: Sendable, Equatable {
     /// Who may acknowledge a job.
-    package enum Source: String, Sendable, CaseIterable {
+    package enum Source: String, FieldChoice {
         /// Only clients, by `POST /v1/jobs/{id}/acknowledge`.
         case client
         /// Also a receiver, by accepting the event of the job's end or a reminder.
@@ -47,39 +47,110 @@ extension JobSpec {
     }
 }
 
-// MARK: Decoding
+extension AcknowledgementRules: FieldObject {
+    package static let summary =
+        "The finished job and the data that Ferry stores for it stay until a client acknowledges the result, "
+        + "whatever the retention; the retention begins then."
 
-extension JobDecoding {
-    /// Reads the member; `standard` is the session's value, and null means none.
-    func acknowledgement(
-        _ fields: inout FieldReader, standard: AcknowledgementRules? = nil
-    ) -> AcknowledgementRules? {
-        guard fields.value("acknowledgement") != nil else { return standard }
-        guard var object = fields.object("acknowledgement", isNullable: true) else { return nil }
-        var rules = AcknowledgementRules()
-        rules.by = object.choice("by", AcknowledgementRules.Source.self) ?? rules.by
-        rules.timeout =
-            object.number("timeout", in: 1...Limits.acknowledgementSecondsMax) ?? rules.timeout
-        rules.reminders = reminders(&object)
-        object.finish()
-        return rules
+    package mutating func fields(_ visitor: inout some FieldVisitor) {
+        visitor.field(
+            "by", &by, .plain,
+            "Who may acknowledge. webhook: also a receiver, by accepting the event of the job's end or a "
+                + "reminder; if an endpoint requires the acknowledgement, only its own receiver.")
+        visitor.field(
+            "timeout", &timeout, 1...Limits.acknowledgementSecondsMax, .of(unit: .seconds),
+            "Time after the job's end at which the wait for an acknowledgement ends.")
+        visitor.object("reminders", &reminders, .plain, "Times of the event job.unacknowledged.")
+        visitor.field(
+            "endpoint", &endpoint, .of(isShownOnly: true),
+            "The endpoint of /v1/webhooks that requires the acknowledgement; absent if the job or its session "
+                + "does.")
+    }
+}
+
+extension AcknowledgementRules.Reminders: FieldObject {
+    package static let summary = "Times of the event job.unacknowledged."
+
+    package mutating func fields(_ visitor: inout some FieldVisitor) {
+        visitor.field(
+            "max_count", &countMax, 0...Int(Limits.reminderCountMax), .plain, "Number of reminders; 0 for none.")
+        visitor.field(
+            "initial_delay", &delayInitial, 1...Limits.reminderDelayMax, .of(unit: .seconds),
+            "Time from the job's end to the first reminder.")
+        visitor.field(
+            "multiplier", &multiplier, 1...10, .plain,
+            "Factor by which the delay grows with each reminder.")
+        visitor.field(
+            "max_delay", &delayMax, 1...Limits.reminderDelayMax, .of(unit: .seconds),
+            "Longest delay between two reminders; not below initial_delay.")
     }
 
-    private func reminders(_ fields: inout FieldReader) -> AcknowledgementRules.Reminders {
-        var reminders = AcknowledgementRules.Reminders()
-        guard var object = fields.object("reminders") else { return reminders }
-        reminders.countMax =
-            object.integer("max_count", in: 0...Limits.reminderCountMax).map(Int.init) ?? reminders.countMax
-        reminders.delayInitial =
-            object.number("initial_delay", in: 1...Limits.reminderDelayMax) ?? reminders.delayInitial
-        reminders.multiplier = object.number("multiplier", in: 1...10) ?? reminders.multiplier
-        let delayMax = object.number("max_delay", in: 1...Limits.reminderDelayMax)
-        if let delayMax, delayMax < reminders.delayInitial {
-            object.complain("max_delay", "invalid_combination", "This must not be below initial_delay.")
+    package mutating func check(_ body: FieldDecoder) {
+        guard delayMax < delayInitial else { return }
+        if body.isGiven("max_delay") {
+            body.fail("max_delay", "invalid_combination", "This must not be below initial_delay.")
         }
-        reminders.delayMax = delayMax ?? max(reminders.delayMax, reminders.delayInitial)
-        object.finish()
-        return reminders
+        delayMax = delayInitial
+    }
+}
+
+/// What a job says about its acknowledgement.
+enum AcknowledgementChoice: FieldValue {
+    /// It needs none.
+    case none
+    /// It needs none, even for an endpoint that requires it.
+    case declined
+    case required(AcknowledgementRules)
+
+    init(_ spec: JobSpec) {
+        if let rules = spec.acknowledgement {
+            self = .required(rules)
+        } else {
+            self = spec.declinesAcknowledgement ? .declined : .none
+        }
+    }
+
+    func apply(to spec: inout JobSpec) {
+        guard self != AcknowledgementChoice(spec) else { return }
+        spec.declinesAcknowledgement = self == .declined
+        if case .required(let rules) = self { spec.acknowledgement = rules } else { spec.acknowledgement = nil }
+    }
+
+    static var isNullable: Bool { true }
+    var isLeftOut: Bool { self == .none }
+
+    static func decode(_ json: JSON, _ rule: NoRule, _ place: FieldPlace) -> Self? {
+        if json.isNull { return AcknowledgementChoice.none }
+        if json == .bool(false) { return .declined }
+        var rules = AcknowledgementRules()
+        FieldDecoder.decode(json, into: &rules, at: place.pointer, .new, place.context)
+        return .required(rules)
+    }
+    static func restore(_ json: JSON) -> Self? {
+        if json.isNull { return AcknowledgementChoice.none }
+        if json == .bool(false) { return .declined }
+        // `nil` stands for any damage.
+        return (try? AcknowledgementRules(restoring: StoredObject(json))).map(Self.required)
+    }
+    func encode(into writer: inout JSONWriter, isRedacted: Bool) {
+        switch self {
+        case .none: writer.null()
+        case .declined: writer.value(false)
+        case .required(let rules):
+            writer.beginObject()
+            rules.writeFields(into: &writer, isRedacted: isRedacted)
+            writer.endObject()
+        }
+    }
+    static func schema(_ rule: NoRule) -> [JSON.Member] {
+        [
+            JSON.Member(
+                "oneOf",
+                .array([
+                    .object([JSON.Member("enum", .array([.bool(false)]))]),
+                    .object([JSON.Member("$ref", "#/components/schemas/AcknowledgementRules")]),
+                ]))
+        ]
     }
 }
 
@@ -102,35 +173,12 @@ extension AcknowledgementRules {
 
     private func writeObject(into writer: inout JSONWriter) {
         writer.beginObject()
-        writer.member("by", by.rawValue)
-        writer.member("timeout", timeout)
-        writer.name("reminders")
-        writer.beginObject()
-        writer.member("max_count", reminders.countMax)
-        writer.member("initial_delay", reminders.delayInitial)
-        writer.member("multiplier", reminders.multiplier)
-        writer.member("max_delay", reminders.delayMax)
-        writer.endObject()
-        if let endpoint { writer.member("endpoint", endpoint) }
+        writeFields(into: &writer, isRedacted: false)
         writer.endObject()
     }
 
     /// Reads what `encode` returned.
     package init(storedJSON: [UInt8]) throws(StoredJSONError) {
-        guard let rules = Self(try StoredObject(storedJSON)) else { throw StoredJSONError("acknowledgement") }
-        self = rules
-    }
-
-    /// Reads what `write` wrote; `nil` if there was no such member.
-    init?(_ stored: StoredObject?) {
-        guard let stored else { return nil }
-        by = stored.string("by").flatMap(Source.init) ?? by
-        timeout = stored.double("timeout") ?? timeout
-        endpoint = stored.string("endpoint").flatMap(WebhookID.init)
-        guard let object = stored.object("reminders") else { return }
-        reminders.countMax = object.integer("max_count").map { Int(clamping: $0) } ?? reminders.countMax
-        reminders.delayInitial = object.double("initial_delay") ?? reminders.delayInitial
-        reminders.multiplier = object.double("multiplier") ?? reminders.multiplier
-        reminders.delayMax = object.double("max_delay") ?? reminders.delayMax
+        try self.init(restoring: try StoredObject(storedJSON))
     }
 }

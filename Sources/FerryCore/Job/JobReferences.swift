@@ -30,14 +30,3 @@ extension JobSpec {
         }
     }
 }
-
-extension JobDecoding {
-    /// Reports an inline file whose size differs from `integrity.size`.
-    func checkSize(_ spec: JobSpec, at prefix: String) {
-        guard let size = spec.integrity.size, let given = spec.inlineFileByteCount, size != given else {
-            return
-        }
-        complaints.add(
-            "\(prefix)/integrity/size", "invalid_combination", "The source has \(given) bytes.")
-    }
-}

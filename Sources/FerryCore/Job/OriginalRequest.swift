@@ -9,7 +9,8 @@ package struct OriginalRequest: Sendable, Equatable {
         writer.name("original")
         writer.beginObject()
         writer.member("url", isRedacted ? RedactedURL.text(of: url) : url)
-        writer.write("headers", headers, isRedacted: isRedacted)
+        writer.name("headers")
+        HeaderFields(headers).encode(into: &writer, isRedacted: isRedacted)
         writer.endObject()
     }
 

@@ -25,8 +25,10 @@ package struct AdditionalHeaders: Sendable, Equatable {
     func store(into writer: inout JSONWriter) {
         writer.name("additional_headers")
         writer.beginObject()
-        writer.strings("names", names)
-        writer.strings("origins", origins.map(\.string))
+        writer.name("names")
+        names.encode(into: &writer, isRedacted: false)
+        writer.name("origins")
+        origins.encode(into: &writer, isRedacted: false)
         writer.member("trusts_proxy", trustsProxy)
         writer.endObject()
     }

@@ -2,7 +2,7 @@
 /// `ConnectionSecrets` has the secrets.
 package struct ConnectionRules: Sendable, Equatable {
     /// Version of HTTP.
-    package enum HTTPVersion: String, Sendable, CaseIterable {
+    package enum HTTPVersion: String, FieldChoice {
         /// The newest version that is safe with this libcurl: HTTP/2 by ALPN, else HTTP/1.1.
         case auto
         case http1 = "1.1"
@@ -11,31 +11,73 @@ package struct ConnectionRules: Sendable, Equatable {
     }
 
     /// Authentication by RFC 7617 (basic), RFC 7616 (digest), RFC 6750 (bearer) or MS-NTHT (NTLM).
-    package struct Authentication: Sendable, Equatable {
+    package struct Authentication: FieldObject {
+        package static let summary =
+            "Credentials. basic (RFC 7617) is sent at once; digest (RFC 7616, MD5 and SHA-256) answers the "
+            + "server's challenge, and so does ntlm (MS-NTHT), over HTTP/1.1; the body is sent after it only. "
+            + "bearer: RFC 6750."
         /// Scheme.
-        package enum Scheme: String, Sendable, CaseIterable { case basic, digest, bearer, ntlm }
+        package enum Scheme: String, FieldChoice { case basic, digest, bearer, ntlm }
         /// Scheme.
-        package var scheme: Scheme
+        package var scheme = Scheme.basic
         /// User, or `nil` for `bearer`.
         package var user: String?
+        /// Password, or token of `bearer`.
+        package var password = Secret()
+        package var token = Secret()
+        /// Creates an authentication without user.
+        package init() {}
         /// Creates an authentication.
         package init(_ scheme: Scheme, user: String? = nil) {
             self.scheme = scheme
             self.user = user
+            password.isSet = scheme != .bearer
+            token.isSet = scheme == .bearer
+        }
+
+        package mutating func fields(_ visitor: inout some FieldVisitor) {
+            visitor.field("type", &scheme, .of(required: true), "Scheme of the authentication.")
+            visitor.field("user", &user, .user, .plain, "Name of the user, except for bearer.")
+            visitor.field(
+                "password", &password, .password, .plain,
+                "Password, except for bearer: at most 1,024 bytes of UTF-8. Encrypted and shown as "
+                    + "{\"set\": true}.")
+            visitor.field(
+                "token", &token, .token, .plain, "Token of bearer. Encrypted and shown as {\"set\": true}.")
+        }
+
+        package func check(_ body: FieldDecoder) {
+            guard body.isValid("type") else { return }
+            if scheme == .ntlm, !body.context.node.hasNTLM {
+                body.fail("type", "not_supported", "The libcurl of this node has no NTLM.")
+            }
+            for name in ["user", "password", "token"] {
+                let isNeeded = (name == "token") == (scheme == .bearer)
+                if isNeeded, !body.hasValue(name) {
+                    body.fail(name, "required", "The type \(scheme.rawValue) needs a \(name).")
+                } else if !isNeeded, body.hasValue(name) {
+                    body.fail(
+                        name, "invalid_combination", "The type \(scheme.rawValue) has no \(name).")
+                }
+            }
         }
     }
 
     /// TLS settings that differ from the default: the system's authorities, and TLS 1.2 or later.
-    package struct TLS: Sendable, Equatable {
+    package struct TLS: FieldObject {
+        package static let summary =
+            "TLS settings for https URLs. Host names are always checked. A client certificate stays with its "
+            + "origin across redirects, everything else applies to every hop; a redirect to http is refused."
         /// Version of TLS.
-        package enum Version: String, Sendable, CaseIterable {
+        package enum Version: String, FieldChoice {
             case v12 = "1.2"
             case v13 = "1.3"
         }
-        /// `true` if the job has authorities or a client certificate. Their texts are in `ConnectionSecrets`,
-        /// because they are long.
-        package var hasAuthorities = false
-        package var hasClientCertificate = false
+        /// Authorities, client certificate and its key; their texts are in `ConnectionSecrets`, because they
+        /// are long.
+        package var authorities = Secret()
+        package var clientCertificate = Secret()
+        package var clientKey = Secret()
         /// Pinned public keys as `sha256//base64` (RFC 7469 §2.4). One of them must match on every hop.
         package var pins: [String] = []
         /// Lowest and highest version; `nil` for no maximum.
@@ -43,20 +85,73 @@ package struct ConnectionRules: Sendable, Equatable {
         package var versionMax: Version?
         /// Creates default settings.
         package init() {}
+
+        package mutating func fields(_ visitor: inout some FieldVisitor) {
+            visitor.field(
+                "ca", &authorities, .pem, .plain,
+                "PEM text (RFC 7468) of one or more certificates of authorities; shown as {\"set\": true}.")
+            visitor.field(
+                "client_certificate", &clientCertificate, .pem, .plain,
+                "PEM text (RFC 7468) of the client's certificate; shown as {\"set\": true}.")
+            visitor.field(
+                "client_key", &clientKey, .pem, .plain,
+                "PEM text of the certificate's private key, not encrypted. Encrypted by Ferry and shown as "
+                    + "{\"set\": true}.")
+            visitor.field(
+                "pins", &pins, ListRule(0...Limits.pinCountMax, of: .pin), .plain,
+                "SHA-256 of public keys (RFC 7469); the server's must be one of them.")
+            visitor.field("minimum_version", &versionMin, .plain, "Lowest version of TLS.")
+            visitor.field(
+                "maximum_version", &versionMax, .plain, "Highest version of TLS; null for no maximum.")
+        }
+
+        package mutating func inherit(from session: SessionConfiguration) {
+            versionMin = session.tlsVersionMin
+            versionMax = session.tlsVersionMax
+        }
+
+        package func check(_ body: FieldDecoder) {
+            let node = body.context.node
+            body.checkCertificates("ca", authorities)
+            body.checkCertificates("client_certificate", clientCertificate)
+            if body.hasValue("client_certificate") != body.hasValue("client_key") {
+                let isCertificate = body.hasValue("client_certificate")
+                body.fail(
+                    isCertificate ? "client_key" : "client_certificate", "required",
+                    isCertificate
+                        ? "A client certificate needs its key." : "A client key needs its certificate.")
+            } else if let key = clientKey.text,
+                let reason = node.complaintAboutKey(key, clientCertificate.text)
+            {
+                body.fail("client_key", "invalid_value", reason)
+            }
+            if let versionMax, versionMax.rawValue < versionMin.rawValue {
+                body.fail(
+                    "maximum_version", "invalid_combination", "This must not be below minimum_version.")
+            }
+        }
     }
 
     /// A proxy.
-    package struct Proxy: Sendable, Equatable {
+    package struct Proxy: FieldObject {
+        package static let summary =
+            "A proxy: HTTP, HTTPS or SOCKS5. It resolves names; its own address must be one that the egress "
+            + "policy allows."
         /// URL of the proxy.
-        package var url: ProxyURL
+        package var url = ProxyURL.unknown
         /// User, or `nil`. The password is a secret.
         package var user: String?
+        package var password = Secret()
         /// Scheme of the authentication to the proxy; never `bearer`.
-        package var scheme = Authentication.Scheme.basic
+        package var scheme: Authentication.Scheme { Authentication.Scheme(rawValue: type.rawValue) ?? .basic }
+        private var type = AuthenticationType.basic
+        /// Authorities for an https proxy.
+        package var authorities = Secret()
         /// Hosts that are connected without the proxy.
-        package var bypass: ProxyBypass
-        /// `true` if the job has authorities for an https proxy.
-        package var hasAuthorities: Bool
+        package var bypass: ProxyBypass { ProxyBypass(bypassEntries) }
+        private var bypassEntries: [String] = []
+        /// Creates a proxy without URL.
+        package init() {}
         /// Creates a proxy.
         package init(
             url: ProxyURL, user: String? = nil, bypass: ProxyBypass = ProxyBypass(),
@@ -64,8 +159,55 @@ package struct ConnectionRules: Sendable, Equatable {
         ) {
             self.url = url
             self.user = user
-            self.bypass = bypass
-            self.hasAuthorities = hasAuthorities
+            password.isSet = user != nil
+            bypassEntries = bypass.entries
+            authorities.isSet = hasAuthorities
+        }
+
+        /// Scheme of the authentication to a proxy.
+        enum AuthenticationType: String, FieldChoice { case basic, digest, ntlm }
+
+        /// Sets the credential that a client has given after a challenge of the proxy.
+        package mutating func use(_ scheme: Authentication.Scheme, user: String?) {
+            self.user = user
+            type = AuthenticationType(rawValue: scheme.rawValue) ?? .basic
+            password.isSet = user != nil
+        }
+
+        package mutating func fields(_ visitor: inout some FieldVisitor) {
+            visitor.field(
+                "url", &url, .of(required: true), "URL with its port, without user information.")
+            visitor.field("user", &user, .user, .plain, "Name of the user.")
+            visitor.field(
+                "password", &password, .password, .plain,
+                "Password of the user. Encrypted and shown as {\"set\": true}.")
+            visitor.field("type", &type, .plain, "How the user is authenticated to an HTTP proxy.")
+            visitor.field(
+                "ca", &authorities, .pem, .plain,
+                "PEM text of authorities for an https proxy; shown as {\"set\": true}.")
+            visitor.field(
+                "no_proxy", &bypassEntries, ListRule(0...Limits.proxyBypassCountMax, of: .bypassEntry), .plain,
+                "Hosts that are reached without the proxy: names (with all names below them), addresses, "
+                    + "networks, or *.")
+        }
+
+        package func check(_ body: FieldDecoder) {
+            if user == nil, body.hasValue("password"), !body.hasValue("user") {
+                body.fail("user", "required", "A password needs a user.")
+            } else if user != nil, !body.hasValue("password") {
+                body.fail("password", "required", "A user needs a password.")
+            }
+            if type == .ntlm, !body.context.node.hasNTLM {
+                body.fail("type", "not_supported", "The libcurl of this node has no NTLM.")
+            }
+            if type != .basic, url.scheme == .socks5 {
+                body.fail(
+                    "type", "invalid_combination", "A SOCKS5 proxy has no types of authentication.")
+            }
+            body.checkCertificates("ca", authorities)
+            if authorities.isSet, url.scheme != .https, url != .unknown {
+                body.fail("ca", "invalid_combination", "Only an https proxy has a certificate.")
+            }
         }
     }
 
@@ -82,7 +224,107 @@ package struct ConnectionRules: Sendable, Equatable {
 
     /// Rules of a job that names none.
     package static let standard = ConnectionRules()
+
+    /// Declares the fields, which are members of `request`.
+    mutating func fields(_ visitor: inout some FieldVisitor) {
+        visitor.field(
+            "http_version", &httpVersion, .of(.never),
+            "Preferred version of HTTP: what both ends support is used, the newest first. Before libcurl 8.2.1 "
+                + "only HTTP/1.1 is safe. 3 needs https, no proxy, and a libcurl with HTTP/3; 422 otherwise.")
+        visitor.object("proxy", &proxy, .of(.never), "Proxy; null: Ferry's own, if there is one.")
+        visitor.object(
+            "auth", &authentication, .of(.never), "Credentials; not together with an Authorization field.")
+        visitor.object("tls", &tls, .of(.never), "TLS settings; null for the default.")
+    }
+
+    /// Removes the secrets' texts and returns them.
+    mutating func takeSecrets() -> ConnectionSecrets {
+        var secrets = ConnectionSecrets()
+        secrets.password = authentication?.password.take()
+        secrets.token = authentication?.token.take()
+        secrets.authorities = tls?.authorities.take()
+        secrets.clientCertificate = tls?.clientCertificate.take()
+        secrets.clientKey = tls?.clientKey.take()
+        secrets.proxyPassword = proxy?.password.take()
+        secrets.proxyAuthorities = proxy?.authorities.take()
+        return secrets
+    }
 }
+
+extension FieldDecoder {
+    /// Reports a PEM text that this node cannot read.
+    fileprivate func checkCertificates(_ name: String, _ secret: Secret) {
+        guard let pem = secret.text, let reason = context.node.complaintAboutCertificates(pem) else { return }
+        fail(name, "invalid_value", reason)
+    }
+}
+
+extension TextRule {
+    private static func hasControls(_ text: String) -> Bool { text.utf8.contains { $0 < 0x20 || $0 == 0x7F } }
+
+    /// A user's name (RFC 7617 §2: no colon, no control characters).
+    static let user = TextRule(1...Limits.userByteCountMax, pattern: #"^[^:\u0000-\u001f\u007f]+$"#) {
+        $0.utf8.contains(UInt8(ascii: ":")) || hasControls($0)
+            ? "A user's name has no colon and no control characters." : nil
+    }
+
+    /// A password.
+    static let password = TextRule(
+        0...Limits.passwordByteCountMax, pattern: #"^[^\u0000-\u001f\u007f]*$"#
+    ) { hasControls($0) ? "A password has no control characters." : nil }
+
+    /// A token of RFC 6750.
+    static let token = TextRule(1...Limits.tokenByteCountMax, pattern: "^[!-~]+$") {
+        $0.utf8.allSatisfy { (0x21...0x7E).contains($0) }
+            ? nil : "A token is visible ASCII without spaces."
+    }
+
+    fileprivate static let pem = TextRule(1...Limits.pemByteCountMax, pattern: nil) { _ in nil }
+
+    fileprivate static let pin = TextRule(
+        1...64, pattern: "^sha256//[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=$"
+    ) { pin in
+        let prefix = "sha256//"
+        let isPin =
+            pin.hasPrefix(prefix) && Base64.decode(String(pin.dropFirst(prefix.count)))?.count == 32
+        return isPin ? nil : "A pin is sha256// and the base64 of the SHA-256 of a public key."
+    }
+
+    fileprivate static let bypassEntry = TextRule(1...255, pattern: nil) {
+        ProxyBypass.isEntry($0)
+            ? nil : "This must be a host's name, an address, a network such as 10.0.0.0/8, or *."
+    }
+}
+
+extension ProxyURL: FieldValue {
+    package static func decode(_ json: JSON, _ rule: NoRule, _ place: FieldPlace) -> ProxyURL? {
+        let lengths = TextRule(1...Limits.urlByteCountMax, pattern: nil) { _ in nil }
+        guard let text = String.decode(json, lengths, place) else { return nil }
+        do throws(Failure) {
+            let url = try ProxyURL(text)
+            if let reason = place.context.refusal(url.place) { place.add("blocked_address", reason) }
+            return url
+        } catch {
+            return place.fail("invalid_value", error.message)
+        }
+    }
+    package static func restore(_ json: JSON) -> ProxyURL? {
+        // Validated at the submission; otherwise the row is damaged.
+        json.string.flatMap { try? ProxyURL($0) }
+    }
+    package func encode(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(string) }
+    package static func schema(_ rule: NoRule) -> [JSON.Member] {
+        [
+            JSON.Member("type", "string"), JSON.Member("maxLength", JSON(Limits.urlByteCountMax)),
+            JSON.Member(
+                "pattern",
+                .string(
+                    #"^([hH][tT][tT][pP][sS]?|[sS][oO][cC][kK][sS]5[hH]?)://([A-Za-z0-9._-]{1,253}|"#
+                        + #"\[[0-9A-Fa-f:.]{2,45}\]):[1-9][0-9]{0,4}/?$"#)),
+        ]
+    }
+}
+
 
 /// The secrets of `ConnectionRules`.
 package struct ConnectionSecrets: Sendable, Equatable {
@@ -123,5 +365,27 @@ extension JobSecrets {
     package var connection: ConnectionSecrets? {
         get { boxedConnection?.value }
         set { boxedConnection = newValue.flatMap { $0 == ConnectionSecrets() ? nil : Boxed($0) } }
+    }
+}
+
+extension ConnectionSecrets {
+    /// Writes the members that have a value, for encryption.
+    func write(into writer: inout JSONWriter) {
+        for (name, path) in Self.members {
+            if let value = self[keyPath: path] { writer.member(name, value) }
+        }
+    }
+
+    /// Reads the decrypted object.
+    init(_ stored: StoredObject) {
+        for (name, path) in Self.members { self[keyPath: path] = stored.string(name) }
+    }
+
+    private static var members: [(String, WritableKeyPath<Self, String?>)] {
+        [
+            ("password", \.password), ("token", \.token), ("ca", \.authorities),
+            ("client_certificate", \.clientCertificate), ("client_key", \.clientKey),
+            ("proxy_password", \.proxyPassword), ("proxy_ca", \.proxyAuthorities),
+        ]
     }
 }

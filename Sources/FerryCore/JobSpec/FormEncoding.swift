@@ -106,3 +106,17 @@ extension JobSpec.Body {
         return try JobSpec.Source(stored: part)
     }
 }
+
+extension JobSpec.Body {
+    init(stored: StoredObject) throws(StoredJSONError) {
+        guard let member = stored.json.members?.first, let form = Form(rawValue: member.name) else {
+            throw StoredJSONError("body")
+        }
+        if form == .multipart {
+            try self.init(storedParts: stored)
+            return
+        }
+        let size = try stored.need(member.value["size"]?.integer, "size")
+        self.init(form: form, byteCount: Int(clamping: size))
+    }
+}

@@ -148,8 +148,7 @@ extension JobDraft {
         var rules = spec.request.connection ?? .standard
         var connection = secrets.connection ?? ConnectionSecrets()
         if space.isProxy {
-            rules.proxy?.user = credential.user
-            rules.proxy?.scheme = scheme
+            rules.proxy?.use(scheme, user: credential.user)
             connection.proxyPassword = credential.secret
         } else {
             rules.authentication = .init(scheme, user: credential.user)

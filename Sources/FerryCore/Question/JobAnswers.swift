@@ -1,14 +1,15 @@
 /// Rules for questions about a job that no client answers.
-package struct QuestionRules: Sendable, Equatable {
+package struct QuestionRules: FieldObject {
+    package static let summary = "What applies if no client answers a question about the job."
     /// Default answer before the job begins.
-    package enum Begin: String, Sendable, CaseIterable {
+    package enum Begin: String, FieldChoice {
         case continueLoading = "continue_loading"
         case cancel
     }
     /// Default answer to a redirect.
-    package enum Redirect: String, Sendable, CaseIterable { case follow, reject, cancel }
+    package enum Redirect: String, FieldChoice { case follow, reject, cancel }
     /// Default answer to an authentication challenge.
-    package enum Challenge: String, Sendable, CaseIterable {
+    package enum Challenge: String, FieldChoice {
         case performDefaultHandling = "perform_default_handling"
         case cancel
     }
@@ -22,8 +23,14 @@ package struct QuestionRules: Sendable, Equatable {
     /// Creates the default rules.
     package init() {}
 
-    /// Rules of a job that names none.
-    package static let standard = QuestionRules()
+    package mutating func fields(_ visitor: inout some FieldVisitor) {
+        visitor.field(
+            "timeout", &timeout, 1...Limits.questionSecondsMax, .of(unit: .seconds),
+            "Time until the default answer applies.")
+        visitor.field("begin", &begin, .plain, "Default answer before the job begins.")
+        visitor.field("redirect", &redirect, .plain, "Default answer to a redirect.")
+        visitor.field("challenge", &challenge, .plain, "Default answer to an authentication challenge.")
+    }
 
     /// Returns the default answer to a question.
     package func answer(to kind: JobQuestion.Kind) -> JobAnswer {
@@ -172,26 +179,6 @@ extension JobSpec {
 }
 
 // MARK: Encoding
-
-extension QuestionRules {
-    func write(into writer: inout JSONWriter) {
-        writer.name("questions")
-        writer.beginObject()
-        writer.member("timeout", timeout)
-        writer.member("begin", begin.rawValue)
-        writer.member("redirect", redirect.rawValue)
-        writer.member("challenge", challenge.rawValue)
-        writer.endObject()
-    }
-
-    init(_ stored: StoredObject?) {
-        guard let stored else { return }
-        timeout = stored.double("timeout") ?? timeout
-        begin = stored.string("begin").flatMap(Begin.init) ?? begin
-        redirect = stored.string("redirect").flatMap(Redirect.init) ?? redirect
-        challenge = stored.string("challenge").flatMap(Challenge.init) ?? challenge
-    }
-}
 
 extension JobAnswers.Last {
     func write(into writer: inout JSONWriter) {

@@ -156,9 +156,9 @@ extension OffPeakWindow {
         duration = fields.number("duration", in: 60...604_800) ?? 60
         timeZone = fields.string("time_zone", byteCounts: 1...Limits.timeZoneByteCountMax) ?? "UTC"
         startsDiscretionary = fields.bool("discretionary") ?? true
-        byteCountMax = fields.integer("max_bytes", in: 1...JobDecoding.byteCountMax, isNullable: true)
+        byteCountMax = fields.integer("max_bytes", in: 1...JSON.safeIntegerMax, isNullable: true)
         bytesPerSecondMax = fields.integer(
-            "max_bytes_per_second", in: 1...JobDecoding.byteCountMax, isNullable: true)
+            "max_bytes_per_second", in: 1...JSON.safeIntegerMax, isNullable: true)
         if zones.rules(named: timeZone) == nil {
             fields.complain(
                 "time_zone", "invalid_value", "There is no time zone of this name, such as Europe/Berlin.")

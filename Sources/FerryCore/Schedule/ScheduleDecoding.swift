@@ -9,23 +9,20 @@ package struct ValidatedSchedule: Sendable {
         _ json: JSON, zones: some TimeZoneSource, now: Timestamp,
         validate: (JSON) throws(InvalidFields) -> ValidatedJob
     ) throws(InvalidFields) {
-        let complaints = ValidationErrors()
-        guard var fields = FieldReader(json, at: "#", complaints) else {
-            throw InvalidFields(complaints.errors)
-        }
-        let spec = ScheduleSpec(&fields, zones, now: now)
+        let context = FieldContext()
+        var body = ScheduleBody()
+        FieldDecoder.decode(json, into: &body, at: "#", .new, context)
+        let spec = body.spec
+        spec.check(zones, now: now, context.errors)
         var job: ValidatedJob?
-        if let template = fields.value("job") {
+        if let template = json["job"] {
             do throws(InvalidFields) {
-                job = try Self.job(template, zone: spec.flatMap { zones.rules(named: $0.timeZone) }, validate)
+                job = try Self.job(template, zone: zones.rules(named: spec.timeZone), validate)
             } catch {
-                for error in error.errors { complaints.add(error.pointer, error.code, error.detail) }
+                for error in error.errors { context.errors.add(error.pointer, error.code, error.detail) }
             }
-        } else {
-            fields.complain("job", "required", "A schedule needs a job.")
         }
-        fields.finish()
-        guard complaints.isEmpty, let spec, let job else { throw InvalidFields(complaints.errors) }
+        guard context.errors.isEmpty, let job else { throw InvalidFields(context.errors.errors) }
         self.spec = spec
         self.job = job
     }
@@ -83,5 +80,38 @@ package struct ValidatedSchedule: Sendable {
                 "Resume data is for a single job, not for every run.")
         }
         guard complaints.isEmpty else { throw InvalidFields(complaints.errors) }
+    }
+}
+
+/// The body of a schedule: its fields and the template of its jobs.
+package struct ScheduleBody: FieldObject {
+    package static let summary = ScheduleSpec.summary
+    var spec = ScheduleSpec()
+
+    package init() {}
+
+    package mutating func fields(_ visitor: inout some FieldVisitor) {
+        spec.fields(&visitor)
+        var job = JobTemplateBody()
+        visitor.field(
+            "job", &job, .of(required: true),
+            "The job of every run. request.url (path and query) and destination.path may contain "
+                + "{scheduled_at}, or :date, :time, :year, :month, :day, :hour, :minute and :unix of it as in "
+                + "{scheduled_at:date}. earliest_begin_at, deadline_at and depends_on of its schedule, and "
+                + "resume_data, are refused.")
+    }
+
+    package mutating func check(_ body: FieldDecoder) { spec.check(body) }
+}
+
+/// The template of a schedule's jobs, which is validated apart: with the values of a sample run.
+private struct JobTemplateBody: FieldValue {
+    static func decode(_ json: JSON, _ rule: NoRule, _ place: FieldPlace) -> JobTemplateBody? {
+        JobTemplateBody()
+    }
+    static func restore(_ json: JSON) -> JobTemplateBody? { JobTemplateBody() }
+    func encode(into writer: inout JSONWriter, isRedacted: Bool) { writer.null() }
+    static func schema(_ rule: NoRule) -> [JSON.Member] {
+        [JSON.Member("$ref", "#/components/schemas/JobRequest")]
     }
 }

@@ -93,7 +93,7 @@ package struct ScheduleRecord: Sendable {
         writer.member("revision", revision)
         writer.member("created_at", createdAt)
         writer.member("updated_at", updatedAt)
-        spec.write(into: &writer)
+        spec.writeFields(into: &writer, isRedacted: false)
         writer.memberOrNull("next_scheduled_at", nextScheduledAt)
         writer.memberOrNull("next_run_at", nextRunAt)
         writer.memberOrNull("last_scheduled_at", lastScheduledAt)

@@ -1,14 +1,16 @@
 /// The configuration of an accepted schedule: every field with its effective value.
-package struct ScheduleSpec: Sendable, Equatable {
+package struct ScheduleSpec: FieldObject {
+    package static let summary = "A rule that submits jobs repeatedly."
+
     /// What to do with occurrences that no node submitted in time.
-    package enum Missed: String, Sendable, CaseIterable {
+    package enum Missed: String, FieldChoice {
         case skip
         case runOnce = "run_once"
         case runAll = "run_all"
     }
 
     /// What to do with an occurrence while a job of an earlier one is unfinished.
-    package enum Overlap: String, Sendable, CaseIterable {
+    package enum Overlap: String, FieldChoice {
         case allow, skip
         case cancelPrevious = "cancel_previous"
         case queue
@@ -24,20 +26,33 @@ package struct ScheduleSpec: Sendable, Equatable {
     /// Text of the client, or `nil`.
     package var description: String?
     /// Rule of the occurrences.
-    package var pattern: Pattern
+    package var pattern: Pattern {
+        get { cron.map(Pattern.cron) ?? .interval(interval ?? 0) }
+        set {
+            switch newValue {
+            case .cron(let expression): (cron, interval) = (expression, nil)
+            case .interval(let seconds): (cron, interval) = (nil, seconds)
+            }
+        }
+    }
+    private var cron: CronExpression?
+    private var interval: Double?
     /// IANA name of the time zone of `cron`.
-    package var timeZone: String
+    package var timeZone = "UTC"
     /// First and last possible occurrence, or `nil`.
     package var startAt: Timestamp?
     package var endAt: Timestamp?
     /// Largest random delay of a run in seconds.
-    package var jitter: Double
+    package var jitter = 0.0
     /// What to do with missed occurrences.
-    package var missed: Missed
+    package var missed = Missed.runOnce
     /// What to do while an earlier job is unfinished.
-    package var overlap: Overlap
+    package var overlap = Overlap.allow
     /// `false` if the schedule submits no jobs.
-    package var isEnabled: Bool
+    package var isEnabled = true
+
+    /// Creates a schedule without occurrences.
+    package init() {}
 
     /// Returns the occurrences, or `nil` if this node does not know the time zone.
     package func recurrence(_ zones: some TimeZoneSource, createdAt: Timestamp) -> Recurrence? {
@@ -64,108 +79,98 @@ package struct ScheduleSpec: Sendable, Equatable {
     }
 }
 
-// MARK: JSON
+// MARK: Fields
 
 extension ScheduleSpec {
-    /// Writes all members as they are stored and shown into an open object.
-    package func write(into writer: inout JSONWriter) {
-        writer.memberOrNull("description", description)
-        switch pattern {
-        case .cron(let expression):
-            writer.member("cron", expression.text)
-            writer.name("interval")
-            writer.null()
-        case .interval(let seconds):
-            writer.name("cron")
-            writer.null()
-            writer.member("interval", seconds)
+    package mutating func fields(_ visitor: inout some FieldVisitor) {
+        visitor.field(
+            "description", &description, .description, .plain,
+            "Text of the client: at most 1,024 bytes of UTF-8 without U+0000.")
+        visitor.field(
+            "cron", &cron, .plain,
+            "Minute, hour, day of the month, month and day of the week, as in crontab(5); also L (the last day of "
+                + "the month), L-2, 5L (the last Friday) and 5#3 (the third), and @yearly, @monthly, @weekly, "
+                + "@daily and @hourly. By the wall clock of time_zone. Either this or interval.")
+        visitor.field(
+            "interval", &interval, 1...31_536_000, .of(unit: .seconds),
+            "Real time between occurrences, counted from start_at or, without it, from the creation.")
+        visitor.field(
+            "time_zone", &timeZone, TextRule(1...Limits.timeZoneByteCountMax, pattern: nil), .plain,
+            "Time zone of cron: an IANA name such as Europe/Berlin.")
+        visitor.field("start_at", &startAt, .plain, "First possible occurrence.")
+        visitor.field("end_at", &endAt, .plain, "Last possible occurrence.")
+        visitor.field(
+            "jitter", &jitter, 0...Limits.scheduleJitterSecondsMax, .of(unit: .seconds),
+            "Largest random delay of each run.")
+        visitor.field(
+            "missed", &missed, .plain,
+            "What happens to occurrences that no node submitted for a minute: none is submitted later, one run "
+                + "stands for all, or each of the last day is submitted.")
+        visitor.field(
+            "overlap", &overlap, .plain,
+            "What happens to an occurrence while an earlier one's job is unfinished: both run, it is skipped, the "
+                + "earlier job is cancelled, or it runs afterwards.")
+        visitor.field("enabled", &isEnabled, .plain, "Whether the schedule submits jobs.")
+    }
+
+    package mutating func check(_ body: FieldDecoder) {
+        if body.hasValue("cron"), body.hasValue("interval") {
+            body.fail("interval", "invalid_combination", "A schedule has cron or interval, not both.")
+        } else if cron == nil, interval == nil, !body.hasValue("cron"), !body.hasValue("interval") {
+            body.fail("cron", "required", "A schedule needs cron or interval.")
         }
-        writer.member("time_zone", timeZone)
-        writer.memberOrNull("start_at", startAt)
-        writer.memberOrNull("end_at", endAt)
-        writer.member("jitter", jitter)
-        writer.member("missed", missed.rawValue)
-        writer.member("overlap", overlap.rawValue)
-        writer.member("enabled", isEnabled)
+        if let startAt, let endAt, endAt < startAt {
+            body.fail("end_at", "invalid_combination", "This must not be before start_at.")
+        }
+    }
+
+    /// Reports a time zone that this node does not know, and a schedule without occurrences.
+    func check(_ zones: some TimeZoneSource, now: Timestamp, _ errors: ValidationErrors) {
+        if zones.rules(named: timeZone) == nil {
+            errors.add(
+                "#/time_zone", "invalid_value",
+                "There is no time zone of this name, such as Europe/Berlin.")
+        }
+        guard errors.isEmpty, let recurrence = recurrence(zones, createdAt: now),
+            recurrence.next(after: now) == nil
+        else { return }
+        errors.add("#/end_at", "invalid_combination", "There is no occurrence before this.")
     }
 
     /// Returns the stored form.
     package func encode() -> [UInt8] {
         var writer = JSONWriter(reservingCapacity: 320)
         writer.beginObject()
-        write(into: &writer)
+        writeFields(into: &writer, isRedacted: false)
         writer.endObject()
         return writer.bytes
     }
 
     /// Reads what `encode` returned.
     package init(storedJSON: [UInt8]) throws(StoredJSONError) {
-        let stored = try StoredObject(storedJSON)
-        description = stored.string("description")
-        if let text = stored.string("cron") {
-            // Validated when the schedule was created; otherwise the row is damaged.
-            pattern = .cron(try stored.need(try? CronExpression(text), "cron"))
-        } else {
-            pattern = .interval(try stored.need(stored.double("interval"), "interval"))
-        }
-        timeZone = try stored.need(stored.string("time_zone"), "time_zone")
-        startAt = try stored.timestamp("start_at")
-        endAt = try stored.timestamp("end_at")
-        jitter = stored.double("jitter") ?? 0
-        missed = try stored.need(stored.string("missed").flatMap(Missed.init), "missed")
-        overlap = try stored.need(stored.string("overlap").flatMap(Overlap.init), "overlap")
-        isEnabled = stored.bool("enabled")
+        try self.init(restoring: try StoredObject(storedJSON))
+        if cron == nil, interval == nil { throw StoredJSONError("interval") }
     }
+}
 
-    /// Reads all members but `job` of an untrusted object; reports errors and returns `nil` if one is
-    /// invalid.
-    package init?(_ fields: inout FieldReader, _ zones: some TimeZoneSource, now: Timestamp) {
-        let before = fields.complaints.errors.count
-        description = JobDecoding.text(
-            &fields, "description", byteCountMax: Limits.descriptionByteCountMax)
-        let pattern = Self.pattern(&fields)
-        timeZone = fields.string("time_zone", byteCounts: 1...Limits.timeZoneByteCountMax) ?? "UTC"
-        startAt = fields.timestamp("start_at")
-        endAt = fields.timestamp("end_at")
-        jitter = fields.number("jitter", in: 0...Limits.scheduleJitterSecondsMax) ?? 0
-        missed = fields.choice("missed", Missed.self) ?? .runOnce
-        overlap = fields.choice("overlap", Overlap.self) ?? .allow
-        isEnabled = fields.bool("enabled") ?? true
-        if zones.rules(named: timeZone) == nil {
-            fields.complain(
-                "time_zone", "invalid_value", "There is no time zone of this name, such as Europe/Berlin.")
-        }
-        if let startAt, let endAt, endAt < startAt {
-            fields.complain("end_at", "invalid_combination", "This must not be before start_at.")
-        }
-        guard let pattern, fields.complaints.errors.count == before else { return nil }
-        self.pattern = pattern
-        if let recurrence = recurrence(zones, createdAt: now), recurrence.next(after: now) == nil {
-            fields.complain("end_at", "invalid_combination", "There is no occurrence before this.")
-            return nil
+extension CronExpression: FieldValue {
+    package static func decode(_ json: JSON, _ rule: NoRule, _ place: FieldPlace) -> CronExpression? {
+        let lengths = TextRule(1...Limits.cronByteCountMax, pattern: nil) { _ in nil }
+        guard let text = String.decode(json, lengths, place) else { return nil }
+        do throws(Failure) {
+            let expression = try CronExpression(text)
+            return expression.canOccur
+                ? expression : place.fail("invalid_value", "There is no such day, in any year.")
+        } catch {
+            return place.fail("invalid_value", error.message)
         }
     }
-
-    private static func pattern(_ fields: inout FieldReader) -> Pattern? {
-        let cron = fields.string("cron", byteCounts: 1...Limits.cronByteCountMax, isNullable: true)
-        let interval = fields.optionalNumber("interval", in: 1...31_536_000)
-        switch (cron, interval) {
-        case (let text?, nil):
-            do throws(CronExpression.Failure) {
-                let expression = try CronExpression(text)
-                if expression.canOccur { return .cron(expression) }
-                fields.complain("cron", "invalid_value", "There is no such day, in any year.")
-            } catch {
-                fields.complain("cron", "invalid_value", error.message)
-            }
-        case (nil, let seconds?): return .interval(seconds)
-        case (_?, _?):
-            fields.complain("interval", "invalid_combination", "A schedule has cron or interval, not both.")
-        case (nil, nil):
-            if !fields.hasValue("cron"), !fields.hasValue("interval") {
-                fields.complain("cron", "required", "A schedule needs cron or interval.")
-            }
-        }
-        return nil
+    package static func restore(_ json: JSON) -> CronExpression? {
+        // Validated when the schedule was created; `nil` stands for any damage.
+        json.string.flatMap { try? CronExpression($0) }
+    }
+    package func encode(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(text) }
+    package static func schema(_ rule: NoRule) -> [JSON.Member] {
+        String.schema(TextRule(1...Limits.cronByteCountMax, pattern: nil))
     }
 }

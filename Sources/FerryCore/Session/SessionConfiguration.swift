@@ -1,11 +1,17 @@
 /// Configuration of a session: the default values of its jobs, and what they share.
-package struct SessionConfiguration: Sendable, Equatable {
+package struct SessionConfiguration: FieldObject {
+    package static let summary =
+        "The default values of a session's jobs, and what they share. Jobs keep the values with which they "
+        + "were accepted."
+
     /// Kind of a session.
-    package enum Kind: String, Sendable, CaseIterable {
+    package enum Kind: String, FieldChoice {
         case standard = "default"
         /// Uploads have no inline source, redirects are always followed, and jobs are retried until their
         /// resource timeout.
         case background
+
+        package static var unsupportedValues: [String] { ["ephemeral"] }
     }
 
     /// Kind of the session.
@@ -48,6 +54,89 @@ package struct SessionConfiguration: Sendable, Equatable {
 
     /// Creates the default configuration.
     package init() {}
+
+    package mutating func fields(_ visitor: inout some FieldVisitor) {
+        visitor.field(
+            "kind", &kind, .plain,
+            "background: uploads send files or what jobs have stored, redirects are followed, and jobs are "
+                + "retried until their resource timeout.")
+        visitor.field(
+            "description", &description, .description, .plain,
+            "Text of the client: at most 1,024 bytes of UTF-8 without U+0000.")
+        metadataField(&visitor, &metadata, .plain)
+        visitor.field(
+            "weight", &weight, 0.01...1_000, .of(column: "weight"),
+            "The session's share of the slots, in proportion to the weights of other sessions.")
+        visitor.field(
+            "http_maximum_connections_per_host", &connectionsPerHostMax, 1...10_000, .plain,
+            "Connections to one host on all nodes together; null for no limit.")
+        visitor.field(
+            "max_bytes_per_second", &bytesPerSecondMax, 1...JSON.safeIntegerMax, .of(unit: .bytesPerSecond),
+            "Rate of all its transfers on all nodes, in each direction; null for no limit. A change applies at "
+                + "once.")
+        visitor.field(
+            "retention", &retention, 1...315_360_000, .of(unit: .seconds),
+            "Time for which finished jobs and their files are kept; at most Ferry's own, which is the default.")
+        visitor.object(
+            "acknowledgement", &acknowledgement, .plain, "Rules of acknowledgement; null for none.")
+        visitor.field(
+            "sends_launch_events", &sendsLaunchEvents, .plain,
+            "Whether webhook endpoints get events of its jobs. A job's own webhook always gets them.")
+        visitor.field(
+            "timeout_for_request", &timeoutForRequest, 1...604_800, .of(unit: .seconds),
+            "Default of request.timeout_for_request.")
+        visitor.field(
+            "timeout_for_resource", &timeoutForResource, 1...31_536_000, .of(unit: .seconds),
+            "Default of schedule.timeout_for_resource.")
+        visitor.field("priority", &priority, 0...1, .plain, "Default of schedule.priority.")
+        visitor.field(
+            "network_service_type", &networkServiceType, .plain,
+            "Default of schedule.network_service_type.")
+        visitor.field(
+            "discretionary", &isDiscretionary, .plain,
+            "Default of schedule.discretionary, ignored where other fields of a job exclude it.")
+        visitor.field(
+            "waits_for_connectivity", &waitsForConnectivity, .plain,
+            "Default of schedule.waits_for_connectivity.")
+        var fields = HeaderFields(headers)
+        visitor.field(
+            "http_additional_headers", &fields, .plain,
+            "Sent unless the job's request names the field itself. Not those that a job may not set, nor "
+                + "Content-Type, Content-Encoding, Range and the conditions of a request.")
+        headers = fields.pairs
+        visitor.field(
+            "http_additional_headers_origins", &headerOrigins,
+            ListRule(0...Limits.additionalHeaderOriginCountMax, of: NoRule()), .plain,
+            "The only origins that get http_additional_headers: scheme://host[:port]. The first label of a name "
+                + "may be an asterisk (https://*.example.org: any names below example.org). null: all origins, "
+                + "also those that a client names in a job.")
+        visitor.object("proxy", &proxy, .plain, "Proxy of jobs that name none.")
+        visitor.field("tls_minimum_version", &tlsVersionMin, .plain, "Lowest version of TLS.")
+        visitor.field(
+            "tls_maximum_version", &tlsVersionMax, .plain, "Highest version of TLS; null for no maximum.")
+    }
+
+    package mutating func check(_ body: FieldDecoder) {
+        for header in headers where Self.requestFields.contains(header.name.lowercased()) {
+            body.fail(
+                "http_additional_headers/\(pointerStep(header.name))", "invalid_value",
+                "This header field belongs to a single request.")
+        }
+        let retentionMax = body.context.node.retentionSeconds
+        if let retention, retention > retentionMax {
+            body.fail("retention", "out_of_range", "This must be from 1 to \(decimalText(retentionMax)).")
+        }
+        if let tlsVersionMax, tlsVersionMax.rawValue < tlsVersionMin.rawValue {
+            body.fail(
+                "tls_maximum_version", "invalid_combination", "This must not be below tls_minimum_version.")
+        }
+    }
+
+    /// Header fields that belong to a single request.
+    private static let requestFields: Set<String> = [
+        "content-type", "content-encoding", "range", "if-range", "if-match", "if-none-match",
+        "if-modified-since", "if-unmodified-since",
+    ]
 
     /// Configuration of a session that is not configured.
     package static let implicit: SessionConfiguration = {
@@ -143,5 +232,28 @@ package struct SessionDraft: Sendable {
         self.configuration = configuration
         self.secrets = secrets
         self.sealedSecrets = sealedSecrets
+    }
+
+    /// Reads and validates a session's configuration. Throws all errors at once. `refusal`: the egress
+    /// policy's; `seal`: encrypts secrets.
+    package init(
+        _ json: JSON, node: NodeAbilities = NodeAbilities(), refusal: (WebURL) -> String?,
+        seal: ([UInt8]) -> [UInt8]
+    ) throws(InvalidFields) {
+        var configuration = SessionConfiguration()
+        let errors = withoutActuallyEscaping(refusal) { refusal in
+            let context = FieldContext(node: node, refusal: refusal)
+            FieldDecoder.decode(json, into: &configuration, at: "#", .new, context)
+            return context.errors
+        }
+        guard errors.isEmpty else { throw InvalidFields(errors.errors) }
+        var secrets = JobSecrets(headers: configuration.headers.takeSecrets())
+        var connection = ConnectionSecrets()
+        connection.proxyPassword = configuration.proxy?.password.take()
+        connection.proxyAuthorities = configuration.proxy?.authorities.take()
+        secrets.connection = connection
+        self.init(
+            configuration: configuration, secrets: secrets,
+            sealedSecrets: secrets.isEmpty ? nil : seal(secrets.encode()))
     }
 }

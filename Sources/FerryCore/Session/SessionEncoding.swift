@@ -1,42 +1,4 @@
 extension SessionConfiguration {
-    /// Writes all members with their effective values into an open object; `{"set": true}` stands for
-    /// secrets.
-    func write(into writer: inout JSONWriter, isRedacted: Bool) {
-        writer.member("kind", kind.rawValue)
-        writer.memberOrNull("description", description)
-        writer.name("metadata")
-        writer.beginObject()
-        for pair in metadata { writer.member(pair.name, pair.value) }
-        writer.endObject()
-        writer.member("weight", weight)
-        writer.memberOrNull("http_maximum_connections_per_host", connectionsPerHostMax)
-        writer.memberOrNull("max_bytes_per_second", bytesPerSecondMax)
-        writer.memberOrNull("retention", retention)
-        if let acknowledgement {
-            acknowledgement.write(into: &writer)
-        } else {
-            writer.name("acknowledgement")
-            writer.null()
-        }
-        writer.member("sends_launch_events", sendsLaunchEvents)
-        writer.member("timeout_for_request", timeoutForRequest)
-        writer.member("timeout_for_resource", timeoutForResource)
-        writer.member("priority", priority)
-        writer.member("network_service_type", networkServiceType.rawValue)
-        writer.member("discretionary", isDiscretionary)
-        writer.member("waits_for_connectivity", waitsForConnectivity)
-        writer.write("http_additional_headers", headers, isRedacted: isRedacted)
-        if let headerOrigins {
-            writer.strings("http_additional_headers_origins", headerOrigins.map(\.string))
-        } else {
-            writer.member("http_additional_headers_origins", .null)
-        }
-        writer.name("proxy")
-        if let proxy { proxy.write(into: &writer) } else { writer.null() }
-        writer.member("tls_minimum_version", tlsVersionMin.rawValue)
-        writer.memberOrNull("tls_maximum_version", tlsVersionMax?.rawValue)
-    }
-
     /// Returns the stored form without encryption.
     package func encodeStored() -> [UInt8] { storedForm(isRedacted: false) }
 
@@ -51,52 +13,17 @@ extension SessionConfiguration {
     private func storedForm(isRedacted: Bool) -> [UInt8] {
         var writer = JSONWriter(reservingCapacity: 768)
         writer.beginObject()
-        write(into: &writer, isRedacted: isRedacted)
+        writeFields(into: &writer, isRedacted: isRedacted)
         writer.endObject()
         return writer.bytes
     }
 
     /// Reads what `encodeStored` returned; secret values are redacted.
-    package init(storedJSON: [UInt8]) throws(StoredJSONError) { try self.init(try StoredObject(storedJSON)) }
+    package init(storedJSON: [UInt8]) throws(StoredJSONError) { try self.init(restoring: try StoredObject(storedJSON)) }
 
     /// Reads what `encodeStored` returned with its secret values. Throws if they cannot be decrypted.
     package init(storedJSON: [UInt8], opening seal: SecretSeal) throws(StoredJSONError) {
-        try self.init(try StoredObject(storedJSON, opening: seal))
-    }
-
-    private init(_ stored: StoredObject) throws(StoredJSONError) {
-        let standard = SessionConfiguration()
-        kind = try stored.need(stored.string("kind").flatMap(Kind.init), "kind")
-        description = stored.string("description")
-        metadata = stored.pairs("metadata")
-        weight = stored.double("weight") ?? standard.weight
-        connectionsPerHostMax = stored.integer("http_maximum_connections_per_host").map { Int(clamping: $0) }
-        bytesPerSecondMax = stored.integer("max_bytes_per_second")
-        retention = stored.double("retention")
-        acknowledgement = AcknowledgementRules(stored.object("acknowledgement"))
-        sendsLaunchEvents = stored.json["sends_launch_events"]?.bool ?? true
-        timeoutForRequest = stored.double("timeout_for_request") ?? standard.timeoutForRequest
-        timeoutForResource = stored.double("timeout_for_resource") ?? standard.timeoutForResource
-        priority = stored.double("priority") ?? standard.priority
-        networkServiceType =
-            stored.string("network_service_type").flatMap(JobSpec.NetworkServiceType.init) ?? .standard
-        isDiscretionary = stored.bool("discretionary")
-        waitsForConnectivity = stored.bool("waits_for_connectivity", standard: true)
-        headers = stored.pairs("http_additional_headers")
-        headerOrigins = try stored.json["http_additional_headers_origins"]?.array.map {
-            patterns throws(StoredJSONError) in
-            var origins: [OriginPattern] = []
-            for pattern in patterns {
-                // Validated when the session was configured; otherwise the row is damaged.
-                origins.append(
-                    try stored.need(
-                        pattern.string.flatMap { try? OriginPattern($0) }, "http_additional_headers_origins"))
-            }
-            return origins
-        }
-        proxy = try stored.object("proxy").map(ConnectionRules.Proxy.init)
-        tlsVersionMin = stored.string("tls_minimum_version").flatMap(ConnectionRules.TLS.Version.init) ?? .v12
-        tlsVersionMax = stored.string("tls_maximum_version").flatMap(ConnectionRules.TLS.Version.init)
+        try self.init(restoring: try StoredObject(storedJSON, opening: seal))
     }
 }
 
@@ -145,7 +72,7 @@ package struct SessionOverview: Sendable {
         writer.memberOrNull("invalidation", record?.invalidation?.rawValue)
         writer.memberOrNull("invalidated_at", record?.invalidatedAt)
         writer.memberOrNull("ended_at", record?.endedAt)
-        (record?.configuration ?? .implicit).write(into: &writer, isRedacted: disclosure.isRedacted)
+        (record?.configuration ?? .implicit).writeFields(into: &writer, isRedacted: disclosure.isRedacted)
         writer.name("jobs")
         if let counts {
             writer.beginObject()

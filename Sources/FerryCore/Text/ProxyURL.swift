@@ -70,6 +70,11 @@ package struct ProxyURL: Sendable, Hashable {
         return (try ProxyURL(scheme, authority), user)
     }
 
+    /// Value of a proxy whose URL is not read yet.
+    static let unknown = ProxyURL()
+
+    private init() { (scheme, place) = (.http, .unknown) }
+
     private init(_ scheme: Scheme, _ authority: Substring) throws(Failure) {
         self.scheme = scheme
         do throws(WebURL.Failure) {

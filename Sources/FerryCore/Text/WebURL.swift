@@ -61,6 +61,13 @@ package struct WebURL: Sendable, Hashable, CustomStringConvertible {
     /// `nil`.
     package let address: IPAddress?
 
+    /// Value of a URL that is not read yet; it has no host.
+    static let unknown = WebURL()
+
+    private init() {
+        (scheme, host, port, path, query, address) = (.http, "", 0, "", nil, nil)
+    }
+
     /// Reads an absolute URL. Drops a fragment.
     package static func parse(_ text: String) throws(Failure) -> WebURL {
         guard text.utf8.count <= Limits.urlByteCountMax else { throw .tooLong }

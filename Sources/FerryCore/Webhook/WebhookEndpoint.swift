@@ -1,7 +1,9 @@
 /// Configuration of a webhook endpoint: the receiver of a tenant's events, and which events it gets.
-package struct WebhookEndpoint: Sendable, Equatable {
+package struct WebhookEndpoint: FieldObject {
+    package static let summary = "A receiver of the tenant's events."
+
     /// Format of the body of a delivery.
-    package enum Format: String, Sendable, CaseIterable {
+    package enum Format: String, FieldChoice {
         /// Standard Webhooks 1.0.
         case standard
         /// CloudEvents 1.0.2 in structured mode, signed like Standard Webhooks.
@@ -35,10 +37,87 @@ package struct WebhookEndpoint: Sendable, Equatable {
     /// Default of `disableAfter` in seconds.
     package static let standardDisableAfter = 432_000.0
 
+    /// Creates an endpoint without URL, with default settings.
+    package init() { self.init(url: "") }
+
     /// Creates an endpoint with default settings.
     package init(url: String, filter: WebhookFilter = WebhookFilter()) {
         self.url = url
         self.filter = filter
+    }
+
+    /// Reads and validates an endpoint. Throws all errors at once. `refusal`: the egress policy's.
+    package init(_ json: JSON, refusal: (WebURL) -> String?) throws(InvalidFields) {
+        self = try Self().reading(json, .new, refusal)
+    }
+
+    /// Returns this endpoint after a merge patch (RFC 7396), validated like a new one.
+    package func merging(_ patch: JSON, refusal: (WebURL) -> String?) throws(InvalidFields) -> Self {
+        try reading(patch, .patch, refusal)
+    }
+
+    private func reading(
+        _ json: JSON, _ mode: FieldDecoder.Mode, _ refusal: (WebURL) -> String?
+    ) throws(InvalidFields) -> Self {
+        var endpoint = self
+        let errors = withoutActuallyEscaping(refusal) { refusal in
+            let context = FieldContext(refusal: refusal)
+            FieldDecoder.decode(json, into: &endpoint, at: "#", mode, context)
+            return context.errors
+        }
+        guard errors.isEmpty else { throw InvalidFields(errors.errors) }
+        return endpoint
+    }
+
+    package mutating func fields(_ visitor: inout some FieldVisitor) {
+        var urlText = URLText(url)
+        visitor.field("url", &urlText, .of(required: true), "URL of the receiver.")
+        url = urlText.text
+        var types = EventTypeNames(names: filter.types ?? ["*"])
+        visitor.field(
+            "events", &types, .plain,
+            "Types of events that the endpoint gets; * stands for all, those of later versions included.")
+        filter.types = types.names.contains("*") ? nil : types.names
+        visitor.field(
+            "session", &filter.session, .sessionName, .plain,
+            "Only events of this session; null for all.")
+        metadataField(&visitor, &filter.metadata, .plain)
+        visitor.field(
+            "description", &description, .description, .plain,
+            "Text of the client: at most 1,024 bytes of UTF-8 without U+0000.")
+        visitor.field("enabled", &isEnabled, .plain, "Whether the endpoint gets deliveries.")
+        visitor.field(
+            "ordered", &isOrdered, .plain,
+            "Whether an event is sent only after the one before was accepted or its delivery has failed.")
+        visitor.field(
+            "format", &format, .plain,
+            "Format of the body: Standard Webhooks 1.0, or CloudEvents 1.0.2 in structured mode, signed like "
+                + "Standard Webhooks.")
+        var retry = Retry(delays: retryDelays)
+        visitor.object("retry", &retry, .plain, "Times of further attempts of a delivery.")
+        retryDelays = retry.delays
+        visitor.field(
+            "disable_after", &disableAfter, Limits.webhookDisableAfterMin...Limits.webhookDisableAfterMax,
+            .of(unit: .seconds), "Time of failures alone after which it is disabled.")
+        visitor.object(
+            "acknowledgement", &acknowledgement, .plain,
+            "Rules of acknowledgement for jobs whose end it is told, unless the job or its session has rules.")
+    }
+
+    /// Times of further attempts of a delivery.
+    private struct Retry: FieldObject {
+        static let summary = "Times of further attempts of a delivery."
+        var delays = WebhookEndpoint.standardRetryDelays
+
+        init() {}
+        init(delays: [Double]) { self.delays = delays }
+
+        mutating func fields(_ visitor: inout some FieldVisitor) {
+            visitor.field(
+                "delays", &delays,
+                ListRule(0...Limits.webhookDelayCountMax, of: 1...Limits.webhookDelayMax, isUnique: false),
+                .of(unit: .seconds), "Delays after the first, second, … attempt.")
+        }
     }
 }
 
@@ -119,7 +198,7 @@ package struct WebhookRecord: Sendable, Equatable {
         writer.member("revision", revision)
         writer.member("created_at", createdAt)
         writer.member("updated_at", updatedAt)
-        endpoint.writeMembers(into: &writer, isRedacted: isRedacted)
+        endpoint.writeFields(into: &writer, isRedacted: isRedacted)
         writer.memberOrNull("disabled_at", disabledAt)
         writer.name("disabled_reason")
         if let disabledReason { disabledReason.write(into: &writer) } else { writer.null() }
@@ -145,37 +224,28 @@ extension WebhookRecord {
     }
 }
 
-extension WebhookEndpoint {
-    /// Writes all members with their effective values into an open object.
-    func writeMembers(into writer: inout JSONWriter, isRedacted: Bool) {
-        writer.member("url", isRedacted ? RedactedURL.text(of: url) : url)
-        writer.name("events")
-        writer.beginArray()
-        for type in filter.types ?? ["*"] { writer.value(type) }
-        writer.endArray()
-        writer.memberOrNull("session", filter.session)
-        writer.name("metadata")
-        writer.beginObject()
-        for pair in filter.metadata { writer.member(pair.name, pair.value) }
-        writer.endObject()
-        writer.memberOrNull("description", description)
-        writer.member("enabled", isEnabled)
-        writer.member("ordered", isOrdered)
-        writer.member("format", format.rawValue)
-        writer.name("retry")
-        writer.beginObject()
-        writer.name("delays")
-        writer.beginArray()
-        for delay in retryDelays { writer.value(delay) }
-        writer.endArray()
-        writer.endObject()
-        writer.member("disable_after", disableAfter)
-        if let acknowledgement {
-            acknowledgement.write(into: &writer)
-        } else {
-            writer.member("acknowledgement", .null)
-        }
+/// Names of event types, or `*`.
+private struct EventTypeNames: FieldValue {
+    let names: [String]
+
+    static func decode(_ json: JSON, _ rule: NoRule, _ place: FieldPlace) -> EventTypeNames? {
+        [String].decode(json, listRule, place).map(EventTypeNames.init)
     }
+    static func restore(_ json: JSON) -> EventTypeNames? {
+        [String].restore(json).map(EventTypeNames.init)
+    }
+    func encode(into writer: inout JSONWriter, isRedacted: Bool) {
+        names.encode(into: &writer, isRedacted: isRedacted)
+    }
+    static func schema(_ rule: NoRule) -> [JSON.Member] { [String].schema(listRule) }
+
+    private static let listRule = ListRule(
+        1...Limits.webhookEventCountMax,
+        of: TextRule(1...64, pattern: "^(\\*|\(known.joined(separator: "|").replacing(".", with: "\\.")))$") {
+            $0 == "*" || known.contains($0)
+                ? nil : "This must be * or one of: \(known.joined(separator: ", "))."
+        })
+    private static let known = EventType.allCases.map(\.rawValue)
 }
 
 /// An endpoint to be stored.

@@ -244,7 +244,11 @@ struct BodyAssembly: Sendable {
 
 extension JobContent {
     /// A job's result is sent only if it is as it was fetched.
-    fileprivate var integrity: JobSpec.Integrity { JobSpec.Integrity(size: size, sha256: sha256) }
+    fileprivate var integrity: JobSpec.Integrity {
+        var integrity = JobSpec.Integrity()
+        (integrity.size, integrity.sha256) = (size, sha256)
+        return integrity
+    }
 }
 
 extension JobSpec {

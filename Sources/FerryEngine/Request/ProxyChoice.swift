@@ -63,7 +63,7 @@ extension RequestBuilder {
         guard let rules = attempt.spec.request.connection, let proxy = rules.proxy,
             !proxy.bypass.contains(url)
         else { return true }
-        return url.scheme == .https && rules.tls?.hasAuthorities != true
+        return url.scheme == .https && rules.tls?.authorities.isSet != true
     }
 
     /// Returns the scheme of the proxy that the hop goes through; `nil` if there is none.

@@ -311,7 +311,7 @@ final class FinishedJob: Sendable {
         overdue stored: StoredJob, at now: Timestamp, resumeData: @escaping @Sendable (JobRecord) -> String?
     ) {
         // A job whose spec cannot be read ends as well.
-        let schedule = (try? JobSpec(storedJSON: stored.record.specJSON))?.schedule ?? .standard
+        let schedule = (try? JobSpec(storedJSON: stored.record.specJSON))?.schedule ?? JobSpec.Schedule()
         let error = schedule.overdue(createdAt: stored.record.createdAt, phase: .waiting)
         self.init(stored, .failed, error, at: now, resumeData: resumeData)
     }

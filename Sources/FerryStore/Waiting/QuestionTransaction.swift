@@ -128,7 +128,7 @@ extension Parameters {
         var jobs: [(id: JobID, question: JobQuestion)] = []
         for row in 0..<rows.rowCount {
             // An unreadable spec gets the default rules; the job fails when it begins.
-            let rules = (try? JobSpec(storedJSON: rows.bytes(row, 1)))?.questions ?? .standard
+            let rules = (try? JobSpec(storedJSON: rows.bytes(row, 1)))?.questions ?? QuestionRules()
             jobs.append((rows.identifier(row, 0), JobQuestion(.begin, askedAt: now, timeout: rules.timeout)))
         }
         var parameters = Parameters(capacity: jobs.count * 160)

@@ -11,7 +11,7 @@ struct RetryPolicyTests {
         error: TransferError? = nil
     ) -> RetryPolicy.Verdict {
         RetryPolicy.verdict(
-            rules: .standard, error: error ?? self.error, failedAttemptCount: failed, retryAfter: retryAfter,
+            rules: JobSpec.RetryRules(), error: error ?? self.error, failedAttemptCount: failed, retryAfter: retryAfter,
             now: now,
             expiry: now + deadline, jitter: jitter)
     }
@@ -50,7 +50,7 @@ struct RetryPolicyTests {
         let full = TransferError(.storageFull, "Full.", phase: .receiving, isRetryable: true)
         let verdict = { [now] (attempt: Int, expiry: Double) in
             RetryPolicy.verdict(
-                rules: .standard, uncounted: full, attempt: attempt, now: now, expiry: now + expiry,
+                rules: JobSpec.RetryRules(), uncounted: full, attempt: attempt, now: now, expiry: now + expiry,
                 jitter: 0.5, overdue: .resourceTimeout)
         }
         #expect(verdict(2, 1e6) == .retry(at: now + 2))
@@ -60,7 +60,7 @@ struct RetryPolicyTests {
             return
         }
         #expect(timeout.code == .resourceTimeout)
-        var rules = JobSpec.RetryRules.standard
+        var rules = JobSpec.RetryRules()
         #expect(!RetryPolicy.usesUpAttempt(full, rules: rules))
         #expect(RetryPolicy.usesUpAttempt(error, rules: rules))
         let away = TransferError(.storageUnavailable, "Read-only.", phase: .finishing, isRetryable: true)

@@ -86,7 +86,7 @@ struct JobPatchTests {
         #expect(throws: InvalidFields.self) {
             try JobDraft(spec, JobSecrets()).merging(plain) { _ in nil }
         }
-        spec.request.connection?.tls?.hasClientCertificate = true
+        spec.request.connection?.tls?.clientCertificate.isSet = true
         #expect(throws: InvalidFields.self) {
             try JobDraft(spec, JobSecrets()).merging(other) { _ in nil }
         }

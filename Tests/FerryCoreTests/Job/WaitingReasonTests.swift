@@ -114,7 +114,7 @@ struct DeadlineTests {
     private let createdAt = Timestamp(microseconds: 1_000_000)
 
     private func schedule(_ deadline: Double?, timeout: Double) -> JobSpec.Schedule {
-        var schedule = JobSpec.Schedule.standard
+        var schedule = JobSpec.Schedule()
         schedule.timeoutForResource = timeout
         schedule.deadlineAt = deadline.map { createdAt + $0 }
         return schedule

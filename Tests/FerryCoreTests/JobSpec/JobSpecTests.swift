@@ -24,7 +24,8 @@ struct JobSpecTests {
         #expect(job.spec.request.method == "GET")
         #expect(job.spec.session == "default")
         #expect(
-            job.spec.retry == .standard && job.spec.redirects == .standard && job.spec.schedule == .standard)
+            job.spec.retry == JobSpec.RetryRules() && job.spec.redirects == JobSpec.Redirects()
+                && job.spec.schedule == JobSpec.Schedule())
         #expect(job.origin == "https://example.org:443")
         #expect(job.payload == nil && job.secrets.isEmpty)
     }
@@ -128,9 +129,8 @@ struct JobSpecTests {
             at: "#/jobs/17")
         #expect(
             errors.map(\.pointer) == [
-                "#/jobs/17/request/url", "#/jobs/17/request/method", "#/jobs/17/source",
-                "#/jobs/17/schedule/priority",
-                "#/jobs/17/schedule/x~1y~0", "#/jobs/17/retry", "#/jobs/17/sesion",
+                "#/jobs/17/request/url", "#/jobs/17/request/method", "#/jobs/17/schedule/priority",
+                "#/jobs/17/schedule/x~1y~0", "#/jobs/17/retry", "#/jobs/17/source", "#/jobs/17/sesion",
             ])
     }
 

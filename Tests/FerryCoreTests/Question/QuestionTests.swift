@@ -174,7 +174,7 @@ struct QuestionTests {
         #expect(spec.awaitsConfirmation && spec.asksOnChallenge && spec.redirects.policy == .ask)
         #expect(spec.questions.answer(to: .redirect).disposition == .follow)
         #expect(try JSON.parse(spec.encode())["questions"]?["timeout"]?.double == 5)
-        let standard = QuestionRules.standard
+        let standard = QuestionRules()
         #expect(standard.answer(to: .begin).disposition == .continueLoading)
         #expect(standard.answer(to: .redirect).disposition == .reject)
         #expect(standard.answer(to: .challenge).disposition == .performDefaultHandling)

@@ -36,7 +36,7 @@ struct ScheduleSpecTests {
 
     @Test("all invalid fields are reported at once")
     func wrong() throws {
-        #expect(try pointers("{}") == ["#/cron required", "#/job required"])
+        #expect(try pointers("{}") == ["#/job required", "#/cron required"])
         #expect(
             try pointers(#"{"cron":"* * * * *","interval":5,\#(job)}"#) == ["#/interval invalid_combination"])
         #expect(try pointers(#"{"cron":null,"interval":null,\#(job)}"#) == ["#/cron required"])

@@ -226,7 +226,7 @@ struct SessionTests {
         #expect(try JobSpec(storedJSON: job.spec.encodeStored()) == job.spec)
         let plain = try self.job(
             #"{"kind":"data","request":{"url":"https://a.example/"}}"#, in: scope)
-        #expect(plain.spec.schedule == .standard && plain.spec.request.headers.isEmpty)
+        #expect(plain.spec.schedule == JobSpec.Schedule() && plain.spec.request.headers.isEmpty)
     }
 
     @Test("a job can override every value of its session")
@@ -309,6 +309,6 @@ struct SessionTests {
     func tenants() throws {
         let scope = try scope(Self.everything, tenant: "other")
         let body = #"{"kind":"data","session":"s","request":{"url":"https://a.example/"}}"#
-        #expect(try job(body, in: scope).spec.schedule == .standard)
+        #expect(try job(body, in: scope).spec.schedule == JobSpec.Schedule())
     }
 }

@@ -16,7 +16,7 @@ extension Draft {
     mutating func trust(_ authority: String, _ change: (inout ConnectionRules.TLS) -> Void = { _ in }) {
         connect { rules, hidden in
             var tls = rules.tls ?? ConnectionRules.TLS()
-            tls.hasAuthorities = true
+            tls.authorities.isSet = true
             change(&tls)
             rules.tls = tls
             hidden.authorities = authority
@@ -27,7 +27,7 @@ extension Draft {
     mutating func show(_ identity: TestAuthority.Identity) {
         connect { rules, hidden in
             var tls = rules.tls ?? ConnectionRules.TLS()
-            tls.hasClientCertificate = true
+            tls.clientCertificate.isSet = true
             rules.tls = tls
             hidden.clientCertificate = identity.certificate
             hidden.clientKey = identity.key

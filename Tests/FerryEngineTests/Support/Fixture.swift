@@ -185,23 +185,12 @@ struct Draft {
     var payload: [UInt8]?
 
     init(_ kind: JobKind, _ url: String) {
-        spec = JobSpec(
-            kind: kind, session: "default", description: nil, metadata: [],
-            request: .init(
-                url: url, method: kind == .upload ? "PUT" : "GET", headers: [], body: nil,
-                // Shorter than `Signal` waits, so that a hanging test names its cause.
-                timeoutForRequest: 100),
-            destination: nil, source: nil, integrity: .init(),
-            redirects: .init(policy: .follow, countMax: 20, sendsCredentialsAcrossOrigins: false),
-            accept: .init(),
-            schedule: .init(
-                priority: 0.5, earliestBeginAt: nil, expectedBytesToSend: nil, expectedBytesToReceive: nil,
-                timeoutForResource: 600),
-            bytesPerSecondMax: nil,
-            retry: .init(
-                attemptCountMax: 8, delayInitial: 1, multiplier: 2, delayMax: 300, repeatsNonIdempotent: false
-            ),
-            webhook: nil)
+        spec = JobSpec()
+        spec.kind = kind
+        spec.request = .init(url: url, method: kind == .upload ? "PUT" : "GET")
+        // Shorter than `Signal` waits, so that a hanging test names its cause.
+        spec.request.timeoutForRequest = 100
+        spec.schedule.timeoutForResource = 600
     }
 
     mutating func to(_ path: String, _ ifExists: JobSpec.Destination.IfExists = .replace) {

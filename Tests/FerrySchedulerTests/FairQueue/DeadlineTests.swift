@@ -12,15 +12,14 @@ struct DeadlineTests {
     }
 
     private static let bytesPerSecond = 2_000_000.0
-    private static let spec = JobSpec(
-        kind: .download, session: "s", description: nil, metadata: [],
-        request: .init(
-            url: "https://a.example/", method: "GET", headers: [], body: nil, timeoutForRequest: 60),
-        destination: nil, source: nil, integrity: .init(), redirects: .standard, accept: .init(),
-        schedule: .standard, bytesPerSecondMax: nil, retry: .standard, webhook: nil)
+    private static let spec = {
+        var spec = JobSpec()
+        spec.request = .init(url: "https://a.example/", method: "GET")
+        return spec
+    }()
 
     private func job(_ number: Int, at now: Double, seconds: Double, deadline: Double?) -> Job {
-        var schedule = JobSpec.Schedule.standard
+        var schedule = JobSpec.Schedule()
         let start = Timestamp(microseconds: 0) + 1e9
         schedule.deadlineAt = deadline.map { start + $0 }
         schedule.expectedBytesToReceive = Int64(seconds * Self.bytesPerSecond)

@@ -12,22 +12,10 @@ struct HostSignalTests {
         timeout: Double = 60, _ change: (inout JobSpec.RequestSpec) -> Void = { _ in }
     ) -> Attempt {
         let now = Timestamp(microseconds: 1_790_000_000_000_000)
-        var spec = JobSpec(
-            kind: .download, session: "default", description: nil, metadata: [],
-            request: .init(
-                url: "https://own.example/", method: "GET", headers: [], body: nil,
-                timeoutForRequest: timeout),
-            destination: nil, source: nil, integrity: .init(),
-            redirects: .init(policy: .follow, countMax: 20, sendsCredentialsAcrossOrigins: false),
-            accept: .init(),
-            schedule: .init(
-                priority: 0.5, earliestBeginAt: nil, expectedBytesToSend: nil, expectedBytesToReceive: nil,
-                timeoutForResource: 600),
-            bytesPerSecondMax: nil,
-            retry: .init(
-                attemptCountMax: 8, delayInitial: 1, multiplier: 2, delayMax: 300, repeatsNonIdempotent: false
-            ),
-            webhook: nil)
+        var spec = JobSpec()
+        spec.request = .init(url: "https://own.example/", method: "GET")
+        spec.request.timeoutForRequest = timeout
+        spec.schedule.timeoutForResource = 600
         change(&spec.request)
         return Attempt(
             job: job, number: 1, failedAttemptCount: 0, revision: 1,

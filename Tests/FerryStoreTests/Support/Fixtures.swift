@@ -257,28 +257,25 @@ func newJob(
     sealedSecrets: [UInt8]? = nil, origin: String? = nil, deadlineAt: Timestamp? = nil,
     acknowledgement: AcknowledgementRules? = nil
 ) -> NewJob {
-    var spec = JobSpec(
-        kind: kind, session: session, description: nil, metadata: metadata,
-        request: .init(
-            url: "https://\(host)/\(path)", method: "GET", headers: [], body: nil, timeoutForRequest: 60),
-        destination: kind == .download ? .init(path: "a", ifExists: .replace) : nil, source: nil,
-        integrity: .init(),
-        redirects: .init(policy: .follow, countMax: 20, sendsCredentialsAcrossOrigins: false),
-        accept: .init(),
-        schedule: .init(
-            priority: priority, earliestBeginAt: beginAt, expectedBytesToSend: nil,
-            expectedBytesToReceive: nil,
-            timeoutForResource: timeoutForResource),
-        bytesPerSecondMax: nil,
-        retry: .init(
-            attemptCountMax: attemptCountMax, delayInitial: retryDelay, multiplier: 1, delayMax: retryDelay,
-            repeatsNonIdempotent: false),
-        webhook: webhook
-            ? .init(
-                url: "https://hook.example.org/",
-                events: webhookEvents ?? [.jobResumedAtOffset] + EventType.standard,
-                hasSecret: sealedSecrets != nil)
-            : nil)
+    var spec = JobSpec()
+    spec.kind = kind
+    spec.session = session
+    spec.metadata = metadata
+    spec.request = .init(url: "https://\(host)/\(path)", method: "GET")
+    spec.destination = kind == .download ? .init(path: "a", ifExists: .replace) : nil
+    spec.schedule.priority = priority
+    spec.schedule.earliestBeginAt = beginAt
+    spec.schedule.timeoutForResource = timeoutForResource
+    spec.retry.attemptCountMax = attemptCountMax
+    spec.retry.delayInitial = retryDelay
+    spec.retry.multiplier = 1
+    spec.retry.delayMax = retryDelay
+    if webhook {
+        spec.webhook = .init(
+            url: "https://hook.example.org/",
+            events: webhookEvents ?? [.jobResumedAtOffset] + EventType.standard,
+            hasSecret: sealedSecrets != nil)
+    }
     spec.schedule.networkServiceType = serviceType
     spec.schedule.deadlineAt = deadlineAt
     spec.acknowledgement = acknowledgement

@@ -1,9 +1,150 @@
-// multipart/form-data (RFC 7578): the body of a data job, or the body around an upload's file.
+// Bodies and sources of jobs: what is sent, and where its bytes come from.
 
-extension JobDecoding {
+extension JobSpec.Body: FieldValue {
+    package static func decode(_ json: JSON, _ rule: NoRule, _ place: FieldPlace) -> JobSpec.Body? {
+        guard let read = BodyDecoding(context: place.context).body(json, at: place.pointer) else { return nil }
+        place.context.payload = read.body.hasPayload ? read.payload : nil
+        return read.body
+    }
+    package static func restore(_ json: JSON) -> JobSpec.Body? {
+        // `nil` stands for any damage.
+        try? JobSpec.Body(stored: StoredObject(json))
+    }
+    package func encode(into writer: inout JSONWriter, isRedacted: Bool) {
+        writer.beginObject()
+        writeMember(into: &writer)
+        writer.endObject()
+    }
+    package static func schema(_ rule: NoRule) -> [JSON.Member] {
+        [JSON.Member("$ref", "#/components/schemas/Body")]
+    }
+}
+
+extension JobSpec.Source: FieldValue {
+    package static func decode(_ json: JSON, _ rule: NoRule, _ place: FieldPlace) -> JobSpec.Source? {
+        guard let read = BodyDecoding(context: place.context).source(json, at: place.pointer) else {
+            return nil
+        }
+        if let payload = read.payload { place.context.payload = payload }
+        return read.source
+    }
+    package static func restore(_ json: JSON) -> JobSpec.Source? {
+        // `nil` stands for any damage.
+        try? JobSpec.Source(stored: StoredObject(json))
+    }
+    package func encode(into writer: inout JSONWriter, isRedacted: Bool) {
+        writer.beginObject()
+        writeMembers(into: &writer)
+        writer.endObject()
+    }
+    package static func schema(_ rule: NoRule) -> [JSON.Member] {
+        [JSON.Member("$ref", "#/components/schemas/Source")]
+    }
+}
+
+/// Reads bodies and sources, of which exactly one of several members is given.
+private struct BodyDecoding {
+    let context: FieldContext
+    var complaints: ValidationErrors { context.errors }
+
+    func body(_ json: JSON, at path: String) -> (body: JobSpec.Body, payload: [UInt8])? {
+        guard var object = FieldReader(json, at: path, complaints) else { return nil }
+        let given = exactlyOne(&object, ["json", "form", "text", "base64", "multipart"])
+        var bytes: (JobSpec.Body.Form, [UInt8])?
+        switch given {
+        case "json":
+            var writer = JSONWriter()
+            if let value = object.value("json") { writer.value(value) }
+            bytes = (.json, writer.bytes)
+        case "form": bytes = form(&object).map { (.form, $0) }
+        case "text", "base64": bytes = inline(&object)
+        case "multipart":
+            let form = multipart(&object)
+            object.finish()
+            return form.map {
+                (JobSpec.Body(form: .multipart, byteCount: $0.payload.count, parts: $0.parts), $0.payload)
+            }
+        default: break
+        }
+        object.finish()
+        return bytes.map { (JobSpec.Body(form: $0, byteCount: $1.count), $1) }
+    }
+
+    private func form(_ fields: inout FieldReader) -> [UInt8]? {
+        guard var object = fields.object("form") else { return nil }
+        var pairs: [JobSpec.Pair] = []
+        for member in object.all(countMax: 1_000) {
+            if let value = object.string(member.name) { pairs.append(JobSpec.Pair(member.name, value)) }
+        }
+        return formEncoded(pairs)
+    }
+
+    private func inline(_ fields: inout FieldReader) -> (JobSpec.Body.Form, [UInt8])? {
+        if let text = fields.string("text") { return (.text, Array(text.utf8)) }
+        guard let text = fields.string("base64") else { return nil }
+        guard let bytes = Base64.decode(text) else {
+            fields.complain("base64", "invalid_value", "This is not base64 (RFC 4648, with padding).")
+            return nil
+        }
+        return (.base64, bytes)
+    }
+
+    /// Returns the one of these members that is present; reports an error if there is none or several.
+    private func exactlyOne(_ fields: inout FieldReader, _ names: [String]) -> String? {
+        let given = names.filter { fields.has($0) }
+        if given.count != 1 {
+            complaints.add(
+                fields.path, given.isEmpty ? "required" : "invalid_combination",
+                "Exactly one of these must be given: \(names.joined(separator: ", ")).")
+            for name in given { _ = fields.value(name) }
+        }
+        return given.count == 1 ? given[0] : nil
+    }
+
+    func source(_ json: JSON, at path: String) -> (source: JobSpec.Source, payload: [UInt8]?)? {
+        guard var object = FieldReader(json, at: path, complaints) else { return nil }
+        let given = exactlyOne(&object, ["path", "text", "base64", "upload", "job", "url", "s3"])
+        for name in ["upload", "url", "s3"] where given == name {
+            _ = object.value(name)
+            object.complain(
+                name, "not_supported", "This source is not supported yet by this version of Ferry.")
+        }
+        var source = place(&object, given)
+        source = form(&object, around: source)
+        object.finish()
+        return source
+    }
+
+    /// Reads bytes that are stored somewhere or inline.
+    private func place(_ fields: inout FieldReader, _ given: String?) -> (source: JobSpec.Source, payload: [UInt8]?)?
+    {
+        switch given {
+        case "path": return path(&fields).map { (.path($0), nil) }
+        case "job": return job(&fields).map { (.job($0), nil) }
+        case "text", "base64":
+            return inline(&fields).map { (.inline(JobSpec.Body(form: $0, byteCount: $1.count)), $1) }
+        default: return nil
+        }
+    }
+
+    private func job(_ fields: inout FieldReader) -> JobID? {
+        guard let text = fields.string("job") else { return nil }
+        guard let job = JobID(text) else {
+            fields.complain("job", "invalid_value", "This is not the identifier of a job.")
+            return nil
+        }
+        return job
+    }
+
+    private func path(_ fields: inout FieldReader) -> String? {
+        guard let json = fields.value("path") else { return nil }
+        let place = FieldPlace(path: fields.path, name: "path", context: context)
+        return String.decode(json, .filePath, place)
+    }
+
     /// Reads `{"multipart": [{"name", "text" | "base64" | "path" | "job", "file_name", "content_type"}]}`.
     /// The payload is the concatenation of the inline parts.
-    func multipart(_ fields: inout FieldReader) -> (parts: [JobSpec.Part], payload: [UInt8])? {
+    private func multipart(_ fields: inout FieldReader) -> (parts: [JobSpec.Part], payload: [UInt8])? {
         guard let values = fields.array("multipart", countMax: Limits.partCountMax) else { return nil }
         if values.isEmpty {
             fields.complain("multipart", "invalid_value", "A multipart body has at least one part.")
@@ -33,7 +174,7 @@ extension JobDecoding {
     }
 
     /// Reads `source.form`, which makes the source a file among fields. Returns the source itself without it.
-    func form(
+    private func form(
         _ fields: inout FieldReader, around source: (source: JobSpec.Source, payload: [UInt8]?)?
     ) -> (source: JobSpec.Source, payload: [UInt8]?)? {
         guard var object = fields.object("form", isNullable: true) else { return source }
@@ -96,18 +237,6 @@ extension JobDecoding {
                 "content_type", "invalid_value", "This must be a media type such as \"image/png\".")
         }
         return text
-    }
-
-    /// The boundary differs for each attempt, so a job cannot set the type itself.
-    func checkContentType(_ request: DecodedRequest?, _ source: JobSpec.Source?, at prefix: String) {
-        var isForm = request?.spec.body?.form == .multipart
-        if case .form? = source { isForm = true }
-        guard isForm, let request else { return }
-        for header in request.spec.headers where header.name.lowercased() == "content-type" {
-            complaints.add(
-                "\(prefix)/request/headers/\(pointerStep(header.name))", "invalid_combination",
-                "The service sets the type of a multipart body itself, with its boundary.")
-        }
     }
 }
 

@@ -1,0 +1,71 @@
+/// What decoding a body needs and collects besides its values. One body, one thread.
+package final class FieldContext {
+    /// Errors found so far.
+    package let errors: ValidationErrors
+    /// Abilities of this node.
+    package let node: NodeAbilities
+    /// The egress policy: returns why a URL is not accepted, or `nil`.
+    package let refusal: (WebURL) -> String?
+    /// Kind of the job, once it is read.
+    package var kind: JobKind?
+    /// The job's session, or `nil` if it is not configured.
+    package var session: SessionRecord?
+    /// Opens resume data; returns `nil` if it is none of this tenant's.
+    package var openResumeData: (String) -> ResumePoint? = { _ in nil }
+    /// Returns the job with this number in the batch if it precedes this one.
+    package var earlierJob: (Int) -> JobID? = { _ in nil }
+
+    /// URL of the job's request, once it is read.
+    package var requestURL: WebURL?
+    /// The job whose bytes this one resumes from, or `nil`.
+    package var resumePoint: ResumePoint?
+    /// Bytes of an inline source or body as they will be sent, or `nil`.
+    package var payload: [UInt8]?
+    private var inherited: [String: any FieldValue]?
+
+    /// Creates a context without errors.
+    package init(
+        node: NodeAbilities = NodeAbilities(), session: SessionRecord? = nil,
+        refusal: @escaping (WebURL) -> String? = { _ in nil }
+    ) {
+        errors = ValidationErrors()
+        self.node = node
+        self.session = session
+        self.refusal = refusal
+    }
+
+    /// Returns the session's value of the field with this name, or `nil` if the session is not configured.
+    func inherited<Value: FieldValue>(_ name: String, as type: Value.Type) -> Value? {
+        guard let session else { return nil }
+        let values = inherited ?? FieldCapture.values(of: session.configuration)
+        inherited = values
+        return values[name] as? Value
+    }
+}
+
+/// Copies the values of an object's fields by name.
+struct FieldCapture: FieldVisitor {
+    private var values: [String: any FieldValue] = [:]
+
+    /// Returns the values of the fields that are not objects.
+    static func values(of object: some FieldObject) -> [String: any FieldValue] {
+        var object = object
+        var capture = FieldCapture()
+        object.fields(&capture)
+        return capture.values
+    }
+
+    mutating func field<Value: FieldValue>(
+        _ name: String, _ value: inout Value, _ rule: Value.Rule, _ traits: FieldTraits, _ text: String
+    ) { values[name] = value }
+
+    mutating func object<Object: FieldObject>(
+        _ name: String, _ value: inout Object, _ traits: FieldTraits, _ text: String
+    ) {}
+
+    mutating func object<Object: FieldObject>(
+        _ name: String, _ value: inout Object?, _ traits: FieldTraits, _ text: String
+    ) {}
+
+    mutating func unsupported(_ name: String, off: JSON, _ traits: FieldTraits, _ text: String) {}
+}

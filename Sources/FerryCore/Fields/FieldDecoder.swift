@@ -1,0 +1,178 @@
+/// Reads an untrusted body into an object: a new one, or a merge patch (RFC 7396) of one that exists. Reports
+/// each member that is invalid, missing or unknown; the object keeps its value there.
+package struct FieldDecoder: FieldVisitor {
+    /// What the body is.
+    package enum Mode: Sendable { case new, patch }
+
+    private var reader: FieldReader
+    /// What the body is.
+    package let mode: Mode
+    /// What the body is decoded with.
+    package let context: FieldContext
+    /// `true` if the body must have the required members.
+    private let requiresMembers: Bool
+    /// Default values of members that the patch sets to null.
+    private let defaults: [String: any FieldValue]
+
+    /// Reads `json` into `object`, which has its default values, or for a patch its current ones.
+    /// `isCreated`: `true` if the patch creates the object.
+    static func decode<Object: FieldObject>(
+        _ json: JSON, into object: inout Object, at path: String, _ mode: Mode, isCreated: Bool = false,
+        _ context: FieldContext
+    ) {
+        guard let reader = FieldReader(json, at: path, context.errors) else { return }
+        var decoder = FieldDecoder(
+            reader: reader, mode: mode, context: context, requiresMembers: mode == .new || isCreated,
+            defaults: mode == .patch && reader.hasNull
+                ? FieldCapture.values(of: Self.standard(Object.self, context)) : [:])
+        object.fields(&decoder)
+        object.check(decoder)
+        decoder.reader.finish()
+    }
+
+    /// Returns an object with the values that a new one has if its body names none.
+    static func standard<Object: FieldObject>(_ type: Object.Type, _ context: FieldContext) -> Object {
+        var object = Object()
+        guard let session = context.session else { return object }
+        var inheritance = FieldInheritance(context: context)
+        object.fields(&inheritance)
+        object.inherit(from: session.configuration)
+        return object
+    }
+
+    /// JSON Pointer of the object.
+    package var path: String { reader.path }
+
+    /// Returns `true` if the body determines the member: a new object names it, or a patch does not reset it.
+    package func isGiven(_ name: String) -> Bool {
+        mode == .new ? reader.has(name) : !reader.has(name) || reader.hasValue(name)
+    }
+
+    /// Returns `true` if the body names the member.
+    package func has(_ name: String) -> Bool { reader.has(name) }
+
+    /// Returns `true` if the body gives the member a value other than null.
+    package func hasValue(_ name: String) -> Bool { reader.hasValue(name) }
+
+    /// Returns `true` if the body has the member and no error was found in it so far.
+    package func isValid(_ name: String) -> Bool {
+        let pointer = reader.pointer(name)
+        return reader.has(name) && !context.errors.errors.contains { $0.pointer == pointer }
+    }
+
+    /// Reports an error of a member. `steps`: its JSON Pointer in the object, such as `redirects/policy`.
+    package func fail(_ steps: String, _ code: String, _ detail: String) {
+        context.errors.add("\(reader.path)/\(steps)", code, detail)
+    }
+
+    /// Returns the member, or `nil` if there is nothing to decode.
+    private mutating func member(_ name: String, _ traits: FieldTraits) -> JSON? {
+        if traits.isShownOnly { return nil }
+        guard let json = reader.value(name) else {
+            if traits.isRequired, requiresMembers {
+                reader.complain(name, "required", "This field is required.")
+            }
+            return nil
+        }
+        if mode == .patch, traits.change == .never {
+            reader.complain(name, "not_supported", FieldDecoder.unchangeable)
+            return nil
+        }
+        return json
+    }
+
+    static let unchangeable =
+        "This cannot be changed after the submission; cancel the job and submit another one."
+
+    /// Reports a field that the job's kind does not have. Null and empty values are allowed everywhere.
+    private func checkKind(_ name: String, _ traits: FieldTraits) {
+        guard let kind = context.kind, !traits.kinds.contains(JobKinds(kind)) else { return }
+        reader.complain(name, "invalid_combination", "Only a \(traits.kinds.names) job has this field.")
+    }
+
+    package mutating func field<Value: FieldValue>(
+        _ name: String, _ value: inout Value, _ rule: Value.Rule, _ traits: FieldTraits, _ text: String
+    ) {
+        guard let json = member(name, traits) else {
+            if mode == .new, traits.inheritance == .session {
+                value = context.inherited(name, as: Value.self) ?? value
+            }
+            return
+        }
+        if json.isNull, mode == .patch || !Value.isNullable {
+            if mode == .patch, let standard = defaults[name] as? Value {
+                value = standard
+                return
+            }
+            // A new object's null is a wrong type where null is no value.
+        }
+        let place = FieldPlace(path: reader.path, name: name, context: context)
+        let before = value
+        let read = mode == .new ? Value.decode(json, rule, place) : value.merging(json, rule, place)
+        value = read ?? value
+        if traits.kinds != .all, value != before { checkKind(name, traits) }
+    }
+
+    package mutating func object<Object: FieldObject>(
+        _ name: String, _ value: inout Object, _ traits: FieldTraits, _ text: String
+    ) {
+        let json = member(name, traits)
+        if mode == .new { value = Self.standard(Object.self, context) }
+        guard let json else { return }
+        if json.isNull, mode == .patch {
+            value = Self.standard(Object.self, context)
+            return
+        }
+        Self.decode(json, into: &value, at: reader.pointer(name), mode, context)
+    }
+
+    package mutating func object<Object: FieldObject>(
+        _ name: String, _ value: inout Object?, _ traits: FieldTraits, _ text: String
+    ) {
+        guard let json = member(name, traits) else { return }
+        guard !json.isNull else {
+            value = nil
+            return
+        }
+        guard json.members != nil else {
+            return context.errors.addWrongType(reader.pointer(name), "an object", json)
+        }
+        checkKind(name, traits)
+        var object = value ?? Self.standard(Object.self, context)
+        Self.decode(
+            json, into: &object, at: reader.pointer(name), mode, isCreated: value == nil, context)
+        value = object
+    }
+
+    package mutating func unsupported(_ name: String, off: JSON, _ traits: FieldTraits, _ text: String) {
+        guard let json = reader.value(name), json != off, !(mode == .patch && json.isNull) else { return }
+        guard off.isNull || json.typeName == off.typeName else {
+            return context.errors.addWrongType(reader.pointer(name), off.typeName, json)
+        }
+        reader.complain(
+            name, "not_supported",
+            "This is not supported yet by this version of Ferry; leave it out.")
+    }
+}
+
+/// Sets the fields that a job inherits to the values of its session.
+struct FieldInheritance: FieldVisitor {
+    let context: FieldContext
+
+    mutating func field<Value: FieldValue>(
+        _ name: String, _ value: inout Value, _ rule: Value.Rule, _ traits: FieldTraits, _ text: String
+    ) {
+        guard traits.inheritance == .session else { return }
+        value = context.inherited(name, as: Value.self) ?? value
+    }
+
+    mutating func object<Object: FieldObject>(
+        _ name: String, _ value: inout Object, _ traits: FieldTraits, _ text: String
+    ) {}
+
+    mutating func object<Object: FieldObject>(
+        _ name: String, _ value: inout Object?, _ traits: FieldTraits, _ text: String
+    ) {}
+
+    mutating func unsupported(_ name: String, off: JSON, _ traits: FieldTraits, _ text: String) {}
+}

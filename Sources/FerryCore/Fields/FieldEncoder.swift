@@ -1,0 +1,71 @@
+/// Writes an object as JSON: every field with its effective value, as responses and webhooks show it.
+package struct FieldEncoder: FieldVisitor {
+    /// The JSON so far.
+    package var writer: JSONWriter
+    private let isRedacted: Bool
+    /// `true` to leave out objects whose fields all have their default value.
+    private let leavesOutDefaults: Bool
+
+    init(_ writer: consuming JSONWriter, isRedacted: Bool, leavesOutDefaults: Bool) {
+        self.writer = writer
+        self.isRedacted = isRedacted
+        self.leavesOutDefaults = leavesOutDefaults
+    }
+
+    package mutating func field<Value: FieldValue>(
+        _ name: String, _ value: inout Value, _ rule: Value.Rule, _ traits: FieldTraits, _ text: String
+    ) {
+        if traits.isWriteOnly || (leavesOutDefaults || traits.isShownOnly) && value.isLeftOut { return }
+        writer.name(name)
+        value.encode(into: &writer, isRedacted: isRedacted)
+    }
+
+    package mutating func object<Object: FieldObject>(
+        _ name: String, _ value: inout Object, _ traits: FieldTraits, _ text: String
+    ) {
+        if leavesOutDefaults, value == Object() { return }
+        writer.name(name)
+        writer.beginObject()
+        value.fields(&self)
+        writer.endObject()
+    }
+
+    package mutating func object<Object: FieldObject>(
+        _ name: String, _ value: inout Object?, _ traits: FieldTraits, _ text: String
+    ) {
+        guard var object = value else {
+            if !leavesOutDefaults { writer.member(name, .null) }
+            return
+        }
+        writer.name(name)
+        writer.beginObject()
+        object.fields(&self)
+        writer.endObject()
+    }
+
+    package mutating func unsupported(_ name: String, off: JSON, _ traits: FieldTraits, _ text: String) {
+        if !leavesOutDefaults { writer.member(name, off) }
+    }
+}
+
+extension FieldObject {
+    /// Writes all fields into an open object. `isRedacted`: `true` to hide what may be secret.
+    package func writeFields(into writer: inout JSONWriter, isRedacted: Bool) {
+        write(into: &writer, isRedacted: isRedacted, leavesOutDefaults: false)
+    }
+
+    /// Writes into an open object what `restore` needs: without null, and without objects whose fields all
+    /// have their default value. A change of a default value needs a version of the stored form, so that
+    /// stored objects keep their values.
+    package func storeFields(into writer: inout JSONWriter, isRedacted: Bool) {
+        write(into: &writer, isRedacted: isRedacted, leavesOutDefaults: true)
+    }
+
+    private func write(into writer: inout JSONWriter, isRedacted: Bool, leavesOutDefaults: Bool) {
+        var object = self
+        var encoder = FieldEncoder(writer, isRedacted: isRedacted, leavesOutDefaults: leavesOutDefaults)
+        writer = JSONWriter(reservingCapacity: 0)
+        object.fields(&encoder)
+        writer = encoder.writer
+    }
+}

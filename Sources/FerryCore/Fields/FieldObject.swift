@@ -1,0 +1,203 @@
+/// An object of the API, such as `retry` of a job. Each of its fields is declared once, in `fields`; decoder,
+/// merge patch, encoder, stored form, OpenAPI schema and reference tables follow from the declaration.
+package protocol FieldObject: Sendable, Equatable {
+    /// Creates the object with the default value of each field.
+    init()
+
+    /// Description of the object, for OpenAPI and the reference.
+    static var summary: String { get }
+
+    /// Declares the fields in the order in which they are shown: calls `visitor` once for each of them. Must
+    /// name the same fields whatever their values are.
+    mutating func fields(_ visitor: inout some FieldVisitor)
+
+    /// Sets values that depend on the session in another way than `FieldTraits.Inheritance`. Called after the
+    /// fields were inherited.
+    mutating func inherit(from session: SessionConfiguration)
+
+    /// Called after a body has been read: sets values that follow from others, and reports combinations that
+    /// are not allowed.
+    mutating func check(_ body: FieldDecoder)
+}
+
+extension FieldObject {
+    package mutating func inherit(from session: SessionConfiguration) {}
+    package mutating func check(_ body: FieldDecoder) {}
+}
+
+/// What is done with the fields of an object: decoding, encoding, describing.
+package protocol FieldVisitor {
+    /// A field with one value.
+    mutating func field<Value: FieldValue>(
+        _ name: String, _ value: inout Value, _ rule: Value.Rule, _ traits: FieldTraits, _ text: String)
+
+    /// A field whose value is an object.
+    mutating func object<Object: FieldObject>(
+        _ name: String, _ value: inout Object, _ traits: FieldTraits, _ text: String)
+
+    /// A field whose value is an object or null.
+    mutating func object<Object: FieldObject>(
+        _ name: String, _ value: inout Object?, _ traits: FieldTraits, _ text: String)
+
+    /// A field of which this version knows only the value that turns it off.
+    mutating func unsupported(_ name: String, off: JSON, _ traits: FieldTraits, _ text: String)
+}
+
+extension FieldVisitor {
+    /// A field whose type has no rule, such as a boolean.
+    package mutating func field<Value: FieldValue>(
+        _ name: String, _ value: inout Value, _ traits: FieldTraits, _ text: String
+    ) where Value.Rule == NoRule {
+        field(name, &value, NoRule(), traits, text)
+    }
+}
+
+/// Rule of a type that needs none.
+package struct NoRule: Sendable {
+    package init() {}
+}
+
+/// The value of a field.
+package protocol FieldValue: Sendable, Equatable {
+    /// Bounds of the value, such as a range.
+    associatedtype Rule: Sendable = NoRule
+
+    /// `true` if null is a value.
+    static var isNullable: Bool { get }
+
+    /// Returns the value, or `nil` after an error has been reported. `json`: null only if `isNullable`.
+    static func decode(_ json: JSON, _ rule: Rule, _ place: FieldPlace) -> Self?
+
+    /// Returns the value after a merge patch (RFC 7396); as `decode`, except for objects with free names.
+    func merging(_ json: JSON, _ rule: Rule, _ place: FieldPlace) -> Self?
+
+    /// Returns a stored value, or `nil` if it is damaged. Bounds are not checked: an earlier version may have
+    /// had others.
+    static func restore(_ json: JSON) -> Self?
+
+    /// Writes the value. `isRedacted`: `true` to hide what may be secret.
+    func encode(into writer: inout JSONWriter, isRedacted: Bool)
+
+    /// `true` if the stored form leaves the value out, because a missing member reads the same.
+    var isLeftOut: Bool { get }
+
+    /// Returns the JSON Schema of the type without null.
+    static func schema(_ rule: Rule) -> [JSON.Member]
+}
+
+extension FieldValue {
+    package static var isNullable: Bool { false }
+    package var isLeftOut: Bool { false }
+    package func merging(_ json: JSON, _ rule: Rule, _ place: FieldPlace) -> Self? {
+        Self.decode(json, rule, place)
+    }
+}
+
+/// Place of a value in a body, with what its decoding needs.
+package struct FieldPlace {
+    /// JSON Pointer of the object.
+    let path: String
+    /// Name of the member.
+    let name: String
+    /// What the body is decoded with.
+    package let context: FieldContext
+
+    /// JSON Pointer of the value.
+    package var pointer: String { "\(path)/\(pointerStep(name))" }
+
+    /// Reports an error.
+    package func add(_ code: String, _ detail: String) { context.errors.add(pointer, code, detail) }
+
+    /// Reports an error and returns `nil`.
+    package func fail<Value>(_ code: String, _ detail: String) -> Value? {
+        add(code, detail)
+        return nil
+    }
+
+    /// Reports a wrong type and returns `nil`. `expected`: with its article.
+    package func failType<Value>(_ expected: String, _ json: JSON) -> Value? {
+        context.errors.addWrongType(pointer, expected, json)
+        return nil
+    }
+
+    /// Returns the place of an element or a member of the value.
+    package func item(_ name: String) -> FieldPlace {
+        FieldPlace(path: pointer, name: name, context: context)
+    }
+}
+
+/// Properties of a field apart from its type.
+package struct FieldTraits: Sendable {
+    /// When `PATCH` may change a field.
+    package enum Change: Sendable {
+        case never
+        /// While the job does not run.
+        case whileStopped
+        /// Until the job is terminal.
+        case always
+    }
+
+    /// Where the default value comes from.
+    package enum Inheritance: Sendable {
+        case none
+        /// From the field of the session with the same name.
+        case session
+    }
+
+    /// Unit of a number.
+    package enum Unit: String, Sendable { case seconds, bytes, bytesPerSecond = "bytes per second" }
+
+    /// When `PATCH` may change the field.
+    package var change: Change
+    /// `true` if a new object must have the field.
+    package var isRequired: Bool
+    /// Where the default value comes from.
+    package var inheritance: Inheritance
+    /// Job kinds that have the field.
+    package var kinds: JobKinds
+    /// Unit, or `nil`.
+    package var unit: Unit?
+    /// Column of the database that has the value as well, because statements need it, or `nil`.
+    package var column: String?
+    /// `true` if the field is only read, and neither shown nor stored.
+    package var isWriteOnly: Bool
+    /// `true` if clients cannot give the field; it is shown if it has a value.
+    package var isShownOnly: Bool
+
+    /// Creates properties; the default is an optional field of all kinds.
+    package static func of(
+        _ change: Change = .whileStopped, required: Bool = false, from inheritance: Inheritance = .none,
+        kinds: JobKinds = .all, unit: Unit? = nil, column: String? = nil,
+        isWriteOnly: Bool = false, isShownOnly: Bool = false
+    ) -> Self {
+        Self(
+            change: change, isRequired: required, inheritance: inheritance, kinds: kinds, unit: unit,
+            column: column, isWriteOnly: isWriteOnly, isShownOnly: isShownOnly)
+    }
+
+    /// Properties of most fields.
+    package static var plain: Self { .of() }
+}
+
+/// A set of job kinds.
+package struct JobKinds: OptionSet, Sendable {
+    package let rawValue: Int
+    package init(rawValue: Int) { self.rawValue = rawValue }
+    /// Creates a set of one kind.
+    package init(_ kind: JobKind) {
+        switch kind {
+        case .download: self = .download
+        case .upload: self = .upload
+        case .data: self = .data
+        }
+    }
+    package static let download = Self(rawValue: 1)
+    package static let upload = Self(rawValue: 2)
+    package static let data = Self(rawValue: 4)
+    package static let all: Self = [.download, .upload, .data]
+
+    /// Names in order, for messages: `upload or data`.
+    package var names: String {
+        JobKind.allCases.filter { contains(JobKinds($0)) }.map(\.rawValue).joined(separator: " or ")
+    }
+}

@@ -1,0 +1,60 @@
+/// Reads a stored object. A missing member has its default value; a damaged one is an error.
+package struct FieldRestorer: FieldVisitor {
+    private let stored: StoredObject
+    /// The first damaged member, or `nil`.
+    fileprivate private(set) var error: StoredJSONError?
+
+    init(_ stored: StoredObject) { self.stored = stored }
+
+    package mutating func field<Value: FieldValue>(
+        _ name: String, _ value: inout Value, _ rule: Value.Rule, _ traits: FieldTraits, _ text: String
+    ) {
+        guard !traits.isWriteOnly else { return }
+        guard let json = stored.json[name], !(json.isNull && !Value.isNullable) else {
+            if traits.isRequired { error = error ?? StoredJSONError(name) }
+            return
+        }
+        if let restored = Value.restore(json) {
+            value = restored
+        } else {
+            error = error ?? StoredJSONError(name)
+        }
+    }
+
+    package mutating func object<Object: FieldObject>(
+        _ name: String, _ value: inout Object, _ traits: FieldTraits, _ text: String
+    ) {
+        guard let object = stored.object(name) else {
+            if traits.isRequired { error = error ?? StoredJSONError(name) }
+            return
+        }
+        restore(&value, object)
+    }
+
+    package mutating func object<Object: FieldObject>(
+        _ name: String, _ value: inout Object?, _ traits: FieldTraits, _ text: String
+    ) {
+        guard let object = stored.object(name) else { return }
+        var restored = Object()
+        restore(&restored, object)
+        value = restored
+    }
+
+    private mutating func restore<Object: FieldObject>(_ value: inout Object, _ object: StoredObject) {
+        var restorer = FieldRestorer(object)
+        value.fields(&restorer)
+        error = error ?? restorer.error
+    }
+
+    package mutating func unsupported(_ name: String, off: JSON, _ traits: FieldTraits, _ text: String) {}
+}
+
+extension FieldObject {
+    /// Reads what `writeFields` or `storeFields` wrote. Throws if a member is damaged.
+    init(restoring stored: StoredObject) throws(StoredJSONError) {
+        self.init()
+        var restorer = FieldRestorer(stored)
+        fields(&restorer)
+        if let error = restorer.error { throw error }
+    }
+}

@@ -1,0 +1,90 @@
+/// Description of a field, from its declaration.
+package struct FieldDescription: Sendable {
+    /// Type of a field.
+    package enum Kind: Sendable {
+        /// A value: its JSON Schema without null.
+        case value([JSON.Member])
+        /// An object.
+        case object(ObjectDescription)
+        /// A field of which only this value is supported.
+        case unsupported(JSON)
+    }
+
+    /// Name of the field.
+    package let name: String
+    /// Type of the field.
+    package let kind: Kind
+    /// `true` if null is a value.
+    package let isNullable: Bool
+    /// Default value of the general session; null if there is none.
+    package let standard: JSON
+    /// Other properties.
+    package let traits: FieldTraits
+    /// One or two sentences.
+    package let text: String
+}
+
+/// Description of an object, from its declaration.
+package struct ObjectDescription: Sendable {
+    /// Name of the Swift type, which names the OpenAPI schema.
+    package let name: String
+    /// One or two sentences.
+    package let text: String
+    /// The fields in the order of their declaration.
+    package let fields: [FieldDescription]
+
+    /// Describes a type.
+    package init<Object: FieldObject>(_ type: Object.Type) {
+        var table = FieldTable()
+        var object = Object()
+        object.fields(&table)
+        name = "\(Object.self)"
+        text = Object.summary
+        fields = table.fields
+    }
+}
+
+/// Collects the descriptions of an object's fields.
+private struct FieldTable: FieldVisitor {
+    var fields: [FieldDescription] = []
+
+    mutating func field<Value: FieldValue>(
+        _ name: String, _ value: inout Value, _ rule: Value.Rule, _ traits: FieldTraits, _ text: String
+    ) {
+        var writer = JSONWriter()
+        value.encode(into: &writer, isRedacted: false)
+        fields.append(
+            FieldDescription(
+                name: name, kind: .value(Value.schema(rule)), isNullable: Value.isNullable,
+                // What the encoder writes is JSON.
+                standard: (try? JSON.parse(writer.bytes)) ?? .null, traits: traits, text: text))
+    }
+
+    mutating func object<Object: FieldObject>(
+        _ name: String, _ value: inout Object, _ traits: FieldTraits, _ text: String
+    ) {
+        append(Object.self, name, isNullable: false, traits, text)
+    }
+
+    mutating func object<Object: FieldObject>(
+        _ name: String, _ value: inout Object?, _ traits: FieldTraits, _ text: String
+    ) {
+        append(Object.self, name, isNullable: true, traits, text)
+    }
+
+    mutating func unsupported(_ name: String, off: JSON, _ traits: FieldTraits, _ text: String) {
+        fields.append(
+            FieldDescription(
+                name: name, kind: .unsupported(off), isNullable: off.isNull, standard: off, traits: traits,
+                text: text))
+    }
+
+    private mutating func append<Object: FieldObject>(
+        _ type: Object.Type, _ name: String, isNullable: Bool, _ traits: FieldTraits, _ text: String
+    ) {
+        fields.append(
+            FieldDescription(
+                name: name, kind: .object(ObjectDescription(type)), isNullable: isNullable, standard: .null,
+                traits: traits, text: text))
+    }
+}

@@ -1,0 +1,74 @@
+extension JobSpec {
+    /// Destination of a download.
+    package struct Destination: FieldObject {
+        package static let summary = "Where a download is stored."
+        /// What to do if the file exists.
+        package enum IfExists: String, FieldChoice { case replace, fail, rename }
+        /// Path below the tenant's storage root: relative, without `.` or `..` segments. With a slash at the
+        /// end it is a directory, and the response suggests the file name.
+        package var path = ""
+        /// What to do if the file exists.
+        package var ifExists = IfExists.replace
+        /// Creates a destination without path.
+        package init() {}
+        /// Creates a destination.
+        package init(path: String, ifExists: IfExists) {
+            self.path = path
+            self.ifExists = ifExists
+        }
+        /// `true` if the path is a directory.
+        package var isDirectory: Bool { path.utf8.last == UInt8(ascii: "/") }
+
+        package mutating func fields(_ visitor: inout some FieldVisitor) {
+            visitor.field(
+                "path", &path, .destinationPath, .plain,
+                "Path below the tenant's storage root: relative, without empty, . or .. parts. With a slash at "
+                    + "the end it is a directory, and the response suggests the file name.")
+            visitor.field(
+                "if_exists", &ifExists, .plain,
+                "What happens if the file exists. By default replace, in a directory rename.")
+            visitor.unsupported("url", off: .null, .plain, "URL of a server that stores the file.")
+            visitor.unsupported("s3", off: .null, .plain, "Object of a store that has the interface of S3.")
+            visitor.unsupported("method", off: .null, .plain, "Method of the request with url.")
+            visitor.unsupported("headers", off: .null, .plain, "Header fields of the request with url.")
+        }
+
+        package mutating func check(_ body: FieldDecoder) {
+            if path.isEmpty, !["path", "url", "s3", "method", "headers"].contains(where: body.has) {
+                body.fail("path", "required", "A destination needs a path.")
+            }
+            // A name that the server chooses must not replace an unrelated file.
+            if isDirectory, !body.isGiven("if_exists") { ifExists = .rename }
+        }
+    }
+}
+
+extension TextRule {
+    fileprivate static let destinationPath = path(mayBeDirectory: true)
+    /// Path of a file below the tenant's storage root.
+    static let filePath = path(mayBeDirectory: false)
+
+    /// Checks the text only; the engine handles symbolic links.
+    private static func path(mayBeDirectory: Bool) -> TextRule {
+        TextRule(1...Limits.pathByteCountMax, pattern: #"^[^/\u0000-\u001f\u007f][^\u0000-\u001f\u007f]*$"#) {
+            path in
+            var parts = path.utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
+            if mayBeDirectory, parts.count > 1, parts.last?.isEmpty == true { parts.removeLast() }
+            return if !NameCharacters.areAllowed(in: path) {
+                "A path has \(NameCharacters.rule)."
+            } else if path.utf8.first == UInt8(ascii: "/") {
+                "A path is relative to the storage root; it does not begin with a slash."
+            } else if parts.contains(where: {
+                $0.isEmpty || $0.elementsEqual(".".utf8) || $0.elementsEqual("..".utf8)
+            }) {
+                "A path has no empty, \".\" or \"..\" parts."
+            } else if parts.contains(where: { $0.count > 255 }) {
+                "Each part of a path may have 255 bytes."
+            } else if parts.contains(where: { $0.starts(with: ".ferry-".utf8) }) {
+                "Names that begin with \".ferry-\" are the service's own."
+            } else {
+                nil
+            }
+        }
+    }
+}

@@ -1,0 +1,244 @@
+// Objects of a job that only its own attempts read: integrity, redirects, accept, retry, webhook.
+
+extension JobSpec {
+    /// Required properties of the bytes; digests in lower-case hexadecimal. `nil` means that the property is
+    /// not checked.
+    package struct Integrity: FieldObject {
+        package static let summary =
+            "What the bytes must be; each member that is given is checked. What the server announces "
+            + "(Repr-Digest and others, see docs/integrity.md) is checked as well."
+        /// Bytes.
+        package var size: Int64?
+        /// Digests and checksums.
+        package var md5: String?
+        package var sha1: String?
+        package var sha256: String?
+        package var sha512: String?
+        package var crc32c: String?
+        package var adler32: String?
+        /// Creates requirements.
+        package init() {}
+        /// `true` if nothing is checked.
+        package var isEmpty: Bool { self == Integrity() }
+
+        package mutating func fields(_ visitor: inout some FieldVisitor) {
+            visitor.field("size", &size, 0...JSON.safeIntegerMax, .of(unit: .bytes), "Size of the file.")
+            visitor.field("md5", &md5, .hexadecimal(byteCount: 16), .plain, "MD5 in hexadecimal.")
+            visitor.field("sha1", &sha1, .hexadecimal(byteCount: 20), .plain, "SHA-1 in hexadecimal.")
+            visitor.field("sha256", &sha256, .hexadecimal(byteCount: 32), .plain, "SHA-256 in hexadecimal.")
+            visitor.field("sha512", &sha512, .hexadecimal(byteCount: 64), .plain, "SHA-512 in hexadecimal.")
+            visitor.field("crc32c", &crc32c, .hexadecimal(byteCount: 4), .plain, "CRC-32C in hexadecimal.")
+            visitor.field("adler32", &adler32, .hexadecimal(byteCount: 4), .plain, "Adler-32 in hexadecimal.")
+        }
+
+        package mutating func check(_ body: FieldDecoder) {
+            for name in body.context.node.missingDigests.sorted() where body.hasValue(name) {
+                body.fail(
+                    name, "not_supported",
+                    "This node's libcrypto does not support this digest (FIPS mode?).")
+            }
+            md5 = md5?.lowercased()
+            sha1 = sha1?.lowercased()
+            sha256 = sha256?.lowercased()
+            sha512 = sha512?.lowercased()
+            crc32c = crc32c?.lowercased()
+            adler32 = adler32?.lowercased()
+        }
+    }
+
+    /// Rules for redirects.
+    package struct Redirects: FieldObject {
+        package static let summary = "Rules for redirects."
+        /// What to do with a redirect.
+        package enum Policy: String, FieldChoice { case follow, reject, ask }
+        /// What to do with a redirect.
+        package var policy = Policy.follow
+        /// Largest number of redirects of an attempt.
+        package var countMax = 20
+        /// `true` if credentials are sent to other origins.
+        package var sendsCredentialsAcrossOrigins = false
+        /// Creates the default rules.
+        package init() {}
+
+        package mutating func fields(_ visitor: inout some FieldVisitor) {
+            visitor.field(
+                "policy", &policy, .plain,
+                "What happens to a redirect. ask: a client decides about each (POST …/redirect).")
+            visitor.field(
+                "max", &countMax, 0...Limits.redirectCountMax, .plain,
+                "Largest number of redirects of an attempt.")
+            visitor.field(
+                "send_credentials_across_origins", &sendsCredentialsAcrossOrigins, .plain,
+                "Whether credentials are sent to other origins.")
+        }
+    }
+
+    /// Responses that are accepted. Checked when the header section arrives; `byteCountMax` also while the
+    /// body arrives.
+    package struct Acceptance: FieldObject {
+        package static let summary = "Responses that are accepted."
+        /// Status codes as `2xx` or three digits; empty for the default of the kind (`standardStatus`).
+        package var status: [String] = []
+        /// Media types as `type/subtype` or `type/*`; empty for all.
+        package var contentTypes: [String] = []
+        /// Largest size of the body in bytes, or `nil` for no limit.
+        package var byteCountMax: Int64?
+        /// Creates the default rules.
+        package init() {}
+
+        package mutating func fields(_ visitor: inout some FieldVisitor) {
+            visitor.field(
+                "status", &status, ListRule(0...50, of: .statusPattern), .plain,
+                "Status codes as \"404\" or \"2xx\". Empty: 2xx for files, every status for data jobs.")
+            visitor.field(
+                "content_type", &contentTypes, ListRule(0...50, of: .mediaRange), .plain,
+                "Media types as \"image/png\" or \"image/*\"; empty: all.")
+            visitor.field(
+                "max_bytes", &byteCountMax, 0...JSON.safeIntegerMax, .of(unit: .bytes),
+                "Largest size of the body; null for no limit.")
+        }
+
+        package mutating func check(_ body: FieldDecoder) {
+            if let kind = body.context.kind { leaveOutStandard(kind) }
+        }
+
+        /// Returns the default of a kind: 2xx for files, every status for data.
+        static func standardStatus(_ kind: JobKind) -> [String] {
+            kind == .data ? ["1xx", "2xx", "3xx", "4xx", "5xx"] : ["2xx"]
+        }
+
+        /// Removes the status codes if they are the default.
+        mutating func leaveOutStandard(_ kind: JobKind) {
+            if !status.isEmpty, status == Self.standardStatus(kind) { status = [] }
+        }
+    }
+
+    /// Rules for further attempts.
+    package struct RetryRules: FieldObject {
+        package static let summary =
+            "Rules for further attempts. max_delay must not be below a given initial_delay."
+        /// Largest number of failed attempts.
+        package var attemptCountMax = 8
+        /// Delay after the first failed attempt, in seconds.
+        package var delayInitial = 1.0
+        /// Factor by which the delay grows with each failed attempt.
+        package var multiplier = 2.0
+        /// Longest delay, in seconds.
+        package var delayMax = 300.0
+        /// `true` if a request that is not idempotent (RFC 9110 §9.2.2) is repeated even if it may have
+        /// reached the server.
+        package var repeatsNonIdempotent = false
+        /// `true` if a download resumes although the server gave no validator that would show a change of its
+        /// file.
+        package var resumesWithoutValidator = false
+        /// Creates the default rules.
+        package init() {}
+
+        package mutating func fields(_ visitor: inout some FieldVisitor) {
+            visitor.field(
+                "max_attempts", &attemptCountMax, 1...Limits.jobAttemptCountMax, .plain,
+                "Largest number of failed attempts; in background sessions there is no limit by default.")
+            visitor.field(
+                "initial_delay", &delayInitial, 0...86_400, .of(unit: .seconds),
+                "Delay after the first failed attempt.")
+            visitor.field(
+                "multiplier", &multiplier, 1...10, .plain,
+                "Factor by which the delay grows with each failed attempt.")
+            visitor.field("max_delay", &delayMax, 0...86_400, .of(unit: .seconds), "Longest delay.")
+            visitor.field(
+                "non_idempotent", &repeatsNonIdempotent, .plain,
+                "Whether a request that is not idempotent is repeated after it may have reached the server.")
+            visitor.field(
+                "resume_without_validator", &resumesWithoutValidator, .of(kinds: .download),
+                "Whether an attempt resumes from the bytes of the last one although the server has sent neither "
+                    + "a strong ETag nor a safe Last-Modified. Only the length then shows a changed file.")
+        }
+
+        package mutating func inherit(from session: SessionConfiguration) {
+            if session.kind == .background { attemptCountMax = Limits.jobAttemptCountMax }
+        }
+
+        package mutating func check(_ body: FieldDecoder) {
+            guard delayMax < delayInitial, body.isGiven("initial_delay") else { return }
+            if body.isGiven("max_delay") {
+                body.fail("max_delay", "invalid_combination", "This must not be below initial_delay.")
+            }
+            // An initial delay above the default maximum raises the maximum.
+            delayMax = delayInitial
+        }
+    }
+
+    /// Webhook of a job.
+    package struct WebhookSpec: FieldObject {
+        package static let summary = "A receiver of the job's events."
+        /// URL of the receiver.
+        package var url: String { urlText.text }
+        private var urlText = URLText("")
+        /// Events that are sent.
+        package var events: [EventType] = []
+        /// A signing secret of the job's own (in `JobSecrets`).
+        package var secret = Secret()
+        /// Creates a webhook without URL.
+        package init() {}
+        /// Creates a webhook.
+        package init(url: String, events: [EventType], hasSecret: Bool) {
+            urlText = URLText(url)
+            self.events = events
+            secret.isSet = hasSecret
+        }
+
+        package mutating func fields(_ visitor: inout some FieldVisitor) {
+            visitor.field("url", &urlText, .of(required: true), "URL of the receiver.")
+            visitor.field(
+                "events", &events, ListRule(1...20, of: EventType.ofJobs), .plain,
+                "Types of events that are sent. By default job.succeeded, job.failed and job.cancelled; for a "
+                    + "job with acknowledgement also job.unacknowledged and job.acknowledgement_expired.")
+            visitor.field(
+                "secret", &secret, .webhookSecret, .plain,
+                "Signing secret: whsec_ and the base64 of 24 to 64 bytes. Without one, Ferry's own secret "
+                    + "signs.")
+        }
+    }
+}
+
+extension TextRule {
+    fileprivate static func hexadecimal(byteCount: Int) -> TextRule {
+        TextRule(0...Int.max, pattern: "^[0-9A-Fa-f]{\(byteCount * 2)}$") {
+            hexDecoded($0)?.count == byteCount ? nil : "This must be \(byteCount * 2) hexadecimal digits."
+        }
+    }
+
+    fileprivate static let statusPattern = TextRule(1...3, pattern: "^[1-5](xx|[0-9][0-9])$") {
+        isStatusPattern($0) ? nil : "This must be three digits such as \"404\", or a class such as \"2xx\"."
+    }
+
+    fileprivate static let mediaRange = TextRule(
+        1...255,
+        pattern: #"^(\*/\*|[A-Za-z0-9!#$%&'+.^_`|~-]+/(\*|[A-Za-z0-9!#$%&'+.^_`|~-]+))$"#
+    ) {
+        isMediaRange($0) ? nil : "This must be a media type such as \"image/png\" or \"image/*\"."
+    }
+
+    fileprivate static let webhookSecret = TextRule(
+        0...256,
+        pattern: "^whsec_(([A-Za-z0-9+/]{4}){8,20}([A-Za-z0-9+/]{4}|[A-Za-z0-9+/][AQgw]==|"
+            + "[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?|([A-Za-z0-9+/]{4}){21}[A-Za-z0-9+/][AQgw]==)$"
+    ) {
+        WebhookSecret($0) == nil
+            ? "A secret is whsec_ and the base64 of 24 to 64 bytes (Standard Webhooks)." : nil
+    }
+}
+
+private func isStatusPattern(_ text: String) -> Bool {
+    let bytes = Array(text.utf8)
+    guard bytes.count == 3, (49...53).contains(bytes[0]) else { return false }
+    return bytes[1...].allSatisfy { $0 == UInt8(ascii: "x") }
+        || bytes[1...].allSatisfy { (48...57).contains($0) }
+}
+
+private func isMediaRange(_ text: String) -> Bool {
+    let parts = text.split(separator: "/", omittingEmptySubsequences: false)
+    guard parts.count == 2 else { return false }
+    if parts[0] == "*" { return parts[1] == "*" }
+    return HeaderRules.isName(String(parts[0])) && (parts[1] == "*" || HeaderRules.isName(String(parts[1])))
+}

@@ -1,0 +1,155 @@
+extension JobSpec {
+    /// Begin date, timeouts and order of a job.
+    package struct Schedule: FieldObject {
+        package static let summary = "Begin date, timeouts and order of a job."
+        /// From 0.0 to 1.0; jobs with a higher value are earlier.
+        package var priority = 0.5
+        /// Purpose of the transfer.
+        package var networkServiceType = NetworkServiceType.standard
+        /// Time before which the job does not begin, or `nil`.
+        package var earliestBeginAt: Timestamp?
+        /// Time by which the job must have ended, in addition to `timeoutForResource`; `nil` if there is
+        /// none.
+        package var deadlineAt: Timestamp?
+        /// `true` if Ferry chooses the time to begin.
+        package var isDiscretionary = false
+        /// `true` if the job waits while its host cannot be reached; else it uses attempts.
+        package var waitsForConnectivity = true
+        /// `true` if the job waits for confirmation before it begins.
+        package var confirmsBeforeBegin = false
+        /// Expected bytes of the bodies, or `nil` if not known.
+        package var expectedBytesToSend: Int64?
+        package var expectedBytesToReceive: Int64?
+        /// Seconds from acceptance for all attempts together.
+        package var timeoutForResource = 604_800.0
+        /// Jobs of the same tenant that must have ended before this one begins; each occurs once.
+        package var dependsOn: [JobID] = []
+        /// What to do if such a job has not succeeded.
+        package var onDependencyFailure = DependencyFailure.fail
+        /// Creates a schedule: medium priority, at once, one week in total.
+        package init() {}
+
+        package mutating func fields(_ visitor: inout some FieldVisitor) {
+            visitor.field(
+                "priority", &priority, 0...1, .of(.always, from: .session, column: "priority"),
+                "Jobs with a higher value are earlier.")
+            visitor.field(
+                "network_service_type", &networkServiceType, .of(from: .session, column: "urgency"),
+                "Purpose of the transfer: background: no person waits for it; responsive_data: a person waits.")
+            visitor.field(
+                "earliest_begin_at", &earliestBeginAt, .of(column: "next_attempt_at"),
+                "Time before which the job does not begin.")
+            visitor.field(
+                "deadline_at", &deadlineAt, .of(column: "expires_at"),
+                "Time by which the job must have ended, running or not; after earliest_begin_at. "
+                    + "timeout_for_resource applies as well: the earlier one counts.")
+            visitor.field(
+                "discretionary", &isDiscretionary, .of(from: .session),
+                "Whether Ferry chooses the time to begin: an off-peak window (GET /v1/admin/windows) or idle "
+                    + "capacity, early enough for the deadline and timeout_for_resource.")
+            visitor.field(
+                "waits_for_connectivity", &waitsForConnectivity, .of(from: .session, column: "awaits_host"),
+                "Whether the job waits while its host cannot be reached; otherwise it uses attempts.")
+            visitor.field(
+                "confirm_before_begin", &confirmsBeforeBegin, .of(column: "asks"),
+                "Whether a client must confirm that the job may begin (POST …/begin).")
+            visitor.field(
+                "expected_bytes_to_send", &expectedBytesToSend, 0...JSON.safeIntegerMax, .of(unit: .bytes),
+                "Expected size of the body that is sent.")
+            visitor.field(
+                "expected_bytes_to_receive", &expectedBytesToReceive, 0...JSON.safeIntegerMax,
+                .of(unit: .bytes), "Expected size of the response's body.")
+            visitor.field(
+                "timeout_for_resource", &timeoutForResource, 1...31_536_000,
+                .of(from: .session, unit: .seconds, column: "expires_at"),
+                "Time from acceptance for all attempts together.")
+            visitor.field(
+                "depends_on", &dependsOn, ListRule(0...Limits.dependencyCountMax, of: NoRule()), .of(.never),
+                "Jobs of the same tenant that must have ended before this one begins. In a batch, #/jobs/3 is "
+                    + "the fourth job of the same batch, and must come before this one.")
+            visitor.field(
+                "on_dependency_failure", &onDependencyFailure, .plain,
+                "What happens to this job if one that it depends on does not succeed.")
+        }
+
+        package mutating func inherit(from session: SessionConfiguration) {
+            // A session's choice is ignored where another of its fields excludes it.
+            isDiscretionary = isDiscretionary && session.networkServiceType != .responsiveData
+        }
+
+        package mutating func check(_ body: FieldDecoder) {
+            if let deadlineAt, let earliestBeginAt, deadlineAt <= earliestBeginAt {
+                body.fail("deadline_at", "invalid_combination", "This must be after earliest_begin_at.")
+            }
+            guard isDiscretionary else { return }
+            let isResponsive = networkServiceType == .responsiveData
+            guard isResponsive || !dependsOn.isEmpty || confirmsBeforeBegin else { return }
+            guard body.isGiven("discretionary") else {
+                isDiscretionary = false
+                return
+            }
+            if isResponsive {
+                body.fail(
+                    "discretionary", "invalid_combination",
+                    "A responsive_data job starts at once and cannot be discretionary.")
+            }
+            if confirmsBeforeBegin {
+                body.fail(
+                    "discretionary", "invalid_combination",
+                    "A job with confirm_before_begin cannot be discretionary; leave one of them out.")
+            }
+            if !dependsOn.isEmpty {
+                body.fail(
+                    "depends_on", "not_supported",
+                    "Dependencies of a discretionary job are not supported yet by this version of Ferry.")
+            }
+        }
+    }
+
+    /// Purpose of a transfer (URLSession's `networkServiceType`), the least urgent first.
+    package enum NetworkServiceType: String, FieldChoice {
+        /// No person waits for it.
+        case background
+        case standard = "default"
+        /// A person waits for it.
+        case responsiveData = "responsive_data"
+
+        package static var unsupportedValues: [String] {
+            ["video", "voice", "av_streaming", "responsive_av", "call_signaling"]
+        }
+    }
+
+    /// What to do with a job if one that it depends on has not succeeded.
+    package enum DependencyFailure: String, FieldChoice { case fail, ignore }
+}
+
+extension Identifier: FieldValue {
+    /// Reads an identifier, or in a batch `#/jobs/3`, the position of an earlier job.
+    package static func decode(_ json: JSON, _ rule: NoRule, _ place: FieldPlace) -> Self? {
+        guard let text = json.string else { return place.failType("a string", json) }
+        guard Self.self == JobID.self, text.hasPrefix(batchPrefix) else {
+            let noun = Self.self == JobID.self ? "a job" : "such an object"
+            return Self(text) ?? place.fail("invalid_value", "This is not the identifier of \(noun).")
+        }
+        let digits = text.utf8.dropFirst(batchPrefix.utf8.count)
+        guard digits.count < 6, digits.allSatisfy({ (0x30...0x39).contains($0) }),
+            let job = Int(String(decoding: digits, as: UTF8.self)).flatMap(place.context.earlierJob)
+        else {
+            return place.fail("invalid_value", "This must be the place of an earlier job of the same batch.")
+        }
+        return job as? Self
+    }
+    package static func restore(_ json: JSON) -> Self? { json.string.flatMap { Self($0) } }
+    package func encode(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(self) }
+    package static func schema(_ rule: NoRule) -> [JSON.Member] {
+        let place = Self.self == JobID.self ? "|#/jobs/[0-9]{1,5}" : ""
+        return [
+            JSON.Member("type", "string"),
+            JSON.Member(
+                "pattern",
+                .string("^(\(Kind.prefix)[0-7][0-9A-Ha-hJKMNP-TV-Zjkmnp-tv-z]{25}\(place))$")),
+        ]
+    }
+}
+
+private let batchPrefix = "#/jobs/"

@@ -1,0 +1,163 @@
+/// The fields of an accepted job, each with its effective value. Secrets and bodies are stored apart
+/// (`JobSecrets`, `payload`), so that showing a spec shows no secret.
+package struct JobSpec: FieldObject {
+    package static let summary = "A transfer to be done."
+
+    /// Kind of the job.
+    package var kind = JobKind.download
+    /// Name of the session.
+    package var session = SessionName.standard
+    /// Text of the client, or `nil`.
+    package var description: String?
+    /// Name-value pairs of the client, in its order; names are unique.
+    package var metadata: [Pair] = []
+    /// The request.
+    package var request = RequestSpec()
+    /// Other URLs of the same bytes, in the client's order; only for downloads by GET.
+    package var mirrors: [String] = []
+    /// Destination of a download, or `nil` if Ferry stores the file.
+    package var destination: Destination?
+    /// Source of an upload; `nil` for other kinds.
+    package var source: Source?
+    /// Required size and digests.
+    package var integrity = Integrity()
+    /// Rules for redirects.
+    package var redirects = Redirects()
+    /// Responses that are accepted.
+    package var accept = Acceptance()
+    /// What to do after an authentication challenge.
+    package var onChallenge = ChallengePolicy.fail
+    /// Rules for questions.
+    package var questions = QuestionRules()
+    /// Begin date, timeouts and order.
+    package var schedule = Schedule()
+    /// Use of the network.
+    package var network = Network()
+    /// Rules for further attempts.
+    package var retry = RetryRules()
+    /// Largest number of segments that are fetched at once, at least 1; more than 1 only for downloads by
+    /// GET.
+    package var segmentCountMax = 1
+    /// Webhook of the job, or `nil`.
+    package var webhook: WebhookSpec?
+    /// `true` if the client has declined acknowledgement, even for an endpoint that requires it.
+    package var declinesAcknowledgement = false
+    var boxedAcknowledgement: Boxed<AcknowledgementRules>?
+    var boxedAnswers: Boxed<JobAnswers>?
+    var boxedOccurrence: Boxed<ScheduleOccurrence>?
+
+    /// Creates a spec with default values.
+    package init() {}
+
+    /// Bytes per second in each direction, or `nil` for no limit.
+    package var bytesPerSecondMax: Int64? {
+        get { network.bytesPerSecondMax }
+        set { network.bytesPerSecondMax = newValue }
+    }
+
+    /// `true` if the job asks for credentials after an authentication challenge; else it fails.
+    package var asksOnChallenge: Bool {
+        get { onChallenge == .ask }
+        set { onChallenge = newValue ? .ask : .fail }
+    }
+
+    /// What to do after an authentication challenge.
+    package enum ChallengePolicy: String, FieldChoice { case fail, ask }
+
+    /// A name and its value.
+    package struct Pair: Sendable, Equatable {
+        /// Name.
+        package var name: String
+        /// Value.
+        package var value: String
+        /// Creates a pair.
+        package init(_ name: String, _ value: String) {
+            self.name = name
+            self.value = value
+        }
+    }
+
+    /// Use of the network.
+    package struct Network: FieldObject {
+        package static let summary = "Use of the network."
+        /// Bytes per second in each direction, or `nil` for no limit.
+        package var bytesPerSecondMax: Int64?
+        package init() {}
+
+        package mutating func fields(_ visitor: inout some FieldVisitor) {
+            visitor.unsupported(
+                "allow_expensive", off: .bool(true), .plain, "Whether expensive links may be used.")
+            visitor.unsupported(
+                "allow_constrained", off: .bool(true), .plain, "Whether constrained links may be used.")
+            visitor.field(
+                "max_bytes_per_second", &bytesPerSecondMax, 1...JSON.safeIntegerMax,
+                .of(.always, unit: .bytesPerSecond), "Largest rate in each direction; null for no limit.")
+        }
+    }
+
+    package mutating func fields(_ visitor: inout some FieldVisitor) {
+        visitor.field("kind", &kind, .of(.never, required: true), "Kind of the job.")
+        visitor.field(
+            "session", &session, .sessionName, .of(.never, column: "session"),
+            "Name of the session: 1 to 128 letters, digits and -._~:@.")
+        visitor.field(
+            "description", &description, .description, .of(.always),
+            "Text of the client: at most 1,024 bytes of UTF-8 without U+0000.")
+        metadataField(&visitor, &metadata, .of(.always, column: "metadata"))
+        visitor.object("request", &request, .of(required: true), "The request.")
+        var urls = mirrors.map(URLText.init)
+        visitor.field(
+            "mirrors", &urls, ListRule(0...Limits.mirrorCountMax, of: NoRule()), .of(.never, kinds: .download),
+            "Other URLs of the same file, for downloads by GET. They are tried in the order of their measured "
+                + "quality. Credentials among the request's header fields are sent to its own origin only.")
+        mirrors = urls.map(\.text)
+        visitor.object(
+            "destination", &destination, .of(kinds: .download),
+            "Where a download is stored; null: Ferry keeps the file for the session's retention.")
+        visitor.field("source", &source, .of(.never, kinds: .upload), "The bytes of an upload.")
+        visitor.object("integrity", &integrity, .plain, "What the bytes must be.")
+        visitor.object("redirects", &redirects, .plain, "Rules for redirects.")
+        visitor.object("accept", &accept, .plain, "Responses that are accepted.")
+        visitor.field(
+            "on_challenge", &onChallenge, .plain,
+            "What happens after a 401, or a 407 of the job's own proxy. ask: a client may give a credential "
+                + "(POST …/challenge).")
+        visitor.object("questions", &questions, .plain, "What applies if no client answers a question.")
+        visitor.object("schedule", &schedule, .plain, "Begin date, timeouts and order.")
+        visitor.object("network", &network, .of(.always), "Use of the network.")
+        visitor.object("retry", &retry, .plain, "Rules for further attempts.")
+        visitor.field(
+            "segments", &segmentCountMax, 1...Limits.segmentCountMax, .of(.never, kinds: .download),
+            "Largest number of parts of the file that are fetched at once, for downloads by GET. If the "
+                + "server does not support ranges safely, it is 1.")
+        var choice = AcknowledgementChoice(self)
+        visitor.field(
+            "acknowledgement", &choice, .of(.never, from: .session),
+            "Whether the finished job waits for an acknowledgement: rules, null, or false to decline it even "
+                + "where an endpoint requires it.")
+        choice.apply(to: &self)
+        visitor.object("webhook", &webhook, .of(.never), "Webhook of the job.")
+        var resumeData: ResumeText?
+        visitor.field(
+            "resume_data", &resumeData, .of(.never, kinds: .download, isWriteOnly: true),
+            "What a cancelled or failed job of the same URL has shown: the download resumes from its bytes, or "
+                + "begins at 0 if they are gone.")
+    }
+
+    package mutating func inherit(from session: SessionConfiguration) {
+        acknowledgement = session.acknowledgement
+    }
+}
+
+extension TextRule {
+    /// A session's name.
+    package static let sessionName = TextRule(
+        1...Limits.nameByteCountMax, pattern: #"^(?!\.{1,2}$)[A-Za-z0-9._~:@-]{1,128}$"#
+    ) {
+        SessionName.isValid($0) ? nil : "A session's name has 1 to 128 letters, digits and -._~:@."
+    }
+}
+
+extension JobKind: FieldChoice {
+    package static var unsupportedValues: [String] { ["stream"] }
+}

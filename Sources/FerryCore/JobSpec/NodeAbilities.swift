@@ -1,0 +1,30 @@
+/// Abilities of the node that reads a job. By default, it can read no certificates.
+package struct NodeAbilities: Sendable {
+    /// Returns why a PEM text of certificates is invalid, as a sentence, or `nil` if it is valid.
+    package var complaintAboutCertificates: @Sendable (_ pem: String) -> String?
+    /// Returns why a PEM text with a private key is invalid or does not belong to the first certificate, or
+    /// `nil` if it is valid.
+    package var complaintAboutKey: @Sendable (_ pem: String, _ certificate: String?) -> String?
+    /// `true` if libcurl supports HTTP/3.
+    package var hasHTTP3: Bool
+    /// `true` if libcurl supports NTLM.
+    package var hasNTLM = false
+    /// Members of `integrity` that libcrypto cannot compute.
+    package var missingDigests: Set<String> = []
+    /// Seconds for which Ferry keeps finished jobs, which is the largest retention of a session.
+    package var retentionSeconds = 604_800.0
+
+    package init(
+        hasHTTP3: Bool = false,
+        complaintAboutCertificates: @escaping @Sendable (String) -> String? = { _ in
+            "This node cannot read certificates."
+        },
+        complaintAboutKey: @escaping @Sendable (String, String?) -> String? = { _, _ in
+            "This node cannot read keys."
+        }
+    ) {
+        self.hasHTTP3 = hasHTTP3
+        self.complaintAboutCertificates = complaintAboutCertificates
+        self.complaintAboutKey = complaintAboutKey
+    }
+}

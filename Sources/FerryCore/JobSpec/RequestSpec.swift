@@ -1,0 +1,245 @@
+extension JobSpec {
+    /// The request of a job.
+    package struct RequestSpec: FieldObject {
+        package static let summary = "An HTTP request."
+        /// URL without fragment.
+        package var url: String {
+            get { urlText.text }
+            set { urlText = URLText(newValue) }
+        }
+        private var urlText = URLText("")
+        /// Method; empty while a body is read that names none.
+        package var method = ""
+        /// Header fields. Secret values (`Authorization`, `Cookie`, …) are empty here; `JobSecrets.headers`
+        /// has them.
+        package var headers: [Pair] = []
+        /// Form and size of the body of a `data` job; the bytes are the payload.
+        package var body: Body?
+        /// Seconds without a byte after which an attempt fails.
+        package var timeoutForRequest = 60.0
+        /// Content coding to ask for.
+        package var acceptEncoding = AcceptEncoding.identity
+        var boxedConnection: Boxed<ConnectionRules>?
+        var boxedOriginal: Boxed<OriginalRequest>?
+        var boxedAdditionalHeaders: Boxed<AdditionalHeaders>?
+        /// Creates a request without URL and method.
+        package init() {}
+        /// Creates a request.
+        package init(url: String, method: String) {
+            urlText = URLText(url)
+            self.method = method
+        }
+
+        package mutating func fields(_ visitor: inout some FieldVisitor) {
+            visitor.field(
+                "url", &urlText, .of(required: true, column: "origin"),
+                "Absolute URL, http or https, without user information. Addresses that the egress policy "
+                    + "refuses are an error.")
+            visitor.field(
+                "method", &method, .method, .of(.never, column: "is_repeatable"),
+                "Method. By default GET, for uploads PUT. With a body, it must be named and be neither GET nor "
+                    + "HEAD.")
+            var fields = HeaderFields(headers)
+            visitor.field(
+                "headers", &fields, .plain,
+                "Header fields. Not: Host, Content-Length, Transfer-Encoding, Connection, Expect, TE, Upgrade, "
+                    + "Trailer, Keep-Alive, Proxy-*. Values of Authorization, Cookie, X-Api-Key, X-Auth-Token "
+                    + "and of names that contain token, secret, password or api-key are encrypted and shown as "
+                    + "{\"set\": true}. Clients and admins see the other values; viewers, events and webhooks "
+                    + "those of fields that carry no credential. At most 16 KiB.")
+            headers = fields.pairs
+            visitor.field("body", &body, .of(.never, kinds: .data), "The body of the request.")
+            visitor.field(
+                "cache_policy", &CachePolicy.only, .of(.never), "How the session's cache is used.")
+            visitor.field(
+                "timeout_for_request", &timeoutForRequest, 1...604_800, .of(from: .session, unit: .seconds),
+                "Time without a byte after which an attempt fails.")
+            visitor.field(
+                "accept_encoding", &acceptEncoding, .of(.never),
+                "Content codings to ask for; any: gzip, deflate and br. The body is decoded, and stored, counted "
+                    + "and hashed in this form, if the Content-Encoding of the response is one coding that was "
+                    + "asked for; otherwise it is stored as it was sent. Only identity for uploads.")
+            var connection = self.connection ?? .standard
+            connection.fields(&visitor)
+            if connection != self.connection ?? .standard { self.connection = connection }
+        }
+
+        package mutating func check(_ body: FieldDecoder) {
+            guard body.mode == .new else { return }
+            checkMethod(body)
+            checkAcceptEncoding(body)
+            checkConnection(body)
+            addSessionHeaders(body)
+        }
+    }
+
+    /// Content coding (RFC 9110 §8.4.1) that the job asks for and decodes; `any` means all that can be
+    /// decoded safely.
+    package enum AcceptEncoding: String, FieldChoice { case identity, gzip, br, any }
+
+    /// Use of a cache (URLSession's `requestCachePolicy`).
+    enum CachePolicy: String, FieldChoice {
+        case useProtocol = "use_protocol_cache_policy"
+
+        static var unsupportedValues: [String] {
+            [
+                "reload_ignoring_local_cache_data", "reload_ignoring_local_and_remote_cache_data",
+                "return_cache_data_else_load", "return_cache_data_dont_load",
+                "reload_revalidating_cache_data",
+            ]
+        }
+
+        /// The only value, which is not stored.
+        static var only: Self {
+            get { .useProtocol }
+            set {}
+        }
+        var isLeftOut: Bool { true }
+    }
+
+    /// The form in which the client gave a body, and the size of its payload in bytes.
+    package struct Body: Sendable, Equatable {
+        /// Member of the request in which the body was given.
+        package enum Form: String, Sendable, CaseIterable { case json, form, text, base64, multipart }
+        /// Form.
+        package var form: Form
+        /// Bytes of the payload.
+        package var byteCount: Int
+        /// Parts of a `multipart` body.
+        package var parts: [Part]
+        /// Creates a body.
+        package init(form: Form, byteCount: Int, parts: [Part] = []) {
+            self.form = form
+            self.byteCount = byteCount
+            self.parts = parts
+        }
+    }
+}
+
+extension JobSpec {
+    /// Source of an upload.
+    package enum Source: Sendable, Equatable {
+        /// A file below the tenant's storage root.
+        case path(String)
+        /// The file of another job of the same tenant.
+        case job(JobID)
+        /// The payload, given as `base64` or `text`.
+        case inline(Body)
+        /// A `multipart/form-data` body of fields, with the uploaded file as last part.
+        case form([Part])
+    }
+}
+
+extension TextRule {
+    fileprivate static let method = TextRule(
+        1...32, pattern: "^(?!(TRACE|CONNECT)$)[A-Z][A-Z0-9_-]{0,31}$"
+    ) { method in
+        let isFit =
+            method.utf8.first.map { (65...90).contains($0) } == true
+            && method.utf8.allSatisfy {
+                (65...90).contains($0) || (48...57).contains($0) || $0 == 45 || $0 == 95
+            }
+        if !isFit { return "A method is made of upper-case letters, digits, - and _." }
+        return method == "CONNECT" || method == "TRACE" ? "\(method) cannot be used for a transfer." : nil
+    }
+}
+
+// MARK: Rules of several fields
+
+extension JobSpec.RequestSpec {
+    private mutating func checkMethod(_ fields: FieldDecoder) {
+        let kind = fields.context.kind
+        if method.isEmpty { method = kind == .upload ? "PUT" : "GET" }
+        if kind == .download, method == "HEAD" {
+            fields.fail("method", "invalid_combination", "The response to HEAD has no body to download.")
+        } else if kind == .upload, ["GET", "HEAD", "DELETE", "OPTIONS"].contains(method) {
+            fields.fail(
+                "method", "invalid_combination", "\(method) sends no body; an upload needs PUT or POST.")
+        } else if kind == .data, fields.hasValue("body"), method == "GET" || method == "HEAD" {
+            fields.fail(
+                "body", "invalid_combination", "A \(method) request has no body; set method to POST.")
+        }
+    }
+
+    private func checkAcceptEncoding(_ fields: FieldDecoder) {
+        guard acceptEncoding != .identity else { return }
+        if fields.context.kind == .upload {
+            fields.fail("accept_encoding", "invalid_combination", "The response to an upload is not stored.")
+        } else if hasHeader("accept-encoding") {
+            fields.fail(
+                "accept_encoding", "invalid_combination",
+                "Give either this or an Accept-Encoding header, which stores the response as sent.")
+        }
+    }
+
+    /// Returns `true` if the request has a field of this name, in lower case.
+    func hasHeader(_ name: String) -> Bool { headers.contains { $0.name.lowercased() == name } }
+
+    /// Sets the proxy and the TLS settings of the session where the request has none, and reports
+    /// combinations that are not allowed.
+    private mutating func checkConnection(_ fields: FieldDecoder) {
+        let context = fields.context
+        var rules = connection ?? .standard
+        let url = context.requestURL
+        if !fields.has("proxy"), let session = context.session, let proxy = session.configuration.proxy {
+            rules.proxy = proxy
+            // The policy may have become stricter since the session was configured.
+            if let reason = context.refusal(proxy.url.place) {
+                fields.fail("proxy", "blocked_address", reason)
+            }
+            rules.proxy?.password.text = session.secrets.connection?.proxyPassword
+            rules.proxy?.authorities.text = session.secrets.connection?.proxyAuthorities
+        }
+        if rules.authentication != nil, hasHeader("authorization") {
+            fields.fail(
+                "auth", "invalid_combination", "Send either this or an Authorization header, not both.")
+        }
+        if rules.tls != nil, url?.scheme == .http {
+            fields.fail("tls", "invalid_combination", "TLS settings need an https URL.")
+        } else if rules.tls == nil, url?.scheme == .https, context.session != nil {
+            let tls = FieldDecoder.standard(ConnectionRules.TLS.self, context)
+            rules.tls = tls == ConnectionRules.TLS() ? nil : tls
+        }
+        if rules.httpVersion == .http3 {
+            if !context.node.hasHTTP3 {
+                fields.fail("http_version", "not_supported", "The libcurl of this node has no HTTP/3.")
+            } else if url?.scheme == .http {
+                fields.fail("http_version", "invalid_combination", "HTTP/3 needs an https URL.")
+            } else if rules.proxy != nil {
+                fields.fail("http_version", "invalid_combination", "HTTP/3 cannot be used with a proxy.")
+            }
+        }
+        if rules.authentication?.scheme == .ntlm, [.http2, .http3].contains(rules.httpVersion) {
+            fields.fail(
+                "http_version", "invalid_combination", "NTLM authenticates a connection and needs HTTP/1.1.")
+        }
+        connection = rules
+    }
+
+    /// Adds the header fields of the session that the request does not name itself.
+    private mutating func addSessionHeaders(_ fields: FieldDecoder) {
+        guard let session = fields.context.session, !session.configuration.headers.isEmpty else { return }
+        var others = Set(headers.map { $0.name.lowercased() })
+        if acceptEncoding != .identity { others.insert("accept-encoding") }
+        if connection?.authentication != nil { others.insert("authorization") }
+        let added = session.configuration.headers.filter { !others.contains($0.name.lowercased()) }
+        guard !added.isEmpty else { return }
+        headers += added.map { header in
+            let name = header.name.lowercased()
+            let secret = session.secrets.headers.first { $0.name.lowercased() == name }
+            return secret ?? header
+        }
+        if let origins = session.configuration.headerOrigins {
+            additionalHeaders = AdditionalHeaders(
+                names: added.map { $0.name.lowercased() }, origins: origins,
+                trustsProxy: !fields.has("proxy"))
+        }
+        let byteCount = headers.reduce(0) { $0 + $1.name.utf8.count + $1.value.utf8.count }
+        if headers.count > Limits.headerCountMax || byteCount > Limits.headerByteCountMax {
+            fields.fail(
+                "headers", "too_many",
+                "With those of the session, there are more than \(Limits.headerCountMax) header fields or "
+                    + "\(Limits.headerByteCountMax) bytes.")
+        }
+    }
+}

@@ -1,0 +1,257 @@
+// Values of a request: URLs, header fields, secrets; and pairs of names and values.
+
+/// A URL of a request, a mirror or a receiver: `http` or `https`, and not refused by the egress policy.
+struct URLText: FieldValue {
+    /// The URL, normalised.
+    let text: String
+
+    init(_ text: String) { self.text = text }
+
+    static func decode(_ json: JSON, _ rule: NoRule, _ place: FieldPlace) -> URLText? {
+        guard let text = json.string else { return place.failType("a string", json) }
+        do throws(WebURL.Failure) {
+            let url = try WebURL.parse(text)
+            if let reason = place.context.refusal(url) { return place.fail("blocked_address", reason) }
+            if place.path.hasSuffix("/request") { place.context.requestURL = url }
+            return URLText(url.string)
+        } catch {
+            return place.fail("invalid_value", error.message)
+        }
+    }
+    static func restore(_ json: JSON) -> URLText? { json.string.map(URLText.init) }
+    func encode(into writer: inout JSONWriter, isRedacted: Bool) {
+        writer.value(isRedacted ? RedactedURL.text(of: text) : text)
+    }
+    static func schema(_ rule: NoRule) -> [JSON.Member] {
+        [
+            JSON.Member("type", "string"), JSON.Member("format", "uri"),
+            JSON.Member("maxLength", JSON(Limits.urlByteCountMax)),
+            JSON.Member("pattern", #"^[hH][tT][tT][pP][sS]?://[^@\s/?#]{1,253}([/?#]\S*)?$"#),
+        ]
+    }
+}
+
+/// Pairs of names and values that a client chooses, in its order; names are unique.
+struct Metadata: FieldValue {
+    var pairs: [JobSpec.Pair]
+
+    init(_ pairs: [JobSpec.Pair] = []) { self.pairs = pairs }
+
+    static func decode(_ json: JSON, _ rule: NoRule, _ place: FieldPlace) -> Metadata? {
+        guard let members = json.members else { return place.failType("an object", json) }
+        guard members.count <= Limits.metadataCountMax else {
+            return place.fail(
+                "too_many", "At most \(Limits.metadataCountMax) entries are allowed, these are "
+                    + "\(members.count).")
+        }
+        var pairs: [JobSpec.Pair] = []
+        for member in members {
+            let item = place.item(member.name)
+            if !(1...Limits.metadataNameByteCountMax).contains(member.name.utf8.count)
+                || member.name.utf8.contains(0)
+            {
+                item.add(
+                    "invalid_value",
+                    "A name has 1 to \(Limits.metadataNameByteCountMax) bytes and no U+0000.")
+            }
+            let rule = TextRule(0...Limits.metadataValueByteCountMax)
+            if let value = String.decode(member.value, rule, item) {
+                pairs.append(JobSpec.Pair(member.name, value))
+            }
+        }
+        return Metadata(pairs)
+    }
+
+    func merging(_ json: JSON, _ rule: NoRule, _ place: FieldPlace) -> Metadata? {
+        var writer = JSONWriter()
+        encode(into: &writer, isRedacted: false)
+        // What the encoder writes is JSON.
+        let current = (try? JSON.parse(writer.bytes)) ?? .null
+        return Self.decode(current.merged(with: json), rule, place)
+    }
+
+    static func restore(_ json: JSON) -> Metadata? {
+        json.members.map { Metadata($0.map { JobSpec.Pair($0.name, $0.value.string ?? "") }) }
+    }
+    func encode(into writer: inout JSONWriter, isRedacted: Bool) {
+        writer.beginObject()
+        for pair in pairs { writer.member(pair.name, pair.value) }
+        writer.endObject()
+    }
+    var isLeftOut: Bool { pairs.isEmpty }
+    static func schema(_ rule: NoRule) -> [JSON.Member] {
+        let text = { (least: Int, most: Int) in
+            String.schema(TextRule(least...most))
+        }
+        return [
+            JSON.Member("type", "object"), JSON.Member("maxProperties", JSON(Limits.metadataCountMax)),
+            JSON.Member(
+                "propertyNames", .object(Array(text(1, Limits.metadataNameByteCountMax).dropFirst()))),
+            JSON.Member("additionalProperties", .object(text(0, Limits.metadataValueByteCountMax))),
+        ]
+    }
+}
+
+/// Declares the field `metadata`.
+func metadataField(
+    _ visitor: inout some FieldVisitor, _ pairs: inout [JobSpec.Pair], _ traits: FieldTraits
+) {
+    var metadata = Metadata(pairs)
+    visitor.field(
+        "metadata", &metadata, traits,
+        "Name-value pairs of the client: names of at most 128 bytes, values of at most 2,048.")
+    pairs = metadata.pairs
+}
+
+/// Header fields of a request. While a body is read, secret values are among them; `takeSecrets` moves them
+/// out.
+struct HeaderFields: FieldValue {
+    var pairs: [JobSpec.Pair]
+
+    init(_ pairs: [JobSpec.Pair]) { self.pairs = pairs }
+
+    static func decode(_ json: JSON, _ rule: NoRule, _ place: FieldPlace) -> HeaderFields? {
+        guard let members = json.members else { return place.failType("an object", json) }
+        guard members.count <= Limits.headerCountMax else {
+            return place.fail(
+                "too_many",
+                "At most \(Limits.headerCountMax) entries are allowed, these are \(members.count).")
+        }
+        return HeaderFields([]).adding(members, place)
+    }
+
+    /// Merges by case-insensitive name; null removes a field.
+    func merging(_ json: JSON, _ rule: NoRule, _ place: FieldPlace) -> HeaderFields? {
+        guard let members = json.members else { return place.failType("an object", json) }
+        let names = Set(members.map { $0.name.lowercased() })
+        let kept = HeaderFields(pairs.filter { !names.contains($0.name.lowercased()) })
+        return kept.adding(members.filter { !$0.value.isNull }, place)
+    }
+
+    private func adding(_ members: [JSON.Member], _ place: FieldPlace) -> HeaderFields {
+        var all = pairs
+        var names: Set<String> = []
+        var byteCount = pairs.reduce(0) { $0 + $1.name.utf8.count + $1.value.utf8.count }
+        for member in members {
+            let (name, item) = (member.name, place.item(member.name))
+            guard let value = member.value.string else {
+                place.context.errors.addWrongType(item.pointer, "a string", member.value)
+                continue
+            }
+            byteCount += name.utf8.count + value.utf8.count
+            if !HeaderRules.isName(name) {
+                item.add("invalid_value", "This is not the name of a header field.")
+            } else if HeaderRules.isForbidden(name) {
+                item.add("invalid_value", "This header field is set by the service itself.")
+            } else if !HeaderRules.isValue(value) {
+                item.add("invalid_value", "A header's value has no control characters.")
+            } else if !names.insert(name.lowercased()).inserted {
+                item.add("duplicate", "This header field occurs twice.")
+            }
+            all.append(JobSpec.Pair(name, value))
+        }
+        if byteCount > Limits.headerByteCountMax {
+            place.add("too_long", "All together may have \(Limits.headerByteCountMax) bytes.")
+        }
+        return HeaderFields(all)
+    }
+
+    static func restore(_ json: JSON) -> HeaderFields? {
+        // Values that are encrypted elsewhere read as empty.
+        json.members.map { HeaderFields($0.map { JobSpec.Pair($0.name, $0.value.string ?? "") }) }
+    }
+    func encode(into writer: inout JSONWriter, isRedacted: Bool) {
+        writer.beginObject()
+        for header in pairs {
+            writer.name(header.name)
+            if HeaderRules.isSecret(header.name) || isRedacted && !NonSecretFields.contains(header.name) {
+                writer.raw(setMark)
+            } else {
+                writer.value(header.value)
+            }
+        }
+        writer.endObject()
+    }
+    var isLeftOut: Bool { pairs.isEmpty }
+    static func schema(_ rule: NoRule) -> [JSON.Member] {
+        [
+            JSON.Member("type", "object"), JSON.Member("maxProperties", JSON(Limits.headerCountMax)),
+            JSON.Member(
+                "propertyNames", .object([JSON.Member("pattern", "^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")])),
+            JSON.Member(
+                "additionalProperties",
+                .object([
+                    JSON.Member("type", "string"),
+                    JSON.Member("pattern", #"^[^\u0000-\u0008\u000a-\u001f\u007f]*$"#),
+                ])),
+        ]
+    }
+}
+
+extension [JobSpec.Pair] {
+    /// Removes the secret values of header fields and returns these fields with them.
+    mutating func takeSecrets() -> [JobSpec.Pair] {
+        var secrets: [JobSpec.Pair] = []
+        for index in indices where HeaderRules.isSecret(self[index].name) {
+            secrets.append(self[index])
+            self[index].value = ""
+        }
+        return secrets
+    }
+}
+
+/// A secret value: its text while a body is read; later only that there is one. Shown and stored as
+/// `{"set": true}`; the text is stored in `JobSecrets`.
+package struct Secret: FieldValue {
+    /// `true` if there is a value.
+    package var isSet = false
+    /// The value, until `take` moves it to the secrets.
+    package var text: String?
+
+    /// Creates a secret without value.
+    package init() {}
+
+    /// Returns the text and forgets it.
+    mutating func take() -> String? {
+        defer { text = nil }
+        return text
+    }
+
+    package static var isNullable: Bool { true }
+    package static func decode(_ json: JSON, _ rule: TextRule, _ place: FieldPlace) -> Secret? {
+        var secret = Secret()
+        guard !json.isNull else { return secret }
+        secret.text = String.decode(json, rule, place)
+        secret.isSet = secret.text != nil
+        return secret
+    }
+    package static func restore(_ json: JSON) -> Secret? {
+        var secret = Secret()
+        secret.isSet = json.members != nil
+        return secret
+    }
+    package func encode(into writer: inout JSONWriter, isRedacted: Bool) {
+        if isSet { writer.raw(setMark) } else { writer.null() }
+    }
+    package static func schema(_ rule: TextRule) -> [JSON.Member] { String.schema(rule) }
+}
+
+let setMark = Array(#"{"set":true}"#.utf8)
+
+/// Resume data of another job. It is no field of the job: decoding it sets `FieldContext.resumePoint`.
+struct ResumeText: FieldValue {
+    static func decode(_ json: JSON, _ rule: NoRule, _ place: FieldPlace) -> ResumeText? {
+        let lengths = TextRule(1...Limits.resumeDataByteCountMax, pattern: nil) { _ in nil }
+        guard let text = String.decode(json, lengths, place) else { return nil }
+        guard let point = place.context.openResumeData(text) else {
+            return place.fail("invalid_value", "This is no resume data of this service.")
+        }
+        place.context.resumePoint = point
+        return ResumeText()
+    }
+    static func restore(_ json: JSON) -> ResumeText? { nil }
+    func encode(into writer: inout JSONWriter, isRedacted: Bool) { writer.null() }
+    static func schema(_ rule: NoRule) -> [JSON.Member] {
+        String.schema(TextRule(1...Limits.resumeDataByteCountMax, pattern: nil))
+    }
+}

@@ -34,6 +34,9 @@ package final class FieldContext {
         self.refusal = refusal
     }
 
+    /// `true` if the job's session is a background session.
+    var isBackground: Bool { session?.configuration.kind == .background }
+
     /// Returns the session's value of the field with this name, or `nil` if the session is not configured.
     func inherited<Value: FieldValue>(_ name: String, as type: Value.Type) -> Value? {
         guard let session else { return nil }

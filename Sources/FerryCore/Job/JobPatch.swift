@@ -54,6 +54,10 @@ extension JobDraft {
         {
             spec.destination?.ifExists = .rename
         }
+        // The session may have become a background session since the job was accepted.
+        if spec.redirects.policy != before.spec.redirects.policy {
+            spec.checkBackgroundRedirects(context, at: "#")
+        }
         if let request = patch["request"] { mergeRequest(request, before, context) }
         checkCredentials(before, context)
     }

@@ -154,16 +154,20 @@ extension JobSpec {
 
     /// Reports violations of the rules of background sessions.
     private func checkBackground(_ fields: FieldDecoder) {
-        guard fields.context.session?.configuration.kind == .background else { return }
-        if fields.mode == .new, inlineFileByteCount != nil {
+        guard fields.mode == .new, fields.context.isBackground else { return }
+        if inlineFileByteCount != nil {
             fields.fail(
                 "source", "invalid_combination",
                 "An upload of a background session needs a source with path or job.")
         }
-        // The session may have become a background session since the job was accepted.
-        if redirects.policy != .follow, fields.mode == .new || fields.has("redirects") {
-            fields.fail(
-                "redirects/policy", "invalid_combination", "In a background session redirects are followed.")
-        }
+        checkBackgroundRedirects(fields.context, at: fields.path)
+    }
+
+    /// Reports redirects that a background session does not follow.
+    func checkBackgroundRedirects(_ context: FieldContext, at path: String) {
+        guard context.isBackground, redirects.policy != .follow else { return }
+        context.errors.add(
+            "\(path)/redirects/policy", "invalid_combination",
+            "In a background session redirects are followed.")
     }
 }

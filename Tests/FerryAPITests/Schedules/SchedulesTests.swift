@@ -46,7 +46,7 @@ struct SchedulesTests {
         #expect(response.status == 422)
         #expect(
             response.json["errors"]?.array?.compactMap { $0["pointer"]?.string }
-                == ["#/cron", "#/job/request/url", "#/colour"])
+                == ["#/cron", "#/colour", "#/job/request/url"])
         #expect(fixture.store.state.withLock { $0.schedules.isEmpty })
     }
 

@@ -106,6 +106,8 @@ let package = Package(
             swiftSettings: strict),
         .target(
             name: "TestThreads", dependencies: ["Sys"], path: "Tests/TestThreads", swiftSettings: strict),
+        .target(
+            name: "TestGolden", dependencies: ["FerryCore"], path: "Tests/TestGolden", swiftSettings: strict),
         .testTarget(name: "TidyTests", swiftSettings: strict),
         .testTarget(name: "SysTests", dependencies: ["Sys"], swiftSettings: strict),
         .testTarget(
@@ -116,11 +118,12 @@ let package = Package(
         .testTarget(
             name: "CurlTests", dependencies: ["Curl", "Sys", "TestSupport", "TestThreads"],
             swiftSettings: strict),
-        .testTarget(name: "FerryCoreTests", dependencies: ["FerryCore"], swiftSettings: strict),
+        .testTarget(
+            name: "FerryCoreTests", dependencies: ["FerryCore", "TestGolden"], swiftSettings: strict),
         .testTarget(
             name: "FerryAPITests",
             dependencies: [
-                "FerryAPI", "FerryCore", "HTTPServer", "OpenSSL", "Sys", "TestSupport",
+                "FerryAPI", "FerryCore", "HTTPServer", "OpenSSL", "Sys", "TestGolden", "TestSupport",
                 .product(name: "Logging", package: "swift-log"),
             ], swiftSettings: strict),
         .testTarget(
@@ -140,7 +143,7 @@ let package = Package(
         .testTarget(
             name: "FerryWebhooksTests",
             dependencies: [
-                "Curl", "FerryCore", "FerryWebhooks", "OpenSSL", "Sys", "TestSupport",
+                "Curl", "FerryCore", "FerryWebhooks", "OpenSSL", "Sys", "TestGolden", "TestSupport",
                 .product(name: "Logging", package: "swift-log"),
             ], swiftSettings: strict),
         .testTarget(

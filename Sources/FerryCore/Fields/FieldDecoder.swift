@@ -75,14 +75,21 @@ package struct FieldDecoder: FieldVisitor {
             return nil
         }
         if mode == .patch, traits.change == .never {
-            reader.complain(name, "not_supported", FieldDecoder.unchangeable)
+            failUnchangeable(name)
+            return nil
+        }
+        if json.isNull, mode == .patch, traits.isRequired {
+            reader.complain(name, "required", "This field is required.")
             return nil
         }
         return json
     }
 
-    static let unchangeable =
-        "This cannot be changed after the submission; cancel the job and submit another one."
+    private func failUnchangeable(_ name: String) {
+        reader.complain(
+            name, "not_supported",
+            "This cannot be changed after the submission; cancel the job and submit another one.")
+    }
 
     /// Reports a field that the job's kind does not have. Null and empty values are allowed everywhere.
     private func checkKind(_ name: String, _ traits: FieldTraits) {
@@ -110,6 +117,7 @@ package struct FieldDecoder: FieldVisitor {
         let before = value
         let read = mode == .new ? Value.decode(json, rule, place) : value.merging(json, rule, place)
         value = read ?? value
+        if mode == .patch, traits.change == .repeated, value != before { failUnchangeable(name) }
         if traits.kinds != .all, value != before { checkKind(name, traits) }
     }
 

@@ -17,7 +17,8 @@ package struct FieldEncoder: FieldVisitor {
     ) {
         if traits.isWriteOnly || (leavesOutDefaults || traits.isShownOnly) && value.isLeftOut { return }
         writer.name(name)
-        value.encode(into: &writer, isRedacted: isRedacted)
+        let isPlain = leavesOutDefaults && traits.isStoredPlain
+        value.encode(into: &writer, isRedacted: isRedacted && !isPlain)
     }
 
     package mutating func object<Object: FieldObject>(
@@ -44,7 +45,7 @@ package struct FieldEncoder: FieldVisitor {
     }
 
     package mutating func unsupported(_ name: String, off: JSON, _ traits: FieldTraits, _ text: String) {
-        if !leavesOutDefaults { writer.member(name, off) }
+        if !leavesOutDefaults, !off.isNull { writer.member(name, off) }
     }
 }
 

@@ -131,6 +131,8 @@ package struct FieldTraits: Sendable {
     /// When `PATCH` may change a field.
     package enum Change: Sendable {
         case never
+        /// Never; but a patch may repeat the current value.
+        case repeated
         /// While the job does not run.
         case whileStopped
         /// Until the job is terminal.
@@ -161,6 +163,9 @@ package struct FieldTraits: Sendable {
     package var column: String?
     /// `true` if the field is only read, and neither shown nor stored.
     package var isWriteOnly: Bool
+    /// `true` if the stored form has the value unencrypted although it may have secrets, because statements
+    /// compare it.
+    package var isStoredPlain: Bool
     /// `true` if clients cannot give the field; it is shown if it has a value.
     package var isShownOnly: Bool
 
@@ -168,11 +173,12 @@ package struct FieldTraits: Sendable {
     package static func of(
         _ change: Change = .whileStopped, required: Bool = false, from inheritance: Inheritance = .none,
         kinds: JobKinds = .all, unit: Unit? = nil, column: String? = nil,
-        isWriteOnly: Bool = false, isShownOnly: Bool = false
+        isWriteOnly: Bool = false, isStoredPlain: Bool = false, isShownOnly: Bool = false
     ) -> Self {
         Self(
             change: change, isRequired: required, inheritance: inheritance, kinds: kinds, unit: unit,
-            column: column, isWriteOnly: isWriteOnly, isShownOnly: isShownOnly)
+            column: column, isWriteOnly: isWriteOnly, isStoredPlain: isStoredPlain,
+            isShownOnly: isShownOnly)
     }
 
     /// Properties of most fields.

@@ -63,8 +63,8 @@ extension AcknowledgementRules: FieldObject {
         visitor.object("reminders", &reminders, .plain, "Times of the event job.unacknowledged.")
         visitor.field(
             "endpoint", &endpoint, .of(isShownOnly: true),
-            "The endpoint of /v1/webhooks that requires the acknowledgement; absent if the job or its session "
-                + "does.")
+            "The endpoint of /v1/webhooks that requires the acknowledgement; absent if the job or its "
+                + "session does.")
     }
 }
 
@@ -73,7 +73,8 @@ extension AcknowledgementRules.Reminders: FieldObject {
 
     package mutating func fields(_ visitor: inout some FieldVisitor) {
         visitor.field(
-            "max_count", &countMax, 0...Int(Limits.reminderCountMax), .plain, "Number of reminders; 0 for none.")
+            "max_count", &countMax, 0...Int(Limits.reminderCountMax), .plain,
+            "Number of reminders; 0 for none.")
         visitor.field(
             "initial_delay", &delayInitial, 1...Limits.reminderDelayMax, .of(unit: .seconds),
             "Time from the job's end to the first reminder.")
@@ -113,7 +114,11 @@ enum AcknowledgementChoice: FieldValue {
     func apply(to spec: inout JobSpec) {
         guard self != AcknowledgementChoice(spec) else { return }
         spec.declinesAcknowledgement = self == .declined
-        if case .required(let rules) = self { spec.acknowledgement = rules } else { spec.acknowledgement = nil }
+        if case .required(let rules) = self {
+            spec.acknowledgement = rules
+        } else {
+            spec.acknowledgement = nil
+        }
     }
 
     static var isNullable: Bool { true }

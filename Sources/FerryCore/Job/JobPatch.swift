@@ -115,7 +115,8 @@ extension JobDraft {
                 "#/request/url", "invalid_combination",
                 "The job has credentials for its own server; for another one, submit another job.")
         }
-        if spec.redirects.sendsCredentialsAcrossOrigins, !before.spec.redirects.sendsCredentialsAcrossOrigins {
+        if spec.redirects.sendsCredentialsAcrossOrigins, !before.spec.redirects.sendsCredentialsAcrossOrigins
+        {
             context.errors.add(
                 "#/redirects/send_credentials_across_origins", "invalid_combination",
                 "The job has credentials; only a submission can allow sending them to other origins.")

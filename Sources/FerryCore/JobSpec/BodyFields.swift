@@ -2,7 +2,9 @@
 
 extension JobSpec.Body: FieldValue {
     package static func decode(_ json: JSON, _ rule: NoRule, _ place: FieldPlace) -> JobSpec.Body? {
-        guard let read = BodyDecoding(context: place.context).body(json, at: place.pointer) else { return nil }
+        guard let read = BodyDecoding(context: place.context).body(json, at: place.pointer) else {
+            return nil
+        }
         place.context.payload = read.body.hasPayload ? read.payload : nil
         return read.body
     }
@@ -116,8 +118,9 @@ private struct BodyDecoding {
     }
 
     /// Reads bytes that are stored somewhere or inline.
-    private func place(_ fields: inout FieldReader, _ given: String?) -> (source: JobSpec.Source, payload: [UInt8]?)?
-    {
+    private func place(_ fields: inout FieldReader, _ given: String?) -> (
+        source: JobSpec.Source, payload: [UInt8]?
+    )? {
         switch given {
         case "path": return path(&fields).map { (.path($0), nil) }
         case "job": return job(&fields).map { (.job($0), nil) }

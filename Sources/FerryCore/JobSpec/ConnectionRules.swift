@@ -14,8 +14,8 @@ package struct ConnectionRules: Sendable, Equatable {
     package struct Authentication: FieldObject {
         package static let summary =
             "Credentials. basic (RFC 7617) is sent at once; digest (RFC 7616, MD5 and SHA-256) answers the "
-            + "server's challenge, and so does ntlm (MS-NTHT), over HTTP/1.1; the body is sent after it only. "
-            + "bearer: RFC 6750."
+            + "server's challenge, and so does ntlm (MS-NTHT), over HTTP/1.1; the body is sent after it "
+            + "only. bearer: RFC 6750."
         /// Scheme.
         package enum Scheme: String, FieldChoice { case basic, digest, bearer, ntlm }
         /// Scheme.
@@ -186,7 +186,8 @@ package struct ConnectionRules: Sendable, Equatable {
                 "ca", &authorities, .pem, .plain,
                 "PEM text of authorities for an https proxy; shown as {\"set\": true}.")
             visitor.field(
-                "no_proxy", &bypassEntries, ListRule(0...Limits.proxyBypassCountMax, of: .bypassEntry), .plain,
+                "no_proxy", &bypassEntries, ListRule(0...Limits.proxyBypassCountMax, of: .bypassEntry),
+                .plain,
                 "Hosts that are reached without the proxy: names (with all names below them), addresses, "
                     + "networks, or *.")
         }
@@ -229,8 +230,9 @@ package struct ConnectionRules: Sendable, Equatable {
     mutating func fields(_ visitor: inout some FieldVisitor) {
         visitor.field(
             "http_version", &httpVersion, .of(.never),
-            "Preferred version of HTTP: what both ends support is used, the newest first. Before libcurl 8.2.1 "
-                + "only HTTP/1.1 is safe. 3 needs https, no proxy, and a libcurl with HTTP/3; 422 otherwise.")
+            "Preferred version of HTTP: what both ends support is used, the newest first. Before libcurl "
+                + "8.2.1 only HTTP/1.1 is safe. 3 needs https, no proxy, and a libcurl with HTTP/3; 422 "
+                + "otherwise.")
         visitor.object("proxy", &proxy, .of(.never), "Proxy; null: Ferry's own, if there is one.")
         visitor.object(
             "auth", &authentication, .of(.never), "Credentials; not together with an Authorization field.")
@@ -324,7 +326,6 @@ extension ProxyURL: FieldValue {
         ]
     }
 }
-
 
 /// The secrets of `ConnectionRules`.
 package struct ConnectionSecrets: Sendable, Equatable {

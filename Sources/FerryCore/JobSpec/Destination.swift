@@ -22,8 +22,8 @@ extension JobSpec {
         package mutating func fields(_ visitor: inout some FieldVisitor) {
             visitor.field(
                 "path", &path, .destinationPath, .plain,
-                "Path below the tenant's storage root: relative, without empty, . or .. parts. With a slash at "
-                    + "the end it is a directory, and the response suggests the file name.")
+                "Path below the tenant's storage root: relative, without empty, . or .. parts. With a slash "
+                    + "at the end it is a directory, and the response suggests the file name.")
             visitor.field(
                 "if_exists", &ifExists, .plain,
                 "What happens if the file exists. By default replace, in a directory rename.")
@@ -34,7 +34,8 @@ extension JobSpec {
         }
 
         package mutating func check(_ body: FieldDecoder) {
-            if path.isEmpty, !["path", "url", "s3", "method", "headers"].contains(where: body.has) {
+            let isElsewhere = ["url", "s3", "method", "headers"].contains(where: body.has)
+            if path.isEmpty, !isElsewhere, !body.has("path") || body.isValid("path") {
                 body.fail("path", "required", "A destination needs a path.")
             }
             // A name that the server chooses must not replace an unrelated file.

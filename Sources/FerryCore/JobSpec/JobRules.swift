@@ -150,8 +150,9 @@ extension JobSpec {
                 "Whether a request that is not idempotent is repeated after it may have reached the server.")
             visitor.field(
                 "resume_without_validator", &resumesWithoutValidator, .of(kinds: .download),
-                "Whether an attempt resumes from the bytes of the last one although the server has sent neither "
-                    + "a strong ETag nor a safe Last-Modified. Only the length then shows a changed file.")
+                "Whether an attempt resumes from the bytes of the last one although the server has sent "
+                    + "neither a strong ETag nor a safe Last-Modified. Only the length then shows a changed "
+                    + "file.")
         }
 
         package mutating func inherit(from session: SessionConfiguration) {
@@ -188,11 +189,12 @@ extension JobSpec {
         }
 
         package mutating func fields(_ visitor: inout some FieldVisitor) {
-            visitor.field("url", &urlText, .of(required: true), "URL of the receiver.")
+            visitor.field(
+                "url", &urlText, .of(required: true, isStoredPlain: true), "URL of the receiver.")
             visitor.field(
                 "events", &events, ListRule(1...20, of: EventType.ofJobs), .plain,
-                "Types of events that are sent. By default job.succeeded, job.failed and job.cancelled; for a "
-                    + "job with acknowledgement also job.unacknowledged and job.acknowledgement_expired.")
+                "Types of events that are sent. By default job.succeeded, job.failed and job.cancelled; for "
+                    + "a job with acknowledgement also job.unacknowledged and job.acknowledgement_expired.")
             visitor.field(
                 "secret", &secret, .webhookSecret, .plain,
                 "Signing secret: whsec_ and the base64 of 24 to 64 bytes. Without one, Ferry's own secret "

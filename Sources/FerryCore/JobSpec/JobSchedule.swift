@@ -35,7 +35,9 @@ extension JobSpec {
                 "Jobs with a higher value are earlier.")
             visitor.field(
                 "network_service_type", &networkServiceType, .of(from: .session, column: "urgency"),
-                "Purpose of the transfer: background: no person waits for it; responsive_data: a person waits.")
+                "Purpose of the transfer: background: no person waits for it; responsive_data: a person "
+                    + "waits."
+            )
             visitor.field(
                 "earliest_begin_at", &earliestBeginAt, .of(column: "next_attempt_at"),
                 "Time before which the job does not begin.")
@@ -64,9 +66,10 @@ extension JobSpec {
                 .of(from: .session, unit: .seconds, column: "expires_at"),
                 "Time from acceptance for all attempts together.")
             visitor.field(
-                "depends_on", &dependsOn, ListRule(0...Limits.dependencyCountMax, of: NoRule()), .of(.never),
-                "Jobs of the same tenant that must have ended before this one begins. In a batch, #/jobs/3 is "
-                    + "the fourth job of the same batch, and must come before this one.")
+                "depends_on", &dependsOn, ListRule(0...Limits.dependencyCountMax, of: NoRule()),
+                .of(.repeated),
+                "Jobs of the same tenant that must have ended before this one begins. In a batch, #/jobs/3 "
+                    + "is the fourth job of the same batch, and must come before this one.")
             visitor.field(
                 "on_dependency_failure", &onDependencyFailure, .plain,
                 "What happens to this job if one that it depends on does not succeed.")

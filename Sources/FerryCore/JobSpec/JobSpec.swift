@@ -107,9 +107,11 @@ package struct JobSpec: FieldObject {
         visitor.object("request", &request, .of(required: true), "The request.")
         var urls = mirrors.map(URLText.init)
         visitor.field(
-            "mirrors", &urls, ListRule(0...Limits.mirrorCountMax, of: NoRule()), .of(.never, kinds: .download),
-            "Other URLs of the same file, for downloads by GET. They are tried in the order of their measured "
-                + "quality. Credentials among the request's header fields are sent to its own origin only.")
+            "mirrors", &urls, ListRule(0...Limits.mirrorCountMax, of: NoRule()),
+            .of(.never, kinds: .download),
+            "Other URLs of the same file, for downloads by GET. They are tried in the order of their "
+                + "measured quality. Credentials among the request's header fields are sent to its own "
+                + "origin only.")
         mirrors = urls.map(\.text)
         visitor.object(
             "destination", &destination, .of(kinds: .download),
@@ -140,8 +142,8 @@ package struct JobSpec: FieldObject {
         var resumeData: ResumeText?
         visitor.field(
             "resume_data", &resumeData, .of(.never, kinds: .download, isWriteOnly: true),
-            "What a cancelled or failed job of the same URL has shown: the download resumes from its bytes, or "
-                + "begins at 0 if they are gone.")
+            "What a cancelled or failed job of the same URL has shown: the download resumes from its bytes, "
+                + "or begins at 0 if they are gone.")
     }
 
     package mutating func inherit(from session: SessionConfiguration) {

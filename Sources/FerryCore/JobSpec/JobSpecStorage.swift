@@ -35,7 +35,8 @@ extension JobSpec {
         var writer = JSONWriter(reservingCapacity: 512)
         writer.beginObject()
         storeFields(into: &writer, isRedacted: isRedacted)
-        if request.original != nil || request.additionalHeaders != nil || answers != nil || occurrence != nil {
+        if request.original != nil || request.additionalHeaders != nil || answers != nil || occurrence != nil
+        {
             writer.name("internal")
             writer.beginObject()
             request.original?.store(into: &writer, isRedacted: isRedacted)

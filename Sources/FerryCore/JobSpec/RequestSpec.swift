@@ -37,16 +37,17 @@ extension JobSpec {
                     + "refuses are an error.")
             visitor.field(
                 "method", &method, .method, .of(.never, column: "is_repeatable"),
-                "Method. By default GET, for uploads PUT. With a body, it must be named and be neither GET nor "
-                    + "HEAD.")
+                "Method. By default GET, for uploads PUT. With a body, it must be named and be neither GET "
+                    + "nor HEAD.")
             var fields = HeaderFields(headers)
             visitor.field(
                 "headers", &fields, .plain,
-                "Header fields. Not: Host, Content-Length, Transfer-Encoding, Connection, Expect, TE, Upgrade, "
-                    + "Trailer, Keep-Alive, Proxy-*. Values of Authorization, Cookie, X-Api-Key, X-Auth-Token "
-                    + "and of names that contain token, secret, password or api-key are encrypted and shown as "
-                    + "{\"set\": true}. Clients and admins see the other values; viewers, events and webhooks "
-                    + "those of fields that carry no credential. At most 16 KiB.")
+                "Header fields. Not: Host, Content-Length, Transfer-Encoding, Connection, Expect, TE, "
+                    + "Upgrade, Trailer, Keep-Alive, Proxy-*. Values of Authorization, Cookie, X-Api-Key, "
+                    + "X-Auth-Token and of names that contain token, secret, password or api-key are "
+                    + "encrypted and shown as {\"set\": true}. Clients and admins see the other values; "
+                    + "viewers, events and webhooks those of fields that carry no credential. At most 16 "
+                    + "KiB.")
             headers = fields.pairs
             visitor.field("body", &body, .of(.never, kinds: .data), "The body of the request.")
             visitor.field(
@@ -56,9 +57,10 @@ extension JobSpec {
                 "Time without a byte after which an attempt fails.")
             visitor.field(
                 "accept_encoding", &acceptEncoding, .of(.never),
-                "Content codings to ask for; any: gzip, deflate and br. The body is decoded, and stored, counted "
-                    + "and hashed in this form, if the Content-Encoding of the response is one coding that was "
-                    + "asked for; otherwise it is stored as it was sent. Only identity for uploads.")
+                "Content codings to ask for; any: gzip, deflate and br. The body is decoded, and stored, "
+                    + "counted and hashed in this form, if the Content-Encoding of the response is one "
+                    + "coding that was asked for; otherwise it is stored as it was sent. Only identity for "
+                    + "uploads.")
             var connection = self.connection ?? .standard
             connection.fields(&visitor)
             if connection != self.connection ?? .standard { self.connection = connection }
@@ -155,7 +157,9 @@ extension JobSpec.RequestSpec {
         } else if kind == .upload, ["GET", "HEAD", "DELETE", "OPTIONS"].contains(method) {
             fields.fail(
                 "method", "invalid_combination", "\(method) sends no body; an upload needs PUT or POST.")
-        } else if kind == .data, fields.hasValue("body"), method == "GET" || method == "HEAD" {
+        } else if kind == .data, fields.hasValue("body"), fields.isValid("body"),
+            method == "GET" || method == "HEAD"
+        {
             fields.fail(
                 "body", "invalid_combination", "A \(method) request has no body; set method to POST.")
         }
@@ -187,6 +191,7 @@ extension JobSpec.RequestSpec {
             if let reason = context.refusal(proxy.url.place) {
                 fields.fail("proxy", "blocked_address", reason)
             }
+            rules.proxy?.password.isSet = proxy.user != nil
             rules.proxy?.password.text = session.secrets.connection?.proxyPassword
             rules.proxy?.authorities.text = session.secrets.connection?.proxyAuthorities
         }

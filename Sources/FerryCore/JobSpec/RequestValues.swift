@@ -41,7 +41,8 @@ struct Metadata: FieldValue {
         guard let members = json.members else { return place.failType("an object", json) }
         guard members.count <= Limits.metadataCountMax else {
             return place.fail(
-                "too_many", "At most \(Limits.metadataCountMax) entries are allowed, these are "
+                "too_many",
+                "At most \(Limits.metadataCountMax) entries are allowed, these are "
                     + "\(members.count).")
         }
         var pairs: [JobSpec.Pair] = []

@@ -97,7 +97,8 @@ extension JobSpec {
     /// Reports segments and mirrors unless the job is a download by GET that does not set ranges itself.
     private func checkParts(_ fields: FieldDecoder) {
         guard fields.mode == .new, kind == .download else { return }
-        for (name, isUsed) in [("segments", segmentCountMax > 1), ("mirrors", !mirrors.isEmpty)] where isUsed {
+        for (name, isUsed) in [("segments", segmentCountMax > 1), ("mirrors", !mirrors.isEmpty)] where isUsed
+        {
             if request.method != "GET" {
                 fields.fail(name, "invalid_combination", "Only a GET request can have \(name).")
             } else if request.hasHeader("range") || request.hasHeader("if-range") {
@@ -113,7 +114,8 @@ extension JobSpec {
                 fields.fail("mirrors/\(index)", "duplicate", "This URL occurs twice.")
             } else if request.connection?.tls != nil, mirror.hasPrefix("http:") {
                 fields.fail(
-                    "mirrors/\(index)", "invalid_combination", "With request.tls, mirrors are https URLs too.")
+                    "mirrors/\(index)", "invalid_combination", "With request.tls, mirrors are https URLs too."
+                )
             }
         }
     }
@@ -137,7 +139,8 @@ extension JobSpec {
 
     /// The boundary differs for each attempt, so a job cannot set the type itself.
     private func checkContentType(_ fields: FieldDecoder) {
-        guard parts != nil, let header = request.headers.first(where: { $0.name.lowercased() == "content-type" })
+        guard parts != nil,
+            let header = request.headers.first(where: { $0.name.lowercased() == "content-type" })
         else { return }
         fields.fail(
             "request/headers/\(pointerStep(header.name))", "invalid_combination",

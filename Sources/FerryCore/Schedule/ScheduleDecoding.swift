@@ -96,9 +96,9 @@ package struct ScheduleBody: FieldObject {
         visitor.field(
             "job", &job, .of(required: true),
             "The job of every run. request.url (path and query) and destination.path may contain "
-                + "{scheduled_at}, or :date, :time, :year, :month, :day, :hour, :minute and :unix of it as in "
-                + "{scheduled_at:date}. earliest_begin_at, deadline_at and depends_on of its schedule, and "
-                + "resume_data, are refused.")
+                + "{scheduled_at}, or :date, :time, :year, :month, :day, :hour, :minute and :unix of it as "
+                + "in {scheduled_at:date}. earliest_begin_at, deadline_at and depends_on of its schedule, "
+                + "and resume_data, are refused.")
     }
 
     package mutating func check(_ body: FieldDecoder) { spec.check(body) }

@@ -88,9 +88,9 @@ extension ScheduleSpec {
             "Text of the client: at most 1,024 bytes of UTF-8 without U+0000.")
         visitor.field(
             "cron", &cron, .plain,
-            "Minute, hour, day of the month, month and day of the week, as in crontab(5); also L (the last day of "
-                + "the month), L-2, 5L (the last Friday) and 5#3 (the third), and @yearly, @monthly, @weekly, "
-                + "@daily and @hourly. By the wall clock of time_zone. Either this or interval.")
+            "Minute, hour, day of the month, month and day of the week, as in crontab(5); also L (the last "
+                + "day of the month), L-2, 5L (the last Friday) and 5#3 (the third), and @yearly, @monthly, "
+                + "@weekly, @daily and @hourly. By the wall clock of time_zone. Either this or interval.")
         visitor.field(
             "interval", &interval, 1...31_536_000, .of(unit: .seconds),
             "Real time between occurrences, counted from start_at or, without it, from the creation.")
@@ -104,12 +104,12 @@ extension ScheduleSpec {
             "Largest random delay of each run.")
         visitor.field(
             "missed", &missed, .plain,
-            "What happens to occurrences that no node submitted for a minute: none is submitted later, one run "
-                + "stands for all, or each of the last day is submitted.")
+            "What happens to occurrences that no node submitted for a minute: none is submitted later, one "
+                + "run stands for all, or each of the last day is submitted.")
         visitor.field(
             "overlap", &overlap, .plain,
-            "What happens to an occurrence while an earlier one's job is unfinished: both run, it is skipped, the "
-                + "earlier job is cancelled, or it runs afterwards.")
+            "What happens to an occurrence while an earlier one's job is unfinished: both run, it is "
+                + "skipped, the earlier job is cancelled, or it runs afterwards.")
         visitor.field("enabled", &isEnabled, .plain, "Whether the schedule submits jobs.")
     }
 

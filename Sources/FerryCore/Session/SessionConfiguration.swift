@@ -72,11 +72,13 @@ package struct SessionConfiguration: FieldObject {
             "Connections to one host on all nodes together; null for no limit.")
         visitor.field(
             "max_bytes_per_second", &bytesPerSecondMax, 1...JSON.safeIntegerMax, .of(unit: .bytesPerSecond),
-            "Rate of all its transfers on all nodes, in each direction; null for no limit. A change applies at "
-                + "once.")
+            "Rate of all its transfers on all nodes, in each direction; null for no limit. A change applies "
+                + "at once.")
         visitor.field(
             "retention", &retention, 1...315_360_000, .of(unit: .seconds),
-            "Time for which finished jobs and their files are kept; at most Ferry's own, which is the default.")
+            "Time for which finished jobs and their files are kept; at most Ferry's own, which is the "
+                + "default."
+        )
         visitor.object(
             "acknowledgement", &acknowledgement, .plain, "Rules of acknowledgement; null for none.")
         visitor.field(
@@ -107,9 +109,9 @@ package struct SessionConfiguration: FieldObject {
         visitor.field(
             "http_additional_headers_origins", &headerOrigins,
             ListRule(0...Limits.additionalHeaderOriginCountMax, of: NoRule()), .plain,
-            "The only origins that get http_additional_headers: scheme://host[:port]. The first label of a name "
-                + "may be an asterisk (https://*.example.org: any names below example.org). null: all origins, "
-                + "also those that a client names in a job.")
+            "The only origins that get http_additional_headers: scheme://host[:port]. The first label of a "
+                + "name may be an asterisk (https://*.example.org: any names below example.org). null: all "
+                + "origins, also those that a client names in a job.")
         visitor.object("proxy", &proxy, .plain, "Proxy of jobs that name none.")
         visitor.field("tls_minimum_version", &tlsVersionMin, .plain, "Lowest version of TLS.")
         visitor.field(

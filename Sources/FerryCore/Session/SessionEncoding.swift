@@ -19,7 +19,9 @@ extension SessionConfiguration {
     }
 
     /// Reads what `encodeStored` returned; secret values are redacted.
-    package init(storedJSON: [UInt8]) throws(StoredJSONError) { try self.init(restoring: try StoredObject(storedJSON)) }
+    package init(storedJSON: [UInt8]) throws(StoredJSONError) {
+        try self.init(restoring: try StoredObject(storedJSON))
+    }
 
     /// Reads what `encodeStored` returned with its secret values. Throws if they cannot be decrypted.
     package init(storedJSON: [UInt8], opening seal: SecretSeal) throws(StoredJSONError) {

@@ -101,7 +101,8 @@ package struct WebhookEndpoint: FieldObject {
             .of(unit: .seconds), "Time of failures alone after which it is disabled.")
         visitor.object(
             "acknowledgement", &acknowledgement, .plain,
-            "Rules of acknowledgement for jobs whose end it is told, unless the job or its session has rules.")
+            "Rules of acknowledgement for jobs whose end it is told, unless the job or its session has rules."
+        )
     }
 
     /// Times of further attempts of a delivery.

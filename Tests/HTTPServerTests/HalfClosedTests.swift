@@ -4,7 +4,7 @@ import Synchronization
 import Sys
 import Testing
 
-/// A stream that says "tick" when its client has stopped sending, and what it is given.
+/// A stream that sends "tick" after its client has stopped sending, and the bytes that it is given.
 private final class TickingStream: ResponseStream {
     private struct State {
         var waker: StreamWaker?
@@ -70,7 +70,7 @@ private final class TickingStream: ResponseStream {
             if closesAtOnce { client.stopSending() }
             let responder = try #require(kept.wait(milliseconds: 120_000).first)
             if !closesAtOnce { client.stopSending() }
-            // The server looks at resting connections twice a second.
+            // The server checks suspended connections twice a second.
             #expect(client.isSilent(milliseconds: 700))
             #expect(responder.send(Response(status: 201, body: .bytes(Array("later".utf8)))))
             let response = try client.response()

@@ -223,7 +223,7 @@ struct ConnectionTests {
         try server.start()
         Self.wait(reconnecting.retryIn)
         #expect(try one() == 1)
-        // It finds the dead connection by itself while the new server is there already.
+        // The statement detects the dead connection while the new server already runs.
         server.stop(3)
         try server.start()
         #expect(try one() == 1)
@@ -254,9 +254,9 @@ struct ConnectionTests {
             "limit", "SELECT set_config('idle_in_transaction_session_timeout', '20', false)")
         do {
             try connection.transaction { connection throws(PostgresError) in
-                // Not before: what comes together with the answer to BEGIN libpq tells nobody.
+                // Set after BEGIN: libpq does not report a message that arrives with the response to BEGIN.
                 _ = try connection.execute(limit)
-                // As a process that is stopped here.
+                // Simulates a process that is stopped here.
                 while try other.execute(sessions).int64(0, 0) > 0 {}
                 _ = try connection.execute(Self.one)
             }

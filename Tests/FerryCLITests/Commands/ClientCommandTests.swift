@@ -16,7 +16,7 @@ private let failed =
 
 @Suite("Client commands")
 struct ClientCommandTests {
-    /// A service with one job, which has ended with the second look.
+    /// Returns a service with one job that has ended at the second request for it.
     private func service(ends end: String = succeeded, content: String = "hello") throws -> FakeService {
         let looks = Counter()
         return try FakeService { request in

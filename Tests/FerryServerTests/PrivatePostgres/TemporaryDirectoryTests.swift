@@ -5,7 +5,7 @@ import Testing
 
 @Suite("Directories of killed test processes")
 struct TemporaryDirectoryTests {
-    /// A process that cannot be.
+    /// A process number that cannot exist.
     private static let gone = 2_000_000_000
 
     @Test("the sweep removes directories of that form and nothing else")

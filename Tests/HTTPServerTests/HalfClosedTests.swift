@@ -47,7 +47,7 @@ private final class TickingStream: ResponseStream {
         "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
     ]
 
-    @Test("a half-closed client gets an answer that is there at once", arguments: requests)
+    @Test("a half-closed client gets an immediate response", arguments: requests)
     func atOnce(request: String) throws {
         let handler = ScriptedHandler { _, responder in responder.send(Response(status: 200)) }
         try serving(handler) { server in
@@ -174,7 +174,7 @@ private final class TickingStream: ResponseStream {
         }
     }
 
-    @Test("a client that half-closes within its request is let go", arguments: requests)
+    @Test("a client that half-closes within its request is disconnected", arguments: requests)
     func incomplete(request: String) throws {
         try serving(ScriptedHandler()) { server in
             let client = try Client(server)

@@ -64,17 +64,17 @@ import Testing
             try client.send(row.request)
             let status = try? client.head().status
             let arrivals = upstream.take()
-            let seen = "\(row.name): \(status ?? 0) \(arrivals)"
+            let result = "\(row.name): \(status ?? 0) \(arrivals)"
             switch row.proxied {
-            case .forwarded: #expect(status == 200 && arrivals == [.request], "\(seen)")
-            case .refused(let expected): #expect(status == expected && arrivals.isEmpty, "\(seen)")
+            case .forwarded: #expect(status == 200 && arrivals == [.request], "\(result)")
+            case .refused(let expected): #expect(status == expected && arrivals.isEmpty, "\(result)")
             case .refusedBehind:
                 guard case .malformed? = arrivals.first, status == 400, row.direct == .refused(400) else {
-                    Issue.record("\(seen)")
+                    Issue.record("\(result)")
                     continue
                 }
             // An HTTP/0.9 response has no status.
-            case .withoutHost: #expect(status ?? 400 == 400 && arrivals == [.withoutHost], "\(seen)")
+            case .withoutHost: #expect(status ?? 400 == 400 && arrivals == [.withoutHost], "\(result)")
             }
         }
     }

@@ -274,7 +274,7 @@ struct ClientCommandTests {
         ["a", "--url", "http://u:p@x"],
     ]
 
-    @Test("what the parser refuses gives status 2", arguments: misuses)
+    @Test("invalid arguments exit with status 2", arguments: misuses)
     func usage(arguments: [String]) {
         #expect(run(Get.self, arguments).status == 2)
     }
@@ -307,11 +307,12 @@ struct ClientCommandTests {
         }
         defer { draining.stop() }
         #expect(run(Healthcheck.self, ["--url", draining.url]).status == 1)
-        let told = run(Healthcheck.self, ["--json", "--url", draining.url])
+        let notReady = run(Healthcheck.self, ["--json", "--url", draining.url])
         #expect(
-            told.out == #"{"ready":false,"checks":[{"name":"database","state":"ok"},"#
+            notReady.out == #"{"ready":false,"checks":[{"name":"database","state":"ok"},"#
                 + #"{"name":"room","state":"warning"},{"name":"not_draining","state":"failed"}]}"# + "\n")
-        #expect(told.status == 1 && draining.requests.wait(milliseconds: 0).last?.path == "/readyz?verbose")
+        #expect(
+            notReady.status == 1 && draining.requests.wait(milliseconds: 0).last?.path == "/readyz?verbose")
     }
 
     @Test("admin status prints all values with their paths")

@@ -7,7 +7,8 @@ import Testing
 
 @Suite("Memory of the node")
 struct MemoryBudgetTests {
-    @Test("with enough of it everything is as documented", arguments: [2 << 30, 64 << 30, .max])
+    @Test(
+        "with enough memory the budgets have their documented values", arguments: [2 << 30, 64 << 30, .max])
     func enough(limit: Int) {
         let budget = MemoryBudget(limit: limit)
         #expect(budget.bodies == 256 << 20 && budget.gathered == 32 << 20)

@@ -81,8 +81,8 @@ struct PostgresOrphanTests {
             by: [(SIGINT, 50), (SIGQUIT, 50), (SIGKILL, 60_000)]
         ) { notices.send($0) }
         #expect(orphan.end() == SIGKILL)
-        let said = notices.take()
-        #expect(said.count == 2 && said[0].contains("process \(orphan.process.pid)"), "\(said)")
+        let messages = notices.take()
+        #expect(messages.count == 2 && messages[0].contains("process \(orphan.process.pid)"), "\(messages)")
         let next = try PrivatePostgres.start(dataDirectory: place.path)
         next.stop()
     }

@@ -139,7 +139,7 @@ struct PrivatePostgresTests {
         #expect(directoryNames(moved).isEmpty && FileTree.target(ofLink: link) == "\(moved)/")
     }
 
-    @Test("a cluster that cannot be read is not taken for none", arguments: [false, true])
+    @Test("an unreadable cluster is an error and is not replaced", arguments: [false, true])
     func unreadCluster(isMoved: Bool) throws {
         let place = try Place()
         try place.makeClusterDirectory()

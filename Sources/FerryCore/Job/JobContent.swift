@@ -7,7 +7,7 @@ package struct JobContent: Sendable {
         /// the published file, or `nil` if it was not recorded.
         case path(String, FileIdentity?)
         /// Among the files that Ferry stores.
-        case kept
+        case managedFile
     }
 
     /// Where the bytes are.
@@ -41,7 +41,7 @@ package struct JobContent: Sendable {
         }
         fileName = clean.flatMap { $0.isEmpty ? nil : $0 } ?? job.id.description
         let file = result["file"]?.string.flatMap { FileIdentity($0) }
-        place = if let body = job.body { .body(body) } else if let path { .path(path, file) } else { .kept }
+        place = job.body.map { .body($0) } ?? path.map { .path($0, file) } ?? .managedFile
     }
 
     /// Returns `mime_type` with the parameters of the response's field.

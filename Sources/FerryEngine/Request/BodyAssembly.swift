@@ -232,8 +232,8 @@ struct BodyAssembly: Sendable {
         case .path(let path, let published):
             file = try self.file(path)
             isPublished = file.identity == published
-        case .kept:
-            let root = try context.keptRoot()
+        case .managedFile:
+            let root = try context.managedFilesRoot()
             file = try SourceFile(ManagedFiles.path(for: job), below: root)
         }
         guard file.byteCount == content.size else { throw Self.changed }

@@ -94,15 +94,15 @@ extension HostControl {
         var looks = [breaker.dueAt, forgettableAt.map { max($0, now + 1) }]
         for (scope, control) in controls {
             looks.append(control.hold?.until)
-            if control.silence != nil { looks.append(now + ScopeControl.Silence.seconds) }
+            if control.silence != nil { looks.append(now + ScopeControl.UnansweredLimit.seconds) }
             if control.isLimited {
                 // More attempts than the limit are in flight: the next look may raise the limit.
                 let isAbove = control.window.map { inFlight(in: scope) > $0.size } ?? false
                 looks.append(now + (isAbove ? Self.lookSeconds : Self.idleSeconds))
             }
         }
-        if windows.values.reduce(0, { $0 + $1.silent }) >= ScopeControl.Silence.countMin {
-            looks.append(now + ScopeControl.Silence.seconds)
+        if windows.values.reduce(0, { $0 + $1.silent }) >= ScopeControl.UnansweredLimit.countMin {
+            looks.append(now + ScopeControl.UnansweredLimit.seconds)
         }
         if windows.values.reduce(0, { $0 + $1.seen.failed }) >= EvidenceWindow.failedCountMin {
             looks.append(now + Self.lookSeconds)

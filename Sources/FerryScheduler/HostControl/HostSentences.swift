@@ -24,7 +24,7 @@ extension HostControl {
             guard let control, control.isLimited || control.silence != nil else {
                 return "An operator has limited all requests to this host to \(limit.words)."
             }
-            if let silence = control.silence, control.connectionLimit == silence.limit {
+            if let unanswered = control.silence, control.connectionLimit == unanswered.limit {
                 return "The host takes requests and answers none; \(words) are limited to \(limit.words)."
             }
             return control.isUnanswered

@@ -59,7 +59,7 @@ final class MetricsPage: Sendable {
             "Stalled attempts whose slot another job may use.",
             parts.slots.lentCount)
         guard let counts = parts.engine?.snapshot else { return }
-        appendStorage(parts.engine?.rooms ?? [], to: &page)
+        appendStorage(parts.engine?.storageSpaces ?? [], to: &page)
         page.add(.gauge, "ferry_transfers_active", "Attempts that run on this node.", counts.live)
         page.add(.counter, "ferry_attempts_started_total", "Attempts started.", counts.attemptsBegun)
         var results: [(labels: [(String, String)], value: Double)] = [
@@ -90,7 +90,7 @@ final class MetricsPage: Sendable {
         page.add(
             .counter, "ferry_transfer_answers_total",
             "Responses of origins by version of HTTP; 1.1 includes 1.0.",
-            counts.answers.map { ([("protocol", $0.version)], Double($0.count)) })
+            counts.responses.map { ([("protocol", $0.version)], Double($0.count)) })
         page.add(
             .gauge, "ferry_transfer_loop_age_seconds", "Seconds since the slowest loop's last turn.",
             counts.loopAgeSeconds)
@@ -100,9 +100,9 @@ final class MetricsPage: Sendable {
             counts.fileWorkSeconds)
     }
 
-    private func appendStorage(_ rooms: [StorageRoom], to page: inout PrometheusText) {
-        let values = { (value: (StorageRoom) -> Int64) in
-            rooms.map { ([("path", $0.path)], Double(value($0))) }
+    private func appendStorage(_ reports: [StorageSpaceReport], to page: inout PrometheusText) {
+        let values = { (value: (StorageSpaceReport) -> Int64) in
+            reports.map { ([("path", $0.path)], Double(value($0))) }
         }
         page.add(.gauge, "ferry_storage_free_bytes", "Free space for downloads.", values(\.free))
         page.add(
@@ -184,7 +184,7 @@ final class MetricsPage: Sendable {
             parts.store.isPaused ? 1 : 0)
         page.add(
             .gauge, "ferry_submissions_waiting", "Submitted jobs that wait on this node for their commit.",
-            parts.store.intake.waitingCount)
+            parts.store.submissions.waitingCount)
         page.add(
             .counter, "ferry_submissions_refused_total", "Jobs refused with 429, by reason.",
             [

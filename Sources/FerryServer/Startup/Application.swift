@@ -134,7 +134,7 @@ final class Application: Sendable {
         settings.spool = ResultSpool(directory: configuration.dataDirectory)
         let (downloads, credits) = (DownloadAdmission(), DeliveryCredits())
         settings.downloads = downloads
-        settings.places = credits
+        settings.credits = credits
         settings.limits = configuration.limits
         settings.jobCountMax = configuration.unfinishedJobs
         settings.listens = configuration.notify == .on
@@ -232,7 +232,7 @@ final class Application: Sendable {
         guard configuration.roles.contains(.worker) else { return nil }
         let paths = StoragePaths(configuration)
         var settings = EngineConfiguration(
-            storageRoot: { paths.root(of: $0) }, keptDirectory: paths.kept, egress: egress,
+            storageRoot: { paths.root(of: $0) }, managedFilesDirectory: paths.managedFiles, egress: egress,
             userAgent: "Ferry/\(ferryVersion)")
         settings.fileModes = { paths.fileModes(of: $0) }
         settings.node = node
@@ -247,7 +247,7 @@ final class Application: Sendable {
         settings.keptConnectionCount = budget.keptConnections
         settings.gatheredByteCountMax = memory.gathered
         return try Engine(
-            configuration: settings, sink: store.dispatcher, lease: store.watch, jobs: store.control,
+            configuration: settings, sink: store.dispatcher, lease: store.heartbeat, jobs: store.control,
             clock: clock, logger: logger)
     }
 
@@ -257,7 +257,7 @@ final class Application: Sendable {
         guard configuration.roles.contains(.worker) else { return nil }
         let paths = StoragePaths(configuration)
         return Sweeper(
-            store: store, roots: { paths.roots }, kept: paths.kept, clock: clock,
+            store: store, roots: { paths.roots }, managedFiles: paths.managedFiles, clock: clock,
             retentionSeconds: configuration.retentionSeconds, logger: logger)
     }
 
@@ -275,7 +275,7 @@ final class Application: Sendable {
                 hasNTLM: (try? CurlRuntime.loaded.get().hasNTLM) ?? false), logger: logger)
         settings.takeAnswer = { answers.take($0, $1, done: $2) }
         settings.credits = credits
-        settings.lease = { [watch = store.watch] in watch.lease }
+        settings.lease = { [heartbeat = store.heartbeat] in heartbeat.lease }
         return try WebhookSender(
             store: store.deliveries, clock: clock, configuration: settings, logger: logger)
     }

@@ -10,7 +10,7 @@ package final class TenantCounts: Sendable {
     private static let interval = 2.0
     private static let intervalFactor = 10.0
     /// Seconds for which a count is recent enough for operators.
-    private static let answerAge = 2.0
+    private static let resultAge = 2.0
 
     private let context: StoreContext
     private let mailbox = Mailbox<Reply<[TenantStatus]>>()
@@ -34,13 +34,13 @@ package final class TenantCounts: Sendable {
             let asked = mailbox.wait(milliseconds: Int32(Self.interval * 500))
             if mailbox.isClosed && asked.isEmpty { return }
             let now = monotonicNanoseconds()
-            if let last, Double(now - last.at) < Self.answerAge * 1e9 {
+            if let last, Double(now - last.at) < Self.resultAge * 1e9 {
                 for reply in asked { reply(.success(last.tenants)) }
                 continue
             }
-            let isTight = context.admission.isTight
-            guard !asked.isEmpty || isTight && now >= nextAt else {
-                if !isTight { database.close() }
+            let needsCount = context.admission.needsCount
+            guard !asked.isEmpty || needsCount && now >= nextAt else {
+                if !needsCount { database.close() }
                 continue
             }
             do {

@@ -10,7 +10,7 @@ struct AcceptanceTests {
 
     init() throws { ferry = try FerryProcess.shared.get().ferry }
 
-    private func complaints(_ body: String, at path: String = "/v1/jobs") throws -> [[String]] {
+    private func errors(_ body: String, at path: String = "/v1/jobs") throws -> [[String]] {
         let answer = try ferry.call("POST", path, body)
         #expect(answer.status == 422, "\(answer.text)")
         return try answer.json["errors"]?.array?.map {
@@ -38,9 +38,9 @@ struct AcceptanceTests {
         let (own, foreign) = try waitingJobs()
         let unknown = "job_01m7z7hp0pe0wa24awkj95v2j4"
         for job in [foreign, unknown] {
-            #expect(try complaints(upload(#"{"job":"\#(job)"}"#)) == [["#/source/job", "invalid_value"]])
+            #expect(try errors(upload(#"{"job":"\#(job)"}"#)) == [["#/source/job", "invalid_value"]])
             let form = upload(#"{"job":"\#(job)","form":{"fields":{"a":"b"}}}"#)
-            #expect(try complaints(form) == [["#/source/job", "invalid_value"]])
+            #expect(try errors(form) == [["#/source/job", "invalid_value"]])
         }
         let parts =
             #"{"kind":"data","request":{"url":"http://127.0.0.1:1/","method":"POST","body":{"multipart":["#
@@ -48,7 +48,7 @@ struct AcceptanceTests {
             + #""schedule":{"depends_on":["\#(unknown)"]}}"#
         let batch = #"{"jobs":[\#(upload(#"{"job":"\#(own)"}"#)),\#(parts)]}"#
         #expect(
-            try complaints(batch, at: "/v1/jobs/batch") == [
+            try errors(batch, at: "/v1/jobs/batch") == [
                 ["#/jobs/1/request/body/multipart/1/job", "invalid_value"],
                 ["#/jobs/1/schedule/depends_on/0", "invalid_value"],
             ])
@@ -64,7 +64,7 @@ struct AcceptanceTests {
         let place = "/v1/schedules/\(try made.json["id"]?.string ?? "")"
         for job in [foreign, "job_01m7z7hp0pe0wa24awkj95v2j4"] {
             let refused = [["#/job/source/job", "invalid_value"]]
-            #expect(try complaints(schedule(job), at: "/v1/schedules") == refused)
+            #expect(try errors(schedule(job), at: "/v1/schedules") == refused)
             let replaced = try ferry.call("PUT", place, schedule(job))
             #expect(replaced.status == 422 && replaced.text.contains("#/job/source/job"), "\(replaced.text)")
         }
@@ -76,21 +76,21 @@ struct AcceptanceTests {
         #expect(try ferry.call("POST", again, "{}").status == 201)
         #expect(try ferry.call("POST", "/v1/jobs/\(own)/cancel", "{}").status == 200)
         #expect(try ferry.call("DELETE", "/v1/jobs/\(own)").status == 204)
-        #expect(try complaints("{}", at: again) == [["#/source/job", "invalid_value"]])
+        #expect(try errors("{}", at: again) == [["#/source/job", "invalid_value"]])
     }
 
     @Test("bytes that come along and contradict integrity are refused; those that do not are sent")
     func inline() throws {
         let wrong = #","integrity":{"size":9,"md5":"00000000000000000000000000000000","crc32c":"00000000"}"#
         #expect(
-            try complaints(upload(#"{"text":"abc"}"#, wrong)) == [
+            try errors(upload(#"{"text":"abc"}"#, wrong)) == [
                 ["#/integrity/size", "invalid_combination"]
             ])
         let digests = wrong.replacing(#""size":9"#, with: #""size":3"#)
         let both = ["#/integrity/md5", "#/integrity/crc32c"].map { [$0, "invalid_combination"] }
-        #expect(try complaints(upload(#"{"base64":"YWJj"}"#, digests)) == both)
+        #expect(try errors(upload(#"{"base64":"YWJj"}"#, digests)) == both)
         let form = upload(#"{"text":"abc","form":{"fields":{"x":"yz"}}}"#, #","integrity":{"size":5}"#)
-        #expect(try complaints(form) == [["#/integrity/size", "invalid_combination"]])
+        #expect(try errors(form) == [["#/integrity/size", "invalid_combination"]])
         let origin = try ScriptedOrigin.answering { _, _ in
             Array("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".utf8)
         }
@@ -108,11 +108,11 @@ struct AcceptanceTests {
     @Test("resume data of anything but a download is the wrong combination, whatever it says")
     func resumeData() throws {
         let data = #"{"kind":"data","request":{"url":"http://127.0.0.1:1/"},"resume_data":"eA=="}"#
-        #expect(try complaints(data) == [["#/resume_data", "invalid_combination"]])
+        #expect(try errors(data) == [["#/resume_data", "invalid_combination"]])
         let post =
             #"{"kind":"download","request":{"url":"http://127.0.0.1:1/","method":"POST"},"#
             + #""resume_data":"eA=="}"#
-        #expect(try complaints(post) == [["#/resume_data", "invalid_combination"]])
+        #expect(try errors(post) == [["#/resume_data", "invalid_combination"]])
     }
 
     @Test("the effective status classes are shown, and accepted when they are submitted again")

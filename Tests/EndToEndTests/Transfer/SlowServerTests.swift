@@ -22,7 +22,7 @@ struct SlowServerTests {
     /// libcurl's buffer for a large body, and what was made of the job for it.
     private static let uploadByteCount = (512 << 10) + transferByteCount
     /// What may gather, and what the allocator keeps of it.
-    private static let room = 64 << 20
+    private static let capacity = 64 << 20
 
     /// Stops each connection at its place, and tells.
     private static func origin(_ reached: Signal<Void>, _ gate: Gate) throws -> ScriptedOrigin {
@@ -102,7 +102,7 @@ struct SlowServerTests {
                 #"{"kind":"\#(kind)",\#(Self.request("\(origins[0].url)/\(path)/\($0)"))}"#
             }
             let grown = try Self.grown(ferry, reached, jobs, received: jobs.count * Self.sent)
-            let bound = Self.room + jobs.count * Self.transferByteCount
+            let bound = Self.capacity + jobs.count * Self.transferByteCount
             #expect(grown < bound, "\(kind), \(path): \(grown >> 20) MiB")
         }
         let heads = (1...Self.headCount).map {

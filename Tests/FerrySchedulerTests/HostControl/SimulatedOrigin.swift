@@ -239,7 +239,7 @@ struct SimulatedOrigin {
             running[HostScope(tenant: stream.tenant, path: stream.path), default: 0] += inFlight[index]
         }
         decisions += control.take(told, by: nil, inFlight: running, now: now)
-        _ = control.errands(at: now)
+        _ = control.dueActions(at: now)
         limits = control.limits(at: now)
         credits = credits.filter { limits[$0.key]?.requestRate != nil }
     }

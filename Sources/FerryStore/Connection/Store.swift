@@ -112,7 +112,7 @@ package final class Store: Sendable {
         context.backlog.addUnknown()
         let (watch, control) = (watch, control)
         threads.withLock { threads in
-            threads.watch = Thread(name: "watch") { watch.run() }
+            threads.watch = Thread(name: "heartbeat") { watch.run() }
             threads.others = control.start()
         }
     }
@@ -126,7 +126,7 @@ package final class Store: Sendable {
         let (housekeeper, census, hosts) = (housekeeper, census, hosts)
         threads.withLock { threads in
             threads.dispatcher = Thread(name: "dispatcher") { dispatcher.run() }
-            threads.intake = Thread(name: "intake") { intake.run() }
+            threads.intake = Thread(name: "submissions") { intake.run() }
             threads.others.append(Thread(name: "deliveries") { deliveries.run() })
             threads.relay = Thread(name: "events") { relay.run() }
             threads.others.append(Thread(name: "event-tail") { tail.run() })
@@ -134,7 +134,7 @@ package final class Store: Sendable {
             if context.configuration.listens {
                 threads.others.append(Thread(name: "listen") { listener.run() })
             }
-            threads.others.append(Thread(name: "census") { census.run() })
+            threads.others.append(Thread(name: "tenant-counts") { census.run() })
             threads.others.append(Thread(name: "hosts") { hosts.run() })
             threads.others.append(Thread(name: "schedules") { schedules.run() })
         }

@@ -28,8 +28,8 @@ struct StoragePaths: Sendable {
 
     /// All directories that attempts write to, without those below another one.
     var roots: [String] {
-        // A directory that cannot be compared is listed: reading it will fail in the same way.
         [storageRoot]
+            // A directory that cannot be compared is listed: reading it will fail in the same way.
             + [kept, tenantStorageRoot].filter { (try? isDirectory($0, atOrBelow: storageRoot)) != true }
     }
 

@@ -30,6 +30,7 @@ package struct JobContent: Sendable {
         else { return nil }
         self.size = size
         self.sha256 = sha256
+        // A response that cannot be read names no media type or file.
         let response = job.responseJSON.flatMap { try? JSON.parse($0) }
         let parts = result["parts"]
         mediaType = parts == nil ? Self.mediaType(response) : parts?["mime_type"]?.string

@@ -67,26 +67,28 @@ extension JobRecord {
     /// read.
     private func spec(for disclosure: Disclosure) -> JobSpec? {
         if let spec { return spec }
+        // With a wrong key the fields are shown without secrets.
         if let seal = disclosure.seal, let whole = try? JobSpec(storedJSON: specJSON, opening: seal) {
             return whole
         }
-        // With a wrong key, or redacted: the secret values are left out. An unreadable spec is shown without
-        // fields.
+        // An unreadable spec is shown without fields.
         return try? JobSpec(storedJSON: specJSON)
     }
 
     private func question(for disclosure: Disclosure) -> JobQuestion? {
         guard let questionJSON else { return nil }
+        // With a wrong key the question is shown without secrets.
         if let seal = disclosure.seal, let whole = try? JobQuestion(storedJSON: questionJSON, opening: seal) {
             return whole
         }
-        // As above: without secrets if they cannot be decrypted.
+        // An unreadable question is not shown.
         return try? JobQuestion(storedJSON: questionJSON)
     }
 
     /// Progress of a finished job from its result, or from the bytes that it has left.
     private func finalProgress(isUpload: Bool) -> TransferProgress? {
         guard state.isTerminal else { return nil }
+        // A result that cannot be read has no sizes, like a missing one.
         guard let resultJSON, let result = try? JSON.parse(resultJSON), let size = result["size"]?.integer
         else {
             return partialDownload?.progress ?? TransferProgress()

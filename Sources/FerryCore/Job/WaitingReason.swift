@@ -295,15 +295,17 @@ extension JobRecord {
     /// The accepted fields; `nil` if they cannot be read, which leaves the reason general.
     fileprivate var knownSpec: JobSpec? { spec ?? (try? JobSpec(storedJSON: specJSON)) }
 
-    fileprivate var origin: String? {
+    fileprivate var origin: String? { url?.origin }
+
+    private var url: WebURL? {
         // The URL was validated at the submission.
-        knownSpec.flatMap { try? WebURL.parse($0.request.url) }?.origin
+        knownSpec.flatMap { try? WebURL.parse($0.request.url) }
     }
 
     /// Returns the scope of the job's request. A record has no credentials: if requests to its path are
     /// limited with some credentials only, the job is taken to use those.
     fileprivate func scope(_ hosts: HostLimits) -> RequestScope? {
-        guard let url = knownSpec.flatMap({ try? WebURL.parse($0.request.url) }) else { return nil }
+        guard let url else { return nil }
         let path = RequestScope.path(ofURL: url.string, credentials: nil)
         let scope = RequestScope(tenant: tenant, origin: url.origin, path: path)
         return hosts.limitedScope(like: scope) ?? scope

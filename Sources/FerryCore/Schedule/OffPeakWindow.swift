@@ -133,6 +133,7 @@ package struct OffPeakWindows: Sendable, Equatable {
         struct AnyZone: TimeZoneSource { func rules(named name: String) -> TimeZoneRules? { .utc } }
         // Why stored windows are damaged does not matter to the caller.
         guard let json = try? JSON.parse(storedJSON),
+            // Windows of another form count as damaged.
             let windows = try? OffPeakWindows().merging(json, AnyZone())
         else { return nil }
         self = windows

@@ -77,8 +77,8 @@ extension JobSpec {
     )? {
         var spec = self
         let instant = occurrence.scheduledAt
-        // An invalid URL is the `nil` of the result; its reason is of no use to the caller.
         guard let text = ScheduledText.expanded(request.url, at: instant, zone),
+            // An invalid URL is the `nil` of the result; its reason is of no use to the caller.
             let url = try? WebURL.parse(text)
         else { return nil }
         spec.request.url = url.string

@@ -204,6 +204,7 @@ extension RunningAttempt {
 
     /// The directory that the file goes to, or its root if that is not made yet; `nil` if neither opens.
     private var place: StorageDirectory? {
+        // The attempt reports why its root does not open when it opens its destination.
         guard let known = destination ?? (try? loop.context.destination(of: attempt)) else { return nil }
         return known.openDirectory ?? known.root
     }

@@ -201,8 +201,8 @@ struct BodyAssembly: Sendable {
         }
         var doubts: [Doubt] = []
         for (job, source) in found {
-            // Why a file cannot be sent from here does not matter: another node has fetched it.
             guard let node = source.node, node != own,
+                // Why a file cannot be sent from here does not matter: another node has fetched it.
                 (try? piece(of: job, source.content, &doubts)) == nil
             else { continue }
             switch attempt.home {

@@ -105,8 +105,8 @@ final class SegmentedTransfer: RunningAttempt {
         trace = AttemptTraceBuilder(startedAt: startedAt)
         let left = min(max(0, attempt.expiry - startedAt), 1e9)
         resourceDeadline = now + Int64(left * 1e9)
-        // Mirrors were checked when the job was submitted; the others serve it without an invalid one.
         sources = SegmentSources(
+            // Mirrors were checked when the job was submitted; the others serve it without an invalid one.
             url, mirrors: attempt.spec.mirrors.compactMap { try? WebURL.parse($0) }, loop.context.mirrors,
             now: now,
             // Several parts may fail at the same time.

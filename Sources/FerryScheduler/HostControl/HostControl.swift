@@ -17,31 +17,12 @@ package struct HostControl: Codable, Sendable, Equatable {
         case paused
     }
 
-    /// Limits of one scope; `nil` means no such limit.
-    package struct Limit: Sendable, Equatable {
-        /// Attempts at once on all nodes together.
-        package var connectionLimit: Int?
-        /// Time before which no attempt begins.
-        package var blockedUntil: Timestamp?
-        /// Attempts begun per second on all nodes together.
-        package var requestRate: Double?
-
-        /// Creates a limit.
-        package init(
-            connectionLimit: Int? = nil, blockedUntil: Timestamp? = nil, requestRate: Double? = nil
-        ) {
-            self.connectionLimit = connectionLimit
-            self.blockedUntil = blockedUntil
-            self.requestRate = requestRate
-        }
-    }
-
     /// State of a scope that is not normal, for administrators.
     package struct ScopeStatus: Sendable, Equatable {
         /// The scope, its state, its limit, and the reason in words.
         package let scope: HostScope
         package let state: State
-        package let limit: Limit
+        package let limit: HostLimit
         package let reason: String
     }
 
@@ -251,7 +232,7 @@ package struct HostControl: Codable, Sendable, Equatable {
 
     /// Creates a decision about a scope, with its limits before and now.
     func decision(
-        _ kind: HostDecision.Kind, of scope: HostScope = .origin, from before: Limit? = nil,
+        _ kind: HostDecision.Kind, of scope: HostScope = .origin, from before: HostLimit? = nil,
         report: ScopeReport = ScopeReport(), _ now: Timestamp, _ sentence: String
     ) -> HostDecision {
         let after = limit(of: scope, at: now)

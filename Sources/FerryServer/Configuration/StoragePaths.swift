@@ -28,11 +28,9 @@ struct StoragePaths: Sendable {
 
     /// All directories that attempts write to, without those below another one.
     var roots: [String] {
-        // A directory that cannot be compared is listed: reading it will fail in the same way.
         [storageRoot]
-            + [managedFiles, tenantStorageRoot].filter {
-                (try? isDirectory($0, atOrBelow: storageRoot)) != true
-            }
+            // A directory that cannot be compared is listed: reading it will fail in the same way.
+            + [managedFiles, tenantStorageRoot].filter { (try? isDirectory($0, atOrBelow: storageRoot)) != true }
     }
 
     /// Directories whose disks need free space.

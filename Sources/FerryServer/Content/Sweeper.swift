@@ -34,7 +34,7 @@ final class Sweeper: Sendable {
     func start() {
         _ = Thread(name: "sweep") { [self] in repeatedly(stopping, removePartialFiles) }
         // A thread of its own: the other sweep may take a day.
-        _ = Thread(name: "sweep-kept") { [self] in repeatedly(fileStopping, removeManagedFiles) }
+        _ = Thread(name: "sweep-managed") { [self] in repeatedly(fileStopping, removeManagedFiles) }
     }
 
     private func repeatedly(_ stopping: Mailbox<Never>, _ sweep: () -> Void) {

@@ -267,12 +267,12 @@ final class Application: Sendable {
     ) throws -> WebhookSender? {
         guard configuration.roles.contains(.webhooks) else { return nil }
         var settings = WebhookSender.Configuration(secrets: [secret], policy: egress, version: ferryVersion)
+        // Without a usable libcurl, the sender below cannot be created either.
+        let runtime = try? CurlRuntime.loaded.get()
         let answers = WebhookAnswers(
             control: store.control, clock: clock, egress: egress,
-            node: .reading(
-                // The sender could not have been created without a usable libcurl.
-                hasHTTP3: (try? CurlRuntime.loaded.get().hasHTTP3) ?? false,
-                hasNTLM: (try? CurlRuntime.loaded.get().hasNTLM) ?? false), logger: logger)
+            node: .reading(hasHTTP3: runtime?.hasHTTP3 ?? false, hasNTLM: runtime?.hasNTLM ?? false),
+            logger: logger)
         settings.takeAnswer = { answers.take($0, $1, done: $2) }
         settings.credits = credits
         settings.lease = { [heartbeat = store.heartbeat] in heartbeat.lease }
@@ -283,8 +283,7 @@ final class Application: Sendable {
     private static func secretsOpener(_ box: SecretBox) -> @Sendable ([UInt8]) -> JobSecrets? {
         { sealed in
             // Unreadable secrets are `nil`: the job then fails, whatever the reason.
-            guard let plain = try? box.open(sealed) else { return nil }
-            return try? JobSecrets(json: plain)
+            try? JobSecrets(json: box.open(sealed))
         }
     }
 }

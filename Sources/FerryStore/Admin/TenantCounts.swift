@@ -27,7 +27,7 @@ package final class TenantCounts: Sendable {
     /// Body of the thread; returns after `close()`.
     func run() {
         let database = context.connection(
-            "census", adjust: { $0.statementTimeout = .seconds(60) })
+            "tenant-counts", adjust: { $0.statementTimeout = .seconds(60) })
         var last: (tenants: [TenantStatus], at: Int64)?
         var nextAt: Int64 = 0
         while true {

@@ -112,7 +112,7 @@ package final class Store: Sendable {
         context.backlog.addUnknown()
         let (heartbeat, control) = (heartbeat, control)
         threads.withLock { threads in
-            threads.heartbeat = Thread(name: "watch") { heartbeat.run() }
+            threads.heartbeat = Thread(name: "heartbeat") { heartbeat.run() }
             threads.others = control.start()
         }
     }
@@ -126,7 +126,7 @@ package final class Store: Sendable {
         let (housekeeper, tenantCounts, hosts) = (housekeeper, tenantCounts, hosts)
         threads.withLock { threads in
             threads.dispatcher = Thread(name: "dispatcher") { dispatcher.run() }
-            threads.submissions = Thread(name: "intake") { submissions.run() }
+            threads.submissions = Thread(name: "submissions") { submissions.run() }
             threads.others.append(Thread(name: "deliveries") { deliveries.run() })
             threads.relay = Thread(name: "events") { relay.run() }
             threads.others.append(Thread(name: "event-tail") { eventTail.run() })
@@ -134,7 +134,7 @@ package final class Store: Sendable {
             if context.configuration.listens {
                 threads.others.append(Thread(name: "listen") { listener.run() })
             }
-            threads.others.append(Thread(name: "census") { tenantCounts.run() })
+            threads.others.append(Thread(name: "tenant-counts") { tenantCounts.run() })
             threads.others.append(Thread(name: "hosts") { hosts.run() })
             threads.others.append(Thread(name: "schedules") { schedules.run() })
         }

@@ -194,7 +194,7 @@ extension HostControl {
     }
 
     /// A changed rate is not notified: claims read it from its row.
-    private func differs(_ limits: [HostScope: Limit], from before: [HostScope: Limit]) -> Bool {
+    private func differs(_ limits: [HostScope: HostLimit], from before: [HostScope: HostLimit]) -> Bool {
         guard limits.count == before.count else { return true }
         return limits.contains { scope, limit in
             guard let old = before[scope] else { return true }

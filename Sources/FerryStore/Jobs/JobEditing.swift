@@ -155,8 +155,8 @@ extension JobDraft {
 extension StoreContext {
     /// Passes an edit to the attempt if the job runs on this node.
     fileprivate func adopt(_ record: JobRecord) {
-        // The attempt keeps its spec if the edited one is unreadable.
         guard record.state == .running, record.node == configuration.node,
+            // The attempt keeps its spec if the edited one is unreadable.
             let spec = try? JobSpec(storedJSON: record.specJSON, opening: configuration.seal)
         else { return }
         edits.insert(record, spec, leases: leaseRegistry) {

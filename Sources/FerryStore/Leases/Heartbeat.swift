@@ -45,7 +45,7 @@ package final class Heartbeat: LeaseHolder {
 
     func makeConnection() -> ReconnectingConnection {
         context.connection(
-            "watch",
+            "heartbeat",
             adjust: { options in
                 options.pinsPlans = true
                 options.connectTimeout = .seconds(2)

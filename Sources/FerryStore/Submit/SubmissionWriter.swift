@@ -88,7 +88,7 @@ package final class SubmissionWriter: SubmissionSink {
     /// The thread's body. Returns once the mailbox is closed and empty.
     func run() {
         let database = context.connection(
-            "intake", counts: true,
+            "submissions", counts: true,
             adjust: { options in
                 options.pinsPlans = true
                 options.connectTimeout = .seconds(2)

@@ -82,8 +82,8 @@ struct DueQuestion {
         (0..<rows.rowCount).map { row in
             DueQuestion(
                 stored: StoredJob(rows, row, isWide: false),
-                // `decide` fails the job if its question is unreadable.
                 question: rows.bytesOrNil(row, 20).flatMap {
+                    // `decide` fails the job if its question is unreadable.
                     try? JobQuestion(storedJSON: $0, opening: seal)
                 })
         }

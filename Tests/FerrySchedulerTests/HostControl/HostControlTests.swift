@@ -122,7 +122,7 @@ struct HostControlTests {
             _ = host.take([path: report(failed: 50)], inFlight: [path: 50], now: now)
             now = now + 1
         }
-        #expect(host.limits(at: now)[path] == HostControl.Limit(connectionLimit: 1, requestRate: 1))
+        #expect(host.limits(at: now)[path] == HostLimit(connectionLimit: 1, requestRate: 1))
         for _ in 0..<120 {
             _ = host.take([path: report(failed: 1)], inFlight: [path: 0], now: now)
             now = now + 1
@@ -253,7 +253,8 @@ struct HostControlTests {
         #expect(host.configure(settings, backoffUntil: nil, now: start)?.kind == .configured)
         #expect(
             host.limits(at: start)[.origin]
-                == HostControl.Limit(connectionLimit: 7, blockedUntil: .distantFuture, requestRate: 2.5))
+                == HostLimit(
+                    connectionLimit: 7, blockedUntil: .distantFuture, isPaused: true, requestRate: 2.5))
         #expect(
             host.state(at: start) == .paused && host.configure(settings, backoffUntil: nil, now: start) == nil
         )

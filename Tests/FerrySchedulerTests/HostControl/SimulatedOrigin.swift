@@ -80,7 +80,7 @@ struct SimulatedOrigin {
     private var served = 0
     private var tokens: Double
     private var credits: [HostScope: Double] = [:]
-    private var limits: [HostScope: HostControl.Limit] = [:]
+    private var limits: [HostScope: HostLimit] = [:]
     private var reports: [HostScope: ScopeReport] = [:]
     private var isStored = false
     private var tick = 0

@@ -22,7 +22,7 @@ struct LeaseTests {
     private func endLease(of node: TestNode, _ connection: inout Connection) throws {
         try connection.execute(script: "SELECT pg_advisory_lock(x'6665727279726573'::bigint)")
         // Those before it have been counted.
-        try eventually("a heartbeat waits") { try isBlocked("watch", database.url) }
+        try eventually("a heartbeat waits") { try isBlocked("heartbeat", database.url) }
         node.store.context.lease.confirm(sentAt: .min / 2)
         #expect(!node.store.heartbeat.holdsLease)
     }
@@ -80,7 +80,7 @@ struct LeaseTests {
     }
 
     /// Who writes a lease.
-    enum Writer: String, CaseIterable { case intake, dispatcher }
+    enum Writer: String, CaseIterable { case submissions, dispatcher }
 
     @Test(
         "jobs that were being leased when the lease lapsed do not begin",
@@ -109,7 +109,7 @@ struct LeaseTests {
                 """)
         let answers = Mailbox<JobState?>()
         switch writer {
-        case .intake:
+        case .submissions:
             node.store.submissions.submit(
                 Submission(jobs: [job], idempotency: nil) { answers.send(try? $0.get().jobs.first?.state) })
         case .dispatcher: node.downloads.set(nil)
@@ -119,7 +119,7 @@ struct LeaseTests {
         try letHeartbeatsGo(&connection)
         eventually("it is held again") { node.store.heartbeat.holdsLease }
         try gate.execute(script: "SELECT pg_advisory_unlock_all()")
-        if writer == .intake { #expect(answers.wait(milliseconds: 60_000) == [JobState.running]) }
+        if writer == .submissions { #expect(answers.wait(milliseconds: 60_000) == [JobState.running]) }
         // It is given back, and nothing is lost of it.
         let attempt = try node.attempt()
         #expect(attempt.job == job.id && attempt.number == 2 && attempt.failedAttemptCount == 0)

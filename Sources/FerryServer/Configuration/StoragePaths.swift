@@ -30,7 +30,9 @@ struct StoragePaths: Sendable {
     var roots: [String] {
         [storageRoot]
             // A directory that cannot be compared is listed: reading it will fail in the same way.
-            + [managedFiles, tenantStorageRoot].filter { (try? isDirectory($0, atOrBelow: storageRoot)) != true }
+            + [managedFiles, tenantStorageRoot].filter {
+                (try? isDirectory($0, atOrBelow: storageRoot)) != true
+            }
     }
 
     /// Directories whose disks need free space.

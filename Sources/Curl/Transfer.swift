@@ -44,12 +44,12 @@ package final class Transfer {
     /// `true` if receiving or sending is paused.
     package var isPaused: Bool { context.isReceivePaused || context.isSendPaused }
 
-    /// Records in `TransferOutcome.lacksFarewell` if the connection ends without close_notify. For a response
-    /// whose body ends only with its connection: over TLS, without close_notify, anybody may have ended it.
-    /// libcurl 7.88 with OpenSSL 3.0 does not report that.
-    package func awaitFarewell() {
+    /// Records in `TransferOutcome.lacksCloseNotify` if the connection ends without close_notify. For a
+    /// response whose body ends only with its connection: over TLS, without close_notify, anybody may have
+    /// ended it. libcurl 7.88 with OpenSSL 3.0 does not report that.
+    package func requireCloseNotify() {
         guard context.delegate != nil else { return }
-        context.awaitFarewell()
+        context.requireCloseNotify()
     }
 
     /// `true` if the socket has received bytes that libcurl has not read yet.

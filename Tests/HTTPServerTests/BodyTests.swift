@@ -6,7 +6,7 @@ import Testing
 /// Accepts a few bytes at a time, and only when the test allows it.
 private final class SlowSink: RequestSink {
     struct State: Sendable {
-        var room = 0
+        var capacity = 0
         var taken = 0
         var calls = 0
         var waker: StreamWaker?
@@ -18,8 +18,8 @@ private final class SlowSink: RequestSink {
     func attach(_ waker: StreamWaker) { state.withLock { $0.waker = waker } }
     func receive(_ bytes: UnsafeRawBufferPointer) -> Int {
         state.withLock { state in
-            let count = min(state.room, bytes.count)
-            state.room -= count
+            let count = min(state.capacity, bytes.count)
+            state.capacity -= count
             state.taken += count
             state.calls += 1
             return count
@@ -33,9 +33,9 @@ private final class SlowSink: RequestSink {
         responder.send(Response(status: 200, body: .bytes(Array("\(taken)".utf8))))
     }
     func cancelled() { state.withLock { $0.isCancelled += 1 } }
-    func give(_ room: Int) {
+    func give(_ capacity: Int) {
         state.withLock { state in
-            state.room += room
+            state.capacity += capacity
             return state.waker
         }?.wake()
     }
@@ -169,9 +169,9 @@ private final class SlowSink: RequestSink {
     }
 
     @Test("a sink whose client leaves is cancelled once, suspended or not", arguments: [0, 5])
-    func sinkCancelled(room: Int) throws {
+    func sinkCancelled(capacity: Int) throws {
         let sink = SlowSink()
-        sink.give(room)
+        sink.give(capacity)
         try serving(ScriptedHandler(plan: { _ in .stream(sink) })) { server in
             var client: Client? = try Client(server)
             try client.map { try post($0, length: 10) }

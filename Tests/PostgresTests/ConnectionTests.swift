@@ -123,7 +123,7 @@ struct ConnectionTests {
     @Test("BEGIN and COMMIT time out like other statements if the server hangs")
     func hangingTransaction() throws {
         var options = ConnectionOptions()
-        options.answerTimeout = .milliseconds(500)
+        options.resultTimeout = .milliseconds(500)
         for hangsAtOnce in [true, false] {
             var connection = try Connection(url: database.url, options: options)
             let pid = try connection.execute(Self.process, timeout: .seconds(60)).int32(0, 0)
@@ -151,8 +151,8 @@ struct ConnectionTests {
         let thread = Thread(name: "waits") { [url = database.url] in
             do throws(PostgresError) {
                 var options = ConnectionOptions()
-                options.answerTimeout = .seconds(3_600)
-                options.impatience = shutdown
+                options.resultTimeout = .seconds(3_600)
+                options.shutdownTimeout = shutdown
                 var connection = try Connection(url: url, options: options)
                 pids.fire(try connection.execute(Self.process).int32(0, 0))
                 _ = gate.pass()

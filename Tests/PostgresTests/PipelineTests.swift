@@ -226,7 +226,7 @@ struct PipelineTests {
             """
             SELECT id FROM log WHERE tenant = $1 AND ($2::text IS NULL OR session = $2)
             ORDER BY id DESC LIMIT 8
-            """, parameters: 2, isPlannedAnew: true)
+            """, parameters: 2, usesCustomPlan: true)
         var parameters = Parameters()
         parameters.append(text: "a")
         parameters.append(text: "quiet")

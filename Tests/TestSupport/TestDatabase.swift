@@ -167,7 +167,7 @@ package final class TestServer: Sendable {
         // Copying a database takes long on a slow machine.
         var options = ConnectionOptions()
         options.connectTimeout = .seconds(120)
-        options.answerTimeout = .seconds(120)
+        options.resultTimeout = .seconds(120)
         options.statementTimeout = nil
         var connection = try Connection(url: url(), options: options)
         try connection.execute(script: command)

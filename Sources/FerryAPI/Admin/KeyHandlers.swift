@@ -41,16 +41,16 @@ final class KeyHandlers: Sendable {
     private func newKey(_ json: JSON, hash: [UInt8]) throws(Problem) -> APIKey {
         try readObject(json) { fields in
             for name in ["name", "role"] where !fields.has(name) {
-                fields.complain(name, "required", "A key needs a \(name).")
+                fields.addError(name, "required", "A key needs a \(name).")
             }
             let name = fields.string("name", byteCounts: 1...Limits.nameByteCountMax)
             let role = fields.choice("role", Role.self)
             let tenant = fields.string("tenant", byteCounts: 1...Limits.nameByteCountMax)
             if let name, name.utf8.contains(0) {
-                fields.complain("name", "invalid_value", "The name must not contain U+0000.")
+                fields.addError("name", "invalid_value", "The name must not contain U+0000.")
             }
             if let tenant, !APIKey.isTenant(tenant) {
-                fields.complain(
+                fields.addError(
                     "tenant", "invalid_value",
                     "A tenant may contain lower-case letters, digits, - and _ only.")
             }

@@ -218,7 +218,7 @@ package final class API: RequestHandler {
                 if route.body != .none { try needPlainBody(head.fields) }
                 return .collect(
                     limit: min(route.body.limit, bodies.largest),
-                    room: bodies.room(for: tenant, requestID: head.requestID))
+                    reservation: bodies.reservation(for: tenant, requestID: head.requestID))
             } catch {
                 return .refuse(error.response(requestID: head.requestID))
             }

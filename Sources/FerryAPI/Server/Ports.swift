@@ -24,7 +24,7 @@ package protocol JobControl: Sendable {
     /// Resumes a suspended job; any other is `invalidState`.
     func resume(_ id: JobID, tenant: String, revision: Int32?, reply: @escaping Reply<JobRecord>)
     /// Acknowledges the result of a terminal job. Idempotent. Any other job is `invalidState`; a job that
-    /// does not ask for an acknowledgement is `notAwaited`.
+    /// does not ask for an acknowledgement is `acknowledgementNotRequired`.
     func acknowledge(_ id: JobID, tenant: String, reply: @escaping Reply<JobRecord>)
     /// Deletes a terminal job and the managed file of its content; any other job is `invalidState`.
     func delete(_ id: JobID, tenant: String, revision: Int32?, reply: @escaping Reply<Void>)

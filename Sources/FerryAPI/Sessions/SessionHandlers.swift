@@ -69,7 +69,7 @@ final class SessionHandlers: Sendable {
         let key = try request.sessionKey()
         let mode = try readObject(try request.json()) { fields in
             if !fields.has("mode") {
-                fields.complain(
+                fields.addError(
                     "mode", "required", "mode must say what happens to the session's jobs: finish or cancel.")
             }
             return fields.choice("mode", SessionInvalidation.self)

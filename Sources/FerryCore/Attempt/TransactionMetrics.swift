@@ -157,7 +157,7 @@ package struct TransactionLog: Sendable, Equatable {
         }
         if bytes.isEmpty { bytes.reserveCapacity(96) }
         lastStart = bytes.count
-        guard let url = metrics.request?.url, !RedactedURL.isHarmless(url) else {
+        guard let url = metrics.request?.url, !RedactedURL.hasNoSecrets(url) else {
             return metrics.pack(into: &bytes)
         }
         secretURLs.append(SecretURL(place: count - 1, url: url))

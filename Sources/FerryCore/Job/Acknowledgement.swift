@@ -75,7 +75,7 @@ extension JobDecoding {
         reminders.multiplier = object.number("multiplier", in: 1...10) ?? reminders.multiplier
         let delayMax = object.number("max_delay", in: 1...Limits.reminderDelayMax)
         if let delayMax, delayMax < reminders.delayInitial {
-            object.complain("max_delay", "invalid_combination", "This must not be below initial_delay.")
+            object.addError("max_delay", "invalid_combination", "This must not be below initial_delay.")
         }
         reminders.delayMax = delayMax ?? max(reminders.delayMax, reminders.delayInitial)
         object.finish()

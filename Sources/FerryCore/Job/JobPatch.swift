@@ -34,15 +34,15 @@ extension JobDraft {
         _ patch: JSON, node: NodeAbilities = NodeAbilities(), session: SessionRecord? = nil,
         refusal: (WebURL) -> String?
     ) throws(InvalidFields) -> JobDraft {
-        let complaints = ValidationErrors()
+        let errors = ValidationErrors()
         let draft = withoutActuallyEscaping(refusal) { refusal in
             // Resume data cannot be changed, so none is read.
             var decoding = JobDecoding(
-                complaints: complaints, node: node, refusal: refusal, openResumeData: { _ in nil })
+                errors: errors, node: node, refusal: refusal, openResumeData: { _ in nil })
             decoding.session = session
             return decoding.patched(self, patch)
         }
-        guard complaints.isEmpty else { throw InvalidFields(complaints.errors) }
+        guard errors.isEmpty else { throw InvalidFields(errors.all) }
         return draft
     }
 }
@@ -131,10 +131,10 @@ extension JobDecoding {
 
     fileprivate func patched(_ draft: JobDraft, _ patch: JSON) -> JobDraft {
         let spec = draft.spec
-        guard var fields = FieldReader(patch, at: "#", complaints),
+        guard var fields = FieldReader(patch, at: "#", errors),
             // Our own encoding; the reader below returns the draft unchanged should it fail.
             let shown = try? JSON.parse(spec.encode()),
-            var merged = FieldReader(shown.merged(with: patch), at: "#", complaints, mergedWith: patch)
+            var merged = FieldReader(shown.merged(with: patch), at: "#", errors, mergedWith: patch)
         else { return draft }
         var result = draft
         for member in fields.all(countMax: Limits.patchMemberCountMax) {
@@ -142,7 +142,7 @@ extension JobDecoding {
             switch member.name {
             case "request": patchRequest(&result, member.value)
             case let name where Self.fixed.contains(name): refuse(fields.pointer(name))
-            case let name: fields.complain(name, "unknown_field", "There is no field of this name here.")
+            case let name: fields.addError(name, "unknown_field", "There is no field of this name here.")
             }
         }
         checkQuestions(
@@ -199,14 +199,14 @@ extension JobDecoding {
         // Both URLs were validated before; one that is not a URL has been reported already.
         let isSameOrigin = (try? WebURL.parse(new).isSameOrigin(as: WebURL.parse(old))) ?? true
         if !isSameOrigin {
-            complaints.add(
+            errors.add(
                 "#/request/url", "invalid_combination",
                 "The job has credentials for its own server; for another one, submit another job.")
         }
         if after.spec.redirects.sendsCredentialsAcrossOrigins,
             !before.spec.redirects.sendsCredentialsAcrossOrigins
         {
-            complaints.add(
+            errors.add(
                 "#/redirects/send_credentials_across_origins", "invalid_combination",
                 "The job has credentials; only a submission can allow sending them to other origins.")
         }
@@ -214,7 +214,7 @@ extension JobDecoding {
 
     /// Applies the members of the request that have no bytes stored beside it.
     private func patchRequest(_ draft: inout JobDraft, _ patch: JSON) {
-        guard var fields = FieldReader(patch, at: "#/request", complaints) else { return }
+        guard var fields = FieldReader(patch, at: "#/request", errors) else { return }
         let before = draft.spec.request
         for member in fields.all(countMax: Limits.patchMemberCountMax) {
             switch member.name {
@@ -241,14 +241,14 @@ extension JobDecoding {
     private func patchURL(_ draft: inout JobDraft, _ fields: inout FieldReader) {
         guard let url = url(&fields, "url") else { return }
         if url.scheme == .http, draft.spec.request.connection?.tls != nil {
-            fields.complain("url", "invalid_combination", "The job's TLS settings need an https URL.")
+            fields.addError("url", "invalid_combination", "The job's TLS settings need an https URL.")
         }
         draft.spec.request.url = url.string
     }
 
     /// Merges header fields by case-insensitive name; null removes a field.
     private func patchHeaders(_ draft: inout JobDraft, _ patch: JSON) {
-        var changes = FieldReader(patch.isNull ? .object([]) : patch, at: "#/request/headers", complaints)
+        var changes = FieldReader(patch.isNull ? .object([]) : patch, at: "#/request/headers", errors)
         var merged: [JSON.Member] = []
         for header in patch.isNull ? [] : draft.spec.request.headers {
             let secret = draft.secrets.headers.first { $0.name.lowercased() == header.name.lowercased() }
@@ -261,8 +261,7 @@ extension JobDecoding {
             if !change.value.isNull { merged.append(change) }
         }
         guard
-            var fields = FieldReader(
-                .object([.init("headers", .object(merged))]), at: "#/request", complaints)
+            var fields = FieldReader(.object([.init("headers", .object(merged))]), at: "#/request", errors)
         else { return }
         let read = headers(&fields, "headers")
         draft.spec.request.headers = read.shown
@@ -282,7 +281,7 @@ extension JobDecoding {
                 default: false
                 }
             guard isTaken else { continue }
-            complaints.add(
+            errors.add(
                 "#/request/headers/\(pointerStep(header.name))", "invalid_combination",
                 "Another field of the job sets this header field.")
         }
@@ -292,7 +291,7 @@ extension JobDecoding {
     }
 
     private func refuse(_ pointer: String) {
-        complaints.add(
+        errors.add(
             pointer, "not_supported",
             "This cannot be changed after the submission; cancel the job and submit another one.")
     }

@@ -37,7 +37,6 @@ extension JobDecoding {
         guard let size = spec.integrity.size, let given = spec.inlineFileByteCount, size != given else {
             return
         }
-        complaints.add(
-            "\(prefix)/integrity/size", "invalid_combination", "The source has \(given) bytes.")
+        errors.add("\(prefix)/integrity/size", "invalid_combination", "The source has \(given) bytes.")
     }
 }

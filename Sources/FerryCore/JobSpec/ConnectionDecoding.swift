@@ -3,10 +3,10 @@
 /// Abilities of the node that reads a job. By default, it can read no certificates.
 package struct NodeAbilities: Sendable {
     /// Returns why a PEM text of certificates is invalid, as a sentence, or `nil` if it is valid.
-    package var complaintAboutCertificates: @Sendable (_ pem: String) -> String?
+    package var certificateError: @Sendable (_ pem: String) -> String?
     /// Returns why a PEM text with a private key is invalid or does not belong to the first certificate, or
     /// `nil` if it is valid.
-    package var complaintAboutKey: @Sendable (_ pem: String, _ certificate: String?) -> String?
+    package var keyError: @Sendable (_ pem: String, _ certificate: String?) -> String?
     /// `true` if libcurl supports HTTP/3.
     package var hasHTTP3: Bool
     /// `true` if libcurl supports NTLM.
@@ -18,16 +18,16 @@ package struct NodeAbilities: Sendable {
 
     package init(
         hasHTTP3: Bool = false,
-        complaintAboutCertificates: @escaping @Sendable (String) -> String? = { _ in
+        certificateError: @escaping @Sendable (String) -> String? = { _ in
             "This node cannot read certificates."
         },
-        complaintAboutKey: @escaping @Sendable (String, String?) -> String? = { _, _ in
+        keyError: @escaping @Sendable (String, String?) -> String? = { _, _ in
             "This node cannot read keys."
         }
     ) {
         self.hasHTTP3 = hasHTTP3
-        self.complaintAboutCertificates = complaintAboutCertificates
-        self.complaintAboutKey = complaintAboutKey
+        self.certificateError = certificateError
+        self.keyError = keyError
     }
 }
 
@@ -42,7 +42,7 @@ extension JobDecoding {
         if !fields.has("proxy"), let session, let proxy = session.configuration.proxy {
             rules.proxy = proxy
             // The policy may have become stricter since the session was configured.
-            if let reason = refusal(proxy.url.place) { fields.complain("proxy", "blocked_address", reason) }
+            if let reason = refusal(proxy.url.place) { fields.addError("proxy", "blocked_address", reason) }
             secrets.proxyPassword = session.secrets.connection?.proxyPassword
             secrets.proxyAuthorities = session.secrets.connection?.proxyAuthorities
         }
@@ -50,7 +50,7 @@ extension JobDecoding {
         rules.tls = tls(&fields, url, &secrets) ?? sessionTLS(url)
         rules.httpVersion = httpVersion(&fields, url, rules.proxy)
         if rules.authentication?.scheme == .ntlm, [.http2, .http3].contains(rules.httpVersion) {
-            fields.complain(
+            fields.addError(
                 "http_version", "invalid_combination", "NTLM authenticates a connection and needs HTTP/1.1.")
         }
         return (rules, secrets)
@@ -62,11 +62,11 @@ extension JobDecoding {
         let version = fields.choice("http_version", ConnectionRules.HTTPVersion.self) ?? .auto
         guard version == .http3 else { return version }
         if !node.hasHTTP3 {
-            fields.complain("http_version", "not_supported", "The libcurl of this node has no HTTP/3.")
+            fields.addError("http_version", "not_supported", "The libcurl of this node has no HTTP/3.")
         } else if url?.scheme == .http {
-            fields.complain("http_version", "invalid_combination", "HTTP/3 needs an https URL.")
+            fields.addError("http_version", "invalid_combination", "HTTP/3 needs an https URL.")
         } else if proxy != nil {
-            fields.complain("http_version", "invalid_combination", "HTTP/3 cannot be used with a proxy.")
+            fields.addError("http_version", "invalid_combination", "HTTP/3 cannot be used with a proxy.")
         }
         return version
     }
@@ -78,18 +78,18 @@ extension JobDecoding {
     ) -> ConnectionRules.Authentication? {
         guard var object = fields.object("auth", isNullable: true) else { return nil }
         if headers.contains(where: { $0.name.lowercased() == "authorization" }) {
-            complaints.add(
+            errors.add(
                 object.path, "invalid_combination", "Send either this or an Authorization header, not both.")
         }
         if !object.has("type") {
-            object.complain("type", "required", "Name the type: basic, digest, bearer or ntlm.")
+            object.addError("type", "required", "Name the type: basic, digest, bearer or ntlm.")
         }
         let scheme = object.choice("type", ConnectionRules.Authentication.Scheme.self)
         let user = user(&object)
         secrets.password = password(&object)
         secrets.token = object.string("token", byteCounts: 1...Limits.tokenByteCountMax, isNullable: true)
         if let token = secrets.token, !token.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) {
-            object.complain("token", "invalid_value", "A token is visible ASCII without spaces.")
+            object.addError("token", "invalid_value", "A token is visible ASCII without spaces.")
         }
         if let scheme { check(scheme, &object) }
         object.finish()
@@ -102,9 +102,9 @@ extension JobDecoding {
         for name in ["user", "password", "token"] {
             let isThere = object.value(name).map { !$0.isNull } ?? false
             if needed.contains(name), !isThere {
-                object.complain(name, "required", "The type \(scheme.rawValue) needs a \(name).")
+                object.addError(name, "required", "The type \(scheme.rawValue) needs a \(name).")
             } else if !needed.contains(name), isThere {
-                object.complain(
+                object.addError(
                     name, "invalid_combination", "The type \(scheme.rawValue) has no \(name).")
             }
         }
@@ -114,7 +114,7 @@ extension JobDecoding {
         of scheme: ConnectionRules.Authentication.Scheme, _ object: inout FieldReader
     ) {
         if scheme == .ntlm, !node.hasNTLM {
-            object.complain("type", "not_supported", "The libcurl of this node has no NTLM.")
+            object.addError("type", "not_supported", "The libcurl of this node has no NTLM.")
         }
     }
 
@@ -122,7 +122,7 @@ extension JobDecoding {
     private func user(_ object: inout FieldReader) -> String? {
         let user = object.string("user", byteCounts: 1...Limits.userByteCountMax, isNullable: true)
         if let user, user.utf8.contains(UInt8(ascii: ":")) || hasControls(user) {
-            object.complain("user", "invalid_value", "A user's name has no colon and no control characters.")
+            object.addError("user", "invalid_value", "A user's name has no colon and no control characters.")
         }
         return user
     }
@@ -131,7 +131,7 @@ extension JobDecoding {
         let password = object.string(
             "password", byteCounts: 0...Limits.passwordByteCountMax, isNullable: true)
         if let password, hasControls(password) {
-            object.complain("password", "invalid_value", "A password has no control characters.")
+            object.addError("password", "invalid_value", "A password has no control characters.")
         }
         return password
     }
@@ -154,7 +154,7 @@ extension JobDecoding {
     ) -> ConnectionRules.TLS? {
         guard var object = fields.object("tls", isNullable: true) else { return nil }
         if url?.scheme == .http {
-            complaints.add(object.path, "invalid_combination", "TLS settings need an https URL.")
+            errors.add(object.path, "invalid_combination", "TLS settings need an https URL.")
         }
         var tls = ConnectionRules.TLS()
         secrets.authorities = certificates(&object, "ca")
@@ -173,7 +173,7 @@ extension JobDecoding {
                 value.isNull ? nil : object.choice("maximum_version", ConnectionRules.TLS.Version.self)
         }
         if let most = tls.versionMax, most.rawValue < tls.versionMin.rawValue {
-            object.complain(
+            object.addError(
                 "maximum_version", "invalid_combination", "This must not be below minimum_version.")
         }
         object.finish()
@@ -184,8 +184,8 @@ extension JobDecoding {
         guard let pem = object.string(name, byteCounts: 1...Limits.pemByteCountMax, isNullable: true) else {
             return nil
         }
-        if let complaint = node.complaintAboutCertificates(pem) {
-            object.complain(name, "invalid_value", complaint)
+        if let error = node.certificateError(pem) {
+            object.addError(name, "invalid_value", error)
         }
         return pem
     }
@@ -195,14 +195,14 @@ extension JobDecoding {
         guard let pem = object.string("client_key", byteCounts: 1...Limits.pemByteCountMax, isNullable: true)
         else {
             if isNamed, object.value("client_key")?.isNull ?? true {
-                object.complain("client_key", "required", "A client certificate needs its key.")
+                object.addError("client_key", "required", "A client certificate needs its key.")
             }
             return nil
         }
         if !isNamed {
-            object.complain("client_certificate", "required", "A client key needs its certificate.")
-        } else if let complaint = node.complaintAboutKey(pem, certificate) {
-            object.complain("client_key", "invalid_value", complaint)
+            object.addError("client_certificate", "required", "A client key needs its certificate.")
+        } else if let error = node.keyError(pem, certificate) {
+            object.addError("client_key", "invalid_value", error)
         }
         return pem
     }
@@ -213,7 +213,7 @@ extension JobDecoding {
             let prefix = "sha256//"
             guard pin.hasPrefix(prefix), Base64.decode(String(pin.dropFirst(prefix.count)))?.count == 32
             else {
-                complaints.add(
+                errors.add(
                     "\(object.pointer("pins"))/\(index)", "invalid_value",
                     "A pin is sha256// and the base64 of the SHA-256 of a public key.")
                 continue
@@ -228,25 +228,25 @@ extension JobDecoding {
         _ fields: inout FieldReader, _ secrets: inout ConnectionSecrets
     ) -> ConnectionRules.Proxy? {
         guard var object = fields.object("proxy", isNullable: true) else { return nil }
-        if !object.has("url") { object.complain("url", "required", "A proxy needs a url.") }
+        if !object.has("url") { object.addError("url", "required", "A proxy needs a url.") }
         let url = proxyURL(&object)
         let user = user(&object)
         secrets.proxyPassword = password(&object)
         let hasPassword = object.value("password").map { !$0.isNull } ?? false
         if user == nil, hasPassword, object.value("user")?.isNull ?? true {
-            object.complain("user", "required", "A password needs a user.")
+            object.addError("user", "required", "A password needs a user.")
         } else if user != nil, !hasPassword {
-            object.complain("password", "required", "A user needs a password.")
+            object.addError("password", "required", "A user needs a password.")
         }
         let scheme = proxyScheme(&object, url)
         secrets.proxyAuthorities = certificates(&object, "ca")
         if secrets.proxyAuthorities != nil, let url, url.scheme != .https {
-            object.complain("ca", "invalid_combination", "Only an https proxy has a certificate.")
+            object.addError("ca", "invalid_combination", "Only an https proxy has a certificate.")
         }
         let entries =
             object.strings("no_proxy", countMax: Limits.proxyBypassCountMax, byteCountMax: 255) ?? []
         for (index, entry) in entries.enumerated() where !ProxyBypass.isEntry(entry) {
-            complaints.add(
+            errors.add(
                 "\(object.pointer("no_proxy"))/\(index)", "invalid_value",
                 "This must be a host's name, an address, a network such as 10.0.0.0/8, or *.")
         }
@@ -266,7 +266,7 @@ extension JobDecoding {
         let scheme = type.scheme
         checkSupport(of: scheme, &object)
         if scheme != .basic, url?.scheme == .socks5 {
-            object.complain("type", "invalid_combination", "A SOCKS5 proxy has no types of authentication.")
+            object.addError("type", "invalid_combination", "A SOCKS5 proxy has no types of authentication.")
         }
         return scheme
     }
@@ -275,10 +275,10 @@ extension JobDecoding {
         guard let text = object.string("url", byteCounts: 1...Limits.urlByteCountMax) else { return nil }
         do throws(ProxyURL.Failure) {
             let url = try ProxyURL(text)
-            if let reason = refusal(url.place) { object.complain("url", "blocked_address", reason) }
+            if let reason = refusal(url.place) { object.addError("url", "blocked_address", reason) }
             return url
         } catch {
-            object.complain("url", "invalid_value", error.message)
+            object.addError("url", "invalid_value", error.message)
             return nil
         }
     }

@@ -6,11 +6,11 @@ extension JobDecoding {
         for (index, value) in values.enumerated() {
             let place = "\(fields.pointer("depends_on"))/\(index)"
             guard let text = value.string else {
-                complaints.addWrongType(place, "a string", value)
+                errors.addWrongType(place, "a string", value)
                 continue
             }
             guard let job = job(named: text) else {
-                complaints.add(
+                errors.add(
                     place, "invalid_value",
                     text.hasPrefix(batchPrefix)
                         ? "This must be the place of an earlier job of the same batch."
@@ -18,7 +18,7 @@ extension JobDecoding {
                 continue
             }
             if jobs.contains(job) {
-                complaints.add(place, "duplicate", "This job occurs twice.")
+                errors.add(place, "duplicate", "This job occurs twice.")
             } else {
                 jobs.append(job)
             }

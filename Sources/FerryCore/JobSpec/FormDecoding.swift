@@ -6,13 +6,13 @@ extension JobDecoding {
     func multipart(_ fields: inout FieldReader) -> (parts: [JobSpec.Part], payload: [UInt8])? {
         guard let values = fields.array("multipart", countMax: Limits.partCountMax) else { return nil }
         if values.isEmpty {
-            fields.complain("multipart", "invalid_value", "A multipart body has at least one part.")
+            fields.addError("multipart", "invalid_value", "A multipart body has at least one part.")
         }
         var parts: [JobSpec.Part] = []
         var payload: [UInt8] = []
         for (index, value) in values.enumerated() {
             let place = "\(fields.pointer("multipart"))/\(index)"
-            guard var object = FieldReader(value, at: place, complaints) else { continue }
+            guard var object = FieldReader(value, at: place, errors) else { continue }
             if let part = part(&object, &payload) { parts.append(part) }
             object.finish()
         }
@@ -20,7 +20,7 @@ extension JobDecoding {
     }
 
     private func part(_ fields: inout FieldReader, _ payload: inout [UInt8]) -> JobSpec.Part? {
-        if !fields.has("name") { fields.complain("name", "required", "A part needs a name.") }
+        if !fields.has("name") { fields.addError("name", "required", "A part needs a name.") }
         let name = partName(&fields, "name")
         let content = place(&fields, exactlyOne(&fields, ["text", "base64", "path", "job"]))
         let fileName = partName(&fields, "file_name", isNullable: true)
@@ -62,7 +62,7 @@ extension JobDecoding {
         var payload: [UInt8] = []
         for member in object.all(countMax: Limits.partCountMax - 1) {
             if let reason = partNameReason(member.name) {
-                object.complain(member.name, "invalid_value", reason)
+                object.addError(member.name, "invalid_value", reason)
             }
             guard let value = object.string(member.name) else { continue }
             payload += value.utf8
@@ -74,7 +74,7 @@ extension JobDecoding {
 
     private func partName(_ fields: inout FieldReader, _ name: String, isNullable: Bool = false) -> String? {
         guard let text = fields.string(name, isNullable: isNullable) else { return nil }
-        if let reason = partNameReason(text) { fields.complain(name, "invalid_value", reason) }
+        if let reason = partNameReason(text) { fields.addError(name, "invalid_value", reason) }
         return text
     }
 
@@ -92,7 +92,7 @@ extension JobDecoding {
             parts.count == 2 && text.utf8.count <= 255 && text.utf8.allSatisfy { (0x20...0x7E).contains($0) }
             && parts.allSatisfy { !$0.isEmpty && $0.allSatisfy(HeaderRules.isTokenByte) }
         if !isType {
-            fields.complain(
+            fields.addError(
                 "content_type", "invalid_value", "This must be a media type such as \"image/png\".")
         }
         return text
@@ -104,7 +104,7 @@ extension JobDecoding {
         if case .form? = source { isForm = true }
         guard isForm, let request else { return }
         for header in request.spec.headers where header.name.lowercased() == "content-type" {
-            complaints.add(
+            errors.add(
                 "\(prefix)/request/headers/\(pointerStep(header.name))", "invalid_combination",
                 "The service sets the type of a multipart body itself, with its boundary.")
         }

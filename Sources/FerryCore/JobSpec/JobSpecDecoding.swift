@@ -19,17 +19,17 @@ package struct ValidatedJob: Sendable {
         refusal: (WebURL) -> String?, resumePoint: (String) -> ResumePoint? = { _ in nil },
         earlierJob: @escaping (Int) -> JobID? = { _ in nil }
     ) throws(InvalidFields) {
-        let complaints = ValidationErrors()
+        let errors = ValidationErrors()
         let job = withoutActuallyEscaping(refusal) { refusal in
             withoutActuallyEscaping(resumePoint) { resumePoint in
                 var decoding = JobDecoding(
-                    complaints: complaints, node: node, refusal: refusal, openResumeData: resumePoint,
+                    errors: errors, node: node, refusal: refusal, openResumeData: resumePoint,
                     earlierJob: earlierJob)
                 decoding.sessions = sessions
                 return decoding.job(json, at: prefix)
             }
         }
-        guard complaints.isEmpty, let job else { throw InvalidFields(complaints.errors) }
+        guard errors.isEmpty, let job else { throw InvalidFields(errors.all) }
         self = job
     }
 
@@ -45,7 +45,7 @@ package struct ValidatedJob: Sendable {
 /// Reader of a job's body. An invalid member is reported and replaced by its default, so that one pass finds
 /// all errors.
 struct JobDecoding {
-    let complaints: ValidationErrors
+    let errors: ValidationErrors
     let node: NodeAbilities
     let refusal: (WebURL) -> String?
     let openResumeData: (String) -> ResumePoint?
@@ -58,14 +58,14 @@ struct JobDecoding {
     static let byteCountMax: Int64 = 1 << 53 - 1
 
     mutating func job(_ json: JSON, at prefix: String) -> ValidatedJob? {
-        guard var fields = FieldReader(json, at: prefix, complaints) else { return nil }
-        if !fields.has("kind") { fields.complain("kind", "required", "A job needs a kind.") }
+        guard var fields = FieldReader(json, at: prefix, errors) else { return nil }
+        if !fields.has("kind") { fields.addError("kind", "required", "A job needs a kind.") }
         let kind = fields.choice("kind", JobKind.self, later: ["stream"])
         let session = session(&fields)
         self.session = sessions?.record(session)
         let description = text(&fields, "description", byteCountMax: Limits.descriptionByteCountMax)
         let metadata = metadata(&fields)
-        if !fields.has("request") { fields.complain("request", "required", "A job needs a request.") }
+        if !fields.has("request") { fields.addError("request", "required", "A job needs a request.") }
         let request = request(&fields, kind)
         let destination = destination(&fields, kind)
         let source = source(&fields, kind)
@@ -89,7 +89,7 @@ struct JobDecoding {
         checkQuestions(&fields, asksOnChallenge, redirects, retry, request?.spec)
         fields.finish()
         checkContentType(request, source?.source, at: prefix)
-        guard complaints.isEmpty, let kind, let request else { return nil }
+        guard errors.isEmpty, let kind, let request else { return nil }
         var spec = JobSpec(
             kind: kind, session: session, description: description, metadata: metadata, request: request.spec,
             destination: destination, source: source?.source, integrity: integrity, redirects: redirects,
@@ -103,7 +103,7 @@ struct JobDecoding {
         spec.declinesAcknowledgement = declinesAcknowledgement
         checkBackground(spec, at: prefix)
         checkSize(spec, at: prefix)
-        guard complaints.isEmpty else { return nil }
+        guard errors.isEmpty else { return nil }
         var secrets = request.secrets
         secrets.webhookSecret = webhook?.secret
         secrets.resumePoint = resumePoint
@@ -117,7 +117,7 @@ struct JobDecoding {
             return SessionName.standard
         }
         if !SessionName.isValid(name) {
-            fields.complain(
+            fields.addError(
                 "session", "invalid_value", "A session's name is made of letters, digits and -._~:@.")
         }
         return name
@@ -132,7 +132,7 @@ struct JobDecoding {
         guard let text = fields.string(name, byteCounts: 0...byteCountMax, isNullable: true) else {
             return nil
         }
-        if text.utf8.contains(0) { fields.complain(name, "invalid_value", "This must not contain U+0000.") }
+        if text.utf8.contains(0) { fields.addError(name, "invalid_value", "This must not contain U+0000.") }
         return text
     }
 
@@ -143,13 +143,13 @@ struct JobDecoding {
             if !(1...Limits.metadataNameByteCountMax).contains(member.name.utf8.count)
                 || member.name.utf8.contains(0)
             {
-                object.complain(
+                object.addError(
                     member.name, "invalid_value",
                     "A name has 1 to \(Limits.metadataNameByteCountMax) bytes and no U+0000.")
             }
             let value = text(&object, member.name, byteCountMax: Limits.metadataValueByteCountMax)
             if member.value.isNull {
-                object.complain(member.name, "wrong_type", "This must be a string, not null.")
+                object.addError(member.name, "wrong_type", "This must be a string, not null.")
             }
             pairs.append(JobSpec.Pair(member.name, value ?? ""))
         }
@@ -173,11 +173,11 @@ struct JobDecoding {
     private func digest(_ fields: inout FieldReader, _ name: String, byteCount: Int) -> String? {
         guard let text = fields.string(name, isNullable: true) else { return nil }
         if node.missingDigests.contains(name) {
-            fields.complain(
+            fields.addError(
                 name, "not_supported", "This node's libcrypto does not support this digest (FIPS mode?).")
         }
         guard let bytes = hexDecoded(text), bytes.count == byteCount else {
-            fields.complain(name, "invalid_value", "This must be \(byteCount * 2) hexadecimal digits.")
+            fields.addError(name, "invalid_value", "This must be \(byteCount * 2) hexadecimal digits.")
             return nil
         }
         return hexEncoded(bytes)
@@ -198,14 +198,14 @@ struct JobDecoding {
         var accept = JobSpec.Acceptance()
         accept.status = object.strings("status", countMax: 50, byteCountMax: 3) ?? []
         for (index, status) in accept.status.enumerated() where !isStatusPattern(status) {
-            complaints.add(
+            errors.add(
                 "\(object.pointer("status"))/\(index)", "invalid_value",
                 "This must be three digits such as \"404\", or a class such as \"2xx\".")
         }
         if let kind { accept.leaveOutStandard(kind) }
         accept.contentTypes = object.strings("content_type", countMax: 50, byteCountMax: 255) ?? []
         for (index, type) in accept.contentTypes.enumerated() where !isMediaRange(type) {
-            complaints.add(
+            errors.add(
                 "\(object.pointer("content_type"))/\(index)", "invalid_value",
                 "This must be a media type such as \"image/png\" or \"image/*\".")
         }
@@ -231,7 +231,7 @@ struct JobDecoding {
                 later: laterNetworkServiceTypes) ?? schedule.networkServiceType
         schedule.deadlineAt = object.timestamp("deadline_at")
         if let deadline = schedule.deadlineAt, let begin = schedule.earliestBeginAt, deadline <= begin {
-            object.complain("deadline_at", "invalid_combination", "This must be after earliest_begin_at.")
+            object.addError("deadline_at", "invalid_combination", "This must be after earliest_begin_at.")
         }
         schedule.waitsForConnectivity =
             object.bool("waits_for_connectivity") ?? schedule.waitsForConnectivity
@@ -255,17 +255,17 @@ struct JobDecoding {
         schedule.isDiscretionary = isAsked ?? (schedule.isDiscretionary && canBe)
         guard isAsked == true else { return }
         if isAwaited {
-            fields.complain(
+            fields.addError(
                 "discretionary", "invalid_combination",
                 "A responsive_data job starts at once and cannot be discretionary.")
         }
         if schedule.confirmsBeforeBegin {
-            fields.complain(
+            fields.addError(
                 "discretionary", "invalid_combination",
                 "A job with confirm_before_begin cannot be discretionary; leave one of them out.")
         }
         if !schedule.dependsOn.isEmpty {
-            fields.complain(
+            fields.addError(
                 "depends_on", "not_supported",
                 "Dependencies of a discretionary job are not supported yet by this version of Ferry.")
         }
@@ -290,14 +290,14 @@ struct JobDecoding {
         rules.multiplier = object.number("multiplier", in: 1...10) ?? rules.multiplier
         let delayMax = object.number("max_delay", in: 0...86_400)
         if let delayMax, delayMax < rules.delayInitial, object.has("initial_delay") {
-            object.complain("max_delay", "invalid_combination", "This must not be below initial_delay.")
+            object.addError("max_delay", "invalid_combination", "This must not be below initial_delay.")
         }
         // An initial delay above the default maximum raises the maximum.
         rules.delayMax = delayMax ?? max(rules.delayMax, rules.delayInitial)
         rules.repeatsNonIdempotent = object.bool("non_idempotent") ?? false
         rules.resumesWithoutValidator = object.bool("resume_without_validator") ?? false
         if rules.resumesWithoutValidator, let kind, kind != .download {
-            object.complain("resume_without_validator", "invalid_combination", "Only a download resumes.")
+            object.addError("resume_without_validator", "invalid_combination", "Only a download resumes.")
         }
         object.finish()
         return rules

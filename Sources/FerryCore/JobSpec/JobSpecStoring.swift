@@ -15,20 +15,20 @@ extension JobSpec {
     /// the webhook's URL, since deliveries are found by it.
     private var secretValues: JSON? {
         var request: [JSON.Member] = []
-        if !RedactedURL.isHarmless(self.request.url) {
+        if !RedactedURL.hasNoSecrets(self.request.url) {
             request.append(JSON.Member("url", .string(self.request.url)))
         }
         request.append(fields: self.request.headers)
         if let original = self.request.original {
             var members: [JSON.Member] = []
-            if !RedactedURL.isHarmless(original.url) {
+            if !RedactedURL.hasNoSecrets(original.url) {
                 members.append(JSON.Member("url", .string(original.url)))
             }
             members.append(fields: original.headers)
             if !members.isEmpty { request.append(JSON.Member("original", .object(members))) }
         }
         var all: [JSON.Member] = request.isEmpty ? [] : [JSON.Member("request", .object(request))]
-        if mirrors.contains(where: { !RedactedURL.isHarmless($0) }) {
+        if mirrors.contains(where: { !RedactedURL.hasNoSecrets($0) }) {
             all.append(JSON.Member("mirrors", .array(mirrors.map { .string($0) })))
         }
         if let members = answers?.secretValues { all.append(JSON.Member("answers", members)) }

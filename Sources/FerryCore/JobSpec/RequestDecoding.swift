@@ -11,7 +11,7 @@ struct DecodedRequest {
 extension JobDecoding {
     func request(_ fields: inout FieldReader, _ kind: JobKind?) -> DecodedRequest? {
         guard var object = fields.object("request") else { return nil }
-        if !object.has("url") { object.complain("url", "required", "A request needs a url.") }
+        if !object.has("url") { object.addError("url", "required", "A request needs a url.") }
         let url = url(&object, "url")
         let method = method(&object, kind)
         let (headers, secrets) = headers(&object, "headers")
@@ -52,10 +52,10 @@ extension JobDecoding {
         let choice = fields.choice("accept_encoding", JobSpec.AcceptEncoding.self) ?? .identity
         guard choice != .identity else { return choice }
         if kind == .upload {
-            fields.complain(
+            fields.addError(
                 "accept_encoding", "invalid_combination", "The response to an upload is not stored.")
         } else if headers.contains(where: { $0.name.lowercased() == "accept-encoding" }) {
-            fields.complain(
+            fields.addError(
                 "accept_encoding", "invalid_combination",
                 "Give either this or an Accept-Encoding header, which stores the response as sent.")
         }
@@ -68,12 +68,12 @@ extension JobDecoding {
         do throws(WebURL.Failure) {
             let url = try WebURL.parse(text)
             if let reason = refusal(url) {
-                fields.complain(name, "blocked_address", reason)
+                fields.addError(name, "blocked_address", reason)
                 return nil
             }
             return url
         } catch {
-            fields.complain(name, "invalid_value", error.message)
+            fields.addError(name, "invalid_value", error.message)
             return nil
         }
     }
@@ -87,14 +87,14 @@ extension JobDecoding {
                 (65...90).contains($0) || (48...57).contains($0) || $0 == 45 || $0 == 95
             }
         if !isFit {
-            fields.complain(
+            fields.addError(
                 "method", "invalid_value", "A method is made of upper-case letters, digits, - and _.")
         } else if method == "CONNECT" || method == "TRACE" {
-            fields.complain("method", "invalid_value", "\(method) cannot be used for a transfer.")
+            fields.addError("method", "invalid_value", "\(method) cannot be used for a transfer.")
         } else if kind == .download, method == "HEAD" {
-            fields.complain("method", "invalid_combination", "The response to HEAD has no body to download.")
+            fields.addError("method", "invalid_combination", "The response to HEAD has no body to download.")
         } else if kind == .upload, ["GET", "HEAD", "DELETE", "OPTIONS"].contains(method) {
-            fields.complain(
+            fields.addError(
                 "method", "invalid_combination", "\(method) sends no body; an upload needs PUT or POST.")
         }
         return method
@@ -113,21 +113,20 @@ extension JobDecoding {
             guard let value = object.string(name) else { continue }
             byteCount += name.utf8.count + value.utf8.count
             if !HeaderRules.isName(name) {
-                object.complain(name, "invalid_value", "This is not the name of a header field.")
+                object.addError(name, "invalid_value", "This is not the name of a header field.")
             } else if HeaderRules.isForbidden(name) {
-                object.complain(name, "invalid_value", "This header field is set by the service itself.")
+                object.addError(name, "invalid_value", "This header field is set by the service itself.")
             } else if !HeaderRules.isValue(value) {
-                object.complain(name, "invalid_value", "A header's value has no control characters.")
+                object.addError(name, "invalid_value", "A header's value has no control characters.")
             } else if !names.insert(name.lowercased()).inserted {
-                object.complain(name, "duplicate", "This header field occurs twice.")
+                object.addError(name, "duplicate", "This header field occurs twice.")
             }
             let isSecret = HeaderRules.isSecret(name)
             shown.append(JobSpec.Pair(name, isSecret ? "" : value))
             if isSecret { secret.append(JobSpec.Pair(name, value)) }
         }
         if byteCount > Limits.headerByteCountMax {
-            complaints.add(
-                object.path, "too_long", "All together may have \(Limits.headerByteCountMax) bytes.")
+            errors.add(object.path, "too_long", "All together may have \(Limits.headerByteCountMax) bytes.")
         }
         return (shown, secret)
     }
@@ -137,12 +136,12 @@ extension JobDecoding {
     ) -> (body: JobSpec.Body, payload: [UInt8])? {
         guard var object = fields.object("body", isNullable: true) else { return nil }
         if let kind, kind != .data {
-            object.complaints.add(
+            object.errors.add(
                 object.path, "invalid_combination",
                 kind == .upload
                     ? "An upload sends its source; leave the body out." : "A download sends no body.")
         } else if method == "GET" || method == "HEAD" {
-            object.complaints.add(
+            object.errors.add(
                 object.path, "invalid_combination", "A \(method) request has no body; set method to POST.")
         }
         let given = exactlyOne(&object, ["json", "form", "text", "base64", "multipart"])
@@ -179,7 +178,7 @@ extension JobDecoding {
         if let text = fields.string("text") { return (.text, Array(text.utf8)) }
         guard let text = fields.string("base64") else { return nil }
         guard let bytes = Base64.decode(text) else {
-            fields.complain("base64", "invalid_value", "This is not base64 (RFC 4648, with padding).")
+            fields.addError("base64", "invalid_value", "This is not base64 (RFC 4648, with padding).")
             return nil
         }
         return (.base64, bytes)
@@ -189,7 +188,7 @@ extension JobDecoding {
     func exactlyOne(_ fields: inout FieldReader, _ names: [String]) -> String? {
         let given = names.filter { fields.has($0) }
         if given.count != 1 {
-            complaints.add(
+            errors.add(
                 fields.path, given.isEmpty ? "required" : "invalid_combination",
                 "Exactly one of these must be given: \(names.joined(separator: ", ")).")
             for name in given { _ = fields.value(name) }
@@ -201,17 +200,17 @@ extension JobDecoding {
     {
         guard var object = fields.object("source", isNullable: true) else {
             if kind == .upload, !fields.has("source") || fields.value("source")?.isNull == true {
-                fields.complain("source", "required", "An upload needs a source.")
+                fields.addError("source", "required", "An upload needs a source.")
             }
             return nil
         }
         if let kind, kind != .upload {
-            complaints.add(object.path, "invalid_combination", "Only an upload has a source.")
+            errors.add(object.path, "invalid_combination", "Only an upload has a source.")
         }
         let given = exactlyOne(&object, ["path", "text", "base64", "upload", "job", "url", "s3"])
         for name in ["upload", "url", "s3"] where given == name {
             _ = object.value(name)
-            object.complain(
+            object.addError(
                 name, "not_supported", "This source is not supported yet by this version of Ferry.")
         }
         var source = place(&object, given)
@@ -235,7 +234,7 @@ extension JobDecoding {
     private func job(_ fields: inout FieldReader) -> JobID? {
         guard let text = fields.string("job") else { return nil }
         guard let job = JobID(text) else {
-            fields.complain("job", "invalid_value", "This is not the identifier of a job.")
+            fields.addError("job", "invalid_value", "This is not the identifier of a job.")
             return nil
         }
         return job
@@ -244,16 +243,16 @@ extension JobDecoding {
     func destination(_ fields: inout FieldReader, _ kind: JobKind?) -> JobSpec.Destination? {
         guard var object = fields.object("destination", isNullable: true) else { return nil }
         if let kind, kind != .download {
-            complaints.add(object.path, "invalid_combination", "Only a download has a destination.")
+            errors.add(object.path, "invalid_combination", "Only a download has a destination.")
         }
         var isElsewhere = false
         for name in ["url", "s3", "method", "headers"] where object.value(name) != nil {
             isElsewhere = true
-            object.complain(
+            object.addError(
                 name, "not_supported", "This destination is not supported yet by this version of Ferry.")
         }
         if !isElsewhere, !object.has("path") {
-            object.complain("path", "required", "A destination needs a path.")
+            object.addError("path", "required", "A destination needs a path.")
         }
         let path = path(&object, mayBeDirectory: true)
         let ifExists = object.choice("if_exists", JobSpec.Destination.IfExists.self)
@@ -286,7 +285,7 @@ extension JobDecoding {
             } else {
                 nil
             }
-        if let reason { fields.complain("path", "invalid_value", reason) }
+        if let reason { fields.addError("path", "invalid_value", reason) }
         return path
     }
 
@@ -298,15 +297,15 @@ extension JobDecoding {
             return nil
         }
         if let kind, kind != .download || request.map({ $0.method != "GET" }) ?? false {
-            fields.complain("resume_data", "invalid_combination", "Only a download with GET resumes.")
+            fields.addError("resume_data", "invalid_combination", "Only a download with GET resumes.")
             return nil
         }
         guard let point = openResumeData(text) else {
-            fields.complain("resume_data", "invalid_value", "This is no resume data of this service.")
+            fields.addError("resume_data", "invalid_value", "This is no resume data of this service.")
             return nil
         }
         if let request, !point.allows(request.url) {
-            fields.complain("resume_data", "invalid_combination", "This resume data is of another URL.")
+            fields.addError("resume_data", "invalid_combination", "This resume data is of another URL.")
         }
         return point
     }
@@ -316,12 +315,12 @@ extension JobDecoding {
         _ fields: inout FieldReader, standard: [EventType]
     ) -> (spec: JobSpec.WebhookSpec, secret: String?)? {
         guard var object = fields.object("webhook", isNullable: true) else { return nil }
-        if !object.has("url") { object.complain("url", "required", "A webhook needs a url.") }
+        if !object.has("url") { object.addError("url", "required", "A webhook needs a url.") }
         let url = url(&object, "url")
         let events = events(&object) ?? standard
         let secret = object.string("secret", isNullable: true)
         if let secret, WebhookSecret(secret) == nil {
-            object.complain(
+            object.addError(
                 "secret", "invalid_value",
                 "A secret is whsec_ and the base64 of 24 to 64 bytes (Standard Webhooks).")
         }
@@ -337,7 +336,7 @@ extension JobDecoding {
             return nil
         }
         if isEmpty {
-            fields.complain("events", "invalid_value", "Name at least one event, or leave this out.")
+            fields.addError("events", "invalid_value", "Name at least one event, or leave this out.")
         }
         var events: [EventType] = []
         for (index, name) in names.enumerated() {
@@ -346,7 +345,7 @@ extension JobDecoding {
                 continue
             }
             let names = EventType.ofJobs.map(\.rawValue)
-            complaints.add(
+            errors.add(
                 "\(fields.pointer("events"))/\(index)", "invalid_value",
                 "This must be one of: \(names.joined(separator: ", ")).")
         }

@@ -26,23 +26,22 @@ extension JobDecoding {
         for (index, value) in values.enumerated() {
             let place = "\(fields.pointer("mirrors"))/\(index)"
             guard let text = value.string else {
-                complaints.addWrongType(place, "a string", value)
+                errors.addWrongType(place, "a string", value)
                 continue
             }
             do throws(WebURL.Failure) {
                 let url = try WebURL.parse(text)
                 if let reason = refusal(url) {
-                    complaints.add(place, "blocked_address", reason)
+                    errors.add(place, "blocked_address", reason)
                 } else if mirrors.contains(url.string) || url.string == own?.url {
-                    complaints.add(place, "duplicate", "This URL occurs twice.")
+                    errors.add(place, "duplicate", "This URL occurs twice.")
                 } else if url.scheme == .http, own?.connection?.tls != nil {
-                    complaints.add(
-                        place, "invalid_combination", "With request.tls, mirrors are https URLs too.")
+                    errors.add(place, "invalid_combination", "With request.tls, mirrors are https URLs too.")
                 } else {
                     mirrors.append(url.string)
                 }
             } catch {
-                complaints.add(place, "invalid_value", error.message)
+                errors.add(place, "invalid_value", error.message)
             }
         }
         return mirrors
@@ -53,16 +52,16 @@ extension JobDecoding {
         _ name: String, _ fields: FieldReader, _ kind: JobKind?, _ request: DecodedRequest?
     ) {
         if let kind, kind != .download {
-            fields.complain(name, "invalid_combination", "Only a download can have \(name).")
+            fields.addError(name, "invalid_combination", "Only a download can have \(name).")
         } else if let method = request?.spec.method, method != "GET" {
-            fields.complain(name, "invalid_combination", "Only a GET request can have \(name).")
+            fields.addError(name, "invalid_combination", "Only a GET request can have \(name).")
         } else if request?.spec.headers.contains(where: { Self.rangeHeaders.contains($0.name.lowercased()) })
             == true
         {
-            fields.complain(
+            fields.addError(
                 name, "invalid_combination", "With \(name), the service itself decides about ranges.")
         } else if let coding = request?.spec.acceptEncoding, coding != .identity {
-            fields.complain(
+            fields.addError(
                 name, "invalid_combination", "A file with \(name) is fetched without content codings.")
         }
     }

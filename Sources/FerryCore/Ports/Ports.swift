@@ -140,7 +140,7 @@ package enum StoreError: Error, Sendable, Equatable {
     /// The job's state does not allow the operation.
     case invalidState(JobState, waitingFor: WaitingFor? = nil)
     /// The job requires no acknowledgement.
-    case notAwaited
+    case acknowledgementNotRequired
     /// `If-Match` names another revision than this one, or, with `nil`, another state of an object without
     /// revisions.
     case stale(revision: Int32?)
@@ -222,11 +222,11 @@ package protocol ResultSink: Sendable {
     /// webhook gets an event.
     func resumed(_ attempt: Attempt, at offset: Int64)
     /// Reports a response as evidence before the attempt ends: to a request that the attempt can do without,
-    /// or after `unanswered`.
-    func answered(_ answer: HostResponse)
+    /// or after `noteUnanswered`.
+    func received(_ response: HostResponse)
     /// Reports that a request has had no response for some seconds. Returns `false` if this is of no use to
     /// host control now and must be reported again.
-    func unanswered(_ attempt: Attempt, at scope: RequestScope) -> Bool
+    func noteUnanswered(_ attempt: Attempt, at scope: RequestScope) -> Bool
     /// Lends the slot of a stalled attempt. Returns `false` if too many are lent.
     func lendSlot(of attempt: Attempt) -> Bool
     /// Takes a lent slot back. Called once for each loan, before the result of the attempt.

@@ -22,16 +22,16 @@ extension JobDecoding {
         let isInParts =
             fields.value("segments")?.integer ?? 1 > 1 || !(fields.value("mirrors")?.array ?? []).isEmpty
         if isInParts, asksOnChallenge {
-            fields.complain(
+            fields.addError(
                 "on_challenge", "invalid_combination", "A job with segments or mirrors cannot ask.")
         }
         guard redirects.policy == .ask else { return }
         if isInParts {
-            complaints.add(
+            errors.add(
                 "\(fields.pointer("redirects"))/policy", "invalid_combination",
                 "A job with segments or mirrors cannot ask.")
         } else if let request, !JobSpec.isIdempotent(request.method), !retry.repeatsNonIdempotent {
-            complaints.add(
+            errors.add(
                 "\(fields.pointer("redirects"))/policy", "invalid_combination",
                 "\(request.method) is not idempotent, and would be sent again after the answer.")
         }

@@ -120,7 +120,7 @@ extension ScheduleSpec {
     /// Reads all members but `job` of an untrusted object; reports errors and returns `nil` if one is
     /// invalid.
     package init?(_ fields: inout FieldReader, _ zones: some TimeZoneSource, now: Timestamp) {
-        let before = fields.complaints.errors.count
+        let before = fields.errors.all.count
         description = JobDecoding.text(
             &fields, "description", byteCountMax: Limits.descriptionByteCountMax)
         let pattern = Self.pattern(&fields)
@@ -132,16 +132,16 @@ extension ScheduleSpec {
         overlap = fields.choice("overlap", Overlap.self) ?? .allow
         isEnabled = fields.bool("enabled") ?? true
         if zones.rules(named: timeZone) == nil {
-            fields.complain(
+            fields.addError(
                 "time_zone", "invalid_value", "There is no time zone of this name, such as Europe/Berlin.")
         }
         if let startAt, let endAt, endAt < startAt {
-            fields.complain("end_at", "invalid_combination", "This must not be before start_at.")
+            fields.addError("end_at", "invalid_combination", "This must not be before start_at.")
         }
-        guard let pattern, fields.complaints.errors.count == before else { return nil }
+        guard let pattern, fields.errors.all.count == before else { return nil }
         self.pattern = pattern
         if let recurrence = recurrence(zones, createdAt: now), recurrence.next(after: now) == nil {
-            fields.complain("end_at", "invalid_combination", "There is no occurrence before this.")
+            fields.addError("end_at", "invalid_combination", "There is no occurrence before this.")
             return nil
         }
     }
@@ -154,16 +154,16 @@ extension ScheduleSpec {
             do throws(CronExpression.Failure) {
                 let expression = try CronExpression(text)
                 if expression.canOccur { return .cron(expression) }
-                fields.complain("cron", "invalid_value", "There is no such day, in any year.")
+                fields.addError("cron", "invalid_value", "There is no such day, in any year.")
             } catch {
-                fields.complain("cron", "invalid_value", error.message)
+                fields.addError("cron", "invalid_value", error.message)
             }
         case (nil, let seconds?): return .interval(seconds)
         case (_?, _?):
-            fields.complain("interval", "invalid_combination", "A schedule has cron or interval, not both.")
+            fields.addError("interval", "invalid_combination", "A schedule has cron or interval, not both.")
         case (nil, nil):
             if !fields.hasValue("cron"), !fields.hasValue("interval") {
-                fields.complain("cron", "required", "A schedule needs cron or interval.")
+                fields.addError("cron", "required", "A schedule needs cron or interval.")
             }
         }
         return nil

@@ -7,12 +7,12 @@ extension SessionDraft {
         _ json: JSON, node: NodeAbilities = NodeAbilities(), refusal: (WebURL) -> String?,
         seal: ([UInt8]) -> [UInt8]
     ) throws(InvalidFields) {
-        let complaints = ValidationErrors()
+        let errors = ValidationErrors()
         let read = withoutActuallyEscaping(refusal) { refusal in
-            JobDecoding(complaints: complaints, node: node, refusal: refusal, openResumeData: { _ in nil })
+            JobDecoding(errors: errors, node: node, refusal: refusal, openResumeData: { _ in nil })
                 .session(json)
         }
-        guard complaints.isEmpty, let read else { throw InvalidFields(complaints.errors) }
+        guard errors.isEmpty, let read else { throw InvalidFields(errors.all) }
         self.init(
             configuration: read.configuration, secrets: read.secrets,
             sealedSecrets: read.secrets.isEmpty ? nil : seal(read.secrets.encode()))
@@ -27,7 +27,7 @@ extension JobDecoding {
     ]
 
     fileprivate func session(_ json: JSON) -> (configuration: SessionConfiguration, secrets: JobSecrets)? {
-        guard var fields = FieldReader(json, at: "#", complaints) else { return nil }
+        guard var fields = FieldReader(json, at: "#", errors) else { return nil }
         var session = SessionConfiguration()
         session.kind =
             fields.choice("kind", SessionConfiguration.Kind.self, later: ["ephemeral"]) ?? .standard
@@ -38,7 +38,7 @@ extension JobDecoding {
         let (headers, values) = headers(&fields, "http_additional_headers")
         session.headers = headers
         for header in headers where Self.ownHeaders.contains(header.name.lowercased()) {
-            complaints.add(
+            errors.add(
                 "\(fields.pointer("http_additional_headers"))/\(pointerStep(header.name))", "invalid_value",
                 "This header field belongs to a single request.")
         }
@@ -61,18 +61,18 @@ extension JobDecoding {
         for (index, value) in values.enumerated() {
             let place = "\(fields.pointer(name))/\(index)"
             guard let text = value.string else {
-                complaints.addWrongType(place, "a string", value)
+                errors.addWrongType(place, "a string", value)
                 continue
             }
             do throws(OriginPattern.Failure) {
                 let origin = try OriginPattern(text)
                 if origins.contains(origin) {
-                    complaints.add(place, "duplicate", "This origin occurs twice.")
+                    errors.add(place, "duplicate", "This origin occurs twice.")
                 } else {
                     origins.append(origin)
                 }
             } catch {
-                complaints.add(place, "invalid_value", error.message)
+                errors.add(place, "invalid_value", error.message)
             }
         }
         return origins
@@ -116,7 +116,7 @@ extension JobDecoding {
             session.tlsVersionMax = fields.choice("tls_maximum_version", versions)
         }
         if let most = session.tlsVersionMax, most.rawValue < session.tlsVersionMin.rawValue {
-            fields.complain(
+            fields.addError(
                 "tls_maximum_version", "invalid_combination", "This must not be below tls_minimum_version.")
         }
     }
@@ -158,7 +158,7 @@ extension JobDecoding {
         let values = all.shown.map(\.value) + all.secret.map(\.value)
         let byteCount = (all.shown.map(\.name) + values).reduce(0) { $0 + $1.utf8.count }
         if all.shown.count > Limits.headerCountMax || byteCount > Limits.headerByteCountMax {
-            complaints.add(
+            errors.add(
                 path, "too_many",
                 "With those of the session, there are more than \(Limits.headerCountMax) header fields or "
                     + "\(Limits.headerByteCountMax) bytes.")
@@ -193,7 +193,7 @@ extension JobDecoding {
         if case .inline = spec.source { isInline = true }
         if case .form(let parts) = spec.source, case .inline = parts.last?.source { isInline = true }
         if isInline {
-            complaints.add(
+            errors.add(
                 "\(prefix)/source", "invalid_combination",
                 "An upload of a background session needs a source with path or job.")
         }
@@ -202,7 +202,7 @@ extension JobDecoding {
 
     func checkBackgroundRedirects(_ spec: JobSpec, at prefix: String) {
         guard session?.configuration.kind == .background, spec.redirects.policy != .follow else { return }
-        complaints.add(
+        errors.add(
             "\(prefix)/redirects/policy", "invalid_combination",
             "In a background session redirects are followed.")
     }

@@ -87,9 +87,9 @@ extension SessionConfiguration {
             patterns throws(StoredJSONError) in
             var origins: [OriginPattern] = []
             for pattern in patterns {
-                // Validated when the session was configured; otherwise the row is damaged.
                 origins.append(
                     try stored.need(
+                        // Validated when the session was configured; otherwise the row is damaged.
                         pattern.string.flatMap { try? OriginPattern($0) }, "http_additional_headers_origins"))
             }
             return origins

@@ -4,13 +4,13 @@ extension WebhookEndpoint {
     package init(
         _ json: JSON, mergedWith patch: JSON? = nil, refusal: (WebURL) -> String?
     ) throws(InvalidFields) {
-        let complaints = ValidationErrors()
+        let errors = ValidationErrors()
         let endpoint = withoutActuallyEscaping(refusal) { refusal in
             JobDecoding(
-                complaints: complaints, node: NodeAbilities(), refusal: refusal, openResumeData: { _ in nil }
+                errors: errors, node: NodeAbilities(), refusal: refusal, openResumeData: { _ in nil }
             ).webhookEndpoint(json, mergedWith: patch)
         }
-        guard complaints.isEmpty, let endpoint else { throw InvalidFields(complaints.errors) }
+        guard errors.isEmpty, let endpoint else { throw InvalidFields(errors.all) }
         self = endpoint
     }
 
@@ -31,8 +31,8 @@ extension WebhookEndpoint {
 
 extension JobDecoding {
     fileprivate func webhookEndpoint(_ json: JSON, mergedWith patch: JSON?) -> WebhookEndpoint? {
-        guard var fields = FieldReader(json, at: "#", complaints, mergedWith: patch) else { return nil }
-        if !fields.has("url") { fields.complain("url", "required", "An endpoint needs a url.") }
+        guard var fields = FieldReader(json, at: "#", errors, mergedWith: patch) else { return nil }
+        if !fields.has("url") { fields.addError("url", "required", "An endpoint needs a url.") }
         let url = url(&fields, "url")
         var endpoint = WebhookEndpoint(url: url?.string ?? "")
         endpoint.filter = WebhookFilter(
@@ -58,11 +58,11 @@ extension JobDecoding {
             let names = fields.strings("events", countMax: Limits.webhookEventCountMax, byteCountMax: 64)
         else { return nil }
         if isEmpty {
-            fields.complain("events", "invalid_value", "Name at least one event, or leave this out.")
+            fields.addError("events", "invalid_value", "Name at least one event, or leave this out.")
         }
         let known = EventType.allCases.map(\.rawValue)
         for (index, name) in names.enumerated() where name != "*" && !known.contains(name) {
-            complaints.add(
+            errors.add(
                 "\(fields.pointer("events"))/\(index)", "invalid_value",
                 "This must be * or one of: \(known.joined(separator: ", ")).")
         }
@@ -72,7 +72,7 @@ extension JobDecoding {
     private func sessionFilter(_ fields: inout FieldReader) -> String? {
         let name = fields.string("session", isNullable: true)
         if let name, !SessionName.isValid(name) {
-            fields.complain(
+            fields.addError(
                 "session", "invalid_value", "A session's name has 1 to 128 letters, digits and -._~:@.")
         }
         return name
@@ -87,11 +87,11 @@ extension JobDecoding {
         return values.enumerated().map { index, value in
             let place = "\(retry.pointer("delays"))/\(index)"
             guard let delay = value.double else {
-                complaints.addWrongType(place, "a number", value)
+                errors.addWrongType(place, "a number", value)
                 return 1
             }
             if !(1...Limits.webhookDelayMax).contains(delay) {
-                complaints.add(
+                errors.add(
                     place, "out_of_range", "This must be from 1 to \(Int(Limits.webhookDelayMax)) seconds.")
             }
             return delay

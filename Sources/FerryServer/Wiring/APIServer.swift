@@ -47,8 +47,9 @@ final class APIServer: Sendable {
         ports.metrics = { page.text() }
         var settings = APIConfiguration(version: ferryVersion, adminKey: configuration.adminKey)
         // Without a usable libcurl this node has no optional features; only other roles need libcurl.
-        settings.hasHTTP3 = (try? CurlRuntime.loaded.get().hasHTTP3) ?? false
-        settings.hasNTLM = (try? CurlRuntime.loaded.get().hasNTLM) ?? false
+        let runtime = try? CurlRuntime.loaded.get()
+        settings.hasHTTP3 = runtime?.hasHTTP3 ?? false
+        settings.hasNTLM = runtime?.hasNTLM ?? false
         settings.rateLimit = RateLimit(perSecond: configuration.rateLimit, burst: configuration.rateBurst)
         settings.retentionSeconds = configuration.retentionSeconds
         settings.bodyBytesMax = parts.memory.bodies

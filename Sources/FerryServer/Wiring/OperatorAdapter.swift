@@ -9,7 +9,7 @@ extension StoreAdapter: ServiceControl {
         control.drain(node, drains, reply: reply)
     }
 
-    func tenants(reply: @escaping Reply<[TenantStatus]>) { store.census.tenants(reply: reply) }
+    func tenants(reply: @escaping Reply<[TenantStatus]>) { store.tenantCounts.tenants(reply: reply) }
 }
 
 extension StoreAdapter: AuditLog {

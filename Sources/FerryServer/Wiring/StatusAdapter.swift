@@ -11,7 +11,7 @@ extension StoreAdapter: StatusSource {
                     var status = ServiceStatus(stored)
                     status.isDatabaseOK = store.isReady
                     // Last measured by the engine.
-                    status.storageFreeBytes = engine?.rooms.map(\.free).min() ?? health.freeBytes
+                    status.storageFreeBytes = engine?.storageSpaces.map(\.free).min() ?? health.freeBytes
                     status.holdsDownloads = health.holdsDownloads
                     let counts = engine?.snapshot
                     let rates = throughput.rates(

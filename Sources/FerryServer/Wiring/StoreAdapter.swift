@@ -17,7 +17,7 @@ struct StoreAdapter: SubmissionSink {
 
     var control: ControlLane { store.control }
 
-    func submit(_ submission: Submission) { store.intake.submit(submission) }
+    func submit(_ submission: Submission) { store.submissions.submit(submission) }
 }
 
 extension StoreAdapter: JobReader, JobControl {
@@ -62,11 +62,11 @@ extension StoreAdapter: JobReader, JobControl {
     }
 
     func delete(_ id: JobID, tenant: String, revision: Int32?, reply: @escaping Reply<Void>) {
-        let kept = "\(paths.kept)/\(ManagedFiles.path(for: id))"
+        let file = "\(paths.managedFiles)/\(ManagedFiles.path(for: id))"
         control.delete(id, tenant: tenant, revision: revision) { result in
             // The row is gone. If a crash leaves the file, the sweep finds it by its name.
             if case .success(let record) = result {
-                if let engine { engine.remove(kept) } else { unlink(kept) }
+                if let engine { engine.remove(file) } else { unlink(file) }
                 // A spec that cannot be read has no bytes to forget.
                 if let spec = try? JobSpec(storedJSON: record.specJSON), spec.kind == .download {
                     engine?.forget(
@@ -107,8 +107,8 @@ extension StoreAdapter: DependencyReader {
         control.prepareDependencies(jobs, tenant: tenant, reply: reply)
     }
 
-    func firstAnswer(to key: Submission.Idempotency, reply: @escaping Reply<Submission.Accepted?>) {
-        control.firstAnswer(to: key, reply: reply)
+    func firstAcceptance(of key: Submission.Idempotency, reply: @escaping Reply<Submission.Accepted?>) {
+        control.firstAcceptance(of: key, reply: reply)
     }
 }
 
@@ -138,11 +138,11 @@ extension StoreAdapter: EventReader {
     func lastEvent(reply: @escaping Reply<EventID>) { control.lastEvent(reply: reply) }
 
     func follow(_ sink: any EventSink, ready: @escaping @Sendable () -> Void) {
-        store.tail.follow(sink, ready: ready)
+        store.eventTail.follow(sink, ready: ready)
     }
 
     func stopFollowing(unless isNeeded: @escaping @Sendable () -> Bool) {
-        store.tail.stopFollowing(unless: isNeeded)
+        store.eventTail.stopFollowing(unless: isNeeded)
     }
 }
 
@@ -176,7 +176,7 @@ extension StoreAdapter: WebhookStore {
         control.createWebhook(new, reply: reply)
     }
 
-    func webhook(createdWith key: Submission.Idempotency, reply: @escaping Reply<MadeWebhook>) {
+    func webhook(createdWith key: Submission.Idempotency, reply: @escaping Reply<CreatedWebhook>) {
         control.webhook(createdWith: key, reply: reply)
     }
 
@@ -262,7 +262,7 @@ extension JobEdit {
 }
 
 extension StoreAdapter: SessionStore {
-    var sessionBoard: SessionCache { store.sessionBoard }
+    var sessionCache: SessionCache { store.sessionCache }
 
     func session(_ key: SessionKey, reply: @escaping Reply<SessionOverview>) {
         control.session(key, reply: reply)

@@ -9,9 +9,9 @@ package enum Statements {
     ].flatMap(\.self)
 
     static func make(
-        _ name: String, _ sql: [UInt8], parameters: Int = 0, isPlannedAnew: Bool = false
+        _ name: String, _ sql: [UInt8], parameters: Int = 0, usesCustomPlan: Bool = false
     ) -> Statement {
         Statement(
-            name, String(decoding: sql, as: UTF8.self), parameters: parameters, isPlannedAnew: isPlannedAnew)
+            name, .init(decoding: sql, as: UTF8.self), parameters: parameters, usesCustomPlan: usesCustomPlan)
     }
 }

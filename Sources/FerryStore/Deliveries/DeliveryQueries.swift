@@ -131,6 +131,7 @@ extension DeliveryRecord.Try {
     fileprivate init(_ rows: borrowing ResultSet, _ row: Int) {
         self.init(
             number: rows.int32(row, 12), startedAt: rows.instant(row, 13), duration: rows.float64(row, 14),
-            status: rows.int32OrNil(row, 15), error: rows.textOrNil(row, 16), answer: rows.text(row, 17))
+            status: rows.int32OrNil(row, 15), error: rows.textOrNil(row, 16),
+            responseExcerpt: rows.text(row, 17))
     }
 }

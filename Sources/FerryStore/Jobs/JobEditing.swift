@@ -78,10 +78,10 @@ extension ControlLane {
         parameters.append(bool: isRescheduled)
         parameters.append(begin)
         parameters.append(spec.schedule.deadlineAt)
-        let scope = context.scope(
-            tenant: record.tenant, url: spec.request.url, origin: origin, draft.secrets)
-        let name = context.lotName(scope, session: spec.session, home: stored.home, context.sessions.current)
-        parameters.append(int64: try context.lots.find([name], &connection, isCommitted: true)[name]?.id)
+        let scope = context.scope(tenant: record.tenant, url: spec.request.url, origin: origin, draft.secrets)
+        let key = context.claimQueueName(
+            scope, session: spec.session, home: stored.home, context.sessions.current)
+        parameters.append(int64: try context.claimQueues.find([key], &connection, isCommitted: true)[key]?.id)
         parameters.append(spec.urgency(createdAt: record.createdAt, bytesPerSecond: bytesPerSecond))
         parameters.append(bool: spec.awaitsConfirmation && record.attempt == 0)
         parameters.appendSecrets(draft, before, context)
@@ -118,7 +118,7 @@ extension ControlLane {
     /// Applies an edit that another node has made to a job that runs here.
     func adoptEdit(_ id: JobID) {
         let context = context
-        guard context.book.contains(id) else { return }
+        guard context.leaseRegistry.contains(id) else { return }
         perform("adopt_edit", isRead: true, { (_: Result<Void, StoreError>) in }) {
             (connection: inout Connection) throws(PostgresError) -> Result<Void, StoreError> in
             if let stored = try Self.read([id], &connection)[id] { context.adopt(stored.record) }
@@ -155,11 +155,11 @@ extension JobDraft {
 extension StoreContext {
     /// Passes an edit to the attempt if the job runs on this node.
     fileprivate func adopt(_ record: JobRecord) {
-        // The attempt keeps its spec if the edited one is unreadable.
         guard record.state == .running, record.node == configuration.node,
+            // The attempt keeps its spec if the edited one is unreadable.
             let spec = try? JobSpec(storedJSON: record.specJSON, opening: configuration.seal)
         else { return }
-        edits.insert(record, spec, leases: book) {
+        edits.insert(record, spec, leases: leaseRegistry) {
             // No effect on an attempt that has not begun: it reads the rate from `EditRegistry` when it
             // begins.
             attemptRunner?.changeRate(record.id, bytesPerSecondMax: spec.bytesPerSecondMax)

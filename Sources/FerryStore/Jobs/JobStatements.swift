@@ -5,7 +5,8 @@ extension Statements {
         "acknowledge_jobs", PackageResources.acknowledge_jobs_sql, parameters: 3)
     package static let deleteJob = make("delete_job", PackageResources.delete_job_sql, parameters: 2)
     package static let editJob = make("edit_job", PackageResources.edit_job_sql, parameters: 18)
-    package static let judgeJobs = make("judge_jobs", PackageResources.judge_jobs_sql, parameters: 2)
+    package static let readLeftovers = make(
+        "read_leftovers", PackageResources.read_leftovers_sql, parameters: 2)
     package static let listJobs = make("list_jobs", PackageResources.list_jobs_sql, parameters: 15)
     package static let readAttempts = make("read_attempts", PackageResources.read_attempts_sql, parameters: 2)
     package static let readJobs = make("read_jobs", PackageResources.read_jobs_sql, parameters: 2)
@@ -18,7 +19,7 @@ extension Statements {
     package static let suspendJob = make("suspend_job", PackageResources.suspend_job_sql, parameters: 2)
 
     static let ofJobs = [
-        acknowledgeJobs, deleteJob, editJob, judgeJobs, listJobs, readAttempts, readJobs, remindJobs,
+        acknowledgeJobs, deleteJob, editJob, readLeftovers, listJobs, readAttempts, readJobs, remindJobs,
         requestCancel, requestSuspend, resumeJob, suspendJob,
     ]
 }

@@ -55,8 +55,8 @@ extension ControlLane {
         _ schedule: NewSchedule, _ key: Submission.Idempotency, _ connection: inout Connection,
         _ context: StoreContext
     ) throws(PostgresError) -> Result<ScheduleRecord, StoreError> {
-        let first: FirstAnswer
-        switch try firstAnswer(to: key, &connection) {
+        let first: FirstResponse
+        switch try firstResponse(to: key, &connection) {
         case .failure(let error): return .failure(error)
         // Housekeeping has just removed the key; the client's next attempt will find it free.
         case .success(nil): return .failure(.idempotencyKeyInProgress)
@@ -74,7 +74,7 @@ extension ControlLane {
     }
 
     /// What the first request with an idempotency key created.
-    private struct FirstAnswer {
+    private struct FirstResponse {
         let identifier: (high: UInt64, low: UInt64)
         let at: Timestamp
         var schedule: ScheduleID { ScheduleID(high: identifier.high, low: identifier.low) }
@@ -82,9 +82,9 @@ extension ControlLane {
     }
 
     /// Returns `nil` if there is no such key.
-    private static func firstAnswer(
+    private static func firstResponse(
         to key: Submission.Idempotency, _ connection: inout Connection
-    ) throws(PostgresError) -> Result<FirstAnswer?, StoreError> {
+    ) throws(PostgresError) -> Result<FirstResponse?, StoreError> {
         var parameters = Parameters()
         parameters.append(keys: [key], numbered: [0])
         let rows = try connection.execute(Statements.readKeys, parameters)
@@ -92,7 +92,7 @@ extension ControlLane {
             return .success(nil)
         }
         guard rows.bytes(0, 1) == key.fingerprint else { return .failure(.idempotencyKeyReused) }
-        return .success(FirstAnswer(identifier: identifier, at: rows.instant(0, 6)))
+        return .success(FirstResponse(identifier: identifier, at: rows.instant(0, 6)))
     }
 
     /// Reads the schedule that was created with this key. Fails with `notFound` also if it was deleted since.
@@ -101,7 +101,7 @@ extension ControlLane {
     ) {
         read("keyed_schedule", for: key.tenant, reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<ScheduleRecord, StoreError> in
-            switch try Self.firstAnswer(to: key, &connection) {
+            switch try Self.firstResponse(to: key, &connection) {
             case .failure(let error): return .failure(error)
             case .success(nil): return .failure(.notFound)
             case .success(let first?):
@@ -217,7 +217,7 @@ extension ControlLane {
             (connection: inout Connection) throws(PostgresError) -> Result<Accepted<JobRecord>, StoreError> in
             let result = try Self.run(id, tenant, idempotency, traceparent, &connection, context)
             guard case .failure = result, let idempotency,
-                case .success(let first?) = try Self.firstAnswer(to: idempotency, &connection),
+                case .success(let first?) = try Self.firstResponse(to: idempotency, &connection),
                 let record = try Self.read([first.job], &connection)[first.job]?.record
             else { return result }
             return .success(Accepted(record: record, isReplay: true))
@@ -272,7 +272,7 @@ extension ControlLane {
         _ context: StoreContext
     ) throws(PostgresError) -> StoreError? {
         guard let seconds = context.admission.admit(1, of: tenant) else { return nil }
-        if let idempotency, case .success(_?) = try firstAnswer(to: idempotency, &connection) { return nil }
+        if let idempotency, case .success(_?) = try firstResponse(to: idempotency, &connection) { return nil }
         context.metrics.surplusJobs.add(1, ordering: .relaxed)
         return .tooManyJobs(max: context.admission.jobCountMax, retryAfter: seconds)
     }

@@ -1,9 +1,9 @@
 package import Postgres
 
 extension Statements {
-    package static let sessionRoom = make("session_room", PackageResources.session_room_sql)
+    package static let freeSessionCount = make("free_session_count", PackageResources.free_session_count_sql)
 
     static let ofSchema = [
-        sessionRoom
+        freeSessionCount
     ]
 }

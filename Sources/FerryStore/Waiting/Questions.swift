@@ -21,8 +21,8 @@ extension ControlLane {
                     return .failure(.notFound)
                 }
                 let record = stored.record
-                // An unreadable question cannot be answered; the job fails when it expires.
                 guard record.state == .waiting, let asked = record.questionJSON,
+                    // An unreadable question cannot be answered; the job fails when it expires.
                     let question = try? JobQuestion(storedJSON: asked, opening: context.configuration.seal),
                     question.kind == kind,
                     askedAt == nil || question.askedAt == askedAt
@@ -57,8 +57,8 @@ extension ControlLane {
 extension JobDraft {
     /// Returns `nil` if the stored spec or secrets cannot be read.
     init?(_ stored: StoredJob, _ context: StoreContext) {
-        // Reported by the caller.
         guard
+            // Reported by the caller.
             let spec = try? JobSpec(
                 storedJSON: stored.record.specJSON, opening: context.configuration.seal)
         else { return nil }

@@ -124,7 +124,7 @@ struct StartTests {
         let ferry = try FerryProcess()
         defer { ferry.remove() }
         // A thread sets its name when it first runs.
-        let areThere = becomes { ferry.threads.isSuperset(of: ["ferry-events", "ferry-trial"]) }
+        let areThere = becomes { ferry.threads.isSuperset(of: ["ferry-events", "storage-check"]) }
         #expect(areThere, "\(ferry.threads)")
     }
 

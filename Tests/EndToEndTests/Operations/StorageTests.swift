@@ -27,7 +27,7 @@ struct StorageTests {
             try ferry.json("GET", "/v1/admin/status")["storage"]?["holds_downloads"]?.bool
         }
         #expect(becomes { try holdsDownloads() == true })
-        #expect(try ferry.call("GET", "/metrics").text.contains("ferry_downloads_held 1"))
+        #expect(try ferry.call("GET", "/metrics").text.contains("ferry_downloads_blocked 1"))
         let storage = try ferry.json("GET", "/v1/admin/status")["storage"]
         #expect(storage?["free_bytes"]?.integer ?? .max < 500_000, "the fullest disk: \(storage ?? .null)")
         #expect(
@@ -117,7 +117,7 @@ struct StorageTests {
         #expect(try ferry.run(job("before"))["state"]?.string == "succeeded")
         try disk.remount(isReadOnly: true)
         let ids = try (0..<20).map { try ferry.submit(job("\($0)")) }
-        #expect(becomes { try ferry.call("GET", "/metrics").text.contains("ferry_downloads_held 1") })
+        #expect(becomes { try ferry.call("GET", "/metrics").text.contains("ferry_downloads_blocked 1") })
         var ready = ""
         let isShown = becomes {
             let response = try ferry.call("GET", "/readyz?verbose", key: "")

@@ -118,10 +118,10 @@ struct ConnectivityTests {
             let job = try ferry.json("GET", "/v1/jobs/\(one)")
             #expect(job["state"]?.string == "running" && job["attempt"]?.integer ?? 0 >= 1, "\(job)")
         }
-        #expect(becomes { try metric("ferry_worker_slots_lent", ferry) == 6 })
+        #expect(becomes { try metric("ferry_attempts_stalled", ferry) == 6 })
         for one in first { _ = try ferry.call("POST", "/v1/jobs/\(one)/cancel") }
         #expect(becomes { try metric("ferry_worker_slots_free", ferry) == 2 })
-        #expect(becomes { try metric("ferry_worker_slots_lent", ferry) == 0 })
+        #expect(becomes { try metric("ferry_attempts_stalled", ferry) == 0 })
     }
 
     @Test("a host that does not respond gets fewer than ten connections until it responds")

@@ -128,8 +128,8 @@ struct ConnectionTests {
         #expect(bad["error"]?["code"]?.string == "authentication_required", "\(bad)")
         #expect(bad["attempt"]?.integer == 1)
         let metrics = try ferry.call("GET", "/metrics").text
-        #expect(metrics.contains("ferry_transfer_answers_total{protocol=\"1.1\"}"))
-        #expect(metrics.contains("ferry_transfer_answers_total{protocol=\"2\"}"))
+        #expect(metrics.contains("ferry_transfer_responses_total{protocol=\"1.1\"}"))
+        #expect(metrics.contains("ferry_transfer_responses_total{protocol=\"2\"}"))
     }
 
     @Test("FERRY_PROXY applies to all hosts except those in FERRY_NO_PROXY")

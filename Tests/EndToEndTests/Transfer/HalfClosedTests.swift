@@ -28,7 +28,7 @@ struct HalfClosedTests {
             + #""schedule":{"earliest_begin_at":"2099-01-01T00:00:00Z"}}"#
         let waitingID = try ferry.submit(waiting)
         let routes: [(request: String, status: Int, words: String)] = [
-            ("GET /livez", 200, ""), ("GET /metrics", 200, "ferry_event_listeners"),
+            ("GET /livez", 200, ""), ("GET /metrics", 200, "ferry_event_streams"),
             ("GET /none", 404, "not_found"),
             ("GET /v1/jobs/\(id)", 200, id), ("GET /v1/jobs?limit=1", 200, "next_cursor"),
             ("GET /v1/events?limit=1", 200, "next_cursor"),

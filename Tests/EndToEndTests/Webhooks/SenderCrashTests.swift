@@ -167,7 +167,7 @@ struct SenderCrashTests {
     }
 
     private func count(_ query: String, _ connection: inout Connection) throws -> Int64 {
-        let statement = Statement("count", "SELECT count(*) FROM \(query)", isPlannedAnew: true)
+        let statement = Statement("count", "SELECT count(*) FROM \(query)", usesCustomPlan: true)
         return try connection.execute(statement).int64(0, 0)
     }
 

@@ -79,7 +79,7 @@ struct ScheduleReplayTests {
         let route = "POST /v1/schedules/\(schedule.id)/run"
         #expect(run(schedule.id, key(route, "k", 2)).failure == .idempotencyKeyReused)
         let submission = wait { (reply: @escaping Reply<Submission.Accepted>) in
-            node.store.intake.submit(
+            node.store.submissions.submit(
                 Submission(jobs: [newJob()], idempotency: key("POST /v1/jobs", "k", 3), reply: reply))
         }
         #expect(submission.failure == .idempotencyKeyReused)

@@ -54,7 +54,7 @@ private func answering(_ response: @escaping @Sendable () -> Response) -> Script
 
 private func isOpen(_ descriptor: Int32) -> Bool { fcntl(descriptor, F_GETFD) >= 0 }
 
-@Suite struct AnswerTests {
+@Suite struct ResponseTests {
     @Test("small and large arrays arrive complete", arguments: [0, 1, 262_144, 262_145, 3_000_000])
     func arrays(size: Int) throws {
         try serving(answering { Response(status: 200, body: .bytes(CountingStream.bytes(size))) }) { server in

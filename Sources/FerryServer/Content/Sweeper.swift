@@ -62,7 +62,7 @@ final class Sweeper: Sendable {
     /// Removes kept files of jobs that are gone. Younger files are skipped: no job is removed before the
     /// shortest retention has passed.
     private func removeKept() {
-        let shortest = store.sessionBoard.current.retentionMin ?? retentionSeconds
+        let shortest = store.control.sessionBoard.current.retentionMin ?? retentionSeconds
         let sweep = ManagedFileSweep(
             ask: { [self] in known($0) }, isStopped: { [keptStopping] in keptStopping.isClosed })
         let removed = sweep.run(in: kept, madeBefore: clock.now() + -min(shortest, retentionSeconds))

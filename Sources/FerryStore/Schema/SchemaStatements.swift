@@ -2,8 +2,4 @@ package import Postgres
 
 extension Statements {
     package static let sessionRoom = make("session_room", PackageResources.session_room_sql)
-
-    static let ofSchema = [
-        sessionRoom
-    ]
 }

@@ -64,8 +64,6 @@ package struct CurlError: Error, Sendable, Equatable, CustomStringConvertible {
     package static let writeError = 23
     /// CURLE_UPLOAD_FAILED.
     package static let uploadFailed = 25
-    /// CURLE_READ_ERROR.
-    package static let readError = 26
     /// CURLE_OUT_OF_MEMORY.
     package static let outOfMemory = 27
     /// CURLE_OPERATION_TIMEDOUT.

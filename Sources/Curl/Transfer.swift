@@ -58,13 +58,6 @@ package final class Transfer {
         return recv(context.socket, &byte, 1, Int32(MSG_PEEK | MSG_DONTWAIT)) == 1
     }
 
-    /// Changes the speed limits, in bytes per second; 0: no limit.
-    package func limitSpeed(receiving: Int64, sending: Int64) {
-        guard context.delegate != nil else { return }
-        ccurl_set_offset(easy.raw, CURLOPT_MAX_RECV_SPEED_LARGE, curl_off_t(receiving))
-        ccurl_set_offset(easy.raw, CURLOPT_MAX_SEND_SPEED_LARGE, curl_off_t(sending))
-    }
-
     /// Measurements so far.
     package var info: TransferInfo { easy.info(context) }
 

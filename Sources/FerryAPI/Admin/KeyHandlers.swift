@@ -10,7 +10,7 @@ final class KeyHandlers: Sendable {
     private let clock: any WallClock
 
     init(_ ports: APIPorts, _ identifiers: IdentifierGenerator, _ table: KeyTable) {
-        store = ports.keys
+        store = ports.store
         secrets = ports.secrets
         clock = ports.clock
         self.identifiers = identifiers
@@ -24,7 +24,7 @@ final class KeyHandlers: Sendable {
         let idempotency = try request.idempotency()
         // Without an idempotency key the request cannot be repeated, so the key itself is not stored.
         let sealed = idempotency == nil ? nil : secrets.seal(Array(text.utf8))
-        store.create(
+        store.createKey(
             NewKey(key, idempotency: idempotency, sealedText: sealed),
             reply: request.onSuccess { [self] creation in
                 switch creation {
@@ -92,7 +92,7 @@ final class KeyHandlers: Sendable {
     }
 
     private func revoke(_ id: KeyID, _ request: RequestContext) {
-        store.revoke(
+        store.revokeKey(
             id,
             reply: request.onSuccess { [table] in
                 table.refresh { _ in request.send(Response(status: 204)) }

@@ -15,7 +15,7 @@ final class JobRetry: Sendable {
         _ ports: APIPorts, _ validation: JobValidation, _ factory: JobFactory,
         _ references: JobReferenceCheck, _ submission: JobSubmission
     ) {
-        control = ports.control
+        control = ports.store
         secrets = ports.secrets
         egress = ports.egress
         clock = ports.clock

@@ -13,7 +13,7 @@ struct JobValidation: Sendable {
     init(_ ports: APIPorts, _ node: NodeAbilities) {
         self.node = node
         egress = ports.egress
-        sessions = ports.sessions
+        sessions = ports.store
         openResumeData = ports.openResumeData
     }
 

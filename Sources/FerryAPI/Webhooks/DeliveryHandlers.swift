@@ -13,8 +13,8 @@ final class DeliveryHandlers: Sendable {
     private let waiters: JobWaiters
 
     init(_ ports: APIPorts) {
-        deliveries = ports.deliveries
-        webhooks = ports.webhooks
+        deliveries = ports.store
+        webhooks = ports.store
         waiters = ports.waiters
     }
 

@@ -15,7 +15,7 @@ final class WebhookHandlers: Sendable {
     private let openKeys: @Sendable ([UInt8]) -> WebhookKeys?
 
     init(_ ports: APIPorts, _ identifiers: IdentifierGenerator) {
-        store = ports.webhooks
+        store = ports.store
         egress = ports.egress
         clock = ports.clock
         seal = ports.seal

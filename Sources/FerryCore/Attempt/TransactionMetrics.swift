@@ -188,19 +188,6 @@ extension [TransactionLog.SecretURL] {
     }
 }
 
-extension TransactionLog {
-    /// Seconds that the first connection took without TLS; `nil` if the first request used an open connection
-    /// or did not connect.
-    package var firstConnectSeconds: Double? {
-        var reader = PackedReader(bytes)
-        // Packed by this process; without a transaction there is no value.
-        guard let first = try? TransactionMetrics(&reader), let start = first.moments[.connectStart],
-            let end = first.moments[.secureConnectionStart] ?? first.moments[.connectEnd]
-        else { return nil }
-        return Double(end - start) / 1_000_000
-    }
-}
-
 // MARK: Packing
 
 extension TransactionMetrics {

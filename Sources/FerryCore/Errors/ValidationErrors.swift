@@ -7,13 +7,6 @@ package struct FieldError: Error, Sendable, Equatable {
     package let code: String
     /// One sentence for the client: what is wrong and what is allowed.
     package let detail: String
-
-    /// Creates an error.
-    package init(pointer: String, code: String, detail: String) {
-        self.pointer = pointer
-        self.code = code
-        self.detail = detail
-    }
 }
 
 /// All errors of a submission; never empty.

@@ -161,6 +161,34 @@ package enum StoreError: Error, Sendable, Equatable {
     }
 }
 
+/// A finished job with what is needed to submit it again.
+package struct RetrySource: Sendable {
+    /// The finished job.
+    package let record: JobRecord
+    /// Credentials of the job, decrypted.
+    package let secrets: JobSecrets
+    /// Bytes of an inline source or body; `nil` if the job had none or they are not kept.
+    package let payload: [UInt8]?
+
+    package init(record: JobRecord, secrets: JobSecrets, payload: [UInt8]?) {
+        self.record = record
+        self.secrets = secrets
+        self.payload = payload
+    }
+}
+
+/// An object that a request has created.
+package struct Created<Record: Sendable>: Sendable {
+    /// The created object, as it is now.
+    package let record: Record
+    /// `true` if an earlier request with the same key and body has created the object.
+    package let isReplay: Bool
+    package init(_ record: Record, isReplay: Bool) {
+        self.record = record
+        self.isReplay = isReplay
+    }
+}
+
 /// Runs attempts. May be called on any thread. Every attempt that begins leads to exactly one result at the
 /// `ResultSink`.
 package protocol AttemptRunner: Sendable {

@@ -55,11 +55,6 @@ package struct JobAnswer: Sendable, Equatable {
         package var user: String?
         /// Password or token.
         package var secret: String
-        /// Creates a credential.
-        package init(user: String?, secret: String) {
-            self.user = user
-            self.secret = secret
-        }
     }
 
     /// The decision.

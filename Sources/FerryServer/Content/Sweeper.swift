@@ -62,7 +62,7 @@ final class Sweeper: Sendable {
     /// Removes kept files of jobs that are gone. Younger files are skipped: no job is removed before the
     /// shortest retention has passed.
     private func removeManagedFiles() {
-        let shortest = store.sessionCache.current.retentionMin ?? retentionSeconds
+        let shortest = store.control.sessionCache.current.retentionMin ?? retentionSeconds
         let sweep = ManagedFileSweep(
             ask: { [self] in known($0) }, isStopped: { [fileStopping] in fileStopping.isClosed })
         let removed = sweep.run(in: managedFiles, madeBefore: clock.now() + -min(shortest, retentionSeconds))

@@ -123,12 +123,11 @@ final class Application: Sendable {
         // Ferry's own endpoints, which transfers may never reach, whatever networks are allowed.
         let own = OwnEndpoints(isOwnAddress: isOwnAddress)
         let egress = EgressPolicy(allowing: configuration.egressAllow, own: own)
-        let openSecrets = secretsOpener(box)
         var settings = StoreConfiguration(
             url: database.url, node: identity.id, nodeName: identity.name, version: ferryVersion,
             isWorker: configuration.roles.contains(.worker), slots: slots, clock: clock, logger: logger,
             seal: SecretSeal(seal: { box.seal($0) }, open: { try? box.open($0) }),  // `nil`: another key
-            openSecrets: openSecrets, sealSecrets: { box.seal($0.encode()) },
+            openSecrets: secretsOpener(box), sealSecrets: { box.seal($0.encode()) },
             hashCredentials: { box.shortHash($0) })
         settings.own = own
         settings.spool = ResultSpool(directory: configuration.dataDirectory)
@@ -158,7 +157,7 @@ final class Application: Sendable {
             let parts = NodeParts(
                 store: store, engine: engine, webhooks: webhooks, health: health, slots: slots,
                 budget: budget, memory: memory, box: box, clock: clock, zones: zones, egress: egress,
-                paths: StoragePaths(configuration), openSecrets: openSecrets)
+                paths: StoragePaths(configuration))
             let server = try APIServer(configuration, parts: parts, logger: logger)
             if let address = IPAddress(text: configuration.listenHost) {
                 own.add(.init(address, port: server.port))

@@ -39,7 +39,7 @@ struct WebhookAnswers: Sendable {
             }
         ) { result in
             switch result {
-            case .success(.refused(let invalid)): note(delivery, invalid)
+            case .success(.failure(let invalid)): note(delivery, invalid)
             case .failure(.unavailable), .failure(.failed):
                 logger.warning(
                     "The answer in a webhook response could not be stored. The question is sent again.",

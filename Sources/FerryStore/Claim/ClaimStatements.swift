@@ -19,9 +19,4 @@ extension Statements {
     package static let removeOldLots = make("remove_old_lots", PackageResources.remove_old_lots_sql)
     package static let stretchWindows = make(
         "stretch_windows", PackageResources.stretch_windows_sql, parameters: 3)
-
-    static let ofClaim = [
-        awaitHosts, claimJobs, claimLimitedJobs, divertJobs, divertRunning, findLots, heldJobs,
-        lockLots, lockOldLots, lookLots, mendLots, nextDue, promoteJobs, removeOldLots, stretchWindows,
-    ]
 }

@@ -213,9 +213,6 @@ package final class Store: Sendable {
     /// Admits further connections of attempts, beyond the first of each.
     package var connections: any ConnectionLimiter { context.connections }
 
-    /// The sessions as this node knows them.
-    package var sessionCache: SessionCache { context.sessions }
-
     package var metrics: StoreMetrics.Snapshot {
         var snapshot = context.metrics.snapshot
         (snapshot.hostsKnown, snapshot.hostsUnreachable) = context.health.counts

@@ -25,6 +25,8 @@ final class StoreContext: Sendable {
     let sessions: SessionCache
     /// Wakes the `Housekeeper`; closed to end it.
     let chores = Mailbox<Void>()
+    /// Wakes the `ScheduleRunner`; closed to end it.
+    let scheduleWakes = Mailbox<Void>()
     let limits: LimitsCache
     let health = HostHealth()
     let connections: ConnectionRegistry

@@ -38,11 +38,4 @@ extension Statements {
         "take_back_deliveries", PackageResources.take_back_deliveries_sql, parameters: 2)
     package static let takeSessionReceivers = make(
         "take_session_receivers", PackageResources.take_session_receivers_sql, parameters: 6)
-
-    static let ofDeliveries = [
-        addDeliveries, addSessionReceivers, claimDeliveries, createWebhook, deleteWebhook, editWebhook,
-        expireDeliveries, listDeliveries, listWebhooks, readReceiverQueues, pingWebhook, readDelivery,
-        readFirstWebhook, readInterests, hashReceiverQueues, readWebhook, recordTries, redeliver,
-        removeOldDeliveries, replayDeliveries, takeBackDeliveries, takeSessionReceivers,
-    ]
 }

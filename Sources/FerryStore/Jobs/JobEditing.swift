@@ -3,13 +3,6 @@ import FerryScheduler
 import Postgres
 import Sys
 
-/// Result of a change that a client asked for.
-package enum JobEdit: Sendable {
-    case done(JobRecord)
-    /// The changed job would be invalid.
-    case refused(InvalidFields)
-}
-
 extension ControlLane {
     /// Payload of the notification about an edit of a running job: this text, a colon and the job's id.
     static let editNotification = "edit"
@@ -20,11 +13,13 @@ extension ControlLane {
     package func edit(
         _ id: JobID, tenant: String, revision: Int32? = nil,
         _ change: @escaping @Sendable (JobDraft) throws(InvalidFields) -> JobDraft,
-        reply: @escaping Reply<JobEdit>
+        reply: @escaping Reply<Result<JobRecord, InvalidFields>>
     ) {
         let context = context
         perform("edit", isRead: false, reply) {
-            (connection: inout Connection) throws(PostgresError) -> Result<JobEdit, StoreError> in
+            (connection: inout Connection) throws(PostgresError) -> Result<
+                Result<JobRecord, InvalidFields>, StoreError
+            > in
             // An iteration fails only if another transaction has changed the job meanwhile.
             for _ in 0..<10 {
                 guard let stored = try Self.read([id], &connection)[id], stored.record.tenant == tenant else {
@@ -38,13 +33,13 @@ extension ControlLane {
                     .matching(revision, of: record.revision)
                 let after: JobDraft
                 switch finding {
-                case .invalid(let fields): return .success(.refused(fields))
+                case .invalid(let fields): return .success(.failure(fields))
                 case .refused(let error): return .failure(error)
                 case .allowed(let draft): after = draft
                 }
-                if after.isIdentical(to: before) { return .success(.done(record)) }
+                if after.isIdentical(to: before) { return .success(.success(record)) }
                 if let edited = try Self.store(after, before, stored, &connection, context) {
-                    return .success(.done(edited))
+                    return .success(.success(edited))
                 }
             }
             return .failure(.unavailable)

@@ -50,6 +50,11 @@ extension ControlLane {
         }
     }
 
+    /// Returns those of the jobs that the tenant does not have.
+    package func missing(_ jobs: [JobID], tenant: String, reply: @escaping Reply<[JobID]>) {
+        known(jobs, tenant: tenant) { reply($0.map { known in jobs.filter { !known.contains($0) } }) }
+    }
+
     /// Returns the first reply to a submission with this key; `nil` if none was accepted. A key that was used
     /// for another kind of request has no such reply.
     package func firstAcceptance(of key: Submission.Idempotency, reply: @escaping Reply<Submission.Accepted?>)

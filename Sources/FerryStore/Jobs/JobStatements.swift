@@ -17,9 +17,4 @@ extension Statements {
         "request_suspend", PackageResources.request_suspend_sql, parameters: 2)
     package static let resumeJob = make("resume_job", PackageResources.resume_job_sql, parameters: 5)
     package static let suspendJob = make("suspend_job", PackageResources.suspend_job_sql, parameters: 2)
-
-    static let ofJobs = [
-        acknowledgeJobs, deleteJob, editJob, readLeftovers, listJobs, readAttempts, readJobs, remindJobs,
-        requestCancel, requestSuspend, resumeJob, suspendJob,
-    ]
 }

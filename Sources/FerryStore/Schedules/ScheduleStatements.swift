@@ -23,10 +23,4 @@ extension Statements {
     package static let sweepRuns = make("sweep_runs", PackageResources.sweep_runs_sql, parameters: 2)
     package static let unfinishedRuns = make(
         "unfinished_runs", PackageResources.unfinished_runs_sql, parameters: 2)
-
-    static let ofSchedules = [
-        advanceSchedules, createSchedule, deleteSchedule, dropLocks, dueSchedules, holdLock,
-        insertRuns, listSchedules, nextSchedule, noteRun, postponeSchedule, readSchedule,
-        replaceSchedule, sweepRuns, unfinishedRuns,
-    ]
 }

@@ -10,11 +10,13 @@ extension ControlLane {
         askedAt: Timestamp? = nil,
         _ resolve:
             @escaping @Sendable (JobDraft, JobQuestion, Int32) throws(InvalidFields) -> AnswerResolution,
-        reply: @escaping Reply<JobEdit>
+        reply: @escaping Reply<Result<JobRecord, InvalidFields>>
     ) {
         let context = context
         perform("answer", isRead: false, reply) {
-            (connection: inout Connection) throws(PostgresError) -> Result<JobEdit, StoreError> in
+            (connection: inout Connection) throws(PostgresError) -> Result<
+                Result<JobRecord, InvalidFields>, StoreError
+            > in
             // An iteration fails only if another transaction has changed the job meanwhile.
             for _ in 0..<10 {
                 guard let stored = try Self.read([id], &connection)[id], stored.record.tenant == tenant else {
@@ -32,7 +34,7 @@ extension ControlLane {
                     { draft throws(InvalidFields) in try resolve(draft, question, record.attempt) },
                     &connection, context, isAlone: true)
                 switch outcome {
-                case .refused(let invalid): return .success(.refused(invalid))
+                case .refused(let invalid): return .success(.failure(invalid))
                 case .unreadable: return .failure(.failed)
                 case .ready(let answer):
                     let finding = ChangeCheck.allowed(record).matching(revision, of: record.revision)
@@ -42,11 +44,11 @@ extension ControlLane {
                     }
                     guard let written else { continue }
                     written.notify(context)
-                    if let finished = written.finished { return .success(.done(finished.record)) }
+                    if let finished = written.finished { return .success(.success(finished.record)) }
                     guard let changed = try Self.read([id], &connection)[id] else {
                         return .failure(.notFound)
                     }
-                    return .success(.done(changed.record))
+                    return .success(.success(changed.record))
                 }
             }
             return .failure(.unavailable)

@@ -4,9 +4,9 @@ import Glibc
 import Synchronization
 
 /// The store's ports in memory. Replies are called immediately, on the caller's thread.
-final class MemoryStore: SubmissionSink, JobReader, JobControl, DeliveryReader, EventReader,
-    StatusSource, LimitStore, HostStore, JobEditor, DependencyReader, AnswerSink, SessionStore,
-    ContentStore, ServiceControl, AuditLog
+final class MemoryStore: SubmissionSink, JobReader, JobControl, DeliveryReader, EventReader, EventFeed,
+    NodeOperations, LimitStore, HostStore, DependencyReader, AnswerSink, SessionStore, ContentStore,
+    ServiceControl, TenantReader, AuditLog
 {
     func answer(
         _ id: JobID, tenant: String, revision: Int32?, kind: JobQuestion.Kind, askedAt: Timestamp?,

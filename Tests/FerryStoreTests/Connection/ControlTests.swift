@@ -40,7 +40,7 @@ struct ControlTests {
                 }, reply: reply)
         }
         return result.flatMap { edit in
-            if case .done(let record) = edit { .success(record) } else { .failure(.failed) }
+            if case .success(let record) = edit { .success(record) } else { .failure(.failed) }
         }
     }
 
@@ -328,7 +328,7 @@ struct ControlTests {
         let tries = shown.tries
         #expect(tries.map(\.status) == [503, 204] && tries.map(\.number) == [1, 2])
         #expect(tries[0].responseExcerpt == "hel\u{FFFD}lo")
-        try wait { node.store.control.redeliver(first.id, tenant: "acme", reply: $0) }.get()
+        _ = try wait { node.store.control.redeliver(first.id, tenant: "acme", reply: $0) }.get()
         #expect(try node.status().deliveriesPending == 1)
         #expect(try claim().first?.tryNumber == 3)
         var connection = try Connection(url: database.url)

@@ -15,6 +15,7 @@ struct StatementTests {
 
     @Test("every statement can be prepared, and has as many parameters as its constant")
     func parameters() throws {
+        #expect(Set(Statements.all.map(\.name)) == (try Statements.fileNames))
         var connection = try Connection(url: database.url)
         for statement in Statements.all {
             try connection.execute(script: "PREPARE \(statement.name) AS \(statement.sql)")

@@ -172,7 +172,7 @@ struct WebhookStoreTests {
         node.store.deliveries.record([tried(first[0], .retry(at: later)), tried(first[1], .returned)])
         let waiting = try claim()
         #expect(waiting.due.isEmpty && waiting.next == later)
-        try wait { node.store.control.redeliver(first[0].id, tenant: "acme", reply: $0) }.get()
+        _ = try wait { node.store.control.redeliver(first[0].id, tenant: "acme", reply: $0) }.get()
         let second = try claim(DeliveryDemand(total: 100, other: 3)).due
         #expect(second.map(\.sequence) == [1, 2, 3])
         node.store.deliveries.record(second.map { tried($0, .accepted, status: 204) })

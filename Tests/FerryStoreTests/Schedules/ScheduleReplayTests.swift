@@ -19,7 +19,7 @@ struct ScheduleReplayTests {
         Submission.Idempotency(tenant: "acme", route: route, key: key, fingerprint: [body])
     }
 
-    private func create(_ key: Submission.Idempotency) throws -> Accepted<ScheduleRecord> {
+    private func create(_ key: Submission.Idempotency) throws -> Created<ScheduleRecord> {
         let json = #"{"time_zone":"UTC","missed":"run_once","overlap":"allow","enabled":true,"interval":100}"#
         let schedule = NewSchedule(
             id: TestNode.identifiers.make(), tenant: "acme",
@@ -34,7 +34,7 @@ struct ScheduleReplayTests {
 
     private func run(
         _ id: ScheduleID, _ key: Submission.Idempotency
-    ) -> Result<Accepted<JobRecord>, StoreError> {
+    ) -> Result<Created<JobRecord>, StoreError> {
         wait {
             node.store.control.runSchedule(id, tenant: "acme", key, traceparent: "t", reply: $0)
         }

@@ -95,7 +95,7 @@ final class StoreBench: AttemptRunner, CommitObserver {
             sealedSecrets: nil, secrets: JobSecrets(), payload: nil,
             origin: "http://host-\(host).example:80", traceparent: nil, retryOf: nil)
         let answered = answered
-        store.intake.submit(
+        store.submissions.submit(
             Submission(jobs: [new], idempotency: nil) { result in
                 guard case .success = result else { preconditionFailure("a job was refused") }
                 answered.send(1)
@@ -126,7 +126,7 @@ final class StoreBench: AttemptRunner, CommitObserver {
                 attempt: attempt,
                 outcome: .succeeded(
                     TransferResult(
-                        path: "a", size: 1, sha256: "ab", body: nil, isKept: false, verified: .length)),
+                        path: "a", size: 1, sha256: "ab", body: nil, isManaged: false, verified: .length)),
                 response: nil, bytesReceived: 1, bytesSent: 0)
             if duration > 0 { ending.send((result, end)) } else { dispatcher.record(result) }
         }

@@ -333,8 +333,8 @@ class Judge:
             text = node.call("GET", "/metrics").body.decode()
             shown = {name: float(value) for name, value in
                      (line.rsplit(" ", 1) for line in text.splitlines() if line and line[0] != "#")}
-            zero = ["ferry_transfers_active", "ferry_webhooks_in_flight", "ferry_submissions_waiting",
-                    "ferry_events_rejected_total"]
+            zero = ["ferry_attempts_running", "ferry_webhook_deliveries_in_flight",
+                    "ferry_submissions_waiting", "ferry_events_rejected_total"]
             wrong = {name: shown[name] for name in zero if shown[name] != 0}
             if wrong or shown["ferry_worker_slots_free"] != shown["ferry_worker_slots"]:
                 self.complain(f"node {node.port} has something in hand: {wrong}, free slots "

@@ -57,7 +57,7 @@ static inline void ccurl_set_listener(CURL *h, curl_debug_callback listen, void 
 
 // Whether the other end has said over TLS that nothing more comes (close_notify, RFC 8446 section 6.1): 1 or 0; -1
 // when the connection has no TLS, or another library's.
-static inline int ccurl_has_farewell(CURL *h) {
+static inline int ccurl_has_close_notify(CURL *h) {
     struct curl_tlssessioninfo *session = NULL;
     if (curl_easy_getinfo(h, CURLINFO_TLS_SSL_PTR, &session) != CURLE_OK || session == NULL) return -1;
     if (session->backend != CURLSSLBACKEND_OPENSSL || session->internals == NULL) return -1;

@@ -212,9 +212,9 @@ private final class BufferedRequestDelegate: EasyDelegate {
     }
 
     func receiveBody(_ bytes: UnsafeRawBufferPointer) -> BodyVerdict {
-        let room = request.byteLimit - received.count
-        received.append(contentsOf: bytes.prefix(room))
-        isTruncated = bytes.count > room
+        let capacity = request.byteLimit - received.count
+        received.append(contentsOf: bytes.prefix(capacity))
+        isTruncated = bytes.count > capacity
         return isTruncated ? .abort : .proceed
     }
 

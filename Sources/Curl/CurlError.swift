@@ -35,7 +35,7 @@ package struct CurlError: Error, Sendable, Equatable, CustomStringConvertible {
     package var description: String { "curl \(code): \(text)" }
 
     /// The connection ended without close_notify; the code and text of libcurl 8 with OpenSSL 3.2.
-    package static let withoutFarewell = CurlError(
+    package static let missingCloseNotify = CurlError(
         code: receiveError, text: "the connection ended without close_notify")
 
     /// The connection ended within the head of the response.
@@ -43,7 +43,7 @@ package struct CurlError: Error, Sendable, Equatable, CustomStringConvertible {
         code: receiveError, text: "the connection ended within the head of the response")
 
     /// The response has a coding that was not requested. libcurl would decode it anyway.
-    package static let unaskedCoding = CurlError(
+    package static let unrequestedCoding = CurlError(
         code: badContentEncoding, text: "the response has a content coding that was not requested")
 
     /// CURLE_UNSUPPORTED_PROTOCOL.
@@ -64,8 +64,6 @@ package struct CurlError: Error, Sendable, Equatable, CustomStringConvertible {
     package static let writeError = 23
     /// CURLE_UPLOAD_FAILED.
     package static let uploadFailed = 25
-    /// CURLE_READ_ERROR.
-    package static let readError = 26
     /// CURLE_OUT_OF_MEMORY.
     package static let outOfMemory = 27
     /// CURLE_OPERATION_TIMEDOUT.
@@ -181,6 +179,6 @@ package struct TransferOutcome: Sendable {
     /// Bytes that the server had sent and libcurl had not read when a connection was closed while a body was
     /// being sent. At most 16 KiB, as on the wire or as decrypted by TLS.
     package var unread: [UInt8] = []
-    /// `true` if a TLS connection ended without close_notify. Set only after `Transfer.awaitFarewell()`.
-    package var lacksFarewell = false
+    /// `true` if a TLS connection ended without close_notify. Set only after `Transfer.requireCloseNotify()`.
+    package var lacksCloseNotify = false
 }

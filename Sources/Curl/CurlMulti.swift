@@ -55,7 +55,7 @@ package final class CurlMulti {
     /// Throws if an option is invalid; the transfer has not started then, and the delegate is not called.
     package func start(_ request: TransferRequest, delegate: any EasyDelegate) throws(CurlError) -> Transfer {
         guard !isStopping else { throw CurlError(CURLE_ABORTED_BY_CALLBACK, text: "the loop has stopped") }
-        let handle = try handleWithRoom()
+        let handle = try handleWithCapacity()
         let easy = if let idle = idleHandles.popLast() { idle } else { try EasyHandle() }
         try easy.configure(request)
         let context = EasyContext(delegate: delegate)
@@ -68,7 +68,7 @@ package final class CurlMulti {
     }
 
     /// Returns the first handle with room, so that kept connections are found again.
-    private func handleWithRoom() throws(CurlError) -> MultiHandle {
+    private func handleWithCapacity() throws(CurlError) -> MultiHandle {
         for handle in handles where handle.liveCount < MultiHandle.transferCountMax { return handle }
         let handle = try MultiHandle(of: self, keptConnections: keptConnections)
         handles.append(handle)

@@ -20,9 +20,9 @@ final class EasyContext {
     /// See `TransferOutcome.unread`.
     private(set) var unread: [UInt8] = []
     /// `true` if the TLS connection that was closed last ended without close_notify. Known only after
-    /// `awaitFarewell()`.
-    private(set) var lacksFarewell = false
-    private var awaitsFarewell = false
+    /// `requireCloseNotify()`.
+    private(set) var lacksCloseNotify = false
+    private var requiresCloseNotify = false
     var isReceivePaused = false
     var isSendPaused = false
     /// TLS of the connection that carried the last request; `nil` without TLS.
@@ -125,16 +125,16 @@ final class EasyContext {
         ccurl_set_long(raw, CURLOPT_VERBOSE, 1)
     }
 
-    /// Enables `lacksFarewell`.
-    func awaitFarewell() {
-        awaitsFarewell = true
+    /// Enables `lacksCloseNotify`.
+    func requireCloseNotify() {
+        requiresCloseNotify = true
         enableMessages()
     }
 
     /// Called when a connection is about to be closed; its TLS session still exists.
     fileprivate func connectionCloses() {
-        guard awaitsFarewell, let raw else { return }
-        lacksFarewell = ccurl_has_farewell(raw) == 0
+        guard requiresCloseNotify, let raw else { return }
+        lacksCloseNotify = ccurl_has_close_notify(raw) == 0
     }
 
     static func from(_ raw: UnsafeMutableRawPointer?) -> EasyContext? {
@@ -173,7 +173,7 @@ private let receiveHeader: curl_write_callback = { bytes, size, count, raw in
     context.processHead(line)
     if !context.codings.allow(line) {
         context.hasUnaskedCoding = true
-        guard delegate.wantsWholeHead else { return refusal(of: length) }
+        guard delegate.completesHead else { return refusal(of: length) }
     }
     let proceeds = delegate.receiveHeaderLine(line)
     // libcurl decodes nothing before the first byte of the body.

@@ -30,9 +30,9 @@ package protocol EasyDelegate: AnyObject {
     /// interim responses (1xx) and trailers are passed as well. Returns `false` to end the transfer with
     /// `CurlError.writeError`.
     func receiveHeaderLine(_ line: UnsafeRawBufferPointer) -> Bool
-    /// When the transfer ends with `CurlError.unaskedCoding` because the response has a coding that was not
-    /// requested: `false` at the line that names it, `true` at the end of the head, which is received first.
-    var wantsWholeHead: Bool { get }
+    /// When a transfer with a coding that was not requested ends (`CurlError.unrequestedCoding`): `false` at
+    /// the line that names it, `true` at the end of the head, which is received first.
+    var completesHead: Bool { get }
     /// Receives up to 16 KiB of the body, decoded if the request asked for a content coding.
     func receiveBody(_ bytes: UnsafeRawBufferPointer) -> BodyVerdict
     /// Writes the next bytes of the request body to `buffer`.
@@ -53,7 +53,7 @@ extension EasyDelegate {
     /// Ignores the line.
     package func receiveHeaderLine(_ line: UnsafeRawBufferPointer) -> Bool { true }
     /// Ends the transfer at the line that names the coding.
-    package var wantsWholeHead: Bool { false }
+    package var completesHead: Bool { false }
     /// Ends the body.
     package func provideBody(into buffer: UnsafeMutableRawBufferPointer) -> BodyProvision { .bytes(0) }
     /// Refuses, as a body that cannot be sent again.

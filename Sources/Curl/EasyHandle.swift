@@ -94,7 +94,7 @@ final class EasyHandle {
     /// Returns the error with libcurl's most precise text, or `nil` for CURLE_OK. Call it before `reset()`.
     func error(_ code: CURLcode, _ context: EasyContext) -> CurlError? {
         guard code != CURLE_OK else { return nil }
-        if context.hasUnaskedCoding { return .unaskedCoding }
+        if context.hasUnaskedCoding { return .unrequestedCoding }
         var osError = Int32(truncatingIfNeeded: long(CURLINFO_OS_ERRNO))
         if osError == 0, code == CURLE_COULDNT_CONNECT { osError = context.socketError }
         let text = errorText[0] == 0 ? nil : String(cString: errorText)
@@ -155,6 +155,6 @@ final class EasyHandle {
         }
         return TransferOutcome(
             error: error(code, context), info: info, blockedAddress: mayBeBlocked ? context.blocked : nil,
-            unread: code == CURLE_OK ? [] : context.unread, lacksFarewell: context.lacksFarewell)
+            unread: code == CURLE_OK ? [] : context.unread, lacksCloseNotify: context.lacksCloseNotify)
     }
 }

@@ -44,25 +44,18 @@ package final class Transfer {
     /// `true` if receiving or sending is paused.
     package var isPaused: Bool { context.isReceivePaused || context.isSendPaused }
 
-    /// Records in `TransferOutcome.lacksFarewell` if the connection ends without close_notify. For a response
-    /// whose body ends only with its connection: over TLS, without close_notify, anybody may have ended it.
-    /// libcurl 7.88 with OpenSSL 3.0 does not report that.
-    package func awaitFarewell() {
+    /// Records in `TransferOutcome.lacksCloseNotify` if the connection ends without close_notify. For a
+    /// response whose body ends only with its connection: over TLS, without close_notify, anybody may have
+    /// ended it. libcurl 7.88 with OpenSSL 3.0 does not report that.
+    package func requireCloseNotify() {
         guard context.delegate != nil else { return }
-        context.awaitFarewell()
+        context.requireCloseNotify()
     }
 
     /// `true` if the socket has received bytes that libcurl has not read yet.
     package var hasUnreadBytes: Bool {
         var byte: UInt8 = 0
         return recv(context.socket, &byte, 1, Int32(MSG_PEEK | MSG_DONTWAIT)) == 1
-    }
-
-    /// Changes the speed limits, in bytes per second; 0: no limit.
-    package func limitSpeed(receiving: Int64, sending: Int64) {
-        guard context.delegate != nil else { return }
-        ccurl_set_offset(easy.raw, CURLOPT_MAX_RECV_SPEED_LARGE, curl_off_t(receiving))
-        ccurl_set_offset(easy.raw, CURLOPT_MAX_SEND_SPEED_LARGE, curl_off_t(sending))
     }
 
     /// Measurements so far.

@@ -1,4 +1,4 @@
-/// All settings of a transfer. Set before it starts, except for the speed limits (`Transfer.limitSpeed`).
+/// All settings of a transfer. Set before it starts.
 package struct TransferRequest: Sendable {
     /// A header field of the request. A field with an empty value is sent.
     package struct Header: Sendable, Hashable {

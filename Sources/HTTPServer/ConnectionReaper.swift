@@ -21,7 +21,7 @@ final class ConnectionReaper: Sendable {
 
     /// Starts the thread. Call once.
     func start() {
-        thread.withLock { $0 = Thread(name: "http-warden") { [self] in run() } }
+        thread.withLock { $0 = Thread(name: "http-reaper") { [self] in run() } }
     }
 
     /// Stops the thread and waits for its end. Calling it again does nothing.

@@ -144,12 +144,12 @@ package struct Request: Sendable {
     package var body: [UInt8]
 
     /// Keeps the memory of the body reserved for as long as a copy of the request exists.
-    private let room: (any BodyRoom)?
+    private let reservation: (any BodyReservation)?
 
     /// Creates a request.
-    package init(head: RequestHead, body: [UInt8] = [], room: (any BodyRoom)? = nil) {
+    package init(head: RequestHead, body: [UInt8] = [], reservation: (any BodyReservation)? = nil) {
         self.head = head
         self.body = body
-        self.room = room
+        self.reservation = reservation
     }
 }

@@ -4,7 +4,7 @@ internal import Synchronization
 internal import Sys
 
 /// Bytes that are first reserved for a body of unknown length.
-private let firstRoomBytes = 16_384
+private let firstReservationBytes = 16_384
 
 /// One request and its response. libmicrohttpd owns the object as the context of the request, from
 /// `requestBegan` to `requestEnded`.
@@ -34,9 +34,9 @@ final class RequestExchange: ResponseTarget, WakeTarget {
     // The following members are used only on the thread of the connection.
     nonisolated(unsafe) private var bodyState = BodyState.undecided
     nonisolated(unsafe) private var body: [UInt8] = []
-    nonisolated(unsafe) private var room: (any BodyRoom)?
-    /// Bytes that `room` has granted, or that need no grant.
-    nonisolated(unsafe) private var roomBytes = 0
+    nonisolated(unsafe) private var reservation: (any BodyReservation)?
+    /// Bytes that `reservation` has granted, or that need no grant.
+    nonisolated(unsafe) private var reservedBytes = 0
     nonisolated(unsafe) private var discarded = 0
     nonisolated(unsafe) private var status: Int?
     /// libmicrohttpd's response. This object holds a reference until the request is over, which keeps a
@@ -94,8 +94,8 @@ final class RequestExchange: ResponseTarget, WakeTarget {
         }
         switch core.handler.plan(head) {
         case .refuse(let response): return refuse(response, head, check.expectsContinue, connection)
-        case .collect(let limit, let room):
-            if let refusal = prepare(limit, room, head) {
+        case .collect(let limit, let reservation):
+            if let refusal = prepare(limit, reservation, head) {
                 return refuse(refusal, head, check.expectsContinue, connection)
             }
             bodyState = .collecting(limit: limit)
@@ -108,23 +108,23 @@ final class RequestExchange: ResponseTarget, WakeTarget {
 
     /// Reserves memory for a body of known length. Returns the response if the body is too large or there is
     /// no memory, else `nil`.
-    private func prepare(_ limit: Int, _ room: (any BodyRoom)?, _ head: RequestHead) -> Response? {
-        self.room = room
+    private func prepare(_ limit: Int, _ budget: (any BodyReservation)?, _ head: RequestHead) -> Response? {
+        reservation = budget
         guard let length = head.contentLength else { return nil }
         if length > Int64(limit) { return tooLarge(limit) }
-        if let refusal = room?.take(Int(length)) { return refusal }
-        roomBytes = Int(length)
-        body.reserveCapacity(roomBytes)
+        if let refusal = reservation?.take(Int(length)) { return refusal }
+        reservedBytes = Int(length)
+        body.reserveCapacity(reservedBytes)
         return nil
     }
 
     /// Reserves memory for a body of unknown length, twice as much each time, as the array grows. Returns the
     /// response if there is no memory, else `nil`.
     private func grow(to count: Int, limit: Int) -> Response? {
-        guard count > roomBytes, let room else { return nil }
-        let wanted = min(max(count, 2 * roomBytes, firstRoomBytes), limit)
-        if let refusal = room.take(wanted) { return refusal }
-        roomBytes = wanted
+        guard count > reservedBytes, let reservation else { return nil }
+        let wanted = min(max(count, 2 * reservedBytes, firstReservationBytes), limit)
+        if let refusal = reservation.take(wanted) { return refusal }
+        reservedBytes = wanted
         body.reserveCapacity(wanted)
         return nil
     }
@@ -160,7 +160,7 @@ final class RequestExchange: ResponseTarget, WakeTarget {
                 return 0
             }
             body = []
-            room = nil
+            reservation = nil
             bodyState = .discarding(refusal)
             discarded = count
             return 0
@@ -190,9 +190,9 @@ final class RequestExchange: ResponseTarget, WakeTarget {
         case .handedOver: break
         case .undecided: return .NO
         case .collecting:
-            let request = Request(head: head, body: body, room: room)
+            let request = Request(head: head, body: body, reservation: reservation)
             body = []
-            room = nil
+            reservation = nil
             handOver()
             core.handler.handle(request, Responder(target: self))
         case .streaming(let sink):
@@ -271,7 +271,7 @@ final class RequestExchange: ResponseTarget, WakeTarget {
         }
         bodyState = .handedOver
         body = []
-        room = nil
+        reservation = nil
         if lingers {
             let copy = fcntl(peer.descriptor, F_DUPFD_CLOEXEC, 0)
             if copy >= 0 && !core.lingering.send(copy) { close(copy) }

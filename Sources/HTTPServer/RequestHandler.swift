@@ -2,9 +2,9 @@
 /// read.
 package enum BodyPlan: Sendable {
     /// Collects the body and calls `RequestHandler.handle`. A body above `limit` bytes gets a 413 response.
-    /// `room` is asked before memory for the body is used; `nil` if the limit is so small that no memory is
-    /// accounted for.
-    case collect(limit: Int, room: (any BodyRoom)? = nil)
+    /// `reservation` is asked before memory for the body is used; `nil` if the limit is so small that no
+    /// memory is accounted for.
+    case collect(limit: Int, reservation: (any BodyReservation)? = nil)
     /// Passes the body to the sink as it arrives.
     case stream(any RequestSink)
     /// Sends the response at once. A client that waits for `100 Continue` does not get it. If the body is
@@ -29,7 +29,7 @@ package protocol RequestHandler: Sendable {
 
 /// Reserved memory for one body, taken from a shared budget. The reservation ends when the object is
 /// released; the request owns it for as long as the bytes.
-package protocol BodyRoom: AnyObject, Sendable {
+package protocol BodyReservation: AnyObject, Sendable {
     /// Raises the reservation to `byteCount` bytes in all. Called once after the header fields if the length
     /// is known, else as the body grows. Returns `nil`, or the response to the request if there is not enough
     /// memory. Called on the thread of the request; must not block.

@@ -17,12 +17,6 @@ package func randomBytes(_ count: Int) -> [UInt8] {
     return bytes
 }
 
-/// Returns `true` if `a` and `b` are equal. The duration does not depend on where they differ
-/// (CRYPTO_memcmp(3)).
-package func equalInConstantTime(_ a: [UInt8], _ b: [UInt8]) -> Bool {
-    a.count == b.count && CRYPTO_memcmp(a, b, a.count) == 0
-}
-
 /// Encryption of secrets in the database with AES-256-GCM (NIST SP 800-38D) and a random nonce for each
 /// message.
 ///

@@ -54,14 +54,14 @@ extension Connection {
         parameters.appendArray(.text, all) { $0.append(text: $1.value) }
         var pipeline = Pipeline(raw: raw, statements: StatementCache())
         pipeline.send(settings, parameters)
-        let wait = ResultWait(raw: raw, timeout: options.connectTimeout, options.impatience)
+        let wait = ResultWait(raw: raw, timeout: options.connectTimeout, options.shutdownTimeout)
         // After an error the caller closes the connection, so its state does not matter.
         var isInStep = false
         _ = try pipeline.finish(wait, isInStep: &isInStep)
     }
 
     // Not prepared: a prepared statement would stay in a session that other clients share.
-    private static let process = Statement("server_process", "SELECT pg_backend_pid()", isPlannedAnew: true)
+    private static let process = Statement("server_process", "SELECT pg_backend_pid()", usesCustomPlan: true)
 
     /// Throws `sessionsShared` if a pooler assigns the transactions of one connection to different sessions.
     ///

@@ -10,12 +10,12 @@ package struct Connection: ~Copyable {
     /// `nil` after `close()`.
     private var raw: OpaquePointer?
     private let statements = StatementCache()
-    private let answerTimeout: Duration
+    private let resultTimeout: Duration
     private let shutdownTimeout: ShutdownTimeout?
     /// Version of the server as in PQserverVersion: 150020 is 15.20.
     package let serverVersion: Int
     /// Address of the server, or of the pooler in front of it.
-    package let server: ServerPlace
+    package let server: ServerAddress
 
     /// PostgreSQL 14, the first version with all pipeline and SQL functions that are used.
     package static let oldestServerVersion = 140_000
@@ -32,20 +32,20 @@ package struct Connection: ~Copyable {
             throw error
         }
         self.raw = raw
-        answerTimeout = options.answerTimeout
-        shutdownTimeout = options.impatience
+        resultTimeout = options.resultTimeout
+        shutdownTimeout = options.shutdownTimeout
         serverVersion = Int(PQserverVersion(raw))
-        server = ServerPlace(raw)
+        server = ServerAddress(raw)
     }
 
     /// Opens a session without the run-time parameters of `options`.
     init(bare url: String, _ options: ConnectionOptions) throws(PostgresError) {
         let raw = try Self.openPipeline(url: url, options: options)
         self.raw = raw
-        answerTimeout = options.answerTimeout
-        shutdownTimeout = options.impatience
+        resultTimeout = options.resultTimeout
+        shutdownTimeout = options.shutdownTimeout
         serverVersion = Int(PQserverVersion(raw))
-        server = ServerPlace(raw)
+        server = ServerAddress(raw)
     }
 
     private static func openPipeline(
@@ -100,7 +100,7 @@ package struct Connection: ~Copyable {
     ///
     /// If a statement or the commit fails, the server undoes the transaction. The error is thrown after all
     /// results have been read, so the connection can still be used. If `timeout` passes first (`nil`:
-    /// `answerTimeout` of the options), the connection is closed, and the transaction may have been
+    /// `resultTimeout` of the options), the connection is closed, and the transaction may have been
     /// committed. The error is then that of a statement if one had failed, else `timedOut`. Large amounts of
     /// data in both directions cannot block each other, because the client reads while it writes.
     package mutating func pipeline(
@@ -109,7 +109,7 @@ package struct Connection: ~Copyable {
         guard let raw else { throw Self.closed }
         var pipeline = Pipeline(raw: raw, statements: statements)
         build(&pipeline)
-        let wait = ResultWait(raw: raw, timeout: timeout ?? answerTimeout, shutdownTimeout)
+        let wait = ResultWait(raw: raw, timeout: timeout ?? resultTimeout, shutdownTimeout)
         var isInStep = false
         do {
             return try pipeline.finish(wait, isInStep: &isInStep)
@@ -141,7 +141,7 @@ package struct Connection: ~Copyable {
     package mutating func execute(script: String, timeout: Duration? = nil) throws(PostgresError) {
         guard let raw else { throw Self.closed }
         precondition(!script.utf8.contains(0), "a script is a C string and holds no U+0000")
-        let wait = ResultWait(raw: raw, timeout: timeout ?? answerTimeout, shutdownTimeout)
+        let wait = ResultWait(raw: raw, timeout: timeout ?? resultTimeout, shutdownTimeout)
         guard PQexitPipelineMode(raw) == 1, PQsendQuery(raw, script) == 1 else {
             throw abandon(PostgresError(.connectionLost, message: Self.message(of: raw)))
         }
@@ -240,7 +240,7 @@ package struct Connection: ~Copyable {
 }
 
 /// Address of the other end of a connection.
-package struct ServerPlace: Sendable, Equatable {
+package struct ServerAddress: Sendable, Equatable {
     /// IPv4 or IPv6 address without brackets; `nil` for a Unix socket.
     package let address: String?
     /// TCP port. For a Unix socket, the number in its name: a server that listens on TCP as well uses that

@@ -5,9 +5,9 @@ package struct ConnectionOptions: Sendable {
     /// Time to connect to one host. libpq rounds it up to whole seconds, and to two at least.
     package var connectTimeout: Duration = .seconds(5)
     /// Time to wait for the results of a call that sets no timeout of its own.
-    package var answerTimeout: Duration = .seconds(60)
+    package var resultTimeout: Duration = .seconds(60)
     /// Shortens all waits after its `begin()`.
-    package var impatience: ShutdownTimeout?
+    package var shutdownTimeout: ShutdownTimeout?
     /// Time after which the server cancels a statement (57014); `nil` for no limit.
     package var statementTimeout: Duration? = .seconds(30)
     /// Time after which the server ends a session with an idle open transaction; `nil` for no limit.

@@ -31,12 +31,12 @@ package struct Pipeline: ~Copyable {
         precondition(
             parameters.count == statement.parameterCount,
             "\(statement.name) takes \(statement.parameterCount) parameters and not \(parameters.count)")
-        if !statement.isPlannedAnew, !statements.contains(statement) {
+        if !statement.usesCustomPlan, !statements.contains(statement) {
             slots.append(.preparation(statement.name))
             statements.insert(statement)
             check(PQsendPrepare(raw, statement.name, statement.sql, 0, nil))
         }
-        if statement.isPlannedAnew {
+        if statement.usesCustomPlan {
             slots.append(.setting(statement.name))
             check(PQsendQueryParams(raw, Self.planning, 0, nil, nil, nil, nil, 1))
         }
@@ -59,7 +59,7 @@ package struct Pipeline: ~Copyable {
                         numbers.initializeElement(at: count + index, to: 1)
                     }
                     let formats = numbers.baseAddress.map { $0 + count }
-                    if statement.isPlannedAnew {
+                    if statement.usesCustomPlan {
                         return PQsendQueryParams(
                             raw, statement.sql, Int32(count), nil, values.baseAddress, numbers.baseAddress,
                             formats,

@@ -8,7 +8,7 @@ package final class ReconnectingConnection {
     /// State of the connection, for logs and health.
     package enum State: Sendable, Equatable {
         /// A session is open. `serverVersion` is that of PQserverVersion.
-        case connected(serverVersion: Int, ServerPlace)
+        case connected(serverVersion: Int, ServerAddress)
         /// There is no session. The next attempt is possible after `retryIn`.
         case disconnected(PostgresError, retryIn: Duration)
     }

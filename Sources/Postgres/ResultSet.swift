@@ -104,16 +104,6 @@ package struct ResultSet: ~Copyable {
         Timestamp.fromPostgres(int64(row, column))
     }
 
-    /// Returns a `boolean`, or `nil` for null.
-    package func boolOrNil(_ row: Int, _ column: Int) -> Bool? {
-        isNull(row, column) ? nil : bool(row, column)
-    }
-
-    /// Returns a `smallint`, or `nil` for null.
-    package func int16OrNil(_ row: Int, _ column: Int) -> Int16? {
-        isNull(row, column) ? nil : int16(row, column)
-    }
-
     /// Returns an `integer`, or `nil` for null.
     package func int32OrNil(_ row: Int, _ column: Int) -> Int32? {
         isNull(row, column) ? nil : int32(row, column)
@@ -122,11 +112,6 @@ package struct ResultSet: ~Copyable {
     /// Returns a `bigint`, or `nil` for null.
     package func int64OrNil(_ row: Int, _ column: Int) -> Int64? {
         isNull(row, column) ? nil : int64(row, column)
-    }
-
-    /// Returns a `real`, or `nil` for null.
-    package func float32OrNil(_ row: Int, _ column: Int) -> Float? {
-        isNull(row, column) ? nil : float32(row, column)
     }
 
     /// Returns a `double precision`, or `nil` for null.
@@ -152,11 +137,6 @@ package struct ResultSet: ~Copyable {
     /// Like `uuid`, with `nil` for null.
     package func uuidOrNil(_ row: Int, _ column: Int) -> (high: UInt64, low: UInt64)? {
         isNull(row, column) ? nil : uuid(row, column)
-    }
-
-    /// Like `timestamp`, with `nil` for null.
-    package func timestampOrNil(_ row: Int, _ column: Int) -> Int64? {
-        isNull(row, column) ? nil : timestamp(row, column)
     }
 
     // MARK: Arrays

@@ -13,14 +13,14 @@ package struct Statement: Sendable {
     /// `true` if the statement is not prepared but planned for the values of each execution, which removes
     /// filters without a value from the plan. Statements after it in the same transaction get such custom
     /// plans as well.
-    package let isPlannedAnew: Bool
+    package let usesCustomPlan: Bool
 
     /// Creates a statement. `name` must be unique to the text.
-    package init(_ name: String, _ sql: String, parameters: Int = 0, isPlannedAnew: Bool = false) {
+    package init(_ name: String, _ sql: String, parameters: Int = 0, usesCustomPlan: Bool = false) {
         self.name = name
         self.sql = sql
         self.parameterCount = parameters
-        self.isPlannedAnew = isPlannedAnew
+        self.usesCustomPlan = usesCustomPlan
     }
 }
 

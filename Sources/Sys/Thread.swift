@@ -16,8 +16,9 @@ package struct Thread: @unchecked Sendable {
         }
     }
 
-    /// Starts a thread. `name` is cut to 15 bytes (pthread_setname_np(3)). SIGTERM, SIGINT and SIGHUP stay
-    /// blocked as in the caller, so that only the thread that waits for them receives them.
+    /// Starts a thread. `name`: at most 15 bytes; the kernel ignores a longer one (pthread_setname_np(3)).
+    /// SIGTERM, SIGINT and SIGHUP stay blocked as in the caller, so that only the thread that waits for them
+    /// receives them.
     ///
     /// Ends the process if no thread can be created. Servers create all their threads at the start.
     package init(name: String, stackSize: Int = 1 << 20, _ run: @escaping @Sendable () -> Void) {

@@ -3,11 +3,11 @@ import TestSupport
 import TestThreads
 import Testing
 
-/// What libcurl may undo of an answer, and what ends the transfer before a byte of the body is looked at.
+/// Content codings that libcurl decodes, and codings that end the transfer before the body is read.
 @Suite(.serialized, .onOwnThread) struct CodingTests {
     private static let plain = patternBytes(1_000)
 
-    /// The answer with these lines in its head and this body, to a request that asks for `codings`.
+    /// Runs a request that asks for `codings`. The response has these lines in its head and this body.
     private static func run(
         _ lines: String, _ body: [UInt8], asking codings: String?
     ) throws -> (error: CurlError?, received: [UInt8]) {
@@ -42,7 +42,7 @@ import Testing
         let body = Self.chunked(Coded.gzip(Self.plain))
         for codings in [nil, "gzip"] {
             let ended = try Self.run(lines, body, asking: codings)
-            #expect(ended.error == .unaskedCoding && ended.received.isEmpty, "\(ended)")
+            #expect(ended.error == .unrequestedCoding && ended.received.isEmpty, "\(ended)")
         }
     }
 
@@ -60,7 +60,7 @@ import Testing
             origin.stop()
         }
         let outcome = try #require(Running(loop, TransferRequest(url: origin.url)).outcome())
-        #expect(outcome.error == .unaskedCoding)
+        #expect(outcome.error == .unrequestedCoding)
     }
 
     @Test("chunked and unencoded bodies need no request")
@@ -80,8 +80,8 @@ import Testing
     func contentCodings(_ lines: String) throws {
         let body = Coded.gzip(Coded.gzip(Self.plain))
         let asking = try Self.run(lines, body, asking: "gzip")
-        #expect(asking.error == .unaskedCoding && asking.received.isEmpty, "\(asking)")
-        // Who asks for none gets what is sent.
+        #expect(asking.error == .unrequestedCoding && asking.received.isEmpty, "\(asking)")
+        // Without requested codings the body is not decoded.
         let silent = try Self.run(lines, body, asking: nil)
         #expect(silent.error == nil && silent.received == body)
     }
@@ -111,7 +111,7 @@ import Testing
                 Issue.record("it ended otherwise: \(error)")
                 return
             }
-            #expect(cause == .unaskedCoding)
+            #expect(cause == .unrequestedCoding)
         }
     }
 }

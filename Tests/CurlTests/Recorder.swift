@@ -2,7 +2,7 @@ import Curl
 import Synchronization
 import TestSupport
 
-/// A delegate that keeps what happened and sends or receives as the test says.
+/// A delegate that records its calls, and sends and receives as its script says.
 final class Recorder: EasyDelegate {
     struct Script: Sendable {
         var upload: [UInt8] = []
@@ -58,7 +58,7 @@ final class Recorder: EasyDelegate {
     func finished(_ outcome: TransferOutcome) { ended.fire(outcome) }
 }
 
-/// A recorder and its transfer on a loop; read the recorder only after it has ended.
+/// A recorder and its transfer on a loop. Read the recorder only after the transfer has ended.
 final class Running: @unchecked Sendable {
     let recorder: Recorder
     private let loop: CurlLoop
@@ -77,7 +77,7 @@ final class Running: @unchecked Sendable {
         }
     }
 
-    /// How the transfer ended; nil when it did not within ten seconds.
+    /// Returns how the transfer ended, or `nil` if it did not end in time.
     func outcome() -> TransferOutcome? { recorder.ended.wait().first }
 
     func command(_ body: @escaping @Sendable (Transfer) -> Void) {

@@ -13,13 +13,13 @@ import Testing
         try body(authority, nginx, loop)
     }
 
-    /// Seconds of its processor that a loop spends on so many handshakes.
+    /// Returns the processor time in seconds that a loop spends on `count` handshakes.
     private static func seconds(_ count: Int, _ loop: CurlLoop, _ nginx: SecureNginx) throws -> Double {
         let clock = Signal<Int64>()
         loop.perform { _ in clock.fire(threadNanoseconds()) }
         for _ in 0..<count {
             let outcome = try #require(Running(loop, TransferRequest(url: nginx.url() + "/echo")).outcome())
-            // The system does not know the authority: it has looked.
+            // The certificates of the system do not include the authority, so libcurl has read them.
             #expect(outcome.error?.code == CurlError.peerFailedVerification)
         }
         loop.perform { _ in clock.fire(threadNanoseconds()) }
@@ -38,8 +38,8 @@ import Testing
                 defer { fresh.stop() }
                 first += try Self.seconds(1, fresh, nginx) / 20
             }
-            // Parsing takes 20 ms, a handshake one or two, in a debug build as well. Where all of it takes
-            // longer, the first one of a loop does so, too.
+            // Parsing takes 20 ms, a handshake one or two, also in a debug build. On a slow machine the first
+            // handshake of a loop is slower as well.
             #expect(thousand / 1_000 < first / 3, "\(thousand) s for a thousand, \(first) s for a first one")
         }
     }
@@ -58,7 +58,7 @@ import Testing
             let first = Running(loop, request)
             #expect(first.outcome()?.info.httpVersion == "2")
             #expect(first.recorder.headerLines.first?.hasPrefix("HTTP/2 200") == true)
-            // Older ones may stall streams that share a connection, and are not asked for HTTP/2.
+            // Older versions of libcurl may stall streams that share a connection, so they do not use HTTP/2.
             let atOnce = runtime.supportsSafeHTTP2 ? 50 : 1
             for _ in 0..<50 / atOnce {
                 for running in (0..<atOnce).map({ _ in Running(loop, request) }) {

@@ -129,12 +129,14 @@ import Testing
 
     @Test("a body is rewound when a kept connection turns out to be dead")
     func rewind() throws {
-        // Answers once, then takes the next body and closes: the second request must begin anew elsewhere.
+        // The origin answers once, then reads the next body and closes: the second request must start again
+        // on a new connection.
         let origin = try ScriptedOrigin { connection in
             guard let first = connection.readRequest() else { return }
             let body = connection.readBody(of: first)
             connection.send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX-Got: \(body.count)\r\n\r\n")
-            // All of it: to libcurl a reset is a failure while it sends, and a dead connection afterwards.
+            // The whole body: libcurl takes a reset during sending as a failure, and a later one as a dead
+            // connection.
             if let second = connection.readRequest() { _ = connection.readBody(of: second) }
             connection.reset()
         }
@@ -166,7 +168,7 @@ import Testing
             #expect(!running.recorder.firstByte.wait().isEmpty)
             running.command { $0.cancel() }
             running.command { $0.cancel() }
-            // By itself it would stay for ever.
+            // Without the cancellation the connection would stay open.
             #expect(!closed.wait().isEmpty)
             #expect(running.recorder.ended.wait(seconds: 0.05).isEmpty)
         }
@@ -231,8 +233,8 @@ import Testing
                 loop.perform { _ in read() }
             }
             let readings = clock.wait(for: 6)
-            // What this machine and this build need to begin them is the measure, and the cheapest second:
-            // whoever else is at work can only make one dearer.
+            // The cost is compared with that of starting the transfers on this machine and build. The
+            // cheapest second counts, because other processes can only increase the cost.
             let begun = Double(readings[1].cpu - readings[0].cpu)
             let costs = zip(readings[1...], readings[2...]).map { from, to in
                 Double(to.cpu - from.cpu) / (Double(to.wall - from.wall) / 1e9)

@@ -4,12 +4,12 @@ import Testing
 
 @testable import Curl
 
-/// Looks, while it sends, whether an answer has come; libcurl has had no chance to read it.
+/// Checks for a response while it sends the body, before libcurl can read the response.
 private final class Lookout: EasyDelegate {
     let seen = Signal<Bool>()
     let ended = Signal<TransferOutcome>()
     private let wantsAnswer: Signal<Void>
-    /// Goes on sending only when the other end has hung up.
+    /// Waits for a reset by the server before it continues.
     var waitsForReset = false
     var transfer: Transfer?
     private var callCount = 0

@@ -3,10 +3,10 @@ import HTTPServer
 import Synchronization
 import Testing
 
-/// Takes a few bytes at a time and only when it is told to.
+/// Accepts a few bytes at a time, and only when the test allows it.
 private final class SlowSink: RequestSink {
     struct State: Sendable {
-        var room = 0
+        var capacity = 0
         var taken = 0
         var calls = 0
         var waker: StreamWaker?
@@ -18,8 +18,8 @@ private final class SlowSink: RequestSink {
     func attach(_ waker: StreamWaker) { state.withLock { $0.waker = waker } }
     func receive(_ bytes: UnsafeRawBufferPointer) -> Int {
         state.withLock { state in
-            let count = min(state.room, bytes.count)
-            state.room -= count
+            let count = min(state.capacity, bytes.count)
+            state.capacity -= count
             state.taken += count
             state.calls += 1
             return count
@@ -33,9 +33,9 @@ private final class SlowSink: RequestSink {
         responder.send(Response(status: 200, body: .bytes(Array("\(taken)".utf8))))
     }
     func cancelled() { state.withLock { $0.isCancelled += 1 } }
-    func give(_ room: Int) {
+    func give(_ capacity: Int) {
         state.withLock { state in
-            state.room += room
+            state.capacity += capacity
             return state.waker
         }?.wake()
     }
@@ -88,7 +88,8 @@ private final class SlowSink: RequestSink {
         try serving(ScriptedHandler(plan: { _ in .collect(limit: 10) })) { server in
             let announced = try Client(server)
             try post(announced, length: 100_000_000)
-            // Who is slow finds nobody any more who takes it; the answer is there all the same.
+            // On a slow machine the server may already have closed the connection; the response arrives all
+            // the same.
             try? announced.send([UInt8](repeating: 1, count: 500_000))
             let response = try announced.response()
             #expect(response.status == 413 && response.fields["Connection"] == "close")
@@ -168,9 +169,9 @@ private final class SlowSink: RequestSink {
     }
 
     @Test("a sink whose client leaves is cancelled once, suspended or not", arguments: [0, 5])
-    func sinkCancelled(room: Int) throws {
+    func sinkCancelled(capacity: Int) throws {
         let sink = SlowSink()
-        sink.give(room)
+        sink.give(capacity)
         try serving(ScriptedHandler(plan: { _ in .stream(sink) })) { server in
             var client: Client? = try Client(server)
             try client.map { try post($0, length: 10) }
@@ -203,7 +204,8 @@ private final class SlowSink: RequestSink {
         limits.idleTimeoutSeconds = 3
         try serving(ScriptedHandler(), limits: limits) { server in
             var served: Client?
-            // The idle timeout takes one whose thread stands still between its connection and its request.
+            // The idle timeout may close a connection if the thread is delayed between connecting and
+            // sending.
             let isServed = eventually {
                 served = try? Client(server)
                 return (try? served?.get("/").status) == 200
@@ -215,7 +217,8 @@ private final class SlowSink: RequestSink {
                 isCut = !client.isSilent(milliseconds: 250) || (try? client.send([byte])) == nil
                 if isCut { break }
             }
-            // While it dripped: in silence the idle timeout would close it as well.
+            // The connection was closed while bytes arrived. Without bytes, the idle timeout would close it
+            // as well.
             #expect(isCut && client.isClosed())
             #expect(eventually { server.connections == 0 })
         }

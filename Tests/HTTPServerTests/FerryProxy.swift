@@ -2,14 +2,13 @@ import Glibc
 import Sys
 import TestSupport
 
-/// nginx with `deploy/nginx.conf`, in front of a server on `upstream`, on a free port of the loopback
-/// interface.
+/// nginx with `deploy/nginx.conf` on a free loopback port, in front of a server on `upstream`.
 final class FerryProxy: Sendable {
     let port: UInt16
     private let directory: String
     private let pid: pid_t
 
-    /// Starts it and waits until it accepts connections. Waits for clients are shortened to a second.
+    /// Starts nginx and waits until it accepts connections. Timeouts for clients are shortened to a second.
     init(upstream: UInt16) throws {
         directory = try TemporaryDirectory.make("ferryproxy")
         port = try FreePort.find()
@@ -41,7 +40,7 @@ final class FerryProxy: Sendable {
         }
     }
 
-    /// Stops it at once and removes its directory.
+    /// Stops nginx at once and removes its directory.
     func stop() {
         ChildProcess.end(pid)
         TemporaryDirectory.remove(directory)

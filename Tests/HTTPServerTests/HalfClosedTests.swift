@@ -4,7 +4,7 @@ import Synchronization
 import Sys
 import Testing
 
-/// A stream that says "tick" when its client has stopped sending, and what it is given.
+/// A stream that sends "tick" after its client has stopped sending, and the bytes that it is given.
 private final class TickingStream: ResponseStream {
     private struct State {
         var waker: StreamWaker?
@@ -47,7 +47,7 @@ private final class TickingStream: ResponseStream {
         "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
     ]
 
-    @Test("a half-closed client gets an answer that is there at once", arguments: requests)
+    @Test("a half-closed client gets an immediate response", arguments: requests)
     func atOnce(request: String) throws {
         let handler = ScriptedHandler { _, responder in responder.send(Response(status: 200)) }
         try serving(handler) { server in
@@ -70,7 +70,7 @@ private final class TickingStream: ResponseStream {
             if closesAtOnce { client.stopSending() }
             let responder = try #require(kept.wait(milliseconds: 120_000).first)
             if !closesAtOnce { client.stopSending() }
-            // The server looks at resting connections twice a second.
+            // The server checks suspended connections twice a second.
             #expect(client.isSilent(milliseconds: 700))
             #expect(responder.send(Response(status: 201, body: .bytes(Array("later".utf8)))))
             let response = try client.response()
@@ -174,7 +174,7 @@ private final class TickingStream: ResponseStream {
         }
     }
 
-    @Test("a client that half-closes within its request is let go", arguments: requests)
+    @Test("a client that half-closes within its request is disconnected", arguments: requests)
     func incomplete(request: String) throws {
         try serving(ScriptedHandler()) { server in
             let client = try Client(server)

@@ -1,23 +1,23 @@
-/// One request as it is sent, and what becomes of it: sent to the server, and through `deploy/nginx.conf`.
+/// One request with its results: sent to the server, and through `deploy/nginx.conf`.
 struct HeadCase: Sendable {
     enum Direct: Sendable, Equatable {
-        /// The handler gets it, with this body.
+        /// The handler gets the request, with this body.
         case accepted(body: String)
-        /// The handler gets it although it is malformed: a limit that docs/threat-model.md names.
+        /// The handler gets the request although it is malformed: a limit listed in docs/threat-model.md.
         case undetected
-        /// Answered with this status; the connection is closed.
+        /// The server responds with this status and closes the connection.
         case refused(Int)
-        /// The connection is closed without an answer.
+        /// The server closes the connection without a response.
         case closed
     }
     enum Proxied: Sendable, Equatable {
         /// One well-formed request arrives.
         case forwarded
-        /// nginx answers with this status; nothing arrives.
+        /// nginx responds with this status and forwards nothing.
         case refused(Int)
-        /// It arrives as it was sent, and the server refuses it as in the other column.
+        /// nginx forwards the request unchanged, and the server rejects it as it does without a proxy.
         case refusedBehind
-        /// It arrives as HTTP/1.1 without `Host`, for which the server refuses it.
+        /// nginx forwards the request as HTTP/1.1 without `Host`, and the server rejects it.
         case withoutHost
     }
     let name: String

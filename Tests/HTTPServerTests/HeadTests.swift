@@ -4,9 +4,9 @@ import Synchronization
 import TestSupport
 import Testing
 
-/// Heads after RFC 9112, each in two columns: sent to the server, and through the proxy of `deploy`.
+/// Request heads (RFC 9112), each with two results: sent to the server, and through the proxy of `deploy`.
 @Suite struct HeadTests {
-    /// What must not be taken for a request behind a malformed one.
+    /// Bytes after a malformed request that must not count as a request.
     private static let smuggled = Array("GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n".utf8)
 
     @Test("a malformed head is refused and its connection closed; a valid one is accepted")
@@ -34,7 +34,7 @@ import Testing
         }
     }
 
-    /// The answer, if any, and what becomes of the connection.
+    /// Expects the response of the case, if any, and the state of the connection.
     private func expect(_ row: HeadCase, _ client: Client) throws {
         switch row.direct {
         case .accepted, .undetected:
@@ -44,7 +44,7 @@ import Testing
             let head = try client.head()
             #expect(head.status == status, "\(row.name)")
             #expect(head.fields["Connection"]?.lowercased() == "close", "\(row.name)")
-            // A server that keeps the connection after all must not keep the test.
+            // If a server keeps the connection by mistake, the test must not wait for it.
             if head.status != status { client.stopSending() }
             #expect(!String(decoding: try client.rest(), as: UTF8.self).contains("HTTP/1.1 2"), "\(row.name)")
         case .closed:
@@ -64,17 +64,17 @@ import Testing
             try client.send(row.request)
             let status = try? client.head().status
             let arrivals = upstream.take()
-            let seen = "\(row.name): \(status ?? 0) \(arrivals)"
+            let result = "\(row.name): \(status ?? 0) \(arrivals)"
             switch row.proxied {
-            case .forwarded: #expect(status == 200 && arrivals == [.request], "\(seen)")
-            case .refused(let expected): #expect(status == expected && arrivals.isEmpty, "\(seen)")
+            case .forwarded: #expect(status == 200 && arrivals == [.request], "\(result)")
+            case .refused(let expected): #expect(status == expected && arrivals.isEmpty, "\(result)")
             case .refusedBehind:
                 guard case .malformed? = arrivals.first, status == 400, row.direct == .refused(400) else {
-                    Issue.record("\(seen)")
+                    Issue.record("\(result)")
                     continue
                 }
-            // An answer of HTTP/0.9 has no status.
-            case .withoutHost: #expect(status ?? 400 == 400 && arrivals == [.withoutHost], "\(seen)")
+            // An HTTP/0.9 response has no status.
+            case .withoutHost: #expect(status ?? 400 == 400 && arrivals == [.withoutHost], "\(result)")
             }
         }
     }

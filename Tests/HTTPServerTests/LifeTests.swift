@@ -5,7 +5,7 @@ import Sys
 import TestSupport
 import Testing
 
-/// Keeps responders, so that their requests rest.
+/// Stores responders, so that their requests stay suspended.
 private final class Keeper: Sendable {
     let kept = Mutex<[Responder]>([])
     var handler: ScriptedHandler {
@@ -100,7 +100,7 @@ private final class SilentStream: ResponseStream {
         #expect(try streaming.head().status == 200)
         #expect(eventually { keeper.count == 20 })
         let idle = try Client(server)
-        // Far longer than it takes: one of the server's threads may stand still.
+        // Much longer than needed: a thread of the server may be delayed.
         server.stop(seconds: 60)
         for client in waiting {
             let response = try client.response()
@@ -178,7 +178,7 @@ private final class SilentStream: ResponseStream {
         first.stop()
         try first.start()
         let port = first.port
-        // A child of another test that has not come to its exec may hold it for a moment.
+        // A child process of another test may hold the port until its exec.
         #expect(
             eventually {
                 (try? Server(address: "127.0.0.1", port: port, handler: handler))?.stop() != nil

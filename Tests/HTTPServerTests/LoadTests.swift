@@ -5,7 +5,7 @@ import Sys
 import TestThreads
 import Testing
 
-/// Clients that each send their next request when the last is answered, all on one thread.
+/// Clients on one thread that each send their next request after the response to the last one.
 private struct ClosedLoop {
     let sockets: [Int32]
     private let request: [UInt8]
@@ -18,7 +18,7 @@ private struct ClosedLoop {
 
     func close() { for socket in sockets { Glibc.close(socket) } }
 
-    /// Runs until `total` answers are in; returns how many came when nothing moved for two minutes.
+    /// Runs until `total` responses have arrived, or none arrives for two minutes. Returns their number.
     func run(total: Int, ending: [UInt8]) -> Int {
         var pending = sockets.map { pollfd(fd: $0, events: Int16(POLLIN), revents: 0) }
         var buffers = sockets.map { _ in [UInt8]() }
@@ -50,7 +50,7 @@ private struct ClosedLoop {
 @Suite(.serialized, .onOwnThread) struct LoadTests {
     private static let response = Response(status: 200, body: .bytes(Array("answer".utf8)))
 
-    /// Answers from two threads: at once, in whatever order the threads come, and in batches.
+    /// Two threads that send responses: one at once, one in batches after a pause.
     private final class Answerers: Sendable {
         let boxes = [Mailbox<Responder>(), Mailbox<Responder>()]
         let served = Atomic(0)
@@ -64,7 +64,8 @@ private struct ClosedLoop {
                             responder.send(LoadTests.response)
                             served.add(1, ordering: .releasing)
                         }
-                        // The second thread lets requests gather, so that they rest before the answer.
+                        // The second thread collects requests, so that they are suspended before the
+                        // response.
                         if index == 1 { _ = poll(nil, 0, 1) }
                     }
                 }
@@ -91,7 +92,7 @@ private struct ClosedLoop {
             default:
                 let before = answerers.served.load(ordering: .acquiring)
                 answerers.boxes[0].send(responder)
-                // Gives the other thread time to answer before this one lets the request rest.
+                // Gives the other thread time to respond before this one suspends the request.
                 for _ in 0..<1_000 where answerers.served.load(ordering: .acquiring) == before {
                     sched_yield()
                 }

@@ -3,7 +3,7 @@ import Synchronization
 import Testing
 
 @Suite struct RequestTests {
-    /// Answers with what the handler saw.
+    /// Responds with the request as the handler received it.
     private static let mirror = ScriptedHandler { request, responder in
         let head = request.head
         let segments = (try? head.pathSegments()).map { $0.joined(separator: "|") } ?? "bad"

@@ -3,15 +3,14 @@ import Synchronization
 import Sys
 import TestSupport
 
-/// A server that reads requests to the letter of RFC 9112 and notes what arrives: the judge of what a proxy
-/// lets through.
+/// A server that parses requests strictly (RFC 9112) and records what a proxy forwards.
 final class StrictUpstream: Sendable {
     enum Arrival: Sendable, Equatable {
-        /// A whole request, well-formed.
+        /// A complete, well-formed request.
         case request
         /// A well-formed head of HTTP/1.1 without `Host`.
         case withoutHost
-        /// Bytes that are no request; what is wrong.
+        /// Bytes that are not a request, with the reason.
         case malformed(String)
     }
     let port: UInt16
@@ -35,7 +34,7 @@ final class StrictUpstream: Sendable {
         close(listener)
     }
 
-    /// What has arrived since the last call. Waits until the connections of before have ended.
+    /// Returns what has arrived since the last call. Waits until the earlier connections have ended.
     func take() -> [Arrival] {
         _ = eventually { open.withLock { $0 == 0 } }
         return arrivals.withLock { arrivals in
@@ -44,7 +43,7 @@ final class StrictUpstream: Sendable {
         }
     }
 
-    /// One request a connection; what comes behind it is not another one.
+    /// Serves one request per connection. Later bytes are not another request.
     private func serve(_ connection: Int32) {
         open.withLock { $0 += 1 }
         defer {
@@ -71,9 +70,9 @@ final class StrictUpstream: Sendable {
     private func note(_ arrival: Arrival) { arrivals.withLock { $0.append(arrival) } }
 }
 
-/// The grammar of a request, for the judge.
+/// Grammar of a request.
 private enum StrictRequest {
-    /// `nil` while more has to come.
+    /// Returns the result for these bytes, or `nil` if the request is incomplete.
     static func judge(_ bytes: [UInt8]) -> StrictUpstream.Arrival? {
         guard
             let end = (0..<max(bytes.count - 3, 0)).first(where: {

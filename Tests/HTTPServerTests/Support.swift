@@ -4,7 +4,7 @@ import Synchronization
 import Sys
 import Testing
 
-/// A handler made of closures; keeps what ended.
+/// A handler made of closures. Records the requests that have ended.
 final class ScriptedHandler: RequestHandler {
     struct Ended: Sendable {
         let path: String
@@ -36,7 +36,7 @@ final class ScriptedHandler: RequestHandler {
     }
 }
 
-/// Serves on a free port of 127.0.0.1 for the duration of a closure.
+/// Runs a server on a free port of 127.0.0.1 for the duration of a closure.
 func serving(
     _ handler: any RequestHandler, limits: ServerLimits = ServerLimits(), _ body: (Server) throws -> Void
 ) throws {
@@ -46,7 +46,7 @@ func serving(
     try body(server)
 }
 
-/// Polls a condition until it holds; false when two minutes were not enough.
+/// Returns `true` if the condition becomes true within two minutes.
 func eventually(_ condition: () -> Bool) -> Bool {
     let deadline = monotonicNanoseconds() + 120_000_000_000
     while !condition() {
@@ -56,7 +56,7 @@ func eventually(_ condition: () -> Bool) -> Bool {
     return true
 }
 
-/// A file without a name that holds these bytes.
+/// Returns a descriptor of a file without a name that contains these bytes.
 func temporaryFile(_ bytes: [UInt8]) -> Int32 {
     var template = Array("/tmp/ferry-http-XXXXXX".utf8CString)
     let descriptor = mkstemp(&template)
@@ -106,7 +106,7 @@ func connected(to port: UInt16, receiveBuffer: Int32? = nil) throws -> Int32 {
     return descriptor
 }
 
-/// A socket and the bytes that came over it; every wait ends after two minutes.
+/// A client's socket and its received bytes. Every wait ends after two minutes.
 final class Client {
     let descriptor: Int32
     private var buffer: [UInt8] = []
@@ -138,16 +138,16 @@ final class Client {
         return try response()
     }
 
-    /// Closes the sending side only.
+    /// Closes only the sending side.
     func stopSending() { _ = shutdown(descriptor, Int32(SHUT_WR)) }
 
-    /// Resets instead of closing politely.
+    /// Resets the connection instead of closing it.
     func reset() {
         var option = linger(l_onoff: 1, l_linger: 0)
         setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &option, socklen_t(MemoryLayout<linger>.size))
     }
 
-    /// Whether nothing arrives within the time.
+    /// Returns `true` if nothing arrives within the time.
     func isSilent(milliseconds: Int32) -> Bool {
         var state = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
         return buffer.isEmpty && poll(&state, 1, milliseconds) == 0
@@ -182,14 +182,14 @@ final class Client {
         return Array(buffer[..<count])
     }
 
-    /// Everything until the peer closes.
+    /// Returns all bytes until the peer closes.
     func rest() throws -> [UInt8] {
         while !isAtEnd { try fill() }
         defer { buffer = [] }
         return buffer
     }
 
-    /// Whether the peer has closed and sent nothing more.
+    /// Returns `true` if the peer has closed and sent nothing more.
     func isClosed() -> Bool { (try? rest().isEmpty) ?? true }
 
     func head() throws -> ClientResponse {

@@ -123,7 +123,7 @@ struct ConnectionTests {
     @Test("BEGIN and COMMIT time out like other statements if the server hangs")
     func hangingTransaction() throws {
         var options = ConnectionOptions()
-        options.answerTimeout = .milliseconds(500)
+        options.resultTimeout = .milliseconds(500)
         for hangsAtOnce in [true, false] {
             var connection = try Connection(url: database.url, options: options)
             let pid = try connection.execute(Self.process, timeout: .seconds(60)).int32(0, 0)
@@ -151,8 +151,8 @@ struct ConnectionTests {
         let thread = Thread(name: "waits") { [url = database.url] in
             do throws(PostgresError) {
                 var options = ConnectionOptions()
-                options.answerTimeout = .seconds(3_600)
-                options.impatience = shutdown
+                options.resultTimeout = .seconds(3_600)
+                options.shutdownTimeout = shutdown
                 var connection = try Connection(url: url, options: options)
                 pids.fire(try connection.execute(Self.process).int32(0, 0))
                 _ = gate.pass()
@@ -223,7 +223,7 @@ struct ConnectionTests {
         try server.start()
         Self.wait(reconnecting.retryIn)
         #expect(try one() == 1)
-        // It finds the dead connection by itself while the new server is there already.
+        // The statement detects the dead connection while the new server already runs.
         server.stop(3)
         try server.start()
         #expect(try one() == 1)
@@ -254,9 +254,9 @@ struct ConnectionTests {
             "limit", "SELECT set_config('idle_in_transaction_session_timeout', '20', false)")
         do {
             try connection.transaction { connection throws(PostgresError) in
-                // Not before: what comes together with the answer to BEGIN libpq tells nobody.
+                // Set after BEGIN: libpq does not report a message that arrives with the response to BEGIN.
                 _ = try connection.execute(limit)
-                // As a process that is stopped here.
+                // Simulates a process that is stopped here.
                 while try other.execute(sessions).int64(0, 0) > 0 {}
                 _ = try connection.execute(Self.one)
             }

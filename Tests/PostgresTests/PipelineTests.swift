@@ -140,7 +140,7 @@ struct PipelineTests {
         let echo = Statement("echo_bytes", "SELECT length($1::bytea)", parameters: 1)
         var large = Parameters()
         large.append(bytea: [UInt8](repeating: 7, count: 24 << 20))
-        // Until all of it is sent the server has no more to say than what was wrong with the first.
+        // Until everything is sent, the server sends only the error of the first statement.
         for milliseconds in [4, 8, 16] {
             if !connection.isOpen { connection = try Connection(url: database.url) }
             #expect(throws: PostgresError.self) {
@@ -162,7 +162,7 @@ struct PipelineTests {
     @Test("statement_timeout fails the statement and keeps the connection")
     func statementTimeout() throws {
         var options = ConnectionOptions()
-        // Longer than a stall of what the connection and the ping ask for.
+        // Longer than stalls of the statements that connect and check the connection.
         options.statementTimeout = .seconds(2)
         var connection = try Connection(url: database.url, options: options)
         do {
@@ -226,7 +226,7 @@ struct PipelineTests {
             """
             SELECT id FROM log WHERE tenant = $1 AND ($2::text IS NULL OR session = $2)
             ORDER BY id DESC LIMIT 8
-            """, parameters: 2, isPlannedAnew: true)
+            """, parameters: 2, usesCustomPlan: true)
         var parameters = Parameters()
         parameters.append(text: "a")
         parameters.append(text: "quiet")

@@ -4,7 +4,7 @@ import Sys
 import Testing
 
 @Suite struct MailboxTests {
-    /// Every message once, in its sender's order, whatever the owner sleeps in.
+    /// Expects every message once and in its sender's order.
     private static func expectAll(_ taken: [Int], senders: Int, each: Int) {
         #expect(taken.count == senders * each)
         for sender in 0..<senders {
@@ -17,7 +17,7 @@ import Testing
         (0..<count).map { sender in
             Thread(name: "sender") {
                 for index in 0..<each {
-                    // The last one of each is urgent, so that nothing stays behind.
+                    // The last message of each sender wakes the owner, so that no message is left.
                     box.send(sender * each + index, wakes: urgent || index % 7 == 0 || index == each - 1)
                 }
             }

@@ -1,26 +1,33 @@
 import Glibc
 
-/// A real nginx on a free port of the loopback interface, with its own temporary directory. Stopped by
-/// `stop()`.
+/// An nginx server on a free loopback port, with its own temporary directory. End it with `stop()`.
 package final class Nginx: Sendable {
-    /// Where `location /` finds its files, and where WebDAV PUTs go below `/put/`.
+    /// Directory that `location /` serves. `PUT` requests (WebDAV) write below its `put` directory.
     package let root: String
     package let port: UInt16
     private let directory: String
     private let pid: pid_t
 
-    /// `http://127.0.0.1:PORT` without a slash at its end.
+    /// `http://127.0.0.1:PORT` without a trailing slash.
     package var url: String { "http://127.0.0.1:\(port)" }
 
-    /// Starts it and waits until it accepts connections. Besides files it serves: `/slow/…` the same files at
-    /// 4 kB/s, `/limited/…` at 2 MB/s a connection and noted in `log`, `/gzip/…` compressed for who accepts
-    /// it, `/put/…` takes PUT, `/echo-headers` says `Authorization` and `X-Test`, `/status/NNN` for 403, 404,
-    /// 429, 500, 503, and `/redirect/…` answers 302 to `/…`.
+    /// Starts nginx and waits until it accepts connections.
+    ///
+    /// | Path | Response |
+    /// |---|---|
+    /// | `/…` | the file |
+    /// | `/slow/…` | the file at 4 kB/s |
+    /// | `/limited/…` | the file at 2 MB/s per connection; the request is in `log` |
+    /// | `/gzip/…` | the file, compressed if the client accepts gzip |
+    /// | `/put/…` | accepts `PUT` and `DELETE` |
+    /// | `/echo-headers` | `Authorization`, `X-Test` and the method of the request |
+    /// | `/status/NNN` | 403, 404, 429, 500 or 503 |
+    /// | `/redirect/…` | 302 to `/…` |
     package init() throws {
         directory = try TemporaryDirectory.make("nginx")
         root = directory + "/root"
         for name in ["", "/put", "/slow"] { mkdir(root + name, 0o777) }
-        // Its workers may run as another user.
+        // The workers of nginx may run as another user.
         chmod(directory, 0o755)
         for name in ["", "/put", "/slow"] { chmod(root + name, 0o777) }
         port = try FreePort.find()
@@ -33,14 +40,14 @@ package final class Nginx: Sendable {
         }
     }
 
-    /// Stops it at once and removes its directory.
+    /// Stops nginx at once and removes its directory.
     package func stop() {
         kill(pid, SIGTERM)
         ChildProcess.wait(pid)
         TemporaryDirectory.remove(directory)
     }
 
-    /// Requests of `/limited/…` that have ended.
+    /// Finished requests for `/limited/…`, with their status and `Range`.
     package var log: [(status: Int, range: ClosedRange<Int>?)] {
         let text = String(decoding: readFile(directory + "/access.log") ?? [], as: UTF8.self)
         return text.split(separator: "\n").map { line in
@@ -52,7 +59,7 @@ package final class Nginx: Sendable {
         }
     }
 
-    /// Puts a file below `root`.
+    /// Writes a file below `root`.
     package func serve(_ name: String, _ bytes: [UInt8]) throws { try writeFile(root + "/" + name, bytes) }
 
     private static func configuration(_ directory: String, _ root: String, _ port: UInt16) -> String {

@@ -3,7 +3,7 @@ import Glibc
 import Synchronization
 import Sys
 
-/// What went wrong while a test was being set up.
+/// Error of a test's setup.
 package struct TestSupportError: Error, CustomStringConvertible {
     package let description: String
     package init(_ description: String) { self.description = description }
@@ -11,8 +11,8 @@ package struct TestSupportError: Error, CustomStringConvertible {
 
 /// Programs that tests start and stop.
 package enum ChildProcess {
-    /// Starts a program found in PATH or in /usr/sbin; its output goes nowhere. It dies with the test
-    /// process, however that ends.
+    /// Starts a program found in PATH, /usr/sbin or /sbin, and discards its output. The kernel kills the
+    /// program when the test process ends.
     package static func start(_ arguments: [String]) throws -> Int32 {
         let paths = (getenv("PATH").map { String(cString: $0) } ?? "") + ":/usr/sbin:/sbin"
         let candidates = paths.split(separator: ":").map { "\($0)/\(arguments[0])" }
@@ -25,7 +25,7 @@ package enum ChildProcess {
         let (pid, code) = Spawner.shared.run { () -> (pid_t, Int32) in
             let words = arguments.map { strdup($0) } + [nil]
             defer { words.forEach { free($0) } }
-            // Without the descriptors of other suites: what they close would stay open.
+            // Closes inherited descriptors: otherwise the sockets that other suites close would stay open.
             let pid = csys_spawn(path, words, environ, uid_t.max, gid_t.max, SIGKILL, null, nil)
             return (pid, errno)
         }
@@ -33,7 +33,7 @@ package enum ChildProcess {
         return pid
     }
 
-    /// Ends it at once, and waits for that.
+    /// Kills the process and waits until it has ended.
     package static func end(_ pid: Int32) {
         kill(pid, SIGKILL)
         wait(pid)
@@ -46,12 +46,11 @@ package enum ChildProcess {
     }
 }
 
-/// Ports of the loopback interface, of those that the kernel does not give to connections and to listeners
-/// that do not name one (ip_local_port_range). None is given twice in a process: where a server has stopped,
-/// and where none has begun yet, nobody else listens.
+/// Loopback ports outside of the range from which the kernel chooses ports (ip_local_port_range). Each port
+/// is returned once per test process, so nothing listens on it before the server starts or after it stops.
 package enum FreePort {
     private static let taken = Mutex<Set<UInt16>>([])
-    /// Without those of well-known services.
+    /// Begins above the ports of well-known services.
     private static let range: ClosedRange<UInt16> = {
         let text = readFile("/proc/sys/net/ipv4/ip_local_port_range") ?? []
         let ends = String(decoding: text, as: UTF8.self).split(whereSeparator: \.isWhitespace)
@@ -62,14 +61,14 @@ package enum FreePort {
         return last <= 62_000 ? last + 1...65_535 : 12_000...65_535
     }()
 
-    /// One that nobody listens on.
+    /// Returns a port without a listener.
     package static func find() throws -> UInt16 {
         let (descriptor, port) = try listen(backlog: 1)
         close(descriptor)
         return port
     }
 
-    /// A socket that listens on a free port.
+    /// Returns a socket that listens on a free port.
     package static func listen(backlog: Int32) throws -> (descriptor: Int32, port: UInt16) {
         for _ in 0..<1_000 {
             let port = UInt16.random(in: range)
@@ -79,10 +78,10 @@ package enum FreePort {
         throw TestSupportError("no free port")
     }
 
-    /// A socket that listens on this port.
+    /// Returns a socket that listens on `port`.
     static func listen(_ port: UInt16, backlog: Int32) throws -> Int32 {
         let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
-        // Connections of an earlier listener may linger.
+        // Connections of an earlier listener may be in TIME_WAIT.
         var yes: Int32 = 1
         setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &yes, socklen_t(MemoryLayout<Int32>.size))
         var address = loopback(port)
@@ -94,12 +93,12 @@ package enum FreePort {
         }
         guard isListening else {
             close(descriptor)
-            throw TestSupportError("somebody has port \(port)")
+            throw TestSupportError("port \(port) is in use")
         }
         return descriptor
     }
 
-    /// Whether somebody accepts connections there within two minutes.
+    /// Returns `true` if a server accepts connections on `port` within two minutes.
     package static func waitUntilOpen(_ port: UInt16) -> Bool {
         let end = monotonicNanoseconds() + 120_000_000_000
         while monotonicNanoseconds() < end {
@@ -129,21 +128,21 @@ package enum FreePort {
     }
 }
 
-/// Directories of one test's own; their names say whose process made them.
+/// Directories of single tests. A directory's name contains the number of the process that created it.
 package enum TemporaryDirectory {
     private static let memory = "/dev/shm"
-    /// Once, before the first is made.
+    /// Removes old directories once, before the first directory is created.
     private static let sweeping: Void = ["/tmp", memory].forEach(sweep)
 
-    /// `name`: a word without a hyphen, by which the sweep knows its parts. `inMemory`: a memory file system
-    /// is used if there is one with 2 GB of free space.
+    /// Creates a directory. `name` has no hyphen, because `sweep` splits names at hyphens. With `inMemory`,
+    /// the directory is in /dev/shm if 2 GB are free there.
     package static func make(_ name: String, inMemory: Bool = false) throws -> String {
         precondition(!name.contains("-"))
         _ = sweeping
         let place = inMemory && hasRoom(memory) ? memory : "/tmp"
         var template = Array("\(place)/ferry-\(name)-\(getpid())-XXXXXX".utf8CString)
-        guard let made = mkdtemp(&template) else { throw SystemError("mkdtemp") }
-        return String(cString: made)
+        guard let path = mkdtemp(&template) else { throw SystemError("mkdtemp") }
+        return String(cString: path)
     }
 
     private static func hasRoom(_ place: String) -> Bool {
@@ -152,7 +151,7 @@ package enum TemporaryDirectory {
             && UInt64(status.f_bavail) * UInt64(status.f_frsize) >= 2 << 30
     }
 
-    /// Removes it with everything inside.
+    /// Removes a file, or a directory with its contents.
     package static func remove(_ path: String) {
         var status = stat()
         if lstat(path, &status) == 0, status.st_mode & S_IFMT == S_IFDIR {
@@ -161,7 +160,7 @@ package enum TemporaryDirectory {
         _ = Glibc.remove(path)
     }
 
-    /// Removes what killed test processes have left in a directory.
+    /// Removes the directories in `place` that belong to test processes that no longer run.
     package static func sweep(_ place: String) {
         for name in directoryNames(place) {
             guard let maker = maker(of: name), kill(maker, 0) != 0, errno == ESRCH else { continue }
@@ -173,18 +172,18 @@ package enum TemporaryDirectory {
         }
     }
 
-    /// The process that has given a directory this name: here, or in Tests/outside; nil when it is not of
-    /// that form.
+    /// Returns the process that created a directory of this name, here or in Tests/outside. `nil` if the name
+    /// has another form.
     private static func maker(of name: String) -> pid_t? {
         let parts = name.split(separator: "-", omittingEmptySubsequences: false)
-        // A number in the second place: the socket of somebody's private PostgreSQL.
+        // With a number in the second place, it is the socket directory of a private PostgreSQL.
         guard parts.count == 4, parts[0] == "ferry", !parts[1].isEmpty, Int(parts[1]) == nil,
             isRandom(parts[3])
         else { return nil }
         return pid_t(parts[2]).flatMap { $0 > 0 ? $0 : nil }
     }
 
-    /// As of mkdtemp(3), or of Python's.
+    /// Returns `true` if `part` looks like the suffix of mkdtemp(3) or of Python's `tempfile`.
     private static func isRandom(_ part: Substring) -> Bool {
         let isAlphanumeric = { (one: Character) in one.isASCII && (one.isLetter || one.isNumber) }
         return switch part.utf8.count {
@@ -195,7 +194,7 @@ package enum TemporaryDirectory {
     }
 }
 
-/// Writes a whole file, replacing what was there.
+/// Writes a file, replacing an existing one.
 package func writeFile(_ path: String, _ bytes: [UInt8]) throws {
     let descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o644)
     guard descriptor >= 0 else { throw SystemError("open \(path)") }
@@ -208,7 +207,7 @@ package func writeFile(_ path: String, _ bytes: [UInt8]) throws {
     }
 }
 
-/// Reads a whole file; nil when there is none.
+/// Returns the contents of a file, or `nil` if it cannot be opened.
 package func readFile(_ path: String) -> [UInt8]? {
     let descriptor = open(path, O_RDONLY | O_CLOEXEC)
     guard descriptor >= 0 else { return nil }
@@ -222,7 +221,7 @@ package func readFile(_ path: String) -> [UInt8]? {
     }
 }
 
-/// Bytes that differ from place to place: the same for the same count and seed.
+/// Returns pseudorandom bytes, the same ones for the same `count` and `seed`.
 package func patternBytes(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
     var state = seed &* 0x9E37_79B9_7F4A_7C15 | 1
     var bytes = [UInt8](repeating: 0, count: count)

@@ -60,8 +60,9 @@ package final class RecordProxy: Sendable {
         }
     }
 
-    /// Number of faults that were not used yet, and the faults whose record occurred.
+    /// Number of unused faults.
     package var waitingCount: Int { state.withLock { $0.faults.count } }
+    /// Faults whose record occurred.
     package var met: Set<RecordFault> { state.withLock { $0.met } }
 
     /// Lengths of the records of the last connection without a fault that the server has ended.
@@ -210,7 +211,7 @@ private final class RecordConnection {
     let downward: RecordStream
     private(set) var hasMet = false
     private var index = 0
-    private var held: [UInt8]?
+    private var delayed: [UInt8]?
     private var isCut = false
 
     init(_ client: Int32, _ server: Int32, _ fault: RecordFault?) {
@@ -259,7 +260,7 @@ private final class RecordConnection {
             stream.send(record)
         case .drop: break
         case .duplicate: stream.send(record + record)
-        case .swap: held = record
+        case .swap: delayed = record
         case .cut(let count):
             stream.send(Array(record.prefix(count)))
             isCut = true
@@ -267,7 +268,7 @@ private final class RecordConnection {
     }
 
     private func release(_ stream: RecordStream) {
-        if let held { stream.send(held) }
-        held = nil
+        if let delayed { stream.send(delayed) }
+        delayed = nil
     }
 }

@@ -102,7 +102,7 @@ package final class ScriptedOrigin: Sendable {
                 continue
             }
             _ = fcntl(descriptor, F_SETFD, FD_CLOEXEC)
-            // TCP_NODELAY: bytes that the kernel holds back would be lost in a reset.
+            // TCP_NODELAY: a reset would lose bytes that the kernel still buffers.
             var yes: Int32 = 1
             setsockopt(descriptor, Int32(IPPROTO_TCP), 1, &yes, socklen_t(MemoryLayout<Int32>.size))
             let isStopped = state.withLock { state in

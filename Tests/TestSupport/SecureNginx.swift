@@ -1,15 +1,15 @@
 import Glibc
 
-/// A real nginx that speaks TLS with HTTP/2, each kind of trouble on a port of its own. Stopped by `stop()`.
+/// An nginx server that speaks TLS with HTTP/2, with one port per `Kind`. End it with `stop()`.
 package final class SecureNginx: Sendable {
     package enum Kind: Int, Sendable, CaseIterable {
-        /// Valid for 127.0.0.1 and localhost.
+        /// The certificate is valid for 127.0.0.1 and localhost.
         case valid
         case expired
         case elsewhere
-        /// Wants a certificate of the authority, and says 400 to whoever shows none.
+        /// Requires a client certificate of the authority, and answers 400 to a client without one.
         case mutual
-        /// TLS 1.2 and nothing newer, TLS 1.3 and nothing older.
+        /// Only TLS 1.2, and only TLS 1.3.
         case old, new
     }
 
@@ -22,8 +22,8 @@ package final class SecureNginx: Sendable {
     package func url(_ kind: Kind = .valid) -> String { "https://127.0.0.1:\(port(kind))" }
     package func port(_ kind: Kind) -> UInt16 { ports[kind.rawValue] }
 
-    /// Besides files and `/put/`: `/echo` says whose client certificate came, `Authorization` and the version
-    /// of HTTP; `/to?url=…` redirects there.
+    /// Serves files and `/put/`. `/echo` returns the subject of the client certificate, `Authorization` and
+    /// the version of HTTP; `/to?url=…` redirects to `url`.
     package init(_ authority: TestAuthority) throws {
         directory = try TemporaryDirectory.make("secure")
         root = directory + "/root"

@@ -40,7 +40,7 @@ package final class TestDatabase: Sendable {
                 // A failed earlier attempt has left the database.
                 try server.administer("DROP DATABASE IF EXISTS \"\(source)\" WITH (FORCE)")
                 try server.administer("CREATE DATABASE \"\(source)\"")
-                try template.fill(Self.patient(server.url(database: source)))
+                try template.fill(Self.withConnectTimeout(server.url(database: source)))
                 templates.insert(source)
             }
         }
@@ -58,14 +58,14 @@ package final class TestDatabase: Sendable {
     }
 
     /// A libpq URI; the user is a superuser without password.
-    package var url: String { Self.patient(server.url(database: name)) }
+    package var url: String { Self.withConnectTimeout(server.url(database: name)) }
 
-    /// A connection normally gets two seconds, which is too little on a busy machine. Values in the URL
-    /// override this.
-    private static func patient(_ url: String) -> String { url + "&connect_timeout=60" }
+    /// Allows 60 seconds for a connection: the default of two is too short on a busy machine. An option in
+    /// the URL overrides the default.
+    private static func withConnectTimeout(_ url: String) -> String { url + "&connect_timeout=60" }
 
-    /// For sessions that then lock a table as a dump does: the migration `attempts` has not run yet and waits
-    /// for them.
+    /// Script that undoes the migration `attempts`. A session that runs the script and then locks a table, as
+    /// a dump does, delays the next start.
     package static let dumpBeforeAttempts = """
         ALTER TABLE jobs DROP COLUMN attempts;
         ALTER TABLE finished_jobs DROP COLUMN attempts, DROP COLUMN last_attempt;
@@ -77,7 +77,7 @@ package final class TestDatabase: Sendable {
 /// A private PostgreSQL server in a temporary directory, on a Unix socket, and on a port of 127.0.0.1 if one
 /// is given.
 ///
-/// It ends with the test process in all cases. Runs as the user `postgres` if the tests run as root.
+/// The server ends with the test process. Runs as the user `postgres` if the tests run as root.
 package final class TestServer: Sendable {
     /// Shared server of this test process, started by the first suite that needs it.
     package static let shared = Result { try TestServer() }
@@ -144,7 +144,7 @@ package final class TestServer: Sendable {
         throw TestServerError("the server did not become ready:\n\(log)")
     }
 
-    /// Stops the server: SIGINT is a fast shutdown, SIGQUIT a crash. The data stay for the next start.
+    /// Stops the server: SIGINT is a fast shutdown, SIGQUIT a crash. The data remain for the next start.
     package func stop(_ signal: Int32 = SIGINT) {
         let process = pid.withLock { pid in
             defer { pid = 0 }
@@ -167,7 +167,7 @@ package final class TestServer: Sendable {
         // Copying a database takes long on a slow machine.
         var options = ConnectionOptions()
         options.connectTimeout = .seconds(120)
-        options.answerTimeout = .seconds(120)
+        options.resultTimeout = .seconds(120)
         options.statementTimeout = nil
         var connection = try Connection(url: url(), options: options)
         try connection.execute(script: command)
@@ -226,14 +226,14 @@ package final class TestServer: Sendable {
     }
 }
 
-/// Why there is no test server.
+/// Error of a test server that cannot start.
 package struct TestServerError: Error, CustomStringConvertible {
     package let description: String
     init(_ description: String) { self.description = description }
 }
 
-/// Thread that starts all children. It never ends: a child gets its death signal when the thread that started
-/// it ends (prctl(2), PR_SET_PDEATHSIG).
+/// Thread that starts all child processes. The thread never ends: a child gets its death signal when the
+/// thread that started it ends (prctl(2), PR_SET_PDEATHSIG).
 final class Spawner: Sendable {
     static let shared = Spawner()
     private let tasks = Mailbox<@Sendable () -> Void>()
@@ -247,10 +247,10 @@ final class Spawner: Sendable {
     }
 
     func run<Value: Sendable>(_ body: @escaping @Sendable () -> Value) -> Value {
-        let answer = Mailbox<Value>()
-        tasks.send { answer.send(body()) }
+        let result = Mailbox<Value>()
+        tasks.send { result.send(body()) }
         while true {
-            if let value = answer.wait(milliseconds: -1).first { return value }
+            if let value = result.wait(milliseconds: -1).first { return value }
         }
     }
 }

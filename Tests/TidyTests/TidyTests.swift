@@ -1,8 +1,8 @@
 import Foundation
 import Testing
 
-/// The guide as a test: what the repository promises about itself and a compiler does not check.
-@Suite("The house is tidy")
+/// Rules of the repository that the compiler does not check.
+@Suite("Rules of the repository")
 struct TidyTests {
     @Test("no line of Swift is wider than 110 columns", arguments: Tree.swiftFiles)
     func width(_ file: SourceFile) {
@@ -11,7 +11,7 @@ struct TidyTests {
         }
     }
 
-    @Test("each question of the code map names one file that exists")
+    @Test("each row of the code map names one existing file")
     func codeMap() throws {
         let rows = try Tree.text("docs/code-map.md").split(separator: "\n").filter { $0.contains("? |") }
         #expect(rows.count >= 30)
@@ -25,17 +25,17 @@ struct TidyTests {
     }
 
     @Test(
-        "a stage imports the core and at most the wrappers that the picture gives it",
+        "each target imports only the targets that are allowed for it",
         arguments: Tree.sourceFiles)
     func imports(_ file: SourceFile) throws {
-        let allowed = try #require(Tree.mayImport[file.target], "\(file.target) is not in the picture")
+        let allowed = try #require(Tree.mayImport[file.target], "\(file.target) is not in Tree.mayImport")
         for name in file.imports {
             #expect(allowed.contains(name) || Tree.everywhere.contains(name), "\(file.path) imports \(name)")
         }
     }
 
     @Test(
-        "nothing is forced, nothing dies without a sentence, nothing is left to do",
+        "sources contain no try!, no fatalError() without message, and no TODO without issue",
         arguments: Tree.sourceFiles)
     func bannedWords(_ file: SourceFile) {
         for (index, line) in file.lines.enumerated() {
@@ -50,15 +50,15 @@ struct TidyTests {
         }
     }
 
-    @Test("a vouched-for Sendable has its reason above it or beside it", arguments: Tree.sourceFiles)
-    func vouching(_ file: SourceFile) {
+    @Test("an unchecked Sendable has a comment with its reason", arguments: Tree.sourceFiles)
+    func uncheckedSendable(_ file: SourceFile) {
         for (index, line) in file.lines.enumerated() where line.contains("@unchecked Sendable") {
             let near = file.lines[max(0, index - 6)...min(file.lines.count - 1, index + 2)]
-            #expect(near.contains { $0.contains("//") }, "\(file.path):\(index + 1) vouches without a reason")
+            #expect(near.contains { $0.contains("//") }, "\(file.path):\(index + 1) states no reason")
         }
     }
 
-    @Test("SQL lives in named files, each headed by what it does, none wider than 110 columns")
+    @Test("SQL is only in files of FerryStore, with a head comment and at most 110 columns")
     func sql() throws {
         let migrations = try Tree.files(below: "migrations", ending: ".sql")
         for file in try Tree.files(below: "Sources/FerryStore", ending: ".sql") + migrations {
@@ -74,7 +74,7 @@ struct TidyTests {
         }
     }
 
-    @Test("migrations have numbers of their own")
+    @Test("each migration has its own number")
     func migrations() throws {
         let numbers = try Tree.files(below: "migrations", ending: ".sql")
             .compactMap { Int($0.path.split(separator: "/").last?.prefix(4) ?? "") }.sorted()

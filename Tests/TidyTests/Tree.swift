@@ -22,14 +22,14 @@ struct SourceFile: Sendable, CustomTestStringConvertible {
     }
 }
 
-/// The repository that these tests stand in.
+/// The files of this repository.
 enum Tree {
     static let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
         .deletingLastPathComponent().path
 
     static let everywhere: Set<String> = ["Glibc", "Synchronization", "Logging"]
 
-    /// The picture: a target, and which others it may import.
+    /// The targets that each target may import.
     static let mayImport: [String: Set<String>] = [
         "Sys": ["CSys"], "OpenSSL": ["COpenSSL"],
         "HTTPServer": ["CMicrohttpd", "Sys"], "Postgres": ["CPostgres", "Sys"],

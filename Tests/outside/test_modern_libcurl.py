@@ -71,8 +71,8 @@ def protocols(service, job: dict) -> list[str]:
 
 
 def answered(service, version: str) -> int:
-    line = re.search(rf'^ferry_transfer_answers_total{{protocol="{version}"}} (\d+)', service.call("GET", "/metrics").text,
-                     re.MULTILINE)
+    metrics = service.call("GET", "/metrics").text
+    line = re.search(rf'^ferry_transfer_responses_total{{protocol="{version}"}} (\d+)', metrics, re.MULTILINE)
     return int(line[1])
 
 

@@ -25,7 +25,7 @@ final class AuditTrail: Sendable {
     private let logger: Logger
 
     init(_ ports: APIPorts, _ identifiers: IdentifierGenerator, _ logger: Logger) {
-        log = ports.audit
+        log = ports.store
         clock = ports.clock
         self.identifiers = identifiers
         self.logger = logger

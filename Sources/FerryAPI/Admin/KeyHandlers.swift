@@ -10,7 +10,7 @@ final class KeyHandlers: Sendable {
     private let clock: any WallClock
 
     init(_ ports: APIPorts, _ identifiers: IdentifierGenerator, _ table: KeyTable) {
-        store = ports.keys
+        store = ports.store
         secrets = ports.secrets
         clock = ports.clock
         self.identifiers = identifiers
@@ -24,7 +24,7 @@ final class KeyHandlers: Sendable {
         let idempotency = try request.idempotency()
         // Without an idempotency key the request cannot be repeated, so the key itself is not stored.
         let sealed = idempotency == nil ? nil : secrets.seal(Array(text.utf8))
-        store.create(
+        store.createKey(
             NewKey(key, idempotency: idempotency, sealedText: sealed),
             reply: request.onSuccess { [self] creation in
                 switch creation {
@@ -41,16 +41,16 @@ final class KeyHandlers: Sendable {
     private func newKey(_ json: JSON, hash: [UInt8]) throws(Problem) -> APIKey {
         try readObject(json) { fields in
             for name in ["name", "role"] where !fields.has(name) {
-                fields.complain(name, "required", "A key needs a \(name).")
+                fields.addError(name, "required", "A key needs a \(name).")
             }
             let name = fields.string("name", byteCounts: 1...Limits.nameByteCountMax)
             let role = fields.choice("role", Role.self)
             let tenant = fields.string("tenant", byteCounts: 1...Limits.nameByteCountMax)
             if let name, name.utf8.contains(0) {
-                fields.complain("name", "invalid_value", "The name must not contain U+0000.")
+                fields.addError("name", "invalid_value", "The name must not contain U+0000.")
             }
             if let tenant, !APIKey.isTenant(tenant) {
-                fields.complain(
+                fields.addError(
                     "tenant", "invalid_value",
                     "A tenant may contain lower-case letters, digits, - and _ only.")
             }
@@ -92,7 +92,7 @@ final class KeyHandlers: Sendable {
     }
 
     private func revoke(_ id: KeyID, _ request: RequestContext) {
-        store.revoke(
+        store.revokeKey(
             id,
             reply: request.onSuccess { [table] in
                 table.refresh { _ in request.send(Response(status: 204)) }

@@ -27,9 +27,8 @@ final class LimitHandlers: Sendable {
         let patch = try request.mergePatch()
         _ = try valid(try TransferLimits().merging(patch))
         let isAllowed = request.changeCondition
-        // Whether a patch is valid does not depend on the limits that it changes, so that this merge
-        // succeeds.
         store.changeLimits(
+            // The merge succeeds: whether a patch is valid does not depend on the limits that it changes.
             if: { isAllowed($0.json) }, { (try? $0.merging(patch)) ?? $0 },
             reply: request.onSuccess { send($0, request) })
     }

@@ -7,6 +7,12 @@ package protocol ServiceControl: Sendable {
     func pause(_ isPaused: Bool, reply: @escaping Reply<Void>)
     /// Drains or resumes a node: a draining node leases no jobs. An unknown node is `notFound`.
     func drain(_ node: NodeID, _ drains: Bool, reply: @escaping Reply<NodeStatus>)
+    /// Replies with all nodes.
+    func nodes(reply: @escaping Reply<[NodeStatus]>)
+}
+
+/// Counts the unfinished jobs of tenants.
+package protocol TenantReader: Sendable {
     /// Replies with the tenants that have unfinished jobs.
     func tenants(reply: @escaping Reply<[TenantStatus]>)
 }
@@ -14,8 +20,12 @@ package protocol ServiceControl: Sendable {
 /// Commands of operators.
 final class ServiceControlHandlers: Sendable {
     private let control: any ServiceControl
+    private let tenants: any TenantReader
 
-    init(_ control: any ServiceControl) { self.control = control }
+    init(_ ports: APIPorts) {
+        control = ports.store
+        tenants = ports.tenants
+    }
 
     /// `POST /v1/admin/pause`
     func pause(_ request: RequestContext) throws(Problem) { try pause(true, request) }
@@ -59,7 +69,7 @@ final class ServiceControlHandlers: Sendable {
         let (limit, name) = try request.page { cursor throws(Problem) -> String in
             try NameCursor.tenant.name(cursor, where: APIKey.isTenant)
         }
-        control.tenants(
+        tenants.tenants(
             reply: request.onSuccess { tenants in
                 let rest = tenants.filter { tenant in name.map { tenant.tenant > $0 } ?? true }
                     .sorted { $0.tenant < $1.tenant }

@@ -3,19 +3,21 @@ internal import HTTPServer
 
 /// Shows the state of the service and its nodes.
 final class StatusHandlers: Sendable {
-    private let source: any StatusSource
+    private let node: any NodeOperations
+    private let control: any ServiceControl
     private let version: String
     private let uptime: @Sendable () -> Double
 
     init(_ ports: APIPorts, version: String) {
-        source = ports.status
+        node = ports.node
+        control = ports.store
         uptime = ports.uptime
         self.version = version
     }
 
     /// `GET /v1/admin/status`
     func read(_ request: RequestContext) {
-        source.status(reply: request.onSuccess { [self] status in request.send(200, json: json(status)) })
+        node.status(reply: request.onSuccess { [self] status in request.send(200, json: json(status)) })
     }
 
     private func json(_ status: ServiceStatus) -> [UInt8] {
@@ -71,7 +73,7 @@ final class StatusHandlers: Sendable {
     /// `GET /v1/admin/nodes`
     func listNodes(_ request: RequestContext) throws(Problem) {
         let (limit, before) = try request.page(of: NodeID.self)
-        source.nodes(
+        control.nodes(
             reply: request.onSuccess { nodes in
                 let rest = nodes.filter { node in before.map { node.id < $0 } ?? true }
                 Page(rest.sorted { $0.id > $1.id }, limit: limit) { $0.id }

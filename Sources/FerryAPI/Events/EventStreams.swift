@@ -34,6 +34,7 @@ final class EventStreams: EventSink {
     private static let pageLimit = 100
 
     private let events: any EventReader
+    private let feed: any EventFeed
     private let jobs: any JobReader
     private let progress: @Sendable (JobID) -> TransferProgress?
     private let running: @Sendable () -> [RunningTransfer]
@@ -42,8 +43,9 @@ final class EventStreams: EventSink {
     private let arrivals = Mailbox<Void>()
 
     init(_ ports: APIPorts) {
-        events = ports.events
-        jobs = ports.reader
+        events = ports.store
+        feed = ports.feed
+        jobs = ports.store
         progress = ports.progress
         running = ports.running
         startThread()
@@ -63,7 +65,7 @@ final class EventStreams: EventSink {
                 ))
         }
         if let after { stream.start(after: after) }
-        events.follow(self) { [self] in
+        feed.follow(self) { [self] in
             if let job = subject.job {
                 openJob(job, after: after, stream, request)
             } else {
@@ -95,7 +97,7 @@ final class EventStreams: EventSink {
             if state.audiences[tenant]?.isEmpty == true { state.audiences[tenant] = nil }
             return state.streams.isEmpty
         }
-        if isLast { events.stopFollowing { [self] in count > 0 } }
+        if isLast { feed.stopFollowing { [self] in count > 0 } }
     }
 
     /// Responds with an error in place of a stream.

@@ -91,7 +91,7 @@ final class BatchCreation: Sendable {
     private func documents(_ request: RequestContext) throws(Problem) -> [JSON] {
         if try isMediaType(request.fields, lineTypes) { return try lines(request) }
         return try readObject(try request.parse(request.body)) { fields in
-            if !fields.has("jobs") { fields.complain("jobs", "required", "A batch needs the member jobs.") }
+            if !fields.has("jobs") { fields.addError("jobs", "required", "A batch needs the member jobs.") }
             return fields.array("jobs", countMax: Limits.batchJobCountMax)
         }
     }

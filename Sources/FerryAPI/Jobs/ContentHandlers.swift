@@ -44,7 +44,7 @@ final class ContentHandlers: Sendable {
     private let content: any ContentStore
 
     init(_ ports: APIPorts) {
-        reader = ports.reader
+        reader = ports.store
         content = ports.content
     }
 

@@ -1,16 +1,5 @@
-package import FerryCore
+internal import FerryCore
 internal import HTTPServer
-
-/// Changes what a client has specified about an unfinished job.
-package protocol JobEditor: Sendable {
-    /// Replaces the job by what `change` returns. The store may call `change` more than once; what it throws
-    /// is the inner failure. A terminal job is `invalidState`, and so is a running job if the change concerns
-    /// its attempt.
-    func edit(
-        _ id: JobID, tenant: String, revision: Int32?,
-        _ change: @escaping @Sendable (JobDraft) throws(InvalidFields) -> JobDraft,
-        reply: @escaping Reply<Result<JobRecord, InvalidFields>>)
-}
 
 /// Seconds for which a cancellation or suspension waits for the node that runs the job, so that the response
 /// usually shows the job's new state.
@@ -19,14 +8,14 @@ private let stopWait = 1.0
 /// Changes jobs: cancels, suspends, resumes, acknowledges, edits and deletes them.
 final class JobCommands: Sendable {
     private let control: any JobControl
-    private let editor: any JobEditor
+    private let node: any NodeOperations
     private let validation: JobValidation
     private let view: JobView
     private let wait: JobWait
 
     init(_ ports: APIPorts, _ validation: JobValidation, _ view: JobView, _ wait: JobWait) {
-        control = ports.control
-        editor = ports.editor
+        control = ports.store
+        node = ports.node
         self.validation = validation
         self.view = view
         self.wait = wait
@@ -96,8 +85,8 @@ final class JobCommands: Sendable {
             try validation.merge(patch, into: draft, sessions)
         }
         request.changing(
-            { [editor] revision, reply in
-                editor.edit(id, tenant: request.tenant, revision: revision, change, reply: reply)
+            { [control] revision, reply in
+                control.edit(id, tenant: request.tenant, revision: revision, change, reply: reply)
             }, then: request.onValid { [view] record in view.send(record, 200, to: request) })
     }
 
@@ -105,8 +94,8 @@ final class JobCommands: Sendable {
     func delete(_ request: RequestContext) throws(Problem) {
         let id = try request.identifier(JobID.self)
         request.changing(
-            { [control] revision, reply in
-                control.delete(id, tenant: request.tenant, revision: revision, reply: reply)
+            { [node] revision, reply in
+                node.delete(id, tenant: request.tenant, revision: revision, reply: reply)
             }, then: request.onSuccess { request.send(Response(status: 204)) })
     }
 

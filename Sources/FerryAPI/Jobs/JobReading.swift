@@ -4,11 +4,13 @@ internal import HTTPServer
 /// Reads one job and its attempts.
 final class JobReading: Sendable {
     private let reader: any JobReader
+    private let node: any NodeOperations
     private let view: JobView
     private let wait: JobWait
 
-    init(_ reader: any JobReader, _ view: JobView, _ wait: JobWait) {
-        self.reader = reader
+    init(_ ports: APIPorts, _ view: JobView, _ wait: JobWait) {
+        reader = ports.store
+        node = ports.node
         self.view = view
         self.wait = wait
     }
@@ -30,7 +32,7 @@ final class JobReading: Sendable {
 
     /// `GET /v1/jobs/{id}/attempts`
     func readAttempts(_ request: RequestContext) throws(Problem) {
-        reader.attempts(
+        node.attempts(
             of: try request.identifier(JobID.self), tenant: request.tenant,
             reply: request.onSuccess { attempts in
                 request.send(
@@ -47,7 +49,7 @@ final class JobWait: Sendable {
     private let waiters: JobWaiters
 
     init(_ ports: APIPorts) {
-        reader = ports.reader
+        reader = ports.store
         waiters = ports.waiters
     }
 

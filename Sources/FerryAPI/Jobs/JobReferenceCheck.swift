@@ -11,7 +11,7 @@ package protocol DependencyReader: Sendable {
 
     /// Replies with what was accepted with this key, or `nil` if nothing was. A key of another request is
     /// `idempotencyKeyReused`.
-    func firstAnswer(to key: Submission.Idempotency, reply: @escaping Reply<Submission.Accepted?>)
+    func firstAcceptance(of key: Submission.Idempotency, reply: @escaping Reply<Submission.Accepted?>)
 }
 
 /// Finds earlier submissions by their `Idempotency-Key`.
@@ -27,8 +27,7 @@ struct EarlierSubmissions: Sendable {
         then: @escaping @Sendable (Submission.Accepted) -> Void, otherwise: @escaping @Sendable () -> Void
     ) {
         guard let key else { return otherwise() }
-        store.firstAnswer(
-            to: key, reply: request.onSuccess { $0.map(then) ?? otherwise() })
+        store.firstAcceptance(of: key, reply: request.onSuccess { $0.map(then) ?? otherwise() })
     }
 }
 
@@ -116,7 +115,7 @@ private func unknownJobs(
             errors.add("\(place(number))/schedule/depends_on/\(index)", "invalid_value", noSuchJob)
         }
     }
-    return InvalidFields(errors.errors)
+    return InvalidFields(errors.all)
 }
 
 private let noSuchJob = "No job has this identifier."

@@ -15,7 +15,7 @@ final class JobRetry: Sendable {
         _ ports: APIPorts, _ validation: JobValidation, _ factory: JobFactory,
         _ references: JobReferenceCheck, _ submission: JobSubmission
     ) {
-        control = ports.control
+        control = ports.store
         secrets = ports.secrets
         egress = ports.egress
         clock = ports.clock
@@ -56,6 +56,7 @@ final class JobRetry: Sendable {
     ) throws(Problem) -> NewJob {
         // A stored job that cannot be read is an internal error, whatever its cause.
         guard var spec = try? JobSpec(storedJSON: source.record.specJSON, opening: secrets),
+            // The URL of an accepted job is valid.
             let url = try? WebURL.parse(spec.request.url)
         else { throw Problem(.internalError, "The stored job cannot be read.") }
         spec.removeAcknowledgementOfEndpoint()

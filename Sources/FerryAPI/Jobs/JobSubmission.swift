@@ -19,7 +19,7 @@ final class JobSubmission: Sendable {
         _ batches: BatchThread
     ) {
         sink = ports.submissions
-        reader = ports.reader
+        reader = ports.store
         waiters = ports.waiters
         secrets = ports.secrets
         self.view = view

@@ -13,13 +13,13 @@ struct JobValidation: Sendable {
     init(_ ports: APIPorts, _ node: NodeAbilities) {
         self.node = node
         egress = ports.egress
-        sessions = ports.sessions
+        sessions = ports.store
         openResumeData = ports.openResumeData
     }
 
     /// Returns the sessions of the request's tenant, as this node has cached them.
     func sessions(of request: RequestContext) -> SessionScope {
-        SessionScope(sessions.sessionBoard.current, tenant: request.tenant)
+        SessionScope(sessions.sessionCache.current, tenant: request.tenant)
     }
 
     /// Returns the job that `json` describes. `prefix`: JSON Pointer to the job in the body. `earlierJob`
@@ -103,7 +103,7 @@ extension ValidatedJob {
         check("sha512", integrity.sha512) { digest(.sha512, of: file) }
         check("crc32c", integrity.crc32c) { bigEndian(Checksum.crc32c(file)) }
         check("adler32", integrity.adler32) { bigEndian(Checksum.adler32(file)) }
-        if !errors.isEmpty { throw InvalidFields(errors.errors) }
+        if !errors.isEmpty { throw InvalidFields(errors.all) }
     }
 }
 

@@ -6,15 +6,14 @@ extension NodeAbilities {
     /// can compute.
     package static func reading(hasHTTP3: Bool, hasNTLM: Bool) -> NodeAbilities {
         var abilities = NodeAbilities(
-            hasHTTP3: hasHTTP3, complaintAboutCertificates: complaint(aboutCertificates:),
-            complaintAboutKey: complaint(aboutKey:of:))
+            hasHTTP3: hasHTTP3, certificateError: error(inCertificates:), keyError: error(inKey:of:))
         abilities.hasNTLM = hasNTLM
         abilities.missingDigests = Set(
             Digest.Algorithm.allCases.filter { !$0.isAvailable }.map(\.rawValue))
         return abilities
     }
 
-    private static func complaint(aboutCertificates pem: String) -> String? {
+    private static func error(inCertificates pem: String) -> String? {
         do throws(PEM.Failure) {
             try PEM.checkCertificates(pem)
             return nil
@@ -23,7 +22,7 @@ extension NodeAbilities {
         }
     }
 
-    private static func complaint(aboutKey pem: String, of certificate: String?) -> String? {
+    private static func error(inKey pem: String, of certificate: String?) -> String? {
         do throws(PEM.Failure) {
             try PEM.checkKey(pem, of: certificate)
             return nil

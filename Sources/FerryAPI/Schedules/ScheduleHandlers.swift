@@ -1,24 +1,12 @@
 package import FerryCore
 internal import HTTPServer
 
-/// An object that a request has created.
-package struct Created<Record: Sendable>: Sendable {
-    /// The created object.
-    package let record: Record
-    /// `true` if an earlier request with the same key and body has created the object.
-    package let isReplay: Bool
-    package init(_ record: Record, isReplay: Bool) {
-        self.record = record
-        self.isReplay = isReplay
-    }
-}
-
 /// Stores schedules. A schedule of another tenant is `notFound`. `revision`: the one that `If-Match` names,
 /// as in `JobControl`.
 package protocol ScheduleStore: Sendable {
     /// Stores a new schedule. A repeated `idempotency` key replies with the first one.
-    func create(
-        _ schedule: NewSchedule, idempotency: Submission.Idempotency?,
+    func createSchedule(
+        _ schedule: NewSchedule, _ idempotency: Submission.Idempotency?,
         reply: @escaping Reply<Created<ScheduleRecord>>)
     /// Replies with the schedule that was created with this key; `notFound` if there is none or it was
     /// deleted since. A key of another request is `idempotencyKeyReused`.
@@ -30,14 +18,14 @@ package protocol ScheduleStore: Sendable {
         tenant: String, before: ScheduleID?, limit: Int, reply: @escaping Reply<[ScheduleRecord]>)
     /// Changes a schedule, and its job unless `template` is `nil`. The store may call `change` more than
     /// once.
-    func change(
+    func changeSchedule(
         _ id: ScheduleID, tenant: String, revision: Int32?, template: JobTemplate?,
         _ change: @escaping @Sendable (ScheduleSpec) -> ScheduleSpec, reply: @escaping Reply<ScheduleRecord>)
     /// Deletes a schedule.
-    func delete(_ id: ScheduleID, tenant: String, revision: Int32?, reply: @escaping Reply<Void>)
+    func deleteSchedule(_ id: ScheduleID, tenant: String, revision: Int32?, reply: @escaping Reply<Void>)
     /// Submits the schedule's job now, in addition to its times.
-    func run(
-        _ id: ScheduleID, tenant: String, idempotency: Submission.Idempotency?, traceparent: String,
+    func runSchedule(
+        _ id: ScheduleID, tenant: String, _ idempotency: Submission.Idempotency?, traceparent: String,
         reply: @escaping Reply<Created<JobRecord>>)
 }
 
@@ -56,7 +44,7 @@ final class ScheduleHandlers: Sendable {
         _ ports: APIPorts, _ identifiers: IdentifierGenerator, _ validation: JobValidation,
         _ factory: JobFactory, _ references: JobReferenceCheck, _ view: JobView
     ) {
-        store = ports.schedules
+        store = ports.store
         zones = ports.zones
         clock = ports.clock
         self.identifiers = identifiers
@@ -79,8 +67,8 @@ final class ScheduleHandlers: Sendable {
             id: identifiers.make(), tenant: request.tenant, spec: valid.spec,
             template: factory.template(valid.job))
         references.checkSources(of: valid.job.spec, request, key, place: "#/job") { [store] in
-            store.create(
-                schedule, idempotency: key, reply: request.onSuccess { sendCreated($0, request) })
+            store.createSchedule(
+                schedule, key, reply: request.onSuccess { sendCreated($0, request) })
         }
     }
 
@@ -138,7 +126,7 @@ final class ScheduleHandlers: Sendable {
         let id = try request.identifier(ScheduleID.self)
         request.changing(
             { [store] revision, reply in
-                store.delete(id, tenant: request.tenant, revision: revision, reply: reply)
+                store.deleteSchedule(id, tenant: request.tenant, revision: revision, reply: reply)
             }, then: request.onSuccess { request.send(Response(status: 204)) })
     }
 
@@ -146,8 +134,8 @@ final class ScheduleHandlers: Sendable {
     func run(_ request: RequestContext) throws(Problem) {
         let id = try request.identifier(ScheduleID.self)
         try request.needEmptyObject()
-        store.run(
-            id, tenant: request.tenant, idempotency: try request.idempotency(),
+        store.runSchedule(
+            id, tenant: request.tenant, try request.idempotency(),
             traceparent: traceContext(request.fields),
             reply: request.onSuccess { [view] created in
                 view.sendCreated(created.record, isReplay: created.isReplay, to: request)
@@ -192,7 +180,7 @@ final class ScheduleHandlers: Sendable {
     ) {
         request.changing(
             { [store] revision, reply in
-                store.change(
+                store.changeSchedule(
                     id, tenant: request.tenant, revision: revision, template: template, change, reply: reply)
             }, then: request.onSuccess { send($0, 200, request) })
     }

@@ -41,112 +41,62 @@ package struct ReadinessCheck: Sendable, Equatable {
 
 /// The ports and functions that the API calls. `FerryServer` passes the real ones, tests pass doubles.
 package struct APIPorts: Sendable {
+    /// Reads and changes what is stored.
+    let store: any StorePorts
     /// Stores new jobs.
-    package var submissions: any SubmissionSink
-    /// Reads jobs and attempts.
-    package var reader: any JobReader
-    /// Cancels, suspends, resumes, acknowledges, deletes and retries jobs.
-    package var control: any JobControl
+    let submissions: any SubmissionSink
+    /// Passes new events to event streams.
+    let feed: any EventFeed
+    /// Counts the unfinished jobs of tenants.
+    let tenants: any TenantReader
+    /// Operations that need this node's engine and disks.
+    let node: any NodeOperations
     /// Opens the files of succeeded jobs.
-    package var content: any ContentStore
-    /// Reads and redelivers webhook deliveries.
-    package var deliveries: any DeliveryReader
-    /// Reads and follows the log of events.
-    package var events: any EventReader
-    /// Stores webhook endpoints.
-    package var webhooks: any WebhookStore
-    /// Stores API keys.
-    package var keys: any KeyStore
-    /// Stores the transfer limits.
-    package var limits: any LimitStore
-    /// Stores the settings of hosts.
-    package var hosts: any HostStore
-    /// Edits unfinished jobs.
-    package var editor: any JobEditor
-    /// Reads the jobs that new jobs name.
-    package var dependencies: any DependencyReader
-    /// Stores sessions.
-    package var sessions: any SessionStore
-    /// Accepts answers to the questions of jobs.
-    package var questions: any AnswerSink
-    /// Stores schedules.
-    package var schedules: any ScheduleStore
-    /// Stores the off-peak windows.
-    package var windows: any WindowStore
+    let content: any ContentStore
+    /// Current time for identifiers and timestamps.
+    let clock: any WallClock
+    /// Policy that decides which addresses jobs and webhooks may use.
+    let egress: EgressPolicy
+    /// Requests that wait for jobs (`Prefer: wait`).
+    let waiters: JobWaiters
     /// Time zones for schedules and off-peak windows.
     package var zones: any TimeZoneSource = KnownTimeZones()
-    /// Reads the state of the service and its nodes.
-    package var status: any StatusSource
-    /// Carries out the commands of operators.
-    package var operations: any ServiceControl
-    /// Stores the requests of operators.
-    package var audit: any AuditLog
-    /// Current time for identifiers and timestamps.
-    package var clock: any WallClock
-    /// Policy that decides which addresses jobs and webhooks may use.
-    package var egress: EgressPolicy
-    /// Requests that wait for jobs (`Prefer: wait`).
-    package var waiters: JobWaiters
     /// Returns the progress of a job that runs on this node, `nil` for any other job. Must not block.
-    package var progress: @Sendable (JobID) -> TransferProgress?
+    package var progress: @Sendable (JobID) -> TransferProgress? = { _ in nil }
     /// Returns the jobs that run on this node, with their progress.
-    package var running: @Sendable () -> [RunningTransfer]
+    package var running: @Sendable () -> [RunningTransfer] = { [] }
     /// Returns the state of the service that explains why a job is queued. Must not block.
-    package var queue: @Sendable () -> QueueConditions
+    package var queue: @Sendable () -> QueueConditions = { QueueConditions() }
     /// Encrypts bytes that must not be readable in the database.
-    package var seal: @Sendable ([UInt8]) -> [UInt8]
+    package var seal: @Sendable ([UInt8]) -> [UInt8] = { $0 }
     /// Decrypts what `seal` returned; `nil` if that fails.
-    package var open: @Sendable ([UInt8]) -> [UInt8]?
+    package var open: @Sendable ([UInt8]) -> [UInt8]? = { $0 }
     var secrets: SecretSeal { SecretSeal(seal: seal, open: open) }
     /// Decrypts the keys of a webhook endpoint; `nil` if that fails.
-    package var openWebhookKeys: @Sendable ([UInt8]) -> WebhookKeys?
+    package var openWebhookKeys: @Sendable ([UInt8]) -> WebhookKeys? = { _ in nil }
     /// Decrypts resume data; `nil` if this service has not issued it.
-    package var openResumeData: @Sendable (String) -> ResumePoint?
+    package var openResumeData: @Sendable (String) -> ResumePoint? = { _ in nil }
     /// Returns the results of the checks of `/readyz`. Must not block.
-    package var readiness: @Sendable () -> [ReadinessCheck]
+    package var readiness: @Sendable () -> [ReadinessCheck] = { [] }
     /// Returns the metrics in the Prometheus text format. Must not block.
-    package var metrics: @Sendable () -> [UInt8]
+    package var metrics: @Sendable () -> [UInt8] = { [] }
     /// Returns the seconds since the process started.
-    package var uptime: @Sendable () -> Double
+    package var uptime: @Sendable () -> Double = { 0 }
 
     package init(
-        store: any SubmissionSink & JobReader & JobControl & JobEditor & DependencyReader & AnswerSink
-            & EventReader & DeliveryReader & KeyStore & LimitStore & HostStore & StatusSource & SessionStore
-            & ServiceControl & AuditLog & WebhookStore & ScheduleStore & WindowStore,
-        content: any ContentStore, clock: any WallClock, egress: EgressPolicy, waiters: JobWaiters
+        store: any StorePorts, submissions: any SubmissionSink, feed: any EventFeed,
+        tenants: any TenantReader, node: any NodeOperations, content: any ContentStore, clock: any WallClock,
+        egress: EgressPolicy, waiters: JobWaiters
     ) {
-        submissions = store
-        reader = store
-        control = store
-        deliveries = store
-        events = store
-        webhooks = store
-        keys = store
-        limits = store
-        hosts = store
-        editor = store
-        dependencies = store
-        sessions = store
-        questions = store
-        schedules = store
-        windows = store
-        status = store
-        operations = store
-        audit = store
+        self.store = store
+        self.submissions = submissions
+        self.feed = feed
+        self.tenants = tenants
+        self.node = node
         self.content = content
         self.clock = clock
         self.egress = egress
         self.waiters = waiters
-        progress = { _ in nil }
-        running = { [] }
-        queue = { QueueConditions() }
-        seal = { $0 }
-        open = { $0 }
-        openWebhookKeys = { _ in nil }
-        openResumeData = { _ in nil }
-        readiness = { [] }
-        metrics = { [] }
-        uptime = { 0 }
     }
 }
 
@@ -174,7 +124,7 @@ package final class API: RequestHandler {
         secrets = ports.secrets
         waiters = ports.waiters
         streams = EventStreams(ports)
-        keys = KeyTable(ports.keys, adminKey: configuration.adminKey)
+        keys = KeyTable(ports.store, adminKey: configuration.adminKey)
         limiter = RateLimiter(configuration.rateLimit)
         bodies = BodyBudget(capacity: configuration.bodyBytesMax)
         audit = AuditTrail(ports, identifiers, logger)
@@ -218,7 +168,7 @@ package final class API: RequestHandler {
                 if route.body != .none { try needPlainBody(head.fields) }
                 return .collect(
                     limit: min(route.body.limit, bodies.largest),
-                    room: bodies.room(for: tenant, requestID: head.requestID))
+                    reservation: bodies.reservation(for: tenant, requestID: head.requestID))
             } catch {
                 return .refuse(error.response(requestID: head.requestID))
             }

@@ -23,7 +23,7 @@ final class BodyBudget: Sendable {
     var taken: Int { state.withLock { $0.taken } }
 
     /// Returns the account of one body of a tenant.
-    func room(for tenant: String, requestID: String) -> any BodyRoom {
+    func reservation(for tenant: String, requestID: String) -> any BodyReservation {
         BodyShare(self, tenant: tenant, requestID: requestID)
     }
 
@@ -54,7 +54,7 @@ final class BodyBudget: Sendable {
 }
 
 /// The memory that one body uses. Releases it when deinitialized.
-private final class BodyShare: BodyRoom {
+private final class BodyShare: BodyReservation {
     private let budget: BodyBudget
     private let tenant: String
     private let requestID: String

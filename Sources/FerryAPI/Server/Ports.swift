@@ -2,12 +2,25 @@
 // block.
 package import FerryCore
 
-/// Reads jobs and their attempts. A job of another tenant is `notFound`.
+/// All ports that the store implements alone.
+package typealias StorePorts = JobReader & JobControl & DependencyReader & AnswerSink & EventReader
+    & DeliveryReader & WebhookStore & KeyStore & LimitStore & HostStore & SessionStore & ScheduleStore
+    & WindowStore & ServiceControl & AuditLog
+
+/// Reads jobs. A job of another tenant is `notFound`.
 package protocol JobReader: JobLookup {
     /// Replies with the jobs that match, without their bodies.
     func jobs(_ query: JobQuery, reply: @escaping Reply<ListPage<JobRecord, JobKindTag>>)
+}
+
+/// Operations that need the engine and the disks of this node as well as the store.
+package protocol NodeOperations: Sendable {
     /// Replies with the attempts of a job, the running one included.
     func attempts(of id: JobID, tenant: String, reply: @escaping Reply<JobAttempts>)
+    /// Deletes a terminal job and the managed file of its content; any other job is `invalidState`.
+    func delete(_ id: JobID, tenant: String, revision: Int32?, reply: @escaping Reply<Void>)
+    /// Replies with the state of the service. The counts of unfinished jobs are exact.
+    func status(reply: @escaping Reply<ServiceStatus>)
 }
 
 /// Changes jobs. `revision`: the one that `If-Match` names; a job with another revision is `stale`. `nil`
@@ -24,28 +37,17 @@ package protocol JobControl: Sendable {
     /// Resumes a suspended job; any other is `invalidState`.
     func resume(_ id: JobID, tenant: String, revision: Int32?, reply: @escaping Reply<JobRecord>)
     /// Acknowledges the result of a terminal job. Idempotent. Any other job is `invalidState`; a job that
-    /// does not ask for an acknowledgement is `notAwaited`.
+    /// does not ask for an acknowledgement is `acknowledgementNotRequired`.
     func acknowledge(_ id: JobID, tenant: String, reply: @escaping Reply<JobRecord>)
-    /// Deletes a terminal job and the managed file of its content; any other job is `invalidState`.
-    func delete(_ id: JobID, tenant: String, revision: Int32?, reply: @escaping Reply<Void>)
+    /// Replaces the job by what `change` returns. The store may call `change` more than once; what it throws
+    /// is the inner failure. A terminal job is `invalidState`, and so is a running job if the change concerns
+    /// its attempt.
+    func edit(
+        _ id: JobID, tenant: String, revision: Int32?,
+        _ change: @escaping @Sendable (JobDraft) throws(InvalidFields) -> JobDraft,
+        reply: @escaping Reply<Result<JobRecord, InvalidFields>>)
     /// Replies with what is needed to submit a terminal job again; any other job is `invalidState`.
     func retrySource(_ id: JobID, tenant: String, reply: @escaping Reply<RetrySource>)
-}
-
-/// A finished job with what is needed to submit it again.
-package struct RetrySource: Sendable {
-    /// The finished job.
-    package let record: JobRecord
-    /// Credentials of the job, decrypted.
-    package let secrets: JobSecrets
-    /// Bytes of an inline source or body; `nil` if the job had none or they are not kept.
-    package let payload: [UInt8]?
-
-    package init(record: JobRecord, secrets: JobSecrets, payload: [UInt8]?) {
-        self.record = record
-        self.secrets = secrets
-        self.payload = payload
-    }
 }
 
 /// An open regular file to send. The receiver owns the descriptor and closes it.
@@ -92,9 +94,9 @@ package protocol KeyStore: Sendable {
     /// Replies with one key.
     func key(_ id: KeyID, reply: @escaping Reply<APIKey>)
     /// Stores a new key. A repeated idempotency key replies with the first one.
-    func create(_ new: NewKey, reply: @escaping Reply<KeyCreation>)
+    func createKey(_ new: NewKey, reply: @escaping Reply<KeyCreation>)
     /// Revokes a key for ever; `notFound` if it does not exist or is revoked already.
-    func revoke(_ id: KeyID, reply: @escaping Reply<Void>)
+    func revokeKey(_ id: KeyID, reply: @escaping Reply<Void>)
 }
 
 /// State of the service, as `GET /v1/admin/status` shows it.
@@ -117,14 +119,6 @@ package struct ServiceStatus: Sendable {
     package init(_ store: StoreStatus) { self.store = store }
 }
 
-/// Reads the state of the service and its nodes. The counts of unfinished jobs are exact.
-package protocol StatusSource: Sendable {
-    /// Replies with the state of the service.
-    func status(reply: @escaping Reply<ServiceStatus>)
-    /// Replies with all nodes.
-    func nodes(reply: @escaping Reply<[NodeStatus]>)
-}
-
 /// Reads the log of events. A job of another tenant is `notFound`.
 package protocol EventReader: Sendable {
     /// Replies with the events that match, newest first, those included that were committed before the call.
@@ -141,6 +135,10 @@ package protocol EventReader: Sendable {
     /// Replies with the identifier of the last event that was committed before the call, or a later one; zero
     /// if there is none.
     func lastEvent(reply: @escaping Reply<EventID>)
+}
+
+/// Passes new events to the event streams of this node.
+package protocol EventFeed: Sendable {
     /// Passes new events to the sink. Calls `ready` when no later event will be missed.
     func follow(_ sink: any EventSink, ready: @escaping @Sendable () -> Void)
     /// Ends `follow`, unless `isNeeded` returns `true` when this is carried out.

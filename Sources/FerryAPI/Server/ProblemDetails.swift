@@ -207,7 +207,7 @@ struct Problem: Error, Sendable {
             self.init(.invalidState, "The job is \(state.rawValue)\(reason).")
             self.state = state
             self.waitingFor = waitingFor
-        case .notAwaited:
+        case .acknowledgementNotRequired:
             self.init(.notAwaited, "The job asks for no acknowledgement; it is deleted after its retention.")
         case .stale(let revision):
             self.init(

@@ -122,7 +122,7 @@ struct RequestContext: Sendable {
         try needMediaType(["application/merge-patch+json", "application/json"], field: "Accept-Patch")
         let patch = try parse(body)
         let errors = ValidationErrors()
-        guard FieldReader(patch, at: "#", errors) != nil else { throw Problem(InvalidFields(errors.errors)) }
+        guard FieldReader(patch, at: "#", errors) != nil else { throw Problem(InvalidFields(errors.all)) }
         return patch
     }
 
@@ -178,7 +178,7 @@ func readObject<Value>(_ json: JSON, _ read: (inout FieldReader) -> Value?) thro
         value = read(&fields)
         fields.finish()
     }
-    guard errors.isEmpty, let value else { throw Problem(InvalidFields(errors.errors)) }
+    guard errors.isEmpty, let value else { throw Problem(InvalidFields(errors.all)) }
     return value
 }
 

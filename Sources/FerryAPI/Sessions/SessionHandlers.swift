@@ -9,7 +9,7 @@ final class SessionHandlers: Sendable {
     private let seal: @Sendable ([UInt8]) -> [UInt8]
 
     init(_ ports: APIPorts, _ node: NodeAbilities) {
-        store = ports.sessions
+        store = ports.store
         egress = ports.egress
         seal = ports.seal
         self.node = node
@@ -69,7 +69,7 @@ final class SessionHandlers: Sendable {
         let key = try request.sessionKey()
         let mode = try readObject(try request.json()) { fields in
             if !fields.has("mode") {
-                fields.complain(
+                fields.addError(
                     "mode", "required", "mode must say what happens to the session's jobs: finish or cancel.")
             }
             return fields.choice("mode", SessionInvalidation.self)

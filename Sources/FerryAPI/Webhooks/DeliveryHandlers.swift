@@ -13,8 +13,8 @@ final class DeliveryHandlers: Sendable {
     private let waiters: JobWaiters
 
     init(_ ports: APIPorts) {
-        deliveries = ports.deliveries
-        webhooks = ports.webhooks
+        deliveries = ports.store
+        webhooks = ports.store
         waiters = ports.waiters
     }
 
@@ -90,16 +90,16 @@ final class DeliveryHandlers: Sendable {
         _ request: RequestContext
     ) throws(Problem) -> (since: Timestamp, until: Timestamp?, onlyFailed: Bool) {
         try readObject(try request.json()) { fields in
-            if !fields.has("since") { fields.complain("since", "required", "A replay needs the time since.") }
+            if !fields.has("since") { fields.addError("since", "required", "A replay needs the time since.") }
             if fields.value("since")?.isNull == true {
-                fields.complain("since", "wrong_type", "This must be a string, not null.")
+                fields.addError("since", "wrong_type", "This must be a string, not null.")
             }
             let since = fields.timestamp("since")
             let until = fields.timestamp("until")
             let isNull = fields.value("only")?.isNull == true
             let only = isNull ? nil : fields.choice("only", ReplayOnly.self)
             if let since, let until, until <= since {
-                fields.complain("until", "invalid_combination", "This must be after since.")
+                fields.addError("until", "invalid_combination", "This must be after since.")
             }
             return since.map { ($0, until, only == .failed) }
         }
@@ -176,7 +176,7 @@ extension DeliveryRecord {
             writer.member("duration", attempt.duration)
             writer.memberOrNull("status", attempt.status)
             writer.memberOrNull("error", attempt.error)
-            writer.member("answer", attempt.answer)
+            writer.member("answer", attempt.responseExcerpt)
             writer.endObject()
         }
         writer.endArray()

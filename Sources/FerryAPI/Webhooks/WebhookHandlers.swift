@@ -15,7 +15,7 @@ final class WebhookHandlers: Sendable {
     private let openKeys: @Sendable ([UInt8]) -> WebhookKeys?
 
     init(_ ports: APIPorts, _ identifiers: IdentifierGenerator) {
-        store = ports.webhooks
+        store = ports.store
         egress = ports.egress
         clock = ports.clock
         seal = ports.seal
@@ -34,7 +34,7 @@ final class WebhookHandlers: Sendable {
             return refuse(json, request, idempotency, Problem(error))
         }
         let key = makeWebhookKey()
-        let made = MadeWebhook(
+        let made = CreatedWebhook(
             id: identifiers.make(), createdAt: clock.now(), sealedKeys: seal(WebhookKeys(key).encode()))
         let new = NewWebhook(
             record: WebhookRecord(made, of: endpoint, key, tenant: request.tenant), idempotency: idempotency)
@@ -68,7 +68,7 @@ final class WebhookHandlers: Sendable {
     }
 
     /// Repeats the first response.
-    private func replay(_ first: MadeWebhook, of endpoint: WebhookEndpoint, _ request: RequestContext) {
+    private func replay(_ first: CreatedWebhook, of endpoint: WebhookEndpoint, _ request: RequestContext) {
         guard let key = openKeys(first.sealedKeys)?.newest else { return request.fail(StoreError.failed) }
         let record = WebhookRecord(first, of: endpoint, key, tenant: request.tenant)
         send(record, 201, request, secret: key.secret, replayed)
@@ -159,7 +159,7 @@ private func send(
 extension WebhookRecord {
     /// The endpoint as its creation made it.
     fileprivate init(
-        _ made: MadeWebhook, of endpoint: WebhookEndpoint, _ key: WebhookKeys.Key, tenant: String
+        _ made: CreatedWebhook, of endpoint: WebhookEndpoint, _ key: WebhookKeys.Key, tenant: String
     ) {
         self.init(
             id: made.id, tenant: tenant, createdAt: made.createdAt, updatedAt: made.createdAt,

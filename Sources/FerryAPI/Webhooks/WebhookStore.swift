@@ -8,7 +8,7 @@ package protocol WebhookStore: Sendable {
     func createWebhook(_ new: NewWebhook, reply: @escaping Reply<WebhookCreation>)
     /// Replies with the endpoint that was created with this key, even if it was changed or deleted since;
     /// `notFound` if there is none. A key of another request is `idempotencyKeyReused`.
-    func webhook(createdWith key: Submission.Idempotency, reply: @escaping Reply<MadeWebhook>)
+    func webhook(createdWith key: Submission.Idempotency, reply: @escaping Reply<CreatedWebhook>)
     /// Replies with one endpoint.
     func webhook(_ id: WebhookID, tenant: String, reply: @escaping Reply<WebhookRecord>)
     /// Replies with endpoints, newest first, only those before `before`.

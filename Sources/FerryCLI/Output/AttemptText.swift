@@ -110,17 +110,17 @@ struct AttemptText {
         let start = Self.milliseconds(span.start).padded(onLeftTo: 12)
         let length = span.end.map { Self.milliseconds(max(0, $0 - span.start)) } ?? "not ended"
         let text = "     \(span.name.padded(to: 8))\(start)  \(length.padded(onLeftTo: 12))"
-        let room = min(40, width - text.count - 4)
-        guard room >= 8 else { return text }
+        let barWidth = min(40, width - text.count - 4)
+        guard barWidth >= 8 else { return text }
         let column = { (seconds: Double) in
-            total > 0 ? Int((Double(room) * min(1, seconds / total)).rounded(.down)) : 0
+            total > 0 ? Int((Double(barWidth) * min(1, seconds / total)).rounded(.down)) : 0
         }
-        let first = min(column(span.start), room - 1)
+        let first = min(column(span.start), barWidth - 1)
         let last = max(first + 1, column(span.end ?? total))
         let bar =
             String(repeating: " ", count: first)
             + String(repeating: span.end == nil ? "?" : "=", count: last - first)
-        return "\(text)  |\(bar.padded(to: room))|"
+        return "\(text)  |\(bar.padded(to: barWidth))|"
     }
 
     private static func time(_ value: JSON?) -> Timestamp? {

@@ -146,7 +146,7 @@ package struct TransferResult: Sendable, Equatable {
     /// Body of a data job if it is short enough for the database, else `nil`.
     package var body: [UInt8]?
     /// `true` if Ferry stores the bytes in a file of its own (below `results/`).
-    package var isKept: Bool
+    package var isManaged: Bool
     /// How the length was verified.
     package var verified: Verification
 
@@ -175,13 +175,13 @@ package struct TransferResult: Sendable, Equatable {
 
     /// Creates a result.
     package init(
-        path: String?, size: Int64, sha256: String, body: [UInt8]?, isKept: Bool, verified: Verification
+        path: String?, size: Int64, sha256: String, body: [UInt8]?, isManaged: Bool, verified: Verification
     ) {
         self.path = path
         self.size = size
         self.sha256 = sha256
         self.body = body
-        self.isKept = isKept
+        self.isManaged = isManaged
         self.verified = verified
     }
 }
@@ -216,29 +216,30 @@ package struct AttemptResult: Sendable {
     /// `true` if the bytes of a download are left for a later attempt.
     package let leavesBytes: Bool
     /// Size of the bytes that are left, or `nil` if there are none or it is not known.
-    package let kept: PartialDownload?
+    package let partialDownload: PartialDownload?
     /// `true` if the last response or failure was that of another host: of a redirect, a mirror, or the job's
     /// proxy.
-    package let endedElsewhere: Bool
+    package let endedAtOtherHost: Bool
     /// Last response as evidence, or `nil` if there was none, it was reported already
     /// (`ResultSink.answered`), or a proxy of the job may have produced it.
-    package let answer: HostResponse?
+    package let hostResponse: HostResponse?
     /// The only node that can do a released job, or `nil` if every node can.
     package let home: NodeID?
     /// Seconds for which another job used the slot of the attempt.
     package var lentSeconds = 0.0
 
-    /// Creates a result. `leavesBytes` is implied by `kept`.
+    /// Creates a result. `leavesBytes` is implied by `partialDownload`.
     package init(
         attempt: Attempt, outcome: Outcome, response: TransferResponse?, bytesReceived: Int64,
-        bytesSent: Int64, trace: AttemptTrace? = nil, leavesBytes: Bool = false, kept: PartialDownload? = nil,
-        endedElsewhere: Bool = false, answer: HostResponse? = nil, home: NodeID? = nil
+        bytesSent: Int64, trace: AttemptTrace? = nil, leavesBytes: Bool = false,
+        partialDownload: PartialDownload? = nil, endedAtOtherHost: Bool = false,
+        hostResponse: HostResponse? = nil, home: NodeID? = nil
     ) {
         self.home = home
-        self.answer = answer
-        self.leavesBytes = leavesBytes || kept != nil
-        self.kept = kept
-        self.endedElsewhere = endedElsewhere
+        self.hostResponse = hostResponse
+        self.leavesBytes = leavesBytes || partialDownload != nil
+        self.partialDownload = partialDownload
+        self.endedAtOtherHost = endedAtOtherHost
         self.attempt = attempt
         self.outcome = outcome
         self.response = response
@@ -266,13 +267,14 @@ package struct AttemptResult: Sendable {
         trace?.finishedAt = instant
         var result = AttemptResult(
             attempt: attempt, outcome: outcome, response: response, bytesReceived: bytesReceived,
-            bytesSent: bytesSent, trace: trace, endedElsewhere: endedElsewhere, answer: answer)
+            bytesSent: bytesSent, trace: trace, endedAtOtherHost: endedAtOtherHost,
+            hostResponse: hostResponse)
         result.lentSeconds = lentSeconds
         return result
     }
 
     /// The scope that the result is evidence about.
-    package var scope: RequestScope { answer?.scope ?? attempt.scope }
+    package var scope: RequestScope { hostResponse?.scope ?? attempt.scope }
 }
 
 /// Progress of a running attempt.

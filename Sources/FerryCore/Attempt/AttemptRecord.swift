@@ -48,7 +48,7 @@ package struct AttemptRecord: Sendable, Equatable {
     /// Details for operators, or `nil` if there are none.
     package var diagnostics: Diagnostics?
     /// Bytes that are left for a later attempt or another job.
-    package var kept: PartialDownload?
+    package var partialDownload: PartialDownload?
     /// Transactions in the order of their ends.
     package var transactions: [TransactionMetrics] = []
     /// Number of transactions that were not stored.
@@ -121,14 +121,14 @@ extension AttemptRecord {
         static let hasDiagnostics = Flags(rawValue: 4)
         static let hasRedirects = Flags(rawValue: 8)
         /// Read by the SQL function kept_attempt (0023_kept_bytes.sql).
-        static let hasKeptBytes = Flags(rawValue: 16)
+        static let hasPartialDownload = Flags(rawValue: 16)
         static let hasSealedURLs = Flags(rawValue: 32)
     }
 
     /// Returns the packed bytes of an ended attempt. `node`: `nil` if the reader will know it.
     package static func packed(
         number: Int32, node: NodeID?, _ trace: AttemptTrace, _ outcome: Outcome, errorJSON: [UInt8]?,
-        kept: PartialDownload? = nil, _ seal: SecretSeal
+        partialDownload: PartialDownload? = nil, _ seal: SecretSeal
     ) -> [UInt8] {
         let diagnostics = outcome == .failed ? trace.diagnostics : nil
         var flags: Flags = []
@@ -136,7 +136,7 @@ extension AttemptRecord {
         if errorJSON != nil { flags.insert(.hasError) }
         if diagnostics != nil { flags.insert(.hasDiagnostics) }
         if trace.transactions.redirectCount > 0 { flags.insert(.hasRedirects) }
-        if kept != nil { flags.insert(.hasKeptBytes) }
+        if partialDownload != nil { flags.insert(.hasPartialDownload) }
         let secretURLs = trace.transactions.secretURLs
         if !secretURLs.isEmpty { flags.insert(.hasSealedURLs) }
         var bytes: [UInt8] = []
@@ -164,7 +164,7 @@ extension AttemptRecord {
         if trace.transactions.redirectCount > 0 {
             bytes.appendPacked(UInt64(trace.transactions.redirectCount))
         }
-        kept?.pack(into: &bytes)
+        partialDownload?.pack(into: &bytes)
         if !secretURLs.isEmpty { bytes.appendPacked(bytes: seal.seal(secretURLs.packed())) }
         bytes.appendPacked(UInt64(trace.transactions.omittedCount))
         bytes.append(contentsOf: trace.transactions.bytes)
@@ -202,7 +202,7 @@ extension AttemptRecord {
             diagnostics = Diagnostics(curlCode: code, curlMessage: try reader.text(), osError: osError)
         }
         if flags.contains(.hasRedirects) { redirectCount = try reader.number(Int.self) }
-        if flags.contains(.hasKeptBytes) { kept = try PartialDownload(&reader) }
+        if flags.contains(.hasPartialDownload) { partialDownload = try PartialDownload(&reader) }
         if flags.contains(.hasSealedURLs) { sealedURLs = try reader.blob() }
         omittedTransactionCount = try reader.number(Int.self)
         transactions = try Self.transactions(&reader)

@@ -56,9 +56,11 @@ package struct JobAttempts: Sendable {
 
     /// Returns the job's own request as the reader may see it, or `nil` if the stored fields cannot be read.
     private func request(for disclosure: Disclosure) -> TransactionMetrics.Request? {
-        // Fields of an unknown version or with another key: without them the request is null.
+        // With another key the fields are read without secrets.
         let whole = disclosure.seal.flatMap { try? JobSpec(storedJSON: specJSON, opening: $0) }
+        // Fields of an unknown version cannot be read: the request is null.
         guard let spec = whole ?? (try? JobSpec(storedJSON: specJSON)),
+            // The URL of an accepted job is valid.
             let url = try? WebURL.parse(spec.request.url)
         else { return nil }
         return TransactionMetrics.Request(method: spec.request.method, url: disclosure.url(url.string))

@@ -44,6 +44,7 @@ package struct ResumePoint: Sendable, Equatable {
 
     /// Reads what `encode` returned; `nil` for other data encrypted with the same key.
     package init?(json: [UInt8]) {
+        // Data that is not JSON is no resume point.
         guard let parsed = try? JSON.parse(json) else { return nil }
         self.init(parsed)
     }

@@ -157,7 +157,7 @@ package struct TransactionLog: Sendable, Equatable {
         }
         if bytes.isEmpty { bytes.reserveCapacity(96) }
         lastStart = bytes.count
-        guard let url = metrics.request?.url, !RedactedURL.isHarmless(url) else {
+        guard let url = metrics.request?.url, !RedactedURL.hasNoSecrets(url) else {
             return metrics.pack(into: &bytes)
         }
         secretURLs.append(SecretURL(place: count - 1, url: url))
@@ -185,19 +185,6 @@ extension [TransactionLog.SecretURL] {
         while !reader.isAtEnd {
             append(.init(place: try reader.number(Int.self), url: try reader.text()))
         }
-    }
-}
-
-extension TransactionLog {
-    /// Seconds that the first connection took without TLS; `nil` if the first request used an open connection
-    /// or did not connect.
-    package var firstConnectSeconds: Double? {
-        var reader = PackedReader(bytes)
-        // Packed by this process; without a transaction there is no value.
-        guard let first = try? TransactionMetrics(&reader), let start = first.moments[.connectStart],
-            let end = first.moments[.secureConnectionStart] ?? first.moments[.connectEnd]
-        else { return nil }
-        return Double(end - start) / 1_000_000
     }
 }
 

@@ -5,7 +5,7 @@ package struct FieldReader {
     /// JSON Pointer of the object: `#`, `#/request`, `#/jobs/17`.
     package let path: String
     /// The errors found so far.
-    package let complaints: ValidationErrors
+    package let errors: ValidationErrors
     private let members: [JSON.Member]
     private var isRead: [Bool]
     private let patch: JSON?
@@ -15,14 +15,14 @@ package struct FieldReader {
     /// Creates a reader. Returns `nil` and reports an error if the value is no object. `mergedWith`: the part
     /// of the merge patch (RFC 7396) that led to the value.
     package init?(
-        _ value: JSON, at path: String, _ complaints: ValidationErrors, mergedWith patch: JSON? = nil
+        _ value: JSON, at path: String, _ errors: ValidationErrors, mergedWith patch: JSON? = nil
     ) {
         guard case .object(let members) = value else {
-            complaints.addWrongType(path, "an object", value)
+            errors.addWrongType(path, "an object", value)
             return nil
         }
         self.path = path
-        self.complaints = complaints
+        self.errors = errors
         self.members = members
         isRead = [Bool](repeating: false, count: members.count)
         self.patch = patch
@@ -33,8 +33,8 @@ package struct FieldReader {
     package func pointer(_ name: String) -> String { "\(path)/\(pointerStep(name))" }
 
     /// Reports an error of a member.
-    package func complain(_ name: String, _ code: String, _ detail: String) {
-        complaints.add(pointer(name), code, detail)
+    package func addError(_ name: String, _ code: String, _ detail: String) {
+        errors.add(pointer(name), code, detail)
     }
 
     /// Returns `true` if the member is present, null included.
@@ -66,7 +66,7 @@ package struct FieldReader {
 
     /// Reports a wrong type and returns `nil`.
     private func wrongType<T>(_ name: String, _ expected: String, _ value: JSON) -> T? {
-        complaints.addWrongType(pointer(name), expected, value)
+        errors.addWrongType(pointer(name), expected, value)
         return nil
     }
 
@@ -78,12 +78,12 @@ package struct FieldReader {
         guard let text = value.string else { return wrongType(name, "a string", value) }
         let count = text.utf8.count
         if count > byteCounts.upperBound {
-            complain(
+            addError(
                 name, "too_long", "At most \(byteCounts.upperBound) bytes are allowed, these are \(count).")
             return nil
         }
         if count < byteCounts.lowerBound {
-            complain(name, "invalid_value", "This must not be empty.")
+            addError(name, "invalid_value", "This must not be empty.")
             return nil
         }
         return text
@@ -117,7 +117,7 @@ package struct FieldReader {
 
     /// Reports a value outside the range and returns `nil`.
     private func outOfRange<T>(_ name: String, _ least: String, _ most: String) -> T? {
-        complain(name, "out_of_range", "This must be from \(least) to \(most).")
+        addError(name, "out_of_range", "This must be from \(least) to \(most).")
         return nil
     }
 
@@ -138,7 +138,7 @@ package struct FieldReader {
         guard let value = present(name, true) else { return nil }
         guard let text = value.string else { return wrongType(name, "a string", value) }
         guard let instant = Timestamp(rfc3339: text) else {
-            complain(name, "invalid_value", "This must be an RFC 3339 time such as 2026-11-21T22:00:00Z.")
+            addError(name, "invalid_value", "This must be an RFC 3339 time such as 2026-11-21T22:00:00Z.")
             return nil
         }
         return instant
@@ -158,9 +158,9 @@ package struct FieldReader {
 
     private func refuse(_ name: String, _ text: String, among possible: [String], later: [String]) {
         if later.contains(text) {
-            complain(name, "not_supported", "\"\(text)\" is not supported yet by this version of Ferry.")
+            addError(name, "not_supported", "\"\(text)\" is not supported yet by this version of Ferry.")
         } else {
-            complain(name, "invalid_value", "This must be one of: \(possible.joined(separator: ", ")).")
+            addError(name, "invalid_value", "This must be one of: \(possible.joined(separator: ", ")).")
         }
     }
 
@@ -176,15 +176,15 @@ package struct FieldReader {
     package mutating func off(_ name: String, _ off: JSON, _ what: String) {
         guard let value = value(name), value != off else { return }
         guard off.isNull || value.typeName == off.typeName else {
-            return complaints.addWrongType(pointer(name), off.typeName, value)
+            return errors.addWrongType(pointer(name), off.typeName, value)
         }
-        complain(name, "not_supported", "\(what) not supported yet by this version of Ferry; leave this out.")
+        addError(name, "not_supported", "\(what) not supported yet by this version of Ferry; leave this out.")
     }
 
     /// Returns a reader of the member, which must be an object.
     package mutating func object(_ name: String, isNullable: Bool = false) -> FieldReader? {
         guard let value = present(name, isNullable) else { return nil }
-        return FieldReader(value, at: pointer(name), complaints, mergedWith: patch?[name])
+        return FieldReader(value, at: pointer(name), errors, mergedWith: patch?[name])
     }
 
     /// Reads an array of at most `countMax` values.
@@ -192,7 +192,7 @@ package struct FieldReader {
         guard let value = value(name) else { return nil }
         guard let values = value.array else { return wrongType(name, "an array", value) }
         guard values.count <= countMax else {
-            complain(name, "too_many", "At most \(countMax) entries are allowed, these are \(values.count).")
+            addError(name, "too_many", "At most \(countMax) entries are allowed, these are \(values.count).")
             return nil
         }
         return values
@@ -205,13 +205,13 @@ package struct FieldReader {
         for (index, value) in values.enumerated() {
             let place = "\(pointer(name))/\(index)"
             guard let text = value.string else {
-                complaints.addWrongType(place, "a string", value)
+                errors.addWrongType(place, "a string", value)
                 continue
             }
             if text.isEmpty || text.utf8.count > byteCountMax {
-                complaints.add(place, "invalid_value", "This must be 1 to \(byteCountMax) bytes long.")
+                errors.add(place, "invalid_value", "This must be 1 to \(byteCountMax) bytes long.")
             } else if strings.contains(text) {
-                complaints.add(place, "duplicate", "This occurs twice.")
+                errors.add(place, "duplicate", "This occurs twice.")
             } else {
                 strings.append(text)
             }
@@ -224,7 +224,7 @@ package struct FieldReader {
         for index in isRead.indices { isRead[index] = true }
         for index in removed.indices { removed[index].isRead = true }
         if members.count > countMax {
-            complaints.add(
+            errors.add(
                 path, "too_many", "At most \(countMax) entries are allowed, these are \(members.count).")
             return []
         }
@@ -235,7 +235,7 @@ package struct FieldReader {
     package func finish() {
         let unread = members.indices.filter { !isRead[$0] }.map { members[$0].name }
         for name in unread + removed.filter({ !$0.isRead }).map({ $0.name }) {
-            complain(name, "unknown_field", "There is no field of this name here.")
+            addError(name, "unknown_field", "There is no field of this name here.")
         }
     }
 }

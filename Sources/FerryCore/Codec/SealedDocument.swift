@@ -42,9 +42,11 @@ package enum SealedDocument {
 
     /// Returns the whole object as a value; throws if it cannot be decrypted.
     static func opened(_ stored: [UInt8], _ seal: SecretSeal) throws(StoredJSONError) -> JSON {
+        // Callers do not use the position of the damage.
         guard let json = try? JSON.parse(stored) else { throw StoredJSONError("syntax") }
         guard sealedEnd(stored) != nil, let text = json["sealed"]?.string else { return json }
         guard let sealed = Base64.decode(text), let plain = seal.open(sealed),
+            // Decrypted text that is not JSON is damaged.
             let patch = try? JSON.parse(plain)
         else { throw StoredJSONError("sealed") }
         return json.merged(with: patch)

@@ -93,10 +93,10 @@ private func appendFormEncoded(_ part: String, to text: inout [UInt8]) {
 
 /// Returns the beginning of a response body for people: valid UTF-8 without NUL, which PostgreSQL cannot
 /// store, in at most `byteCountMax` bytes.
-package func textExcerpt(_ answer: [UInt8], byteCountMax: Int) -> String {
+package func textExcerpt(_ bytes: [UInt8], byteCountMax: Int) -> String {
     var text = ""
     var byteCount = 0
-    for scalar in String(decoding: answer, as: UTF8.self).unicodeScalars where scalar != "\0" {
+    for scalar in String(decoding: bytes, as: UTF8.self).unicodeScalars where scalar != "\0" {
         byteCount += UTF8.width(scalar)
         guard byteCount <= byteCountMax else { break }
         text.unicodeScalars.append(scalar)

@@ -59,19 +59,19 @@ package struct TransferError: Error, Sendable, Equatable {
     /// Code of errno(3) for operators, or 0 if no system call failed.
     package let osError: Int32
     /// `true` if the host itself refused before a request was sent, which proves that it can be reached.
-    package let isAnswer: Bool
+    package let isRefusal: Bool
 
     /// Creates an error. Phase and retryability must be among those of the code in `docs/errors.md`.
     package init(
         _ code: Code, _ message: String, phase: Phase, isRetryable: Bool, osError: Int32 = 0,
-        isAnswer: Bool = false
+        isRefusal: Bool = false
     ) {
         self.code = code
         self.message = message
         self.phase = phase
         self.isRetryable = isRetryable
         self.osError = osError
-        self.isAnswer = isAnswer
+        self.isRefusal = isRefusal
     }
 
     /// Error of an attempt whose node died; its progress is not known.

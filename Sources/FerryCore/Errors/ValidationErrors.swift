@@ -7,13 +7,6 @@ package struct FieldError: Error, Sendable, Equatable {
     package let code: String
     /// One sentence for the client: what is wrong and what is allowed.
     package let detail: String
-
-    /// Creates an error.
-    package init(pointer: String, code: String, detail: String) {
-        self.pointer = pointer
-        self.code = code
-        self.detail = detail
-    }
 }
 
 /// All errors of a submission; never empty.
@@ -35,20 +28,20 @@ package final class ValidationErrors {
     /// Largest number of errors in a response, so that a hostile batch cannot make it larger.
     package static let countMax = 100
     /// The errors in the order in which they were found.
-    package private(set) var errors: [FieldError] = []
+    package private(set) var all: [FieldError] = []
 
     /// Creates an empty collection.
     package init() {}
 
     /// `true` if there are no errors.
-    package var isEmpty: Bool { errors.isEmpty }
+    package var isEmpty: Bool { all.isEmpty }
     /// `true` if further errors are dropped.
-    package var isFull: Bool { errors.count >= Self.countMax }
+    package var isFull: Bool { all.count >= Self.countMax }
 
     /// Adds an error, unless there are `countMax` already.
     package func add(_ pointer: String, _ code: String, _ detail: String) {
         guard !isFull else { return }
-        errors.append(FieldError(pointer: pointer, code: code, detail: detail))
+        all.append(FieldError(pointer: pointer, code: code, detail: detail))
     }
 
     /// Adds an error about the type of `value`. `expected`: with its article, as `JSON.typeName`.

@@ -97,7 +97,7 @@ extension JobRecord {
         if state != .running { record.node = nil }
         if state != self.state || event.revision != revision {
             record.nextAttemptAt = nil
-            record.kept = nil
+            record.partialDownload = nil
         }
         if !state.isTerminal {
             record.finishedAt = nil

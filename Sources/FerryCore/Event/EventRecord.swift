@@ -6,9 +6,6 @@
 package struct EventRecord: Sendable, Equatable {
     /// Bytes of a record without its detail.
     package static let headerByteCount = 40
-    /// Largest number of bytes of a detail; errors are far shorter.
-    package static let detailByteCountMax = 1 << 20
-
     /// Type of the event.
     package var type: EventType
     /// `true` if the job's own webhook gets the event.

@@ -57,7 +57,7 @@ package struct FieldDecoder: FieldVisitor {
     /// Returns `true` if the body has the member and no error was found in it so far.
     package func isValid(_ name: String) -> Bool {
         let pointer = reader.pointer(name)
-        return reader.has(name) && !context.errors.errors.contains { $0.pointer == pointer }
+        return reader.has(name) && !context.errors.all.contains { $0.pointer == pointer }
     }
 
     /// Reports an error of a member. `steps`: its JSON Pointer in the object, such as `redirects/policy`.
@@ -70,7 +70,7 @@ package struct FieldDecoder: FieldVisitor {
         if traits.isShownOnly { return nil }
         guard let json = reader.value(name) else {
             if traits.isRequired, requiresMembers {
-                reader.complain(name, "required", "This field is required.")
+                reader.addError(name, "required", "This field is required.")
             }
             return nil
         }
@@ -79,14 +79,14 @@ package struct FieldDecoder: FieldVisitor {
             return nil
         }
         if json.isNull, mode == .patch, traits.isRequired {
-            reader.complain(name, "required", "This field is required.")
+            reader.addError(name, "required", "This field is required.")
             return nil
         }
         return json
     }
 
     private func failUnchangeable(_ name: String) {
-        reader.complain(
+        reader.addError(
             name, "not_supported",
             "This cannot be changed after the submission; cancel the job and submit another one.")
     }
@@ -94,7 +94,7 @@ package struct FieldDecoder: FieldVisitor {
     /// Reports a field that the job's kind does not have. Null and empty values are allowed everywhere.
     private func checkKind(_ name: String, _ traits: FieldTraits) {
         guard let kind = context.kind, !traits.kinds.contains(JobKinds(kind)) else { return }
-        reader.complain(name, "invalid_combination", "Only a \(traits.kinds.names) job has this field.")
+        reader.addError(name, "invalid_combination", "Only a \(traits.kinds.names) job has this field.")
     }
 
     package mutating func field<Value: FieldValue>(
@@ -157,7 +157,7 @@ package struct FieldDecoder: FieldVisitor {
         guard off.isNull || json.typeName == off.typeName else {
             return context.errors.addWrongType(reader.pointer(name), off.typeName, json)
         }
-        reader.complain(
+        reader.addError(
             name, "not_supported",
             "This is not supported yet by this version of Ferry; leave it out.")
     }

@@ -22,8 +22,8 @@ package struct HostLimit: Sendable, Equatable {
         self.requestRate = requestRate
     }
 
-    /// Adds the limit of another scope of the same requests: the stricter value of each.
-    mutating func combine(_ other: HostLimit) {
+    /// Adds another limit of the same requests, such as of a wider scope: the stricter value of each.
+    package mutating func combine(_ other: HostLimit) {
         connectionLimit = [connectionLimit, other.connectionLimit].compactMap(\.self).min()
         blockedUntil = [blockedUntil, other.blockedUntil].compactMap(\.self).max()
         isPaused = isPaused || other.isPaused

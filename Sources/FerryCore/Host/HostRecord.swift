@@ -167,8 +167,8 @@ package struct HostPatch: Sendable, Equatable {
 
     /// Reads a patch.
     package init(_ json: JSON) throws(InvalidFields) {
-        let complaints = ValidationErrors()
-        if var fields = FieldReader(json, at: "#", complaints) {
+        let errors = ValidationErrors()
+        if var fields = FieldReader(json, at: "#", errors) {
             let range = 1...Self.connectionCountMax
             if fields.has("minimum_connections") {
                 connectionsMin = .some(
@@ -190,14 +190,14 @@ package struct HostPatch: Sendable, Equatable {
             if fields.has("backoff_until") { backoffUntil = .some(fields.timestamp("backoff_until")) }
             fields.finish()
         }
-        guard complaints.isEmpty else { throw InvalidFields(complaints.errors) }
+        guard errors.isEmpty else { throw InvalidFields(errors.all) }
     }
 
     /// Returns the error of a minimum above the maximum.
     package static func invalidBounds() -> InvalidFields {
-        let complaints = ValidationErrors()
-        complaints.add(
+        let errors = ValidationErrors()
+        errors.add(
             "#/minimum_connections", "invalid_combination", "This must not be above maximum_connections.")
-        return InvalidFields(complaints.errors)
+        return InvalidFields(errors.all)
     }
 }

@@ -110,7 +110,7 @@ package struct JobRecord: Sendable {
     /// Opaque text with which another job resumes the bytes of this failed or cancelled one, or `nil`.
     package var resumeData: String?
     /// Bytes of a download while no attempt runs, or `nil`.
-    package var kept: PartialDownload?
+    package var partialDownload: PartialDownload?
     /// Time of the acknowledgement, or `nil`.
     package var acknowledgedAt: Timestamp?
     /// The open question (`JobQuestion`) as stored, or `nil`.

@@ -7,7 +7,7 @@ package struct JobContent: Sendable {
         /// the published file, or `nil` if it was not recorded.
         case path(String, FileIdentity?)
         /// Among the files that Ferry stores.
-        case kept
+        case managedFile
     }
 
     /// Where the bytes are.
@@ -30,6 +30,7 @@ package struct JobContent: Sendable {
         else { return nil }
         self.size = size
         self.sha256 = sha256
+        // A response that cannot be read names no media type or file.
         let response = job.responseJSON.flatMap { try? JSON.parse($0) }
         let parts = result["parts"]
         mediaType = parts == nil ? Self.mediaType(response) : parts?["mime_type"]?.string
@@ -41,7 +42,7 @@ package struct JobContent: Sendable {
         }
         fileName = clean.flatMap { $0.isEmpty ? nil : $0 } ?? job.id.description
         let file = result["file"]?.string.flatMap { FileIdentity($0) }
-        place = if let body = job.body { .body(body) } else if let path { .path(path, file) } else { .kept }
+        place = job.body.map { .body($0) } ?? path.map { .path($0, file) } ?? .managedFile
     }
 
     /// Returns `mime_type` with the parameters of the response's field.

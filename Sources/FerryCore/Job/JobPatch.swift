@@ -41,7 +41,7 @@ extension JobDraft {
             draft.merge(patch, context)
             return (draft, context.errors)
         }
-        guard errors.isEmpty else { throw InvalidFields(errors.errors) }
+        guard errors.isEmpty else { throw InvalidFields(errors.all) }
         return draft
     }
 

@@ -47,7 +47,7 @@ extension JobRecord {
         }
         writer.name("progress")
         let final = finalProgress(isUpload: spec?.kind == .upload)
-        (final ?? progress ?? kept?.progress ?? TransferProgress()).write(
+        (final ?? progress ?? partialDownload?.progress ?? TransferProgress()).write(
             into: &writer, isSucceeded: state == .succeeded)
         writer.name("response")
         if let responseJSON {
@@ -67,29 +67,31 @@ extension JobRecord {
     /// read.
     private func spec(for disclosure: Disclosure) -> JobSpec? {
         if let spec { return spec }
+        // With a wrong key the fields are shown without secrets.
         if let seal = disclosure.seal, let whole = try? JobSpec(storedJSON: specJSON, opening: seal) {
             return whole
         }
-        // With a wrong key, or redacted: the secret values are left out. An unreadable spec is shown without
-        // fields.
+        // An unreadable spec is shown without fields.
         return try? JobSpec(storedJSON: specJSON)
     }
 
     private func question(for disclosure: Disclosure) -> JobQuestion? {
         guard let questionJSON else { return nil }
+        // With a wrong key the question is shown without secrets.
         if let seal = disclosure.seal, let whole = try? JobQuestion(storedJSON: questionJSON, opening: seal) {
             return whole
         }
-        // As above: without secrets if they cannot be decrypted.
+        // An unreadable question is not shown.
         return try? JobQuestion(storedJSON: questionJSON)
     }
 
     /// Progress of a finished job from its result, or from the bytes that it has left.
     private func finalProgress(isUpload: Bool) -> TransferProgress? {
         guard state.isTerminal else { return nil }
+        // A result that cannot be read has no sizes, like a missing one.
         guard let resultJSON, let result = try? JSON.parse(resultJSON), let size = result["size"]?.integer
         else {
-            return kept?.progress ?? TransferProgress()
+            return partialDownload?.progress ?? TransferProgress()
         }
         // Missing if nothing was sent or if an older version stored the result.
         let sent = result[TransferResult.sentName]?.integer
@@ -176,18 +178,18 @@ extension TransferResponse {
     /// Returns the `response` object of the API as it is stored (`SealedDocument`).
     package func stored(_ seal: SecretSeal) -> [UInt8] {
         let fields = joinedHeaders
-        let isURLHarmless = RedactedURL.isHarmless(url)
+        let isURLPublic = RedactedURL.hasNoSecrets(url)
         var patch: JSON?
-        if !isURLHarmless || fields.contains(where: { !$0.isPublic }) {
+        if !isURLPublic || fields.contains(where: { !$0.isPublic }) {
             let secret = fields.filter { !$0.isPublic }.map { JSON.Member($0.name, .string($0.value)) }
-            let members = isURLHarmless ? [] : [JSON.Member("url", .string(url))]
+            let members = isURLPublic ? [] : [JSON.Member("url", .string(url))]
             patch = .object(members + (secret.isEmpty ? [] : [JSON.Member("headers", .object(secret))]))
         }
         var writer = JSONWriter(reservingCapacity: 512)
         writer.beginObject()
         SealedDocument.write(patch, seal, into: &writer)
         writer.member("status", status)
-        writer.member("url", isURLHarmless ? url : RedactedURL.text(of: url))
+        writer.member("url", isURLPublic ? url : RedactedURL.text(of: url))
         writer.name("headers")
         writer.beginObject()
         for field in fields {
@@ -299,7 +301,7 @@ extension TransferResult {
         }
         writer.name("content_url")
         // Nothing of an upload is stored here.
-        if path != nil || isKept || body != nil {
+        if path != nil || isManaged || body != nil {
             writer.value("/v1/jobs/\(job)/content")
         } else {
             writer.null()

@@ -78,7 +78,7 @@ package struct WaitingReason: Sendable, Equatable {
         let disk = isElsewherePossible ? "The disk of this node" : "The disk for downloads"
         let elsewhere = isElsewherePossible ? ", or elsewhere" : ""
         switch hold {
-        case .noRoom:
+        case .noSpace:
             self.init(.storageLow, "\(disk) is nearly full; it starts once there is room\(elsewhere).")
         case .unwritable:
             self.init(
@@ -101,7 +101,7 @@ package struct WaitingReason: Sendable, Equatable {
 
     /// One probe looks for the host on behalf of all its jobs, except for a job that has a time of its own.
     private init(unreachableHostOf job: JobRecord, _ conditions: QueueConditions) {
-        let probe = job.origin.flatMap { conditions.hostAway($0)?.nextProbeAt }
+        let probe = job.origin.flatMap { conditions.unreachableHost($0)?.nextProbeAt }
         self.init(
             .connectivity, "Its host cannot be reached; it starts once it answers.",
             nextCheckAt: job.nextAttemptAt ?? probe)
@@ -214,14 +214,14 @@ package struct QueueConditions: Sendable {
     /// Why no download begins on this node, or `nil` if downloads may begin.
     package var downloadHold: DownloadAdmission.Hold?
     /// Returns the state of an origin that cannot be reached, or `nil` if it can be, as far as is known.
-    package var hostAway: @Sendable (_ origin: String) -> HostUnreachable? = { _ in nil }
+    package var unreachableHost: @Sendable (_ origin: String) -> HostUnreachable? = { _ in nil }
     /// Conditions for discretionary jobs, or `nil` if not known.
     package var outlook: DiscretionaryOutlook?
 
     /// Returns `true` if the job would wait for connectivity when it is claimed, because its host cannot be
     /// reached.
     fileprivate func awaitsHost(_ job: JobRecord) -> Bool {
-        guard let origin = job.origin, hostAway(origin) != nil else { return false }
+        guard let origin = job.origin, unreachableHost(origin) != nil else { return false }
         return job.knownSpec?.awaitsHost == true && job.lastErrorCode != TransferError.Code.nodeLost.rawValue
     }
 
@@ -254,7 +254,7 @@ package struct QueueConditions: Sendable {
         case .capacity: break
         }
         if isPaused { return ("The service is paused; it starts in a good moment after that", nil) }
-        if spec.awaitsHost, let host = job.origin.flatMap({ hostAway($0) }) {
+        if spec.awaitsHost, let host = job.origin.flatMap({ unreachableHost($0) }) {
             return ("Its host cannot be reached; it starts in a good moment after that", host.nextProbeAt)
         }
         switch hosts.flatMap({ hosts in
@@ -295,15 +295,17 @@ extension JobRecord {
     /// The accepted fields; `nil` if they cannot be read, which leaves the reason general.
     fileprivate var knownSpec: JobSpec? { spec ?? (try? JobSpec(storedJSON: specJSON)) }
 
-    fileprivate var origin: String? {
+    fileprivate var origin: String? { url?.origin }
+
+    private var url: WebURL? {
         // The URL was validated at the submission.
-        knownSpec.flatMap { try? WebURL.parse($0.request.url) }?.origin
+        knownSpec.flatMap { try? WebURL.parse($0.request.url) }
     }
 
     /// Returns the scope of the job's request. A record has no credentials: if requests to its path are
     /// limited with some credentials only, the job is taken to use those.
     fileprivate func scope(_ hosts: HostLimits) -> RequestScope? {
-        guard let url = knownSpec.flatMap({ try? WebURL.parse($0.request.url) }) else { return nil }
+        guard let url else { return nil }
         let path = RequestScope.path(ofURL: url.string, credentials: nil)
         let scope = RequestScope(tenant: tenant, origin: url.origin, path: path)
         return hosts.limitedScope(like: scope) ?? scope

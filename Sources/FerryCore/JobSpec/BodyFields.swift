@@ -47,10 +47,10 @@ extension JobSpec.Source: FieldValue {
 /// Reads bodies and sources, of which exactly one of several members is given.
 private struct BodyDecoding {
     let context: FieldContext
-    var complaints: ValidationErrors { context.errors }
+    var errors: ValidationErrors { context.errors }
 
     func body(_ json: JSON, at path: String) -> (body: JobSpec.Body, payload: [UInt8])? {
-        guard var object = FieldReader(json, at: path, complaints) else { return nil }
+        guard var object = FieldReader(json, at: path, errors) else { return nil }
         let given = exactlyOne(&object, ["json", "form", "text", "base64", "multipart"])
         var bytes: (JobSpec.Body.Form, [UInt8])?
         switch given {
@@ -85,7 +85,7 @@ private struct BodyDecoding {
         if let text = fields.string("text") { return (.text, Array(text.utf8)) }
         guard let text = fields.string("base64") else { return nil }
         guard let bytes = Base64.decode(text) else {
-            fields.complain("base64", "invalid_value", "This is not base64 (RFC 4648, with padding).")
+            fields.addError("base64", "invalid_value", "This is not base64 (RFC 4648, with padding).")
             return nil
         }
         return (.base64, bytes)
@@ -95,7 +95,7 @@ private struct BodyDecoding {
     private func exactlyOne(_ fields: inout FieldReader, _ names: [String]) -> String? {
         let given = names.filter { fields.has($0) }
         if given.count != 1 {
-            complaints.add(
+            errors.add(
                 fields.path, given.isEmpty ? "required" : "invalid_combination",
                 "Exactly one of these must be given: \(names.joined(separator: ", ")).")
             for name in given { _ = fields.value(name) }
@@ -104,11 +104,11 @@ private struct BodyDecoding {
     }
 
     func source(_ json: JSON, at path: String) -> (source: JobSpec.Source, payload: [UInt8]?)? {
-        guard var object = FieldReader(json, at: path, complaints) else { return nil }
+        guard var object = FieldReader(json, at: path, errors) else { return nil }
         let given = exactlyOne(&object, ["path", "text", "base64", "upload", "job", "url", "s3"])
         for name in ["upload", "url", "s3"] where given == name {
             _ = object.value(name)
-            object.complain(
+            object.addError(
                 name, "not_supported", "This source is not supported yet by this version of Ferry.")
         }
         var source = place(&object, given)
@@ -133,7 +133,7 @@ private struct BodyDecoding {
     private func job(_ fields: inout FieldReader) -> JobID? {
         guard let text = fields.string("job") else { return nil }
         guard let job = JobID(text) else {
-            fields.complain("job", "invalid_value", "This is not the identifier of a job.")
+            fields.addError("job", "invalid_value", "This is not the identifier of a job.")
             return nil
         }
         return job
@@ -150,13 +150,13 @@ private struct BodyDecoding {
     private func multipart(_ fields: inout FieldReader) -> (parts: [JobSpec.Part], payload: [UInt8])? {
         guard let values = fields.array("multipart", countMax: Limits.partCountMax) else { return nil }
         if values.isEmpty {
-            fields.complain("multipart", "invalid_value", "A multipart body has at least one part.")
+            fields.addError("multipart", "invalid_value", "A multipart body has at least one part.")
         }
         var parts: [JobSpec.Part] = []
         var payload: [UInt8] = []
         for (index, value) in values.enumerated() {
             let place = "\(fields.pointer("multipart"))/\(index)"
-            guard var object = FieldReader(value, at: place, complaints) else { continue }
+            guard var object = FieldReader(value, at: place, errors) else { continue }
             if let part = part(&object, &payload) { parts.append(part) }
             object.finish()
         }
@@ -164,7 +164,7 @@ private struct BodyDecoding {
     }
 
     private func part(_ fields: inout FieldReader, _ payload: inout [UInt8]) -> JobSpec.Part? {
-        if !fields.has("name") { fields.complain("name", "required", "A part needs a name.") }
+        if !fields.has("name") { fields.addError("name", "required", "A part needs a name.") }
         let name = partName(&fields, "name")
         let content = place(&fields, exactlyOne(&fields, ["text", "base64", "path", "job"]))
         let fileName = partName(&fields, "file_name", isNullable: true)
@@ -206,7 +206,7 @@ private struct BodyDecoding {
         var payload: [UInt8] = []
         for member in object.all(countMax: Limits.partCountMax - 1) {
             if let reason = partNameReason(member.name) {
-                object.complain(member.name, "invalid_value", reason)
+                object.addError(member.name, "invalid_value", reason)
             }
             guard let value = object.string(member.name) else { continue }
             payload += value.utf8
@@ -218,7 +218,7 @@ private struct BodyDecoding {
 
     private func partName(_ fields: inout FieldReader, _ name: String, isNullable: Bool = false) -> String? {
         guard let text = fields.string(name, isNullable: isNullable) else { return nil }
-        if let reason = partNameReason(text) { fields.complain(name, "invalid_value", reason) }
+        if let reason = partNameReason(text) { fields.addError(name, "invalid_value", reason) }
         return text
     }
 
@@ -236,7 +236,7 @@ private struct BodyDecoding {
             parts.count == 2 && text.utf8.count <= 255 && text.utf8.allSatisfy { (0x20...0x7E).contains($0) }
             && parts.allSatisfy { !$0.isEmpty && $0.allSatisfy(HeaderRules.isTokenByte) }
         if !isType {
-            fields.complain(
+            fields.addError(
                 "content_type", "invalid_value", "This must be a media type such as \"image/png\".")
         }
         return text

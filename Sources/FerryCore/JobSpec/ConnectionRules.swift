@@ -121,7 +121,7 @@ package struct ConnectionRules: Sendable, Equatable {
                     isCertificate
                         ? "A client certificate needs its key." : "A client key needs its certificate.")
             } else if let key = clientKey.text,
-                let reason = node.complaintAboutKey(key, clientCertificate.text)
+                let reason = node.keyError(key, clientCertificate.text)
             {
                 body.fail("client_key", "invalid_value", reason)
             }
@@ -256,7 +256,7 @@ package struct ConnectionRules: Sendable, Equatable {
 extension FieldDecoder {
     /// Reports a PEM text that this node cannot read.
     fileprivate func checkCertificates(_ name: String, _ secret: Secret) {
-        guard let pem = secret.text, let reason = context.node.complaintAboutCertificates(pem) else { return }
+        guard let pem = secret.text, let reason = context.node.certificateError(pem) else { return }
         fail(name, "invalid_value", reason)
     }
 }

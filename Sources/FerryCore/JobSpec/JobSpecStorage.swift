@@ -55,7 +55,7 @@ extension JobSpec {
         var all: [JSON.Member] = []
         let request = self.request.secretMembers
         if !request.isEmpty { all.append(JSON.Member("request", .object(request))) }
-        if mirrors.contains(where: { !RedactedURL.isHarmless($0) }) {
+        if mirrors.contains(where: { !RedactedURL.hasNoSecrets($0) }) {
             all.append(JSON.Member("mirrors", .array(mirrors.map { .string($0) })))
         }
         var rest: [JSON.Member] = []
@@ -103,7 +103,7 @@ extension JobSpec.RequestSpec {
 extension [JSON.Member] {
     /// Adds `url` if the URL has parts that may be secret.
     fileprivate mutating func append(url: String) {
-        if !RedactedURL.isHarmless(url) { append(JSON.Member("url", .string(url))) }
+        if !RedactedURL.hasNoSecrets(url) { append(JSON.Member("url", .string(url))) }
     }
 
     /// Adds `headers` with the fields that may be secret, except for credentials, which are stored elsewhere.

@@ -1,10 +1,10 @@
 /// Abilities of the node that reads a job. By default, it can read no certificates.
 package struct NodeAbilities: Sendable {
     /// Returns why a PEM text of certificates is invalid, as a sentence, or `nil` if it is valid.
-    package var complaintAboutCertificates: @Sendable (_ pem: String) -> String?
+    package var certificateError: @Sendable (_ pem: String) -> String?
     /// Returns why a PEM text with a private key is invalid or does not belong to the first certificate, or
     /// `nil` if it is valid.
-    package var complaintAboutKey: @Sendable (_ pem: String, _ certificate: String?) -> String?
+    package var keyError: @Sendable (_ pem: String, _ certificate: String?) -> String?
     /// `true` if libcurl supports HTTP/3.
     package var hasHTTP3: Bool
     /// `true` if libcurl supports NTLM.
@@ -16,15 +16,15 @@ package struct NodeAbilities: Sendable {
 
     package init(
         hasHTTP3: Bool = false,
-        complaintAboutCertificates: @escaping @Sendable (String) -> String? = { _ in
+        certificateError: @escaping @Sendable (String) -> String? = { _ in
             "This node cannot read certificates."
         },
-        complaintAboutKey: @escaping @Sendable (String, String?) -> String? = { _, _ in
+        keyError: @escaping @Sendable (String, String?) -> String? = { _, _ in
             "This node cannot read keys."
         }
     ) {
         self.hasHTTP3 = hasHTTP3
-        self.complaintAboutCertificates = complaintAboutCertificates
-        self.complaintAboutKey = complaintAboutKey
+        self.certificateError = certificateError
+        self.keyError = keyError
     }
 }

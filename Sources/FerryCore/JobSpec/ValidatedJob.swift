@@ -37,7 +37,7 @@ package struct ValidatedJob: Sendable {
 
     private init(_ spec: JobSpec, _ context: FieldContext) throws(InvalidFields) {
         guard context.errors.isEmpty, let url = context.requestURL else {
-            throw InvalidFields(context.errors.errors)
+            throw InvalidFields(context.errors.all)
         }
         var spec = spec
         secrets = spec.takeSecrets(resumePoint: context.resumePoint)

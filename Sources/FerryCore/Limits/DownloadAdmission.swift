@@ -6,7 +6,7 @@ package final class DownloadAdmission: Sendable {
     /// Reason why downloads may not begin.
     package enum Hold: Int, Sendable {
         /// Less free space than must stay free.
-        case noRoom = 1
+        case noSpace = 1
         /// A file system that is read-only or fails.
         case unwritable
     }

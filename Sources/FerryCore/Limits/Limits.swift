@@ -286,7 +286,7 @@ package enum Limits {
     package static let deadlineHeadStartSeconds = 86_400.0
     /// Rows of one insert.
     /// If exceeded: the next statement continues.
-    package static let intakeBatchMax = 500
+    package static let submissionBatchMax = 500
     /// Jobs of one claim.
     /// If exceeded: the next claim continues.
     package static let claimBatchMax = 200
@@ -295,7 +295,7 @@ package enum Limits {
     package static let resultBatchMax = 500
     /// Claim queues that one search finds.
     /// If exceeded: the next search continues.
-    package static let lookLotCountMax: Int32 = 1_000
+    package static let scanQueueCountMax: Int32 = 1_000
 
     // MARK: Cluster
     /// Interval of a node's heartbeats, in seconds.

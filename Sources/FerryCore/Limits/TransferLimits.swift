@@ -33,15 +33,15 @@ package struct TransferLimits: Sendable, Equatable {
 
     /// Returns the limits after a merge patch (RFC 7396); null removes a limit.
     package func merging(_ patch: JSON) throws(InvalidFields) -> TransferLimits {
-        let complaints = ValidationErrors()
+        let errors = ValidationErrors()
         var limits = self
-        if var fields = FieldReader(patch, at: "#", complaints) {
+        if var fields = FieldReader(patch, at: "#", errors) {
             for (name, path) in Self.names where fields.has(name) {
                 limits[keyPath: path] = fields.integer(name, in: 1...(1 << 53 - 1), isNullable: true)
             }
             fields.finish()
         }
-        guard complaints.isEmpty else { throw InvalidFields(complaints.errors) }
+        guard errors.isEmpty else { throw InvalidFields(errors.all) }
         return limits
     }
 

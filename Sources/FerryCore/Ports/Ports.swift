@@ -140,7 +140,7 @@ package enum StoreError: Error, Sendable, Equatable {
     /// The job's state does not allow the operation.
     case invalidState(JobState, waitingFor: WaitingFor? = nil)
     /// The job requires no acknowledgement.
-    case notAwaited
+    case acknowledgementNotRequired
     /// `If-Match` names another revision than this one, or, with `nil`, another state of an object without
     /// revisions.
     case stale(revision: Int32?)
@@ -158,6 +158,34 @@ package enum StoreError: Error, Sendable, Equatable {
     /// Returns the error for the state of a job.
     package static func invalidState(of job: JobRecord) -> StoreError {
         .invalidState(job.state, waitingFor: job.waitingFor)
+    }
+}
+
+/// A finished job with what is needed to submit it again.
+package struct RetrySource: Sendable {
+    /// The finished job.
+    package let record: JobRecord
+    /// Credentials of the job, decrypted.
+    package let secrets: JobSecrets
+    /// Bytes of an inline source or body; `nil` if the job had none or they are not kept.
+    package let payload: [UInt8]?
+
+    package init(record: JobRecord, secrets: JobSecrets, payload: [UInt8]?) {
+        self.record = record
+        self.secrets = secrets
+        self.payload = payload
+    }
+}
+
+/// An object that a request has created.
+package struct Created<Record: Sendable>: Sendable {
+    /// The created object, as it is now.
+    package let record: Record
+    /// `true` if an earlier request with the same key and body has created the object.
+    package let isReplay: Bool
+    package init(_ record: Record, isReplay: Bool) {
+        self.record = record
+        self.isReplay = isReplay
     }
 }
 
@@ -222,11 +250,11 @@ package protocol ResultSink: Sendable {
     /// webhook gets an event.
     func resumed(_ attempt: Attempt, at offset: Int64)
     /// Reports a response as evidence before the attempt ends: to a request that the attempt can do without,
-    /// or after `unanswered`.
-    func answered(_ answer: HostResponse)
+    /// or after `noteUnanswered`.
+    func received(_ response: HostResponse)
     /// Reports that a request has had no response for some seconds. Returns `false` if this is of no use to
     /// host control now and must be reported again.
-    func unanswered(_ attempt: Attempt, at scope: RequestScope) -> Bool
+    func noteUnanswered(_ attempt: Attempt, at scope: RequestScope) -> Bool
     /// Lends the slot of a stalled attempt. Returns `false` if too many are lent.
     func lendSlot(of attempt: Attempt) -> Bool
     /// Takes a lent slot back. Called once for each loan, before the result of the attempt.

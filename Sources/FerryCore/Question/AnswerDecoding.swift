@@ -20,25 +20,25 @@ package enum AnswerResolution: Sendable {
 extension JobAnswer {
     /// Reads `{"disposition", "credential", "request", "asked_at"}`. Throws all errors at once.
     package init(_ json: JSON, to kind: JobQuestion.Kind) throws(InvalidFields) {
-        let complaints = ValidationErrors()
-        guard var fields = FieldReader(json, at: "#", complaints) else {
-            throw InvalidFields(complaints.errors)
+        let errors = ValidationErrors()
+        guard var fields = FieldReader(json, at: "#", errors) else {
+            throw InvalidFields(errors.all)
         }
         let disposition = Self.disposition(&fields, kind)
-        let credential = Self.credential(&fields, complaints)
+        let credential = Self.credential(&fields, errors)
         let request = fields.value("request")
         let askedAt = fields.timestamp("asked_at")
         if !fields.has("disposition") {
-            fields.complain("disposition", "required", "An answer needs a disposition.")
+            fields.addError("disposition", "required", "An answer needs a disposition.")
         }
-        if (disposition == .useCredential) != (credential != nil), complaints.isEmpty {
-            fields.complain("credential", "invalid_combination", "use_credential comes with a credential.")
+        if (disposition == .useCredential) != (credential != nil), errors.isEmpty {
+            fields.addError("credential", "invalid_combination", "use_credential comes with a credential.")
         }
-        if (disposition == .useNewRequest) != (request != nil), complaints.isEmpty {
-            fields.complain("request", "invalid_combination", "use_new_request comes with a request.")
+        if (disposition == .useNewRequest) != (request != nil), errors.isEmpty {
+            fields.addError("request", "invalid_combination", "use_new_request comes with a request.")
         }
         fields.finish()
-        guard complaints.isEmpty, let disposition else { throw InvalidFields(complaints.errors) }
+        guard errors.isEmpty, let disposition else { throw InvalidFields(errors.all) }
         self.init(disposition, credential: credential, request: request, askedAt: askedAt)
     }
 
@@ -48,15 +48,14 @@ extension JobAnswer {
         guard let text = fields.string("disposition") else { return nil }
         guard let disposition = kind.dispositions.first(where: { $0.rawValue == text }) else {
             let possible = kind.dispositions.map(\.rawValue).joined(separator: ", ")
-            fields.complain("disposition", "invalid_value", "This must be one of: \(possible).")
+            fields.addError("disposition", "invalid_value", "This must be one of: \(possible).")
             return nil
         }
         return disposition
     }
 
     /// Reads a credential as in `request.auth`.
-    private static func credential(_ fields: inout FieldReader, _ complaints: ValidationErrors) -> Credential?
-    {
+    private static func credential(_ fields: inout FieldReader, _ errors: ValidationErrors) -> Credential? {
         guard var object = fields.object("credential") else { return nil }
         let user = object.string("user", byteCounts: 1...Limits.userByteCountMax)
         let password = object.string("password", byteCounts: 0...Limits.passwordByteCountMax)
@@ -64,19 +63,18 @@ extension JobAnswer {
         object.finish()
         // RFC 7617 §2: no colon, no control characters.
         if let user, user.utf8.contains(UInt8(ascii: ":")) || hasControls(user) {
-            object.complain("user", "invalid_value", "A user's name has no colon and no control characters.")
+            object.addError("user", "invalid_value", "A user's name has no colon and no control characters.")
         }
         if let password, hasControls(password) {
-            object.complain("password", "invalid_value", "A password has no control characters.")
+            object.addError("password", "invalid_value", "A password has no control characters.")
         }
         if let token, !token.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) {
-            object.complain("token", "invalid_value", "A token is visible ASCII without spaces.")
+            object.addError("token", "invalid_value", "A token is visible ASCII without spaces.")
         }
         if let token, user == nil, password == nil { return Credential(user: nil, secret: token) }
         if let user, let password, token == nil { return Credential(user: user, secret: password) }
-        if complaints.isEmpty {
-            complaints.add(
-                object.path, "invalid_combination", "Give either user and password, or a token.")
+        if errors.isEmpty {
+            errors.add(object.path, "invalid_combination", "Give either user and password, or a token.")
         }
         return nil
     }

@@ -62,11 +62,6 @@ package struct JobAnswer: Sendable, Equatable {
         package var user: String?
         /// Password or token.
         package var secret: String
-        /// Creates a credential.
-        package init(user: String?, secret: String) {
-            self.user = user
-            self.secret = secret
-        }
     }
 
     /// The decision.
@@ -207,10 +202,10 @@ extension JobAnswers {
     /// The secret values of the stored form as a merge patch, or `nil` if there are none.
     var secretValues: JSON? {
         var members: [JSON.Member] = []
-        if approved.contains(where: { !RedactedURL.isHarmless($0) }) {
+        if approved.contains(where: { !RedactedURL.hasNoSecrets($0) }) {
             members.append(JSON.Member("approved", .array(approved.map { .string($0) })))
         }
-        if let start, !RedactedURL.isHarmless(start.url) {
+        if let start, !RedactedURL.hasNoSecrets(start.url) {
             members.append(JSON.Member("start", .object([JSON.Member("url", .string(start.url))])))
         }
         return members.isEmpty ? nil : .object(members)

@@ -105,7 +105,7 @@ extension JobQuestion {
     /// Returns the stored form (`SealedDocument`).
     package func encode(_ seal: SecretSeal) -> [UInt8] {
         var patch: JSON?
-        if case .redirect(_, let hop) = subject, !RedactedURL.isHarmless(hop.url) {
+        if case .redirect(_, let hop) = subject, !RedactedURL.hasNoSecrets(hop.url) {
             patch = .object([
                 JSON.Member("redirect", .object([JSON.Member("url", .string(hop.url))]))
             ])

@@ -52,11 +52,6 @@ package enum Discretion {
             package var opensAt: Timestamp
             /// Bytes that were started.
             package var byteCount: Int64
-            /// Creates a usage.
-            package init(opensAt: Timestamp, byteCount: Int64) {
-                self.opensAt = opensAt
-                self.byteCount = byteCount
-            }
 
             /// Saturates, because clients may state any number of expected bytes.
             fileprivate mutating func add(_ count: Int64) {

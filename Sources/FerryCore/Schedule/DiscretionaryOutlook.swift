@@ -41,7 +41,7 @@ package struct DiscretionaryOutlook: Sendable, Equatable {
         let next = windows.compactMap(\.opensNextAt).min()
         guard !open.isEmpty else { return .window(until: next) }
         let byteCount = byteCount ?? Discretion.unknownByteCount
-        let hasRoom = open.contains { window in window.byteCountMax.map { byteCount <= $0 } ?? true }
-        return hasRoom ? .capacity : .budget(until: next)
+        let hasBudget = open.contains { window in window.byteCountMax.map { byteCount <= $0 } ?? true }
+        return hasBudget ? .capacity : .budget(until: next)
     }
 }

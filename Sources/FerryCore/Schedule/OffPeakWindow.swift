@@ -66,15 +66,15 @@ package struct OffPeakWindows: Sendable, Equatable {
     package func merging(
         _ patch: JSON, _ zones: some TimeZoneSource
     ) throws(InvalidFields) -> OffPeakWindows {
-        let complaints = ValidationErrors()
+        let errors = ValidationErrors()
         var result = self
-        if var fields = FieldReader(patch, at: "#", complaints) {
+        if var fields = FieldReader(patch, at: "#", errors) {
             if fields.has("windows") {
                 result.windows = []
                 if fields.hasValue("windows") {
                     let values = fields.array("windows", countMax: Limits.windowCountMax) ?? []
                     for (index, value) in values.enumerated() {
-                        let window = OffPeakWindow(value, at: "#/windows/\(index)", complaints, zones)
+                        let window = OffPeakWindow(value, at: "#/windows/\(index)", errors, zones)
                         if let window { result.windows.append(window) }
                     }
                 } else {
@@ -85,9 +85,9 @@ package struct OffPeakWindows: Sendable, Equatable {
         }
         for (index, window) in result.windows.enumerated()
         where result.windows[..<index].contains(where: { $0.name == window.name }) {
-            complaints.add("#/windows/\(index)/name", "duplicate", "This occurs twice.")
+            errors.add("#/windows/\(index)/name", "duplicate", "This occurs twice.")
         }
-        guard complaints.isEmpty else { throw InvalidFields(complaints.errors) }
+        guard errors.isEmpty else { throw InvalidFields(errors.all) }
         return result
     }
 
@@ -133,6 +133,7 @@ package struct OffPeakWindows: Sendable, Equatable {
         struct AnyZone: TimeZoneSource { func rules(named name: String) -> TimeZoneRules? { .utc } }
         // Why stored windows are damaged does not matter to the caller.
         guard let json = try? JSON.parse(storedJSON),
+            // Windows of another form count as damaged.
             let windows = try? OffPeakWindows().merging(json, AnyZone())
         else { return nil }
         self = windows
@@ -142,16 +143,16 @@ package struct OffPeakWindows: Sendable, Equatable {
 extension OffPeakWindow {
     /// Reads a window; reports errors and returns `nil` if it is invalid.
     fileprivate init?(
-        _ json: JSON, at path: String, _ complaints: ValidationErrors, _ zones: some TimeZoneSource
+        _ json: JSON, at path: String, _ errors: ValidationErrors, _ zones: some TimeZoneSource
     ) {
-        guard var fields = FieldReader(json, at: path, complaints) else { return nil }
-        let before = complaints.errors.count
+        guard var fields = FieldReader(json, at: path, errors) else { return nil }
+        let before = errors.all.count
         for name in ["name", "cron", "duration"] where !fields.has(name) {
-            fields.complain(name, "required", "A window needs a \(name).")
+            fields.addError(name, "required", "A window needs a \(name).")
         }
         name = fields.string("name", byteCounts: 1...Limits.nameByteCountMax) ?? ""
         if name.utf8.contains(0) {
-            fields.complain("name", "invalid_value", "This must not contain U+0000.")
+            fields.addError("name", "invalid_value", "This must not contain U+0000.")
         }
         duration = fields.number("duration", in: 60...604_800) ?? 60
         timeZone = fields.string("time_zone", byteCounts: 1...Limits.timeZoneByteCountMax) ?? "UTC"
@@ -160,7 +161,7 @@ extension OffPeakWindow {
         bytesPerSecondMax = fields.integer(
             "max_bytes_per_second", in: 1...JSON.safeIntegerMax, isNullable: true)
         if zones.rules(named: timeZone) == nil {
-            fields.complain(
+            fields.addError(
                 "time_zone", "invalid_value", "There is no time zone of this name, such as Europe/Berlin.")
         }
         var expression: CronExpression?
@@ -168,14 +169,14 @@ extension OffPeakWindow {
             do throws(CronExpression.Failure) {
                 expression = try CronExpression(text)
                 if expression?.canOccur == false {
-                    fields.complain("cron", "invalid_value", "There is no such day, in any year.")
+                    fields.addError("cron", "invalid_value", "There is no such day, in any year.")
                 }
             } catch {
-                fields.complain("cron", "invalid_value", error.message)
+                fields.addError("cron", "invalid_value", error.message)
             }
         }
         fields.finish()
-        guard let expression, complaints.errors.count == before else { return nil }
+        guard let expression, errors.all.count == before else { return nil }
         cron = expression
     }
 

@@ -22,7 +22,7 @@ package struct ValidatedSchedule: Sendable {
                 for error in error.errors { context.errors.add(error.pointer, error.code, error.detail) }
             }
         }
-        guard context.errors.isEmpty, let job else { throw InvalidFields(context.errors.errors) }
+        guard context.errors.isEmpty, let job else { throw InvalidFields(context.errors.all) }
         self.spec = spec
         self.job = job
     }
@@ -33,12 +33,12 @@ package struct ValidatedSchedule: Sendable {
     ) throws(InvalidFields) -> ValidatedJob {
         let url = template["request"]?["url"]?.string
         let path = template["destination"]?["path"]?.string
-        let complaints = ValidationErrors()
+        let errors = ValidationErrors()
         for (pointer, text, isURL) in [("request/url", url, true), ("destination/path", path, false)] {
-            guard let text, let complaint = ScheduledText.complaint(text, isURL: isURL) else { continue }
-            complaints.add("#/job/\(pointer)", "invalid_value", complaint)
+            guard let text, let error = ScheduledText.error(in: text, isURL: isURL) else { continue }
+            errors.add("#/job/\(pointer)", "invalid_value", error)
         }
-        guard complaints.isEmpty else { throw InvalidFields(complaints.errors) }
+        guard errors.isEmpty else { throw InvalidFields(errors.all) }
         let sample = Timestamp(microseconds: 1_798_761_599_000_000)
         var patch: [JSON.Member] = []
         for (outer, inner, text) in [("request", "url", url), ("destination", "path", path)] {
@@ -58,28 +58,28 @@ package struct ValidatedSchedule: Sendable {
 
     /// Reports fields that only make sense for a single job.
     private static func checkTimes(_ job: ValidatedJob) throws(InvalidFields) {
-        let complaints = ValidationErrors()
+        let errors = ValidationErrors()
         if job.spec.schedule.earliestBeginAt != nil {
-            complaints.add(
+            errors.add(
                 "#/job/schedule/earliest_begin_at", "invalid_combination",
                 "The schedule determines when its jobs begin.")
         }
         if job.spec.schedule.deadlineAt != nil {
-            complaints.add(
+            errors.add(
                 "#/job/schedule/deadline_at", "invalid_combination",
                 "A deadline is for a single job; timeout_for_resource counts from each run.")
         }
         if !job.spec.schedule.dependsOn.isEmpty {
-            complaints.add(
+            errors.add(
                 "#/job/schedule/depends_on", "invalid_combination",
                 "Dependencies are for a single job, not for every run.")
         }
         if job.secrets.resumePoint != nil {
-            complaints.add(
+            errors.add(
                 "#/job/resume_data", "invalid_combination",
                 "Resume data is for a single job, not for every run.")
         }
-        guard complaints.isEmpty else { throw InvalidFields(complaints.errors) }
+        guard errors.isEmpty else { throw InvalidFields(errors.all) }
     }
 }
 

@@ -108,12 +108,12 @@ package struct ScheduleRecord: Sendable {
         writer.name("job")
         // With a wrong key, or redacted: the secret values are left out.
         let whole = disclosure.seal.flatMap { try? JobSpec(storedJSON: jobJSON, opening: $0) }
+        // If the stored fields are damaged, they are shown as they are.
         if let job = whole ?? (try? JobSpec(storedJSON: jobJSON)) {
             writer.beginObject()
             job.write(into: &writer, isRedacted: disclosure.isRedacted)
             writer.endObject()
         } else if !disclosure.isRedacted {
-            // The stored fields are damaged: show what is there.
             writer.raw(jobJSON)
         } else {
             writer.null()

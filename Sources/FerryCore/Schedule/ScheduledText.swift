@@ -55,7 +55,7 @@ package enum ScheduledText {
     }
 
     /// Returns why a URL or path cannot be a template, or `nil` if it can.
-    package static func complaint(_ text: String, isURL: Bool) -> String? {
+    package static func error(in text: String, isURL: Bool) -> String? {
         guard hasPlaceholder(text) else { return nil }
         if expanded(text, at: Timestamp(microseconds: 0), .utc) == nil {
             let names = parts.dropFirst().map { "{scheduled_at:\($0)}" }.joined(separator: ", ")
@@ -77,8 +77,8 @@ extension JobSpec {
     )? {
         var spec = self
         let instant = occurrence.scheduledAt
-        // An invalid URL is the `nil` of the result; its reason is of no use to the caller.
         guard let text = ScheduledText.expanded(request.url, at: instant, zone),
+            // An invalid URL is the `nil` of the result; its reason is of no use to the caller.
             let url = try? WebURL.parse(text)
         else { return nil }
         spec.request.url = url.string

@@ -248,7 +248,7 @@ package struct SessionDraft: Sendable {
             FieldDecoder.decode(json, into: &configuration, at: "#", .new, context)
             return context.errors
         }
-        guard errors.isEmpty else { throw InvalidFields(errors.errors) }
+        guard errors.isEmpty else { throw InvalidFields(errors.all) }
         var secrets = JobSecrets(headers: configuration.headers.takeSecrets())
         var connection = ConnectionSecrets()
         connection.proxyPassword = configuration.proxy?.password.take()

@@ -21,7 +21,7 @@ package enum SessionPut: Sendable {
 /// used.
 package protocol SessionStore: Sendable {
     /// The sessions as this node knows them.
-    var sessionBoard: SessionCache { get }
+    var sessionCache: SessionCache { get }
     /// Reads a session with its unfinished jobs.
     func session(_ key: SessionKey, reply: @escaping Reply<SessionOverview>)
     /// Reads sessions by name, after `name`.

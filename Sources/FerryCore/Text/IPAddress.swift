@@ -42,8 +42,8 @@ package struct IPAddress: Sendable, Hashable {
         for (index, part) in parts.enumerated() {
             guard let value = Self.number(part) else { return nil }
             let isLast = index == parts.count - 1
-            let room = isLast ? 32 - 8 * UInt64(index) : 8
-            guard value < 1 << room else { return nil }
+            let bitCount = isLast ? 32 - 8 * UInt64(index) : 8
+            guard value < 1 << bitCount else { return nil }
             address |= isLast ? value : value << (24 - 8 * UInt64(index))
         }
         self.init(v4: UInt32(address))

@@ -6,7 +6,7 @@ package enum RedactedURL {
     package static let marker = "***"
 
     /// Returns `true` if nothing in the URL has to be hidden.
-    package static func isHarmless(_ url: String) -> Bool {
+    package static func hasNoSecrets(_ url: String) -> Bool {
         var isInQuery = false
         for byte in url.utf8 {
             switch byte {

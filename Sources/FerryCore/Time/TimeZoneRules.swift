@@ -6,11 +6,6 @@ package struct TimeZoneRules: Sendable, Equatable {
         package var at: Int64
         /// Seconds east of Greenwich from then on.
         package var offset: Int64
-        /// Creates a transition.
-        package init(at: Int64, offset: Int64) {
-            self.at = at
-            self.offset = offset
-        }
     }
 
     /// Transitions in ascending order.

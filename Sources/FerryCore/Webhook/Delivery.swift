@@ -3,7 +3,7 @@ package struct Delivery: Sendable {
     /// Identifier of the delivery.
     package let id: DeliveryID
     /// The receiver: all deliveries of one value go to one receiver.
-    package let lane: ReceiverQueueID
+    package let receiverQueue: ReceiverQueueID
     /// `webhook-id`, the same for every try.
     package let event: EventID
     /// An `EventType`, `WebhookPing.type`, or a type of a newer version.
@@ -74,12 +74,12 @@ package struct Delivery: Sendable {
 
     /// Creates a delivery.
     package init(
-        id: DeliveryID, lane: ReceiverQueueID, event: EventID, type: String, tenant: String, session: String,
-        job: JobID?, sequence: Int64, occurredAt: Timestamp, url: String, secret: String?,
-        endpoint: Endpoint? = nil, jobJSON: [UInt8], traceparent: String?, tryNumber: Int32
+        id: DeliveryID, receiverQueue: ReceiverQueueID, event: EventID, type: String, tenant: String,
+        session: String, job: JobID?, sequence: Int64, occurredAt: Timestamp, url: String,
+        secret: String?, endpoint: Endpoint? = nil, jobJSON: [UInt8], traceparent: String?, tryNumber: Int32
     ) {
         self.id = id
-        self.lane = lane
+        self.receiverQueue = receiverQueue
         self.event = event
         self.type = type
         self.tenant = tenant
@@ -134,15 +134,14 @@ package struct DeliveryTry: Sendable {
     /// Stable code of the failure such as `timed_out`, or `nil` if the delivery was accepted.
     package let error: String?
     /// Beginning of the response's body: at most 1 KiB of valid UTF-8.
-    package let answer: String
+    package let responseExcerpt: String
     /// The consequence.
     package let verdict: Verdict
 
     /// Creates a try.
     package init(
         delivery: DeliveryID, number: Int32, startedAt: Timestamp, duration: Double, status: Int?,
-        error: String?,
-        answer: String, verdict: Verdict
+        error: String?, responseExcerpt: String, verdict: Verdict
     ) {
         self.delivery = delivery
         self.number = number
@@ -150,7 +149,7 @@ package struct DeliveryTry: Sendable {
         self.duration = duration
         self.status = status
         self.error = error
-        self.answer = answer
+        self.responseExcerpt = responseExcerpt
         self.verdict = verdict
     }
 
@@ -158,7 +157,7 @@ package struct DeliveryTry: Sendable {
     package static func returned(_ delivery: Delivery, at now: Timestamp) -> DeliveryTry {
         DeliveryTry(
             delivery: delivery.id, number: delivery.tryNumber, startedAt: now, duration: 0, status: nil,
-            error: nil, answer: "", verdict: .returned)
+            error: nil, responseExcerpt: "", verdict: .returned)
     }
 }
 
@@ -167,16 +166,16 @@ package struct DeliveryDemand: Sendable {
     /// For all receivers together, by weight.
     package var total: Int
     /// For receivers that the sender knows; 0 for none at present.
-    package var lanes: [ReceiverQueueID: Int]
+    package var queues: [ReceiverQueueID: Int]
     /// For each other receiver.
     package var other: Int
     /// Tenants that get nothing at present, because they use all that is not reserved for others.
     package var fullTenants: Set<String> = []
 
     /// Creates a demand.
-    package init(total: Int, lanes: [ReceiverQueueID: Int] = [:], other: Int) {
+    package init(total: Int, queues: [ReceiverQueueID: Int] = [:], other: Int) {
         self.total = total
-        self.lanes = lanes
+        self.queues = queues
         self.other = other
     }
 }
@@ -203,7 +202,8 @@ package protocol DeliveryStore: Sendable {
     /// Claims due deliveries for `leaseSeconds`, for each receiver no more than the demand allows. Replies on
     /// a thread of the store; the result is empty if the database cannot be reached.
     func claim(
-        _ rooms: DeliveryDemand, leaseSeconds: Double, reply: @escaping @Sendable (ClaimedDeliveries) -> Void)
+        _ demand: DeliveryDemand, leaseSeconds: Double, reply: @escaping @Sendable (ClaimedDeliveries) -> Void
+    )
     /// Records tries; repeats the transaction until it succeeds.
     func record(_ tries: [DeliveryTry])
 }

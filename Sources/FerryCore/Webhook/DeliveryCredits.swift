@@ -37,12 +37,12 @@ package final class DeliveryCredits: Sendable {
             guard weight <= left, ownWeight <= left, !state.fullTenants.contains(tenant) else {
                 return false
             }
-            var receiver = state.receivers[delivery.lane] ?? Receiver()
+            var receiver = state.receivers[delivery.receiverQueue] ?? Receiver()
             guard receiver.reservedCount < receiver.demand ?? state.other else { return false }
             receiver.reservedCount += 1
             state.tenants[tenant] = ownWeight + weight
             state.reservedWeight += weight
-            state.receivers[delivery.lane] = receiver
+            state.receivers[delivery.receiverQueue] = receiver
             return true
         }
     }
@@ -72,7 +72,7 @@ package final class DeliveryCredits: Sendable {
             state.total = demand.total
             state.other = demand.other
             state.fullTenants = demand.fullTenants
-            for (id, demand) in demand.lanes { state.receivers[id, default: Receiver()].demand = demand }
+            for (id, demand) in demand.queues { state.receivers[id, default: Receiver()].demand = demand }
             for id in gone { state.receivers[id]?.demand = nil }
             Self.release(arrived, &state)
             for id in gone where state.receivers[id]?.reservedCount == 0 { state.receivers[id] = nil }
@@ -81,7 +81,7 @@ package final class DeliveryCredits: Sendable {
 
     private static func release(_ deliveries: [Delivery], _ state: inout State) {
         for delivery in deliveries {
-            let (id, tenant, weight) = (delivery.lane, delivery.tenant, delivery.weight)
+            let (id, tenant, weight) = (delivery.receiverQueue, delivery.tenant, delivery.weight)
             guard var receiver = state.receivers[id], receiver.reservedCount > 0 else {
                 preconditionFailure("a reservation was released twice")
             }
@@ -101,7 +101,7 @@ package struct LeasedDeliveries: Sendable {
     /// End of their lease.
     package var leasedUntil: Timestamp
     /// Receivers with further new deliveries that were not reserved.
-    package var overflowing: Set<ReceiverQueueID> = []
+    package var unreserved: Set<ReceiverQueueID> = []
 
     /// Creates an empty set.
     package init(leasedUntil: Timestamp) { self.leasedUntil = leasedUntil }

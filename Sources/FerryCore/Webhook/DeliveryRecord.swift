@@ -19,19 +19,19 @@ package struct DeliveryRecord: Sendable, Equatable {
         /// Stable code of the failure, or `nil` if it was accepted.
         package let error: String?
         /// Beginning of the response's body.
-        package let answer: String
+        package let responseExcerpt: String
 
         /// Creates a try.
         package init(
             number: Int32, startedAt: Timestamp, duration: Double, status: Int32?, error: String?,
-            answer: String
+            responseExcerpt: String
         ) {
             self.number = number
             self.startedAt = startedAt
             self.duration = duration
             self.status = status
             self.error = error
-            self.answer = answer
+            self.responseExcerpt = responseExcerpt
         }
     }
 

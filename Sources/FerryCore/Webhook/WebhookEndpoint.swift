@@ -65,7 +65,7 @@ package struct WebhookEndpoint: FieldObject {
             FieldDecoder.decode(json, into: &endpoint, at: "#", mode, context)
             return context.errors
         }
-        guard errors.isEmpty else { throw InvalidFields(errors.errors) }
+        guard errors.isEmpty else { throw InvalidFields(errors.all) }
         return endpoint
     }
 
@@ -265,7 +265,7 @@ package struct NewWebhook: Sendable {
 
 /// What the first request with an idempotency key has generated. With the request it is enough to repeat the
 /// first response, whatever has happened to the endpoint since.
-package struct MadeWebhook: Sendable, Equatable {
+package struct CreatedWebhook: Sendable, Equatable {
     /// Identifier and time of creation of the endpoint.
     package let id: WebhookID
     package let createdAt: Timestamp
@@ -284,7 +284,7 @@ package struct MadeWebhook: Sendable, Equatable {
 package enum WebhookCreation: Sendable {
     case made(WebhookRecord)
     /// A request with the same idempotency key had created this one.
-    case known(MadeWebhook)
+    case known(CreatedWebhook)
     /// The tenant has its largest number of endpoints.
     case limitReached
 }

@@ -183,7 +183,7 @@ final class DigestTail: Sendable {
         }
     }
 
-    /// The failure of reading; `nil` if the digests are right.
+    /// The failure of reading the file, or `nil` if there was none so far.
     var failure: TransferError? { state.withLock { $0.failure } }
 
     private func schedule(_ change: (inout State) -> Void) {

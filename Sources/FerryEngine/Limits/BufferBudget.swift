@@ -23,21 +23,21 @@ final class BufferBudget: Sendable {
 /// Bytes that one body may gather. Given back when it is released.
 final class BufferReservation: Sendable {
     private let byteCount: Atomic<Int>
-    private let room: BufferBudget
+    private let budget: BufferBudget
 
-    fileprivate init(_ byteCount: Int, of room: BufferBudget) {
+    fileprivate init(_ byteCount: Int, of budget: BufferBudget) {
         self.byteCount = Atomic(byteCount)
-        self.room = room
+        self.budget = budget
     }
 
-    deinit { room.release(byteCount.load(ordering: .relaxed)) }
+    deinit { budget.release(byteCount.load(ordering: .relaxed)) }
 
     /// Extends the reservation to so many bytes. Returns `false`, and changes nothing, if fewer are free. One
     /// thread at a time.
     func grow(to count: Int) -> Bool {
         let more = count - byteCount.load(ordering: .relaxed)
         guard more > 0 else { return true }
-        guard room.take(more) else { return false }
+        guard budget.take(more) else { return false }
         byteCount.wrappingAdd(more, ordering: .relaxed)
         return true
     }

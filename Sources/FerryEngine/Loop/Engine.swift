@@ -142,7 +142,7 @@ package final class Engine: AttemptRunner, HostProber {
     }
 
     /// Removes what the attempts of these finished jobs have left beside their files.
-    package func settled(_ jobs: [JobID]) {
+    package func removeLeftovers(of jobs: [JobID]) {
         let leftovers = context.leftovers.take(jobs)
         guard !leftovers.isEmpty else { return }
         context.fileThreads.send(.run { for one in leftovers { one.remove() } })
@@ -159,7 +159,7 @@ package final class Engine: AttemptRunner, HostProber {
     }
 
     /// Keeps the bytes that these jobs have left for others, until they expire.
-    package func leaveBytes(_ jobs: [JobID]) { _ = context.leftovers.take(jobs) }
+    package func keepBytes(of jobs: [JobID]) { _ = context.leftovers.take(jobs) }
 
     /// Takes no more attempts, waits so many seconds for the running ones, then ends the rest as `released`
     /// and waits for their end. Gives up attempts that a hanging disk still blocks: they have no result, as
@@ -199,7 +199,7 @@ package final class Engine: AttemptRunner, HostProber {
     }
 
     /// The free space of the watched directories, as of the last second.
-    package var rooms: [StorageRoom] { context.space.rooms }
+    package var storageSpaces: [StorageSpaceReport] { context.space.reports }
 
     /// The counters of `/metrics`.
     package var snapshot: EngineSnapshot {

@@ -22,7 +22,7 @@ package struct EngineConfiguration: Sendable {
     /// Returns the permissions of files and directories that are made below a tenant's directory.
     package var fileModes: @Sendable (_ tenant: String) -> FileModes = { _ in FileModes(umask: 0o022) }
     /// Directory of managed files, for this process alone, in 256 subdirectories (`ManagedFiles.path`).
-    package var keptDirectory: String
+    package var managedFilesDirectory: String
     /// When bytes of files reach stable storage.
     package var fileSync = FileSync.full
     /// Bytes that stay free on each file system, at most a twentieth of it.
@@ -55,12 +55,11 @@ package struct EngineConfiguration: Sendable {
 
     /// Sets the required values; all others have their defaults.
     package init(
-        storageRoot: @escaping @Sendable (_ tenant: String) -> String, keptDirectory: String,
-        egress: EgressPolicy,
-        userAgent: String
+        storageRoot: @escaping @Sendable (_ tenant: String) -> String, managedFilesDirectory: String,
+        egress: EgressPolicy, userAgent: String
     ) {
         self.storageRoot = storageRoot
-        self.keptDirectory = keptDirectory
+        self.managedFilesDirectory = managedFilesDirectory
         self.egress = egress
         self.userAgent = userAgent
     }
@@ -92,11 +91,11 @@ enum EngineLimits {
     static let codedReceiveBufferSize = 2 << 10
     /// libcurl's default, in bytes; a larger buffer would cost slow transfers memory.
     static let receiveBufferSize = 16 << 10
-    /// Bytes of the buffer while a loop has at most `roomyTransferCountMax` transfers. Below 64 KiB: glibc
-    /// consolidates its heap whenever so large a chunk is freed, and libcurl frees the buffer after each
-    /// transfer.
-    static let roomyReceiveBufferSize = 48 << 10
-    static let roomyTransferCountMax = 64
+    /// Bytes of the buffer while a loop has at most `largeBufferTransferCountMax` transfers. Below 64 KiB:
+    /// glibc consolidates its heap whenever so large a chunk is freed, and libcurl frees the buffer after
+    /// each transfer.
+    static let largeReceiveBufferSize = 48 << 10
+    static let largeBufferTransferCountMax = 64
     static let bulkReceiveBufferSize = 512 << 10
     /// Bytes of the buffer of transfers that begin while a loop has more than `crowdedTransferCountMin`
     /// others (the default concurrency): each is slow, and their memory counts.
@@ -139,7 +138,7 @@ enum EngineLimits {
     /// Bytes of a record; a file in hundreds of pieces fits.
     static let recordByteCountMax = 64 << 10
     /// Bytes that a partial file gives back on a full disk, so that its record finds room.
-    static let recordRoomByteCount: Int64 = 128 << 10
+    static let recordReserveByteCount: Int64 = 128 << 10
     /// Bytes of a media type that a record keeps: RFC 6838 §4.2 allows 127 for each of its halves.
     static let recordedTypeByteCountMax = 255
     /// Digests that a record keeps of one file, and that later responses may add.

@@ -72,8 +72,8 @@ final class EngineContext: Sendable {
     }
 
     /// Returns the directory of managed files.
-    func keptRoot() throws(TransferError) -> StorageDirectory {
-        try root(configuration.keptDirectory, .own)
+    func managedFilesRoot() throws(TransferError) -> StorageDirectory {
+        try root(configuration.managedFilesDirectory, .own)
     }
 
     /// Returns where the file of an attempt goes: the destination that its job names, or a managed file.
@@ -81,18 +81,17 @@ final class EngineContext: Sendable {
         if let named = attempt.spec.destination {
             return Destination(
                 root: try storageRoot(of: attempt.tenant), path: named.path,
-                ifExists: named.ifExists, of: attempt, isKept: false)
+                ifExists: named.ifExists, of: attempt, isManaged: false)
         }
         return Destination(
-            root: try keptRoot(), path: ManagedFiles.path(for: attempt.job),
-            ifExists: .replace,
-            of: attempt, isKept: true)
+            root: try managedFilesRoot(), path: ManagedFiles.path(for: attempt.job), ifExists: .replace,
+            of: attempt, isManaged: true)
     }
 
     /// Returns where the file of another job went, whose bytes a job may continue.
     func destination(of point: ResumePoint) throws(TransferError) -> Destination {
         Destination(
-            root: try point.path == nil ? keptRoot() : storageRoot(of: point.tenant),
+            root: try point.path == nil ? managedFilesRoot() : storageRoot(of: point.tenant),
             path: point.path ?? ManagedFiles.path(for: point.job), job: point.job)
     }
 
@@ -116,7 +115,7 @@ final class EngineContext: Sendable {
     }
 
     /// Returns what a response says about its host; `nil` if the job's own proxy may have made it up.
-    func hostAnswer(_ head: ResponseHead, from url: WebURL, to attempt: Attempt) -> HostResponse? {
+    func hostResponse(_ head: ResponseHead, from url: WebURL, to attempt: Attempt) -> HostResponse? {
         guard builder.isAnsweredByServer(attempt, url) else { return nil }
         let isThrottling = head.status == 429 || head.status == 503
         return HostResponse(
@@ -125,10 +124,10 @@ final class EngineContext: Sendable {
     }
 
     /// Reports a host's response at once: the attempt may take long to end.
-    func report(_ response: HostResponse) { sink.answered(response) }
+    func report(_ response: HostResponse) { sink.received(response) }
 
-    func unanswered(_ attempt: Attempt, at scope: RequestScope) -> Bool {
-        sink.unanswered(attempt, at: scope)
+    func noteUnanswered(_ attempt: Attempt, at scope: RequestScope) -> Bool {
+        sink.noteUnanswered(attempt, at: scope)
     }
 
     func lendSlot(of attempt: Attempt) -> Bool { sink.lendSlot(of: attempt) }

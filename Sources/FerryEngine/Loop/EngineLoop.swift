@@ -86,8 +86,8 @@ final class EngineLoop {
 
     func putAside(_ bytes: PartialDownload?, for key: AttemptKey) { live[key]?.putAside = bytes }
 
-    func report(_ outcome: AttemptResult.Outcome, for key: AttemptKey, kept: PartialDownload?) {
-        live[key]?.report(outcome, kept: kept)
+    func report(_ outcome: AttemptResult.Outcome, for key: AttemptKey, partial: PartialDownload?) {
+        live[key]?.report(outcome, partial: partial)
     }
 
     /// Passes the reply of a `BodyAssembly` to its attempt.
@@ -97,9 +97,9 @@ final class EngineLoop {
 
     /// Passes the answer about a connection to its attempt. Gives back a connection that no request waits
     /// for.
-    func connectionAnswered(_ answer: ConnectionGrant, for attempt: Attempt, at scope: RequestScope) {
-        let isTaken = live[AttemptKey(attempt)]?.connectionAnswered(answer, at: scope) ?? false
-        if !isTaken, answer == .granted { context.connections?.giveBack(attempt, scope) }
+    func connectionAnswered(_ grant: ConnectionGrant, for attempt: Attempt, at scope: RequestScope) {
+        let isTaken = live[AttemptKey(attempt)]?.connectionAnswered(grant, at: scope) ?? false
+        if !isTaken, grant == .granted { context.connections?.giveBack(attempt, scope) }
     }
 
     func resume(_ key: AttemptKey) { live[key]?.digestCaughtUp() }
@@ -110,7 +110,7 @@ final class EngineLoop {
     var isCrowded: Bool { live.count - lentCount > EngineLimits.crowdedTransferCountMin }
 
     /// Whether so few transfers run that their memory does not matter.
-    var isRoomy: Bool { live.count <= EngineLimits.roomyTransferCountMax }
+    var usesLargeBuffers: Bool { live.count <= EngineLimits.largeBufferTransferCountMax }
 
     func ended(_ key: AttemptKey) { live[key] = nil }
 

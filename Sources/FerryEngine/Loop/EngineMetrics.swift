@@ -23,7 +23,7 @@ package struct EngineSnapshot: Sendable {
     /// Requests on kept connections.
     package var connectionsReused: Int64 = 0
     /// Responses by HTTP version.
-    package var answers: [(version: String, count: Int64)] = []
+    package var responses: [(version: String, count: Int64)] = []
     /// Attempts that have begun and not ended.
     package var live = 0
     /// Seconds since the last turn of the loop that is furthest behind; more than two mean that something
@@ -86,7 +86,7 @@ final class EngineMetrics: Sendable {
         snapshot.bytesSent = sent.load(ordering: .relaxed)
         snapshot.connectionsOpened = opened.load(ordering: .relaxed)
         snapshot.connectionsReused = reused.load(ordering: .relaxed)
-        snapshot.answers = [
+        snapshot.responses = [
             ("1.1", http1.load(ordering: .relaxed)), ("2", http2.load(ordering: .relaxed)),
             ("3", http3.load(ordering: .relaxed)),
         ]

@@ -34,7 +34,7 @@ protocol RunningAttempt: AnyObject {
     /// Takes the bytes of earlier attempts that were found, if any.
     func prepared(_ resumption: Resumption?)
     /// Reports the outcome and ends the attempt. `kept`: the bytes that are left to a later attempt.
-    func report(_ outcome: AttemptResult.Outcome, kept: PartialDownload?)
+    func report(_ outcome: AttemptResult.Outcome, partial: PartialDownload?)
     /// Resumes reading, as file threads are no longer far behind.
     func digestCaughtUp()
     /// Changes the job's own limit, in bytes per second; `nil` for none.
@@ -42,7 +42,7 @@ protocol RunningAttempt: AnyObject {
     /// Applies changed limits that transfers share.
     func limitsChanged()
     /// Takes the answer about a connection. Returns `false` if no request waits for it.
-    func connectionAnswered(_ answer: ConnectionGrant, at scope: RequestScope) -> Bool
+    func connectionAnswered(_ grant: ConnectionGrant, at scope: RequestScope) -> Bool
     /// The attempt so far.
     var snapshot: AttemptSnapshot { get }
     /// Called about once a second. `now`: monotonic nanoseconds. `seconds`: since the last call.
@@ -95,7 +95,7 @@ extension RunningAttempt {
         let idle = idleTime(now)
         let seconds = loop.context.configuration.stallSeconds
         if !slot.isStallReported, idle > Int64(seconds * 1e9), let unansweredScope {
-            slot.isStallReported = loop.context.unanswered(attempt, at: unansweredScope)
+            slot.isStallReported = loop.context.noteUnanswered(attempt, at: unansweredScope)
         }
         guard slot.lentSince == nil else { return }
         let least = isConnecting ? EngineLimits.connectStallSeconds : seconds
@@ -107,10 +107,10 @@ extension RunningAttempt {
     func noteHead(_ head: ResponseHead, from url: WebURL) {
         let context = loop.context
         guard slot.isStallReported, head.status < 400,
-            let answer = context.hostAnswer(head, from: url, to: attempt)
+            let response = context.hostResponse(head, from: url, to: attempt)
         else { return }
         slot.isStallReported = false
-        context.report(answer)
+        context.report(response)
     }
 
     /// Takes back a lent slot: a server is reached, a byte moves, or the attempt ends.
@@ -136,10 +136,10 @@ extension RunningAttempt {
     }
 
     /// Looks for the bytes of earlier attempts if there may be any, on a file thread; then the attempt is
-    /// prepared. Throws as `awaitRoom` does.
+    /// prepared. Throws as `needSpace` does.
     func prepareDownload(to destination: Destination) throws(TransferError) {
         guard attempt.number > 1 || attempt.secrets.resumePoint != nil else {
-            try awaitRoom(nil)
+            try needSpace(nil)
             return handle(.prepared)
         }
         let (context, key, onLoop) = (loop.context, key, loop.runner)
@@ -168,13 +168,13 @@ extension RunningAttempt {
 
     /// Throws `storage_full` if the file system ran full and still has no space for the file, and
     /// `storage_unavailable` while writing there fails. Costs nothing while no file system has failed.
-    func awaitRoom(_ found: Resumption?) throws(TransferError) {
+    func needSpace(_ found: Resumption?) throws(TransferError) {
         let space = loop.context.space
         guard space.hasShortages, let place else { return }
         let total =
             found?.record.total ?? space.needs[attempt.job] ?? attempt.spec.integrity.size
             ?? attempt.spec.schedule.expectedBytesToReceive
-        try space.awaitRoom(at: place, expecting: max(0, (total ?? 0) - (found?.byteCount ?? 0)))
+        try space.needSpace(at: place, expecting: max(0, (total ?? 0) - (found?.byteCount ?? 0)))
         space.needs.forget(attempt.job)
     }
 
@@ -204,6 +204,7 @@ extension RunningAttempt {
 
     /// The directory that the file goes to, or its root if that is not made yet; `nil` if neither opens.
     private var place: StorageDirectory? {
+        // The attempt reports why its root does not open when it opens its destination.
         guard let known = destination ?? (try? loop.context.destination(of: attempt)) else { return nil }
         return known.openDirectory ?? known.root
     }

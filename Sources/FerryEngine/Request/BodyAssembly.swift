@@ -201,8 +201,8 @@ struct BodyAssembly: Sendable {
         }
         var doubts: [Doubt] = []
         for (job, source) in found {
-            // Why a file cannot be sent from here does not matter: another node has fetched it.
             guard let node = source.node, node != own,
+                // Why a file cannot be sent from here does not matter: another node has fetched it.
                 (try? piece(of: job, source.content, &doubts)) == nil
             else { continue }
             switch attempt.home {
@@ -232,8 +232,8 @@ struct BodyAssembly: Sendable {
         case .path(let path, let published):
             file = try self.file(path)
             isPublished = file.identity == published
-        case .kept:
-            let root = try context.keptRoot()
+        case .managedFile:
+            let root = try context.managedFilesRoot()
             file = try SourceFile(ManagedFiles.path(for: job), below: root)
         }
         guard file.byteCount == content.size else { throw Self.changed }

@@ -94,7 +94,7 @@ struct RequestBody {
                 reply(
                     .stored(
                         TransferResult(
-                            path: nil, size: size, sha256: try digests.finish(), body: nil, isKept: false,
+                            path: nil, size: size, sha256: try digests.finish(), body: nil, isManaged: false,
                             verified: verified)))
             } catch {
                 reply(.storageFailed(error))

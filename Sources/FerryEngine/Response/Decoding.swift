@@ -4,8 +4,8 @@ import FerryCore
 /// The content codings that a transfer asks for and libcurl decodes. Loop thread only.
 ///
 /// libcurl decodes every coding it knows as soon as one was asked for. A body with a coding that was not
-/// asked for has to be stored as it is. Such a response ends the transfer (`CurlError.unaskedCoding`), and
-/// the request is sent again without codings.
+/// asked for has to be stored as it is. Such a response ends the transfer (`CurlError.unrequestedCoding`),
+/// and the request is sent again without codings.
 final class Decoding {
     /// The codings, as in `Accept-Encoding`.
     let codings: [String]

@@ -153,7 +153,7 @@ final class ResponseBody {
     ) throws(TransferError) -> TransferResult {
         digests.update(bytes)
         return TransferResult(
-            path: nil, size: Int64(bytes.count), sha256: try digests.finish(), body: bytes, isKept: false,
+            path: nil, size: Int64(bytes.count), sha256: try digests.finish(), body: bytes, isManaged: false,
             verified: digests.verification(spec.integrity, isDelimited: isDelimited))
     }
 

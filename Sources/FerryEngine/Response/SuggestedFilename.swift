@@ -98,8 +98,8 @@ func fittedName(_ name: String, insert: String) -> String {
     if let dot = name.lastIndex(of: "."), dot != name.startIndex, name[dot...].utf8.count <= 64 {
         (stem, suffix) = (name[..<dot], name[dot...])
     }
-    let room = 255 - insert.utf8.count - suffix.utf8.count
-    while stem.utf8.count > room {
+    let byteCountMax = 255 - insert.utf8.count - suffix.utf8.count
+    while stem.utf8.count > byteCountMax {
         let shorter = stem.dropLast()
         stem = shorter.isEmpty ? Substring(stem.unicodeScalars.dropLast()) : shorter
     }

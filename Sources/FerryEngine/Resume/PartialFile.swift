@@ -160,7 +160,7 @@ final class PartialFile: Sendable {
             }
         }
         var leftover = Leftover(destination, partial: name)
-        leftover.kept = keeping.withLock { $0.record }.map {
+        leftover.partialDownload = keeping.withLock { $0.record }.map {
             PartialDownload(byteCount: $0.ranges.byteCount, total: $0.total)
         }
         letGo()
@@ -169,7 +169,7 @@ final class PartialFile: Sendable {
 
     /// Cuts the end off the file and returns what is left of `ranges`.
     private func shortened(_ ranges: ByteRanges) -> ByteRanges {
-        let size = max(0, (ranges.ranges.last?.upperBound ?? 0) - EngineLimits.recordRoomByteCount)
+        let size = max(0, (ranges.ranges.last?.upperBound ?? 0) - EngineLimits.recordReserveByteCount)
         // After a failed sync the file cannot be used, however much room there is.
         guard isResumable, syncError.load(ordering: .relaxed) == 0,
             ftruncate(descriptor, off_t(size)) == 0
@@ -256,7 +256,7 @@ struct Leftover: Sendable {
     let destination: Destination
     let partial: String
     /// The bytes, if a later attempt may continue them.
-    var kept: PartialDownload?
+    var partialDownload: PartialDownload?
 
     init(_ destination: Destination, partial: String) {
         self.destination = destination

@@ -6,7 +6,7 @@ struct PartialHandover {
     /// The bytes of an earlier attempt, until the server has refused to continue them or they are published.
     private(set) var resumption: Resumption?
     /// The file for a later attempt, until that is reported.
-    private var kept: PartialFile?
+    private var file: PartialFile?
     /// The outcome that is reported as soon as a file thread has saved the file.
     private(set) var awaitedOutcome: AttemptResult.Outcome?
 
@@ -25,15 +25,15 @@ struct PartialHandover {
 
     /// Leaves the file to a later attempt; `nil`: there is none.
     mutating func leave(_ file: PartialFile?) {
-        kept = file
+        self.file = file
         resumption = nil
     }
 
     /// Returns the file that is left to a later attempt, once: it is to be saved, and the outcome reported
     /// afterwards. `nil` if there is none.
-    mutating func takeKept(_ outcome: AttemptResult.Outcome) -> PartialFile? {
-        guard let file = kept else { return nil }
-        (kept, awaitedOutcome) = (nil, outcome)
+    mutating func takeFile(_ outcome: AttemptResult.Outcome) -> PartialFile? {
+        guard let file else { return nil }
+        (self.file, awaitedOutcome) = (nil, outcome)
         return file
     }
 }
@@ -50,7 +50,7 @@ extension EngineLoop {
             .run {
                 let leftover = file.keep(syncs: syncs, ranges: ranges)
                 if let leftover { leftovers.add(leftover) } else { file.discard() }
-                onLoop { $0.report(outcome, for: key, kept: leftover?.kept) }
+                onLoop { $0.report(outcome, for: key, partial: leftover?.partialDownload) }
             })
     }
 }

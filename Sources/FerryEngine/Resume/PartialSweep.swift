@@ -7,7 +7,7 @@ import Sys
 /// whose node never came back, or whose resume data has expired. Slow on purpose; one thread at a time.
 package struct PartialSweep: Sendable {
     /// What becomes of the files of a job that the store knows.
-    package enum Fate: Sendable { case stays, goes }
+    package enum Decision: Sendable { case keep, remove }
 
     /// Cost of opening a directory, counted in names.
     private static let directoryStep = 8
@@ -21,13 +21,13 @@ package struct PartialSweep: Sendable {
     /// share the directory.
     private static let strangerSeconds = 86_400
 
-    private let ask: @Sendable ([JobID]) -> [JobID: Fate]?
+    private let ask: @Sendable ([JobID]) -> [JobID: Decision]?
     private let isStopped: @Sendable () -> Bool
 
     /// `ask`: what becomes of the files of these jobs; without an entry if the store does not know the job.
     /// `nil` if the store is not available; then all files stay.
     package init(
-        ask: @escaping @Sendable ([JobID]) -> [JobID: Fate]?, isStopped: @escaping @Sendable () -> Bool
+        ask: @escaping @Sendable ([JobID]) -> [JobID: Decision]?, isStopped: @escaping @Sendable () -> Bool
     ) {
         self.ask = ask
         self.isStopped = isStopped
@@ -74,12 +74,12 @@ package struct PartialSweep: Sendable {
     }
 
     private func judge(_ found: ArraySlice<(name: String, job: JobID)>, in descriptor: Int32) -> Int {
-        guard let fates = ask(Array(Set(found.map(\.job)))) else { return 0 }
+        guard let decisions = ask(Array(Set(found.map(\.job)))) else { return 0 }
         return found.count { name, job in
             let goes =
-                switch fates[job] {
-                case .stays?: false
-                case .goes?: true
+                switch decisions[job] {
+                case .keep?: false
+                case .remove?: true
                 case nil: isOld(name, in: descriptor)
                 }
             return goes && unlinkat(descriptor, name, 0) == 0

@@ -212,7 +212,7 @@ final class SegmentPart: EasyDelegate {
             recorder.responseStarted()
             owner.noteHead(head, from: hop.url)
             answeredAt = owner.now
-            if hop.url.scheme == .https, !head.isDelimited("GET") { transfer?.awaitFarewell() }
+            if hop.url.scheme == .https, !head.isDelimited("GET") { transfer?.requireCloseNotify() }
             guard owner.attempt.answersChallenges(of: hop) else { return takeHead(head, owner) }
             reader.hold()
             return true
@@ -275,8 +275,8 @@ final class SegmentPart: EasyDelegate {
         transfer = nil
         guard let owner else { return }
         var outcome = outcome
-        if outcome.lacksFarewell, outcome.error == nil, case .body = sink, !owner.hasKnownEnd {
-            outcome.error = .withoutFarewell
+        if outcome.lacksCloseNotify, outcome.error == nil, case .body = sink, !owner.hasKnownEnd {
+            outcome.error = .missingCloseNotify
         }
         if outcome.error == nil, !takeHeldHead() { return }
         owner.context.metrics.connected(outcome.info)

@@ -54,7 +54,7 @@ final class SegmentedTransfer: RunningAttempt {
     var plan: SegmentPlan?
     var target: Target?
     var writer: SegmentWriter?
-    private(set) var head: (answer: ResponseHead, url: WebURL)?
+    private(set) var head: (head: ResponseHead, url: WebURL)?
     /// Sources whose bytes are in the file.
     var suppliers: Set<Int> = []
     var awaitsResumption = false
@@ -67,7 +67,7 @@ final class SegmentedTransfer: RunningAttempt {
     /// then.
     var recorded: (at: Int64, byteCount: Int64) = (0, 0)
     /// The bytes that this attempt leaves to the next one, until it is reported.
-    var kept: SegmentWriter?
+    var partial: SegmentWriter?
     /// Where the bytes of an earlier attempt came from (`PartialRecord.source`).
     var earlierSource: String?
     /// Whether bytes are being fetched: from `start` to the last byte, except while a useless file is
@@ -105,8 +105,8 @@ final class SegmentedTransfer: RunningAttempt {
         trace = AttemptTraceBuilder(startedAt: startedAt)
         let left = min(max(0, attempt.expiry - startedAt), 1e9)
         resourceDeadline = now + Int64(left * 1e9)
-        // Mirrors were checked when the job was submitted; the others serve it without an invalid one.
         sources = SegmentSources(
+            // Mirrors were checked when the job was submitted; the others serve it without an invalid one.
             url, mirrors: attempt.spec.mirrors.compactMap { try? WebURL.parse($0) }, loop.context.mirrors,
             now: now,
             // Several parts may fail at the same time.
@@ -147,8 +147,8 @@ final class SegmentedTransfer: RunningAttempt {
             isFetching = false
             keepBytes()
         case .report(let outcome):
-            if let kept { report(outcome, keeping: kept) } else { report(outcome, kept: putAside) }
-            kept = nil
+            if let partial { report(outcome, keeping: partial) } else { report(outcome, partial: putAside) }
+            partial = nil
         case .leave: leave()
         case .follow, .leaveOutExpect, .leaveOutRange, .endPreparation:
             // Parts follow redirects themselves and send no body. Looking for earlier bytes is fast.
@@ -195,19 +195,18 @@ final class SegmentedTransfer: RunningAttempt {
         stopParts()
         self.writer = nil
         let verification = writer.digests.verification(
-            attempt.spec.integrity, isDelimited: head?.answer.isDelimited("GET") ?? false)
-        let ended = result(.released, kept: nil)
+            attempt.spec.integrity, isDelimited: head?.head.isDelimited("GET") ?? false)
+        let ended = result(.released, partial: nil)
         publication = writer.publish(at: total) { [loop, offset = progress.resumedAtOffset] bytes in
-            loop.publication(
-                bytes, to: destination, writer.digests, verification, ended, resumedAt: offset)
+            loop.publication(bytes, to: destination, writer.digests, verification, ended, resumedAt: offset)
         }
     }
 
-    func report(_ outcome: AttemptResult.Outcome, kept: PartialDownload?) {
+    func report(_ outcome: AttemptResult.Outcome, partial: PartialDownload?) {
         leave()
         let outcome = settled(outcome)
         if case .failed(let error, _) = outcome, let found = error.diagnostics { trace.note(found) }
-        context.report(result(outcome, kept: kept))
+        context.report(result(outcome, partial: partial))
     }
 
     private func leave() {
@@ -217,18 +216,19 @@ final class SegmentedTransfer: RunningAttempt {
         loop.ended(key)
     }
 
-    private func result(_ outcome: AttemptResult.Outcome, kept: PartialDownload?) -> AttemptResult {
+    private func result(_ outcome: AttemptResult.Outcome, partial: PartialDownload?) -> AttemptResult {
         var result = AttemptResult(
-            attempt: attempt, outcome: outcome, response: head.map { $0.answer.response(from: $0.url) },
+            attempt: attempt, outcome: outcome, response: head.map { $0.head.response(from: $0.url) },
             bytesReceived: progress.bytesReceived, bytesSent: 0,
-            trace: trace.trace(finishedAt: context.clock.now()), kept: kept, endedElsewhere: endedElsewhere)
+            trace: trace.trace(finishedAt: context.clock.now()), partialDownload: partial,
+            endedAtOtherHost: endedAtOtherHost)
         result.lentSeconds = slot.lentSeconds
         return result
     }
 
     /// Whether the outcome says nothing about the job's origin. With mirrors it is unknown which source
     /// failed; refusals are reported when they happen.
-    private var endedElsewhere: Bool {
+    private var endedAtOtherHost: Bool {
         attempt.hasOwnProxy || !attempt.spec.mirrors.isEmpty || trace.diagnostics.isOwnShortage
             || head.map { $0.url.origin != attempt.origin } ?? false
     }

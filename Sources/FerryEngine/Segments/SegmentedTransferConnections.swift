@@ -27,14 +27,14 @@ extension SegmentedTransfer {
         if connections.take(scope) { return true }
         guard connections.mayAsk(scope, now: now) else { return false }
         let (attempt, onLoop) = (attempt, loop.runner)
-        let answer = limiter.ask(attempt, for: scope) { answer in
-            onLoop { $0.connectionAnswered(answer, for: attempt, at: scope) }
+        let grant = limiter.ask(attempt, for: scope) { grant in
+            onLoop { $0.connectionAnswered(grant, for: attempt, at: scope) }
         }
-        guard let answer else {
+        guard let grant else {
             connections.note(asked: scope)
             return false
         }
-        note(answer, scope)
+        note(grant, scope)
         return connections.take(scope)
     }
 
@@ -43,8 +43,8 @@ extension SegmentedTransfer {
         hold.reason != .hostPaused && connections.isFirst(scope)
     }
 
-    private func note(_ answer: ConnectionGrant, _ scope: RequestScope) {
-        switch answer {
+    private func note(_ grant: ConnectionGrant, _ scope: RequestScope) {
+        switch grant {
         case .granted: connections.note(granted: scope)
         case .refused(let hold):
             connections.note(refused: scope, until: now + EngineLimits.refusalPause)
@@ -82,9 +82,9 @@ extension SegmentedTransfer {
         return false
     }
 
-    func connectionAnswered(_ answer: ConnectionGrant, at scope: RequestScope) -> Bool {
+    func connectionAnswered(_ grant: ConnectionGrant, at scope: RequestScope) -> Bool {
         guard connections.asked.contains(scope) else { return false }
-        note(answer, scope)
+        note(grant, scope)
         for part in Array(parts.values) where part.awaited == scope {
             part.awaited = nil
             if move(part, to: part.hop.url) { part.goOn() }

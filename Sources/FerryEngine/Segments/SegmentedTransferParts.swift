@@ -129,8 +129,7 @@ extension SegmentedTransfer {
             }
             if head.status == 416 { return .failed(target == nil ? .givesNoRanges : .changed) }
         }
-        let judge = ResponseJudge(
-            spec: attempt.spec, egress: context.configuration.egress, isDecoded: false)
+        let judge = ResponseJudge(spec: attempt.spec, egress: context.configuration.egress, isDecoded: false)
         switch judge.judge(judged, part.hop, expected: false, resumption: nil, now: context.clock.now()) {
         case .follow(let hop): return .follow(hop)
         case .refuse(let error, let retryAfter):
@@ -152,8 +151,8 @@ extension SegmentedTransfer {
 
     /// Reports a refusal at once: the attempt may take long to end.
     private func reportRefusal(_ head: ResponseHead, of part: SegmentPart) {
-        guard let answer = context.hostAnswer(head, from: part.hop.url, to: attempt) else { return }
-        context.report(answer)
+        guard let response = context.hostResponse(head, from: part.hop.url, to: attempt) else { return }
+        context.report(response)
     }
 
     /// Takes the first response, which describes the file.
@@ -180,8 +179,7 @@ extension SegmentedTransfer {
         if let refusal = refusal(ofLength: total) { return .refused(refusal, retryAfter: nil) }
         if let validator { sources.learn(validator, of: part.source, at: part.hop.url) }
         sources[part.source].givesRanges = givesRanges
-        target = Target(
-            total: total, validator: validator, lead: part.source, mimeType: head.mimeType)
+        target = Target(total: total, validator: validator, lead: part.source, mimeType: head.mimeType)
         show(head, from: part.hop.url)
         noteResumption(at: 0)
         let isWhole = head.status != 206 || ContentRange(head)?.isWhole ?? false

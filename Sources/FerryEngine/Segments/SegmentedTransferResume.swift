@@ -8,7 +8,7 @@ extension SegmentedTransfer {
             if let resumption, !(try goOn(from: resumption)) {
                 context.fileThreads.send(.run { resumption.file.discard() })
             }
-            try awaitRoom(resumption)
+            try needSpace(resumption)
             handle(.prepared)
         }
     }
@@ -30,8 +30,7 @@ extension SegmentedTransfer {
         let plan = SegmentPlan(total: total, done: resumption.ranges.ranges)
         target = Target(total: total, validator: record.validator, lead: nil, mimeType: record.mimeType)
         if let validator = record.validator {
-            sources.expect(
-                validator, of: record.source, isRenewed: attempt.spec.request.original != nil)
+            sources.expect(validator, of: record.source, isRenewed: attempt.spec.request.original != nil)
         }
         let writer = makeWriter(resumption.file, record.announced)
         writer.advance(to: plan.prefix)
@@ -62,9 +61,9 @@ extension SegmentedTransfer {
         self.writer = nil
         do throws(TransferError) {
             try writer.flush()
-            kept = writer
+            partial = writer
         } catch {
-            if error.code == .storageFull { kept = writer } else { writer.discard() }
+            if error.code == .storageFull { partial = writer } else { writer.discard() }
         }
     }
 
@@ -122,7 +121,7 @@ extension SegmentedTransfer {
     }
 
     func giveUpOnDisk(_ error: TransferError) {
-        if let outcome = awaitedReport { return report(outcome, kept: nil) }
+        if let outcome = awaitedReport { return report(outcome, partial: nil) }
         guard publication?.revoke() ?? true else { return }
         handle(.diskTimedOut(error))
     }

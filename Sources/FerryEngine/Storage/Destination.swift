@@ -13,18 +13,18 @@ struct Destination: Sendable {
     let job: JobID
     private(set) var attempt: Int32
     /// Whether the service manages the file, whose path is then not shown.
-    let isKept: Bool
+    let isManaged: Bool
 
     init(
         root: StorageDirectory, path: String, ifExists: JobSpec.Destination.IfExists, of attempt: Attempt,
-        isKept: Bool
+        isManaged: Bool
     ) {
         self.root = root
         (directory, name) = splitPath(path)
         self.ifExists = ifExists
         self.job = attempt.job
         self.attempt = attempt.number
-        self.isKept = isKept
+        self.isManaged = isManaged
     }
 
     /// The destination of a finished job: all its attempts count as earlier ones.
@@ -34,7 +34,7 @@ struct Destination: Sendable {
         ifExists = .replace
         self.job = job
         attempt = .max
-        isKept = false
+        isManaged = false
     }
 
     /// The directory; `nil` if it is missing or cannot be opened. Then no file can be found, removed or
@@ -122,7 +122,7 @@ struct Destination: Sendable {
     /// the former destination, and removes them there. File thread.
     func adopt(_ leftover: Leftover, identity: String?, withGaps: Bool) {
         var earlier = leftover.destination
-        let isElsewhere = !earlier.directory.hasSameBytes(as: directory) || earlier.isKept != isKept
+        let isElsewhere = !earlier.directory.hasSameBytes(as: directory) || earlier.isManaged != isManaged
         guard earlier.attempt < attempt, isElsewhere else { return }
         earlier.attempt = attempt
         if let identity {

@@ -208,7 +208,7 @@ final class Publication: Sendable {
             guard settle() else { return .revoked(nil) }
             return .stored(
                 TransferResult(
-                    path: nil, size: file.byteCount, sha256: sha256, body: bytes, isKept: false,
+                    path: nil, size: file.byteCount, sha256: sha256, body: bytes, isManaged: false,
                     verified: plan.verified))
         } catch {
             return .failed(error)
@@ -234,10 +234,11 @@ final class Publication: Sendable {
             let name = try give(staged)
             staged.file.forgetRecord()
             var result = TransferResult(
-                path: plan.destination.isKept ? nil : plan.destination.path(of: name), size: staged.size,
-                sha256: staged.sha256, body: nil, isKept: plan.destination.isKept, verified: plan.verified)
+                path: plan.destination.isManaged ? nil : plan.destination.path(of: name), size: staged.size,
+                sha256: staged.sha256, body: nil, isManaged: plan.destination.isManaged,
+                verified: plan.verified)
             // Managed files need no identity: only the service writes in their directory.
-            if !plan.destination.isKept { result.file = identity }
+            if !plan.destination.isManaged { result.file = identity }
             return .stored(result)
         } catch {
             staged.file.discard()
@@ -259,7 +260,7 @@ final class Publication: Sendable {
             return nil
         }
         plan.leftovers.add(leftover)
-        return leftover.kept
+        return leftover.partialDownload
     }
 
     /// `replace` renames the partial file. The other values of `if_exists` link it, so that no file is

@@ -17,7 +17,7 @@ final class StorageSpace: Sendable {
     private let watched: [String]
     private let admission: DownloadAdmission
     private let isMeasuring = Atomic<Bool>(false)
-    private let latest = Mutex<[StorageRoom]>([])
+    private let latest = Mutex<[StorageSpaceReport]>([])
     /// The file systems of `watched` whose failures stop downloads, each with one of those directories.
     private let writableVolumes = Mutex<[dev_t: StorageDirectory]>([:])
     /// The directories of `watched` that were read-only at the start; they do not stop downloads.
@@ -62,9 +62,9 @@ final class StorageSpace: Sendable {
 
     /// Throws `storage_full` while there is no space for a body below `place` after another body found none,
     /// and `storage_unavailable` while writing there fails. The attempt then ends before it sends a request.
-    func awaitRoom(at place: StorageDirectory, expecting byteCount: Int64) throws(TransferError) {
+    func needSpace(at place: StorageDirectory, expecting byteCount: Int64) throws(TransferError) {
         if let device = place.device { try failures.check(device) }
-        try volume(of: place.descriptor)?.awaitRoom(for: byteCount, place.descriptor)
+        try volume(of: place.descriptor)?.needSpace(for: byteCount, place.descriptor)
     }
 
     /// Whether no file can be written below `place`, asked after one write has failed. Stops downloads at
@@ -124,12 +124,12 @@ final class StorageSpace: Sendable {
 
     func measure() {
         forgetShortages()
-        var (rooms, failure): ([StorageRoom], Int32?) = ([], nil)
+        var (reports, failure): ([StorageSpaceReport], Int32?) = ([], nil)
         var writableVolumes: [dev_t: StorageDirectory] = [:]
         for path in watched {
             do throws(SystemError) {
                 let state = try WatchedState(path)
-                if let room = room(path, state.place) { rooms.append(room) }
+                if let report = report(path, state.place) { reports.append(report) }
                 if readOnlyAtStart.contains(path) { continue }
                 writableVolumes[state.device] = writableVolumes[state.device] ?? state.place
                 if state.isReadOnly, failures[state.device] == nil {
@@ -141,17 +141,17 @@ final class StorageSpace: Sendable {
                 if saysUnavailable(error.code) { failure = failure ?? error.code }
             }
         }
-        latest.withLock { [rooms] in $0 = rooms }
+        latest.withLock { [reports] in $0 = reports }
         self.writableVolumes.withLock { [writableVolumes] in $0 = writableVolumes }
         if isStalled { failure = ETIMEDOUT }
         if let failure { return close(.unwritable, because: failure) }
         // Downloads begin again only with more free space than they stopped at, so that they do not stop and
         // start by turns.
-        let isFull = admission.hold == .noRoom
-        let hasRoom = rooms.allSatisfy { room in
-            room.free - room.promised >= room.reserve + (isFull ? room.reserve / 8 : 0)
+        let isFull = admission.hold == .noSpace
+        let hasSpace = reports.allSatisfy { report in
+            report.free - report.promised >= report.reserve + (isFull ? report.reserve / 8 : 0)
         }
-        guard hasRoom else { return close(.noRoom) }
+        guard hasSpace else { return close(.noSpace) }
         guard admission.hold != nil else { return }
         admission.set(nil)
         logger?.notice("Downloads begin again.")
@@ -161,7 +161,7 @@ final class StorageSpace: Sendable {
         guard admission.hold != hold else { return }
         admission.set(hold)
         switch hold {
-        case .noRoom:
+        case .noSpace:
             logger?.warning(
                 "No download begins: the disk has less room than FERRY_STORAGE_RESERVE is to keep free.")
         case .unwritable where osError == ETIMEDOUT:
@@ -185,12 +185,12 @@ final class StorageSpace: Sendable {
     }
 
     /// The last measurement of each watched directory that could be measured.
-    var rooms: [StorageRoom] { latest.withLock { $0 } }
+    var reports: [StorageSpaceReport] { latest.withLock { $0 } }
 
-    private func room(_ path: String, _ place: StorageDirectory) -> StorageRoom? {
+    private func report(_ path: String, _ place: StorageDirectory) -> StorageSpaceReport? {
         guard let volume = volume(of: place.descriptor) else { return nil }
         volume.measure(place.descriptor)
-        return volume.room(path)
+        return volume.report(path)
     }
 }
 
@@ -211,7 +211,7 @@ private struct WatchedState {
 }
 
 /// The space on one file system as operators see it, in bytes.
-package struct StorageRoom: Sendable, Equatable {
+package struct StorageSpaceReport: Sendable, Equatable {
     /// The watched directory.
     package let path: String
     /// Bytes that unprivileged processes may still write.
@@ -282,7 +282,7 @@ final class StorageVolume: Sendable {
             // Another file system may be mounted by now with the same device number.
             if byteCount > state.most ?? .max { measure(&state, descriptor, monotonicNanoseconds()) }
             guard byteCount <= state.most ?? .max else { throw Self.tooSmall }
-            guard hasRoom(state, for: byteCount) else { throw noteFull(&state) }
+            guard hasSpace(state, for: byteCount) else { throw noteFull(&state) }
             guard state.free != nil else { return 0 }
             state.promised += byteCount
             return byteCount
@@ -291,11 +291,11 @@ final class StorageVolume: Sendable {
 
     /// Throws `storage_full` if a body found no space and there is still too little for so many bytes. An
     /// eighth more than the reserve has to be free, so that bodies do not fail and begin by turns.
-    func awaitRoom(for byteCount: Int64, _ descriptor: Int32) throws(TransferError) {
+    func needSpace(for byteCount: Int64, _ descriptor: Int32) throws(TransferError) {
         try state.withLock { state throws(TransferError) in
             guard state.shortAt != nil else { return }
             refresh(&state, descriptor)
-            guard hasRoom(state, for: byteCount, above: state.reserve / 8) else { throw noteFull(&state) }
+            guard hasSpace(state, for: byteCount, above: state.reserve / 8) else { throw noteFull(&state) }
             state.shortAt = nil
             shortages.add(-1)
         }
@@ -328,7 +328,7 @@ final class StorageVolume: Sendable {
     func write(_ byteCount: Int64, promised: Int64, _ descriptor: Int32) throws(TransferError) {
         try state.withLock { state throws(TransferError) in
             refresh(&state, descriptor)
-            guard byteCount == promised || hasRoom(state, for: byteCount - promised) else {
+            guard byteCount == promised || hasSpace(state, for: byteCount - promised) else {
                 throw noteFull(&state)
             }
             state.promised -= promised
@@ -341,15 +341,15 @@ final class StorageVolume: Sendable {
 
     func measure(_ descriptor: Int32) { state.withLock { measure(&$0, descriptor, monotonicNanoseconds()) } }
 
-    func room(_ path: String) -> StorageRoom? {
+    func report(_ path: String) -> StorageSpaceReport? {
         state.withLock { state in
             state.free.map {
-                StorageRoom(path: path, free: $0, promised: state.promised, reserve: state.reserve)
+                StorageSpaceReport(path: path, free: $0, promised: state.promised, reserve: state.reserve)
             }
         }
     }
 
-    private func hasRoom(_ state: State, for byteCount: Int64, above more: Int64 = 0) -> Bool {
+    private func hasSpace(_ state: State, for byteCount: Int64, above more: Int64 = 0) -> Bool {
         guard let free = state.free else { return true }
         return byteCount <= free - state.promised - state.reserve - more
     }

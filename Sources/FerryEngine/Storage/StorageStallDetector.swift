@@ -25,7 +25,7 @@ final class StorageStallDetector: Sendable {
         stallMin = self.timeout / 12
         self.syncs = syncs
         let box = box
-        let thread = Thread(name: "ferry-trial") { [weak self] in
+        let thread = Thread(name: "storage-check") { [weak self] in
             while true {
                 let asked = box.wait(milliseconds: -1)
                 if asked.isEmpty, box.isClosed { return }

@@ -33,27 +33,27 @@ struct ConnectionPermit {
         }
         guard scope != granted else { return .connect }
         let onLoop = loop.runner
-        let answer = limiter.ask(attempt, for: scope) { answer in
-            onLoop { $0.connectionAnswered(answer, for: attempt, at: scope) }
+        let grant = limiter.ask(attempt, for: scope) { grant in
+            onLoop { $0.connectionAnswered(grant, for: attempt, at: scope) }
         }
-        guard let answer else {
+        guard let grant else {
             asked = (scope, isFresh)
             return .wait
         }
-        return take(answer, scope)
+        return take(grant, scope)
     }
 
     /// Takes an answer that came later. Returns `nil` if no request waits for it.
     mutating func answered(
-        _ answer: ConnectionGrant, at scope: RequestScope
+        _ grant: ConnectionGrant, at scope: RequestScope
     ) -> (decision: Decision, isFresh: Bool)? {
         guard let asked, asked.scope == scope else { return nil }
         self.asked = nil
-        return (take(answer, scope), asked.isFresh)
+        return (take(grant, scope), asked.isFresh)
     }
 
-    private mutating func take(_ answer: ConnectionGrant, _ scope: RequestScope) -> Decision {
-        switch answer {
+    private mutating func take(_ grant: ConnectionGrant, _ scope: RequestScope) -> Decision {
+        switch grant {
         case .granted:
             granted = scope
             return .connect

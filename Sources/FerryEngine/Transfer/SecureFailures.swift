@@ -6,9 +6,9 @@ func atProxy(_ code: TransferError.Code, _ message: String, retry: Bool) -> Tran
 }
 
 private func securing(
-    _ code: TransferError.Code, _ message: String, retry: Bool, isAnswer: Bool = false
+    _ code: TransferError.Code, _ message: String, retry: Bool, isRefusal: Bool = false
 ) -> TransferError {
-    TransferError(code, message, phase: .securing, isRetryable: retry, isAnswer: isAnswer)
+    TransferError(code, message, phase: .securing, isRetryable: retry, isRefusal: isRefusal)
 }
 
 /// Returns the error of the connection to the proxy; `nil` if the failure was elsewhere.
@@ -77,12 +77,12 @@ func tlsFailure(_ error: CurlError, _ phase: TransferError.Phase) -> TransferErr
         }
         if says(["wrong version number", "packet length too long"]) {
             return securing(
-                .tlsFailed, "The server does not speak TLS on this port.", retry: true, isAnswer: true)
+                .tlsFailed, "The server does not speak TLS on this port.", retry: true, isRefusal: true)
         }
         // One of OpenSSL's texts for the alerts of RFC 8446 §6.2 lacks the word "alert".
         let isAlert = says(["alert", "unrecognized name"])
         return isAlert
-            ? securing(.tlsFailed, "The server refused the TLS handshake.", retry: true, isAnswer: true)
+            ? securing(.tlsFailed, "The server refused the TLS handshake.", retry: true, isRefusal: true)
             : securing(.tlsFailed, "The TLS handshake failed.", retry: true)
     case CurlError.receiveError, CurlError.sendError:
         // With TLS 1.3 the server judges the client certificate after the client has finished its handshake

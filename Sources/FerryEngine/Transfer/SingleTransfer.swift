@@ -101,7 +101,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
             dropResumption()
         case .keepBytes: handover.leave(response.keep(handover.resumption?.file, context.fileThreads))
         case .report(let outcome):
-            guard let file = handover.takeKept(outcome) else { return report(outcome, kept: putAside) }
+            guard let file = handover.takeFile(outcome) else { return report(outcome, partial: putAside) }
             loop.save(file, then: outcome, for: key)
         case .leave: leave()
         }
@@ -156,7 +156,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
             progress.expect(toReceive: resumption.record.total)
         }
         prepare { () throws(TransferError) in
-            try awaitRoom(resumption)
+            try needSpace(resumption)
             handle(.prepared)
         }
     }
@@ -205,7 +205,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
     private var receiveBufferSize: Int {
         if response.codings != nil { return EngineLimits.codedReceiveBufferSize }
         if isBulk { return EngineLimits.bulkReceiveBufferSize }
-        if loop.isRoomy { return EngineLimits.roomyReceiveBufferSize }
+        if loop.usesLargeBuffers { return EngineLimits.largeReceiveBufferSize }
         return loop.isCrowded ? EngineLimits.crowdedReceiveBufferSize : EngineLimits.receiveBufferSize
     }
 
@@ -227,8 +227,8 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         }
     }
 
-    func connectionAnswered(_ answer: ConnectionGrant, at scope: RequestScope) -> Bool {
-        guard !machine.isEnded, let (decision, isFresh) = permit.answered(answer, at: scope) else {
+    func connectionAnswered(_ grant: ConnectionGrant, at scope: RequestScope) -> Bool {
+        guard !machine.isEnded, let (decision, isFresh) = permit.answered(grant, at: scope) else {
             return false
         }
         if mayConnect(decision, fresh: isFresh) { start(fresh: isFresh) }
@@ -284,10 +284,10 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
             loop.multi.after(nanoseconds: 0) { [weak transfer] in transfer?.resume() }
             return .pause
         }
-        let room = min(buffer.count, pacing?.portion ?? .max)
-        guard body.isSent || mayMove(room, .sending) else { return .pause }
+        let limit = min(buffer.count, pacing?.portion ?? .max)
+        guard body.isSent || mayMove(limit, .sending) else { return .pause }
         do throws(TransferError) {
-            let count = try body.read(into: UnsafeMutableRawBufferPointer(rebasing: buffer[..<room]))
+            let count = try body.read(into: UnsafeMutableRawBufferPointer(rebasing: buffer[..<limit]))
             progress.set(sent: body.sentByteCount)
             if body.isSent { recorder.requestEnded() }
             context.metrics.sent(count)
@@ -308,7 +308,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
 
     /// Whether a coding that was not asked for ends the transfer only after the head. A request that cannot
     /// be sent again has its response then: the status, a redirect and `Retry-After` count.
-    var wantsWholeHead: Bool { !repetition.maySendTwice }
+    var completesHead: Bool { !repetition.maySendTwice }
 
     func receiveHeaderLine(_ line: UnsafeRawBufferPointer) -> Bool {
         noteActivity()
@@ -321,7 +321,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
             noteHead(head, from: hop.url)
             // A body that ends with its connection is whole only if the server ends it over TLS as well
             // (RFC 9112 §9.8), or something else proves it.
-            if hop.url.scheme == .https, !head.isDelimited(hop.method) { transfer?.awaitFarewell() }
+            if hop.url.scheme == .https, !head.isDelimited(hop.method) { transfer?.requireCloseNotify() }
             guard attempt.answersChallenges(of: hop) else { return takeHead(head) }
             reader.hold()
             return true
@@ -449,10 +449,10 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
 
     func finished(_ outcome: TransferOutcome) {
         var outcome = outcome
-        if outcome.error == nil, outcome.lacksFarewell, let head = reader.head,
+        if outcome.error == nil, outcome.lacksCloseNotify, let head = reader.head,
             response.endsWithConnection(head, hop, attempt.spec.integrity)
         {
-            outcome.error = .withoutFarewell
+            outcome.error = .missingCloseNotify
         }
         transfer = nil
         needSlot()
@@ -485,7 +485,8 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
     /// Sends the same request once more after a response with a coding that was not asked for, so that the
     /// body is stored as the server sends it.
     private func sendsAgainWithoutCodings(_ error: CurlError) -> Bool {
-        guard error == .unaskedCoding, reader.head == nil, response.codings != nil, repetition.maySendTwice
+        guard error == .unrequestedCoding, reader.head == nil, response.codings != nil,
+            repetition.maySendTwice
         else { return false }
         response.leaveOutCodings()
         handle(.head(.resend))
@@ -605,11 +606,11 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         }
     }
 
-    func report(_ outcome: AttemptResult.Outcome, kept: PartialDownload?) {
+    func report(_ outcome: AttemptResult.Outcome, partial: PartialDownload?) {
         leave()
         let outcome = settled(outcome)
         if case .failed(let error, _) = outcome, let found = error.diagnostics { trace.note(found) }
-        context.report(result(outcome, kept: kept))
+        context.report(result(outcome, partial: partial))
     }
 
     private func leave() {
@@ -619,7 +620,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
     }
 
     private func result(
-        _ outcome: AttemptResult.Outcome, kept: PartialDownload? = nil
+        _ outcome: AttemptResult.Outcome, partial: PartialDownload? = nil
     ) -> AttemptResult {
         let head = reader.head
         var shown = head?.response(from: hop.url)
@@ -629,9 +630,10 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         var result = AttemptResult(
             attempt: attempt, outcome: repetition.permitted(outcome, mayHaveReached: mayHaveReached),
             response: shown, bytesReceived: progress.bytesReceived, bytesSent: progress.bytesSent,
-            trace: trace.trace(finishedAt: context.clock.now()), kept: kept,
-            endedElsewhere: isElsewhere || trace.diagnostics.isOwnShortage,
-            answer: head.flatMap { context.hostAnswer($0, from: hop.url, to: attempt) }, home: bodyNode)
+            trace: trace.trace(finishedAt: context.clock.now()), partialDownload: partial,
+            endedAtOtherHost: isElsewhere || trace.diagnostics.isOwnShortage,
+            hostResponse: head.flatMap { context.hostResponse($0, from: hop.url, to: attempt) },
+            home: bodyNode)
         result.lentSeconds = slot.lentSeconds
         return result
     }
@@ -661,7 +663,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
     }
 
     func giveUpOnDisk(_ error: TransferError) {
-        if let outcome = handover.awaitedOutcome { return report(outcome, kept: nil) }
+        if let outcome = handover.awaitedOutcome { return report(outcome, partial: nil) }
         guard publication?.revoke() ?? true else { return }
         handle(.diskTimedOut(error))
     }

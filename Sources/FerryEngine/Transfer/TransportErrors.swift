@@ -30,7 +30,7 @@ func transportFailure(_ error: CurlError, _ info: TransferInfo, _ context: Trans
     return AttemptMachine.Failure(
         TransferError(
             mapped.code, mapped.message, phase: mapped.phase, isRetryable: isRetryable,
-            isAnswer: mapped.isAnswer),
+            isRefusal: mapped.isRefusal),
         mayRepeatAtOnce: info.newConnections == 0 && !context.hasHead && context.isRepeatable
             && diedOnArrival.contains(error.code) && info.timings.preTransfer > 0)
 }
@@ -71,7 +71,7 @@ private func mapped(_ error: CurlError, _ phase: TransferError.Phase) -> Transfe
         return make(.timedOut, "The server could not be connected in time.", true)
     case CurlError.unsupportedProtocol, CurlError.weirdServerReply:
         return make(.responseInvalid, "The server's answer is not HTTP.", true)
-    case CurlError.badContentEncoding where error == .unaskedCoding:
+    case CurlError.badContentEncoding where error == .unrequestedCoding:
         return make(.responseInvalid, "The server used a coding that was not asked for.", false)
     case CurlError.badContentEncoding:
         return make(.responseInvalid, "The body cannot be decoded as its head says.", true)

@@ -37,9 +37,9 @@ package struct ClaimQueue: Sendable, Hashable {
 /// A value without clock or I/O: it knows which queues may have jobs, not the jobs.
 package struct ClaimSchedule: Sendable {
     /// A number of jobs to claim from one queue.
-    package struct Ask: Sendable, Equatable {
+    package struct Request: Sendable, Equatable {
         /// The queue.
-        package let lot: ClaimQueue
+        package let queue: ClaimQueue
         /// Number of jobs to claim.
         package let count: Int
         /// Seconds of slot time charged for each job.
@@ -185,7 +185,7 @@ package struct ClaimSchedule: Sendable {
     /// Plans the claim of up to `count` jobs: each queue appears once, and of the queues that one scope of an
     /// origin limits together, or one tenant's requests to the origin, at most one. Every returned request
     /// must be settled.
-    package mutating func plan(_ count: Int) -> [Ask] {
+    package mutating func plan(_ count: Int) -> [Request] {
         if known.count == 1, let only = known.values.first {
             return planAlone(only, count)
         }
@@ -225,14 +225,14 @@ package struct ClaimSchedule: Sendable {
         }
         for id in aside { makeReady(id) }
         return order.compactMap { id in
-            known[id].map { Ask(lot: $0.queue, count: counts[id] ?? 0, cost: prices[id] ?? 0) }
+            known[id].map { Request(queue: $0.queue, count: counts[id] ?? 0, cost: prices[id] ?? 0) }
         }
     }
 
-    private mutating func planAlone(_ only: Known, _ count: Int) -> [Ask] {
+    private mutating func planAlone(_ only: Known, _ count: Int) -> [Request] {
         guard hasReady, count > 0 else { return [] }
         let cost = costs.cost(of: only.queue)
-        let request = Ask(lot: only.queue, count: max(1, min(count, only.limit ?? count)), cost: cost)
+        let request = Request(queue: only.queue, count: max(1, min(count, only.limit ?? count)), cost: cost)
         // In two steps: a queue added now starts at the virtual time of this queue's last job, not before all
         // of its jobs.
         charge(only.queue, Double(request.count - 1) * cost)
@@ -242,14 +242,14 @@ package struct ClaimSchedule: Sendable {
 
     /// Records the result of a request. `head`: lower bound of the urgency of the next job, or `nil` if not
     /// known.
-    package mutating func settle(_ request: Ask, claimed: Int, _ depth: Depth, head: Timestamp? = nil) {
-        if claimed < request.count { charge(request.lot, Double(claimed - request.count) * request.cost) }
-        let id = request.lot.id
+    package mutating func settle(_ request: Request, claimed: Int, _ depth: Depth, head: Timestamp? = nil) {
+        if claimed < request.count { charge(request.queue, Double(claimed - request.count) * request.cost) }
+        let id = request.queue.id
         guard known[id] != nil else { return }
-        if let head { setHead(of: request.lot, head) }
+        if let head { setHead(of: request.queue, head) }
         switch depth {
         case .more: makeReady(id)
-        case .empty: forget(request.lot)
+        case .empty: forget(request.queue)
         case .blocked(let instant): block(id, until: instant)
         }
     }

@@ -55,7 +55,7 @@ package struct CircuitBreaker: Codable, Sendable, Equatable {
     mutating func take(_ report: ScopeReport, by node: NodeID?, inFlight: Int, now: Timestamp) -> Bool {
         lastReportAt = now
         if report.answered > 0 {
-            noteAnswer(by: node, at: now)
+            noteResponse(by: node, at: now)
             hasAnsweredSince = releaseCount > 0
         }
         guard report.unreachable > report.answered, unreachableSince == nil else { return false }
@@ -120,7 +120,7 @@ package struct CircuitBreaker: Codable, Sendable, Equatable {
             return nil
         }
         close()
-        noteAnswer(by: node, at: now)
+        noteResponse(by: node, at: now)
         releaseCount = Self.releaseCountMin
         nextReleaseAt = now
         return now - since
@@ -139,7 +139,7 @@ package struct CircuitBreaker: Codable, Sendable, Equatable {
 
     private mutating func close() { (unreachableSince, unreachableCode, nextProbeAt) = (nil, nil, nil) }
 
-    private mutating func noteAnswer(by node: NodeID?, at now: Timestamp) {
+    private mutating func noteResponse(by node: NodeID?, at now: Timestamp) {
         (lastAnsweredAt, lastAnsweredBy, failingSince) = (now, node, nil)
     }
 

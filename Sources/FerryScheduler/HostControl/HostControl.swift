@@ -17,36 +17,17 @@ package struct HostControl: Codable, Sendable, Equatable {
         case paused
     }
 
-    /// Limits of one scope; `nil` means no such limit.
-    package struct Limit: Sendable, Equatable {
-        /// Attempts at once on all nodes together.
-        package var connectionLimit: Int?
-        /// Time before which no attempt begins.
-        package var blockedUntil: Timestamp?
-        /// Attempts begun per second on all nodes together.
-        package var requestRate: Double?
-
-        /// Creates a limit.
-        package init(
-            connectionLimit: Int? = nil, blockedUntil: Timestamp? = nil, requestRate: Double? = nil
-        ) {
-            self.connectionLimit = connectionLimit
-            self.blockedUntil = blockedUntil
-            self.requestRate = requestRate
-        }
-    }
-
     /// State of a scope that is not normal, for administrators.
     package struct ScopeStatus: Sendable, Equatable {
         /// The scope, its state, its limit, and the reason in words.
         package let scope: HostScope
         package let state: State
-        package let limit: Limit
+        package let limit: HostLimit
         package let reason: String
     }
 
     /// Actions that a node has to take for the host now.
-    package struct Errands: Sendable, Equatable {
+    package struct DueActions: Sendable, Equatable {
         /// `true` if the node has to connect to the host and pass the result to `probed`.
         package var probes = false
         /// Number of waiting jobs to release.
@@ -116,11 +97,11 @@ package struct HostControl: Codable, Sendable, Equatable {
         measure(whole, now)
         var decisions = holdScopes(now)
         if !whole.isEmpty, breaker.take(whole, by: node, inFlight: inFlight.values.reduce(0, +), now: now) {
-            var missed = ScopeReport()
-            missed.lost = whole.unreachable
-            decisions.append(decision(.unreachable, report: missed, now, reason(at: now) ?? ""))
+            var unreached = ScopeReport()
+            unreached.lost = whole.unreachable
+            decisions.append(decision(.unreachable, report: unreached, now, reason(at: now) ?? ""))
         }
-        decisions += noteSilence(reports, now)
+        decisions += noteUnanswered(reports, now)
         decisions += look(now)
         forget(now)
         return decisions
@@ -135,10 +116,10 @@ package struct HostControl: Codable, Sendable, Equatable {
         var (foldedReports, foldedInFlight): ([HostScope: ScopeReport], [HostScope: Int]) = ([:], [:])
         for scope in Set(reports.keys).union(inFlight.keys).inOrder {
             let isFull = known.count >= Self.scopeCountMax - 1
-            let hasPlace = !isFull && counts[scope.tenant, default: 0] < Self.pathCountMax
+            let mayAdd = !isFull && counts[scope.tenant, default: 0] < Self.pathCountMax
             let tenant = HostScope(tenant: scope.tenant)
             let place =
-                known.contains(scope) || hasPlace
+                known.contains(scope) || mayAdd
                 ? scope : known.contains(tenant) || !isFull ? tenant : .origin
             if known.insert(place).inserted { counts[place.tenant, default: 0] += 1 }
             if let report = reports[scope] { foldedReports[place, default: ScopeReport()].add(report) }
@@ -220,11 +201,11 @@ package struct HostControl: Codable, Sendable, Equatable {
 
     /// Returns the actions that are due, and removes expired holds. If the node `mayProbe`, a due probe is
     /// leased to it for `CircuitBreaker.probeLeaseSeconds`.
-    package mutating func errands(at now: Timestamp, mayProbe: Bool = true) -> Errands {
+    package mutating func dueActions(at now: Timestamp, mayProbe: Bool = true) -> DueActions {
         for (scope, control) in controls where control.hold.map({ $0.until <= now }) ?? false {
             controls[scope]?.hold = nil
         }
-        return Errands(probes: mayProbe && breaker.beginProbe(at: now), releases: breaker.release(at: now))
+        return DueActions(probes: mayProbe && breaker.beginProbe(at: now), releases: breaker.release(at: now))
     }
 
     // MARK: Operators
@@ -251,7 +232,7 @@ package struct HostControl: Codable, Sendable, Equatable {
 
     /// Creates a decision about a scope, with its limits before and now.
     func decision(
-        _ kind: HostDecision.Kind, of scope: HostScope = .origin, from before: Limit? = nil,
+        _ kind: HostDecision.Kind, of scope: HostScope = .origin, from before: HostLimit? = nil,
         report: ScopeReport = ScopeReport(), _ now: Timestamp, _ sentence: String
     ) -> HostDecision {
         let after = limit(of: scope, at: now)

@@ -49,64 +49,64 @@ extension HostControl {
     // MARK: Silence
 
     /// Limits the widest scopes of which the host answers nothing, until it answers.
-    mutating func noteSilence(_ reports: [HostScope: ScopeReport], _ now: Timestamp) -> [HostDecision] {
+    mutating func noteUnanswered(_ reports: [HostScope: ScopeReport], _ now: Timestamp) -> [HostDecision] {
         var decisions: [HostDecision] = []
         for scope in controls.keys.inOrder {
-            guard let silence = controls[scope]?.silence else { continue }
+            guard let current = controls[scope]?.silence else { continue }
             let inFlight = inFlight(in: scope)
             let isAnswered = reports.contains {
                 $0.key.isInside(scope) && $0.value.answered + $0.value.throttled > 0
             }
             if isAnswered || inFlight == 0 || breaker.unreachableSince != nil {
                 let why = inFlight == 0 ? "no request waits for an answer" : "the host answers"
-                decisions += limitSilence(
-                    of: scope, to: nil, now, "The limit of \(silence.limit) is gone: \(why).")
-            } else if silence.moreAt <= now, inFlight >= silence.limit {
-                controls[scope]?.silence = .init(
-                    limit: inFlight + 1, moreAt: now + ScopeControl.Silence.moreSeconds)
+                decisions += limitUnanswered(
+                    of: scope, to: nil, now, "The limit of \(current.limit) is gone: \(why).")
+            } else if current.moreAt <= now, inFlight >= current.limit {
+                controls[scope]?.silence = .init(inFlight + 1, from: now)
             }
         }
         guard breaker.unreachableSince == nil, windows.values.contains(where: { $0.silent > 0 }) else {
             return decisions
         }
-        for scope in silentScopes(in: .origin, now)
+        for scope in unansweredScopes(in: .origin, now)
         where scope.upward.allSatisfy({ controls[$0]?.silence == nil }) {
             for narrow in controls.keys where narrow.isInside(scope) { controls[narrow]?.silence = nil }
             let inFlight = inFlight(in: scope)
-            let limit = max(ScopeControl.Silence.limitMin, inFlight + 1)
-            decisions += limitSilence(
-                of: scope, to: .init(limit: limit, moreAt: now + ScopeControl.Silence.moreSeconds), now,
+            let limit = max(ScopeControl.UnansweredLimit.limitMin, inFlight + 1)
+            decisions += limitUnanswered(
+                of: scope, to: .init(limit, from: now), now,
                 "Limited to \(limit) with \(inFlight) in flight: the host has answered none of "
-                    + "\(scope.words) for \(Int(ScopeControl.Silence.seconds)) seconds.")
+                    + "\(scope.words) for \(Int(ScopeControl.UnansweredLimit.seconds)) seconds.")
         }
         return decisions
     }
 
-    private mutating func limitSilence(
-        of scope: HostScope, to silence: ScopeControl.Silence?, _ now: Timestamp, _ sentence: String
+    private mutating func limitUnanswered(
+        of scope: HostScope, to unanswered: ScopeControl.UnansweredLimit?, _ now: Timestamp,
+        _ sentence: String
     ) -> [HostDecision] {
         let before = limit(of: scope, at: now)
-        controls[scope, default: ScopeControl()].silence = silence
+        controls[scope, default: ScopeControl()].silence = unanswered
         guard before != limit(of: scope, at: now) else { return [] }
         let kind: HostDecision.Kind =
-            silence == nil ? .released : before.connectionLimit == nil ? .limited : .lowered
+            unanswered == nil ? .released : before.connectionLimit == nil ? .limited : .lowered
         return [decision(kind, of: scope, from: before, now, sentence)]
     }
 
     /// Returns the scopes of which nothing is answered, the widest ones only.
-    private func silentScopes(in scope: HostScope, _ now: Timestamp) -> [HostScope] {
-        isSilent(scope, now) ? [scope] : narrower(than: scope).flatMap { silentScopes(in: $0, now) }
+    private func unansweredScopes(in scope: HostScope, _ now: Timestamp) -> [HostScope] {
+        isUnanswered(scope, now) ? [scope] : narrower(than: scope).flatMap { unansweredScopes(in: $0, now) }
     }
 
     /// Returns `true` if the host answers nothing in the scope: requests of at least two jobs and two of its
     /// parts.
-    private func isSilent(_ scope: HostScope, _ now: Timestamp) -> Bool {
+    private func isUnanswered(_ scope: HostScope, _ now: Timestamp) -> Bool {
         let inside = evidence(of: scope, now)
-        guard inside.silentJobs == .several, inside.silent >= ScopeControl.Silence.countMin else {
+        guard inside.silentJobs == .several, inside.silent >= ScopeControl.UnansweredLimit.countMin else {
             return false
         }
         let isAnswered = windows(in: scope).contains { window in
-            let seconds = max(ScopeControl.Silence.seconds, 2 * window.meanSeconds)
+            let seconds = max(ScopeControl.UnansweredLimit.seconds, 2 * window.meanSeconds)
             return window.lastResponseAt.map { now - $0 <= seconds } ?? false
         }
         if isAnswered { return false }

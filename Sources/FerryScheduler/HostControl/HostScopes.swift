@@ -42,26 +42,29 @@ extension HostControl {
     // MARK: Limits
 
     /// Returns the limits of all limited scopes. `.origin` includes the operator's limits.
-    package func limits(at now: Timestamp) -> [HostScope: Limit] {
-        var limits: [HostScope: Limit] = [:]
+    package func limits(at now: Timestamp) -> [HostScope: HostLimit] {
+        var limits: [HostScope: HostLimit] = [:]
         for scope in Set(controls.keys).union([.origin]) {
             let limit = limit(of: scope, at: now)
-            if limit != Limit() { limits[scope] = limit }
+            if limit != HostLimit() { limits[scope] = limit }
         }
         return limits
     }
 
     /// Returns the limits of a scope itself, without those of wider scopes.
-    func limit(of scope: HostScope, at now: Timestamp) -> Limit {
+    func limit(of scope: HostScope, at now: Timestamp) -> HostLimit {
         let control = controls[scope]
-        var limit = Limit(
+        var limit = HostLimit(
             connectionLimit: control?.connectionLimit.map { max($0, settings.connectionsMin ?? 1) },
             blockedUntil: control?.hold.flatMap { $0.until > now ? $0.until : nil },
             requestRate: control?.bucket?.rate)
-        guard scope.isOrigin else { return limit }
-        limit.connectionLimit = [limit.connectionLimit, settings.connectionsMax].compactMap(\.self).min()
-        limit.requestRate = [limit.requestRate, settings.requestsPerSecondMax].compactMap(\.self).min()
-        if settings.isPaused { limit.blockedUntil = .distantFuture }
+        if scope.isOrigin {
+            limit.combine(
+                HostLimit(
+                    connectionLimit: settings.connectionsMax,
+                    blockedUntil: settings.isPaused ? .distantFuture : nil, isPaused: settings.isPaused,
+                    requestRate: settings.requestsPerSecondMax))
+        }
         return limit
     }
 
@@ -72,7 +75,7 @@ extension HostControl {
         if scope.isOrigin, breaker.unreachableSince != nil { return .unreachable }
         if limit.blockedUntil != nil { return .backingOff }
         if scope.isOrigin, breaker.releaseCount > 0 { return .recovering }
-        return limit == Limit() ? .normal : .limited
+        return limit == HostLimit() ? .normal : .limited
     }
 
     /// Returns all scopes that are not normal, the widest first.
@@ -94,15 +97,15 @@ extension HostControl {
         var looks = [breaker.dueAt, forgettableAt.map { max($0, now + 1) }]
         for (scope, control) in controls {
             looks.append(control.hold?.until)
-            if control.silence != nil { looks.append(now + ScopeControl.Silence.seconds) }
+            if control.silence != nil { looks.append(now + ScopeControl.UnansweredLimit.seconds) }
             if control.isLimited {
                 // More attempts than the limit are in flight: the next look may raise the limit.
                 let isAbove = control.window.map { inFlight(in: scope) > $0.size } ?? false
                 looks.append(now + (isAbove ? Self.lookSeconds : Self.idleSeconds))
             }
         }
-        if windows.values.reduce(0, { $0 + $1.silent }) >= ScopeControl.Silence.countMin {
-            looks.append(now + ScopeControl.Silence.seconds)
+        if windows.values.reduce(0, { $0 + $1.silent }) >= ScopeControl.UnansweredLimit.countMin {
+            looks.append(now + ScopeControl.UnansweredLimit.seconds)
         }
         if windows.values.reduce(0, { $0 + $1.seen.failed }) >= EvidenceWindow.failedCountMin {
             looks.append(now + Self.lookSeconds)

@@ -24,7 +24,7 @@ extension HostControl {
             guard let control, control.isLimited || control.silence != nil else {
                 return "An operator has limited all requests to this host to \(limit.words)."
             }
-            if let silence = control.silence, control.connectionLimit == silence.limit {
+            if let unanswered = control.silence, control.connectionLimit == unanswered.limit {
                 return "The host takes requests and answers none; \(words) are limited to \(limit.words)."
             }
             return control.isUnanswered
@@ -36,7 +36,7 @@ extension HostControl {
 
     /// Returns the decision for a change of a level, or `nil` if the limit stays the same.
     func decision(
-        _ change: ScopeControl.Change, of scope: HostScope, from before: Limit, _ now: Timestamp
+        _ change: ScopeControl.Change, of scope: HostScope, from before: HostLimit, _ now: Timestamp
     ) -> HostDecision? {
         let after = limit(of: scope, at: now)
         guard before != after else { return nil }
@@ -46,7 +46,7 @@ extension HostControl {
         )
         switch change {
         case .decreased(let seen):
-            (kind, report) = (before == Limit() ? .limited : .lowered, seen)
+            (kind, report) = (before == HostLimit() ? .limited : .lowered, seen)
             let status = seen.throttleStatus.map { " (status \($0))" } ?? ""
             sentence =
                 "\(kind == .limited ? "Limited to" : "Lowered from \(old) to") \(new): \(seen.throttled) of "
@@ -76,7 +76,7 @@ extension HostScope {
     }
 }
 
-extension HostControl.Limit {
+extension HostLimit {
     /// The limit in words: `10 at once and 20 a second`.
     var words: String {
         let parts = [

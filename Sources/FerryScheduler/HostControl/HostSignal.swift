@@ -14,14 +14,14 @@ package enum HostSignal: Sendable, Equatable {
     /// behind it (408, 502, 504).
     case lost
     /// A request was sent and has had no response for some seconds.
-    case silent
+    case unanswered
     /// Nothing: the cause was another host, a proxy, the disk, or a stop of the attempt.
     case none
 
     /// Classifies a response by its status.
-    package init(_ answer: HostResponse) {
-        switch answer.status {
-        case 429, 503: self = .throttled(status: answer.status, retryAfter: answer.retryAfter)
+    package init(_ response: HostResponse) {
+        switch response.status {
+        case 429, 503: self = .throttled(status: response.status, retryAfter: response.retryAfter)
         case 408, 502, 504: self = .lost
         default: self = .answered
         }
@@ -29,16 +29,16 @@ package enum HostSignal: Sendable, Equatable {
 
     /// Classifies the end of an attempt; the signal is about `result.scope`.
     package init(_ result: AttemptResult) {
-        guard result.answer != nil || !result.endedElsewhere else {
+        guard result.hostResponse != nil || !result.endedAtOtherHost else {
             self = .none
             return
         }
         switch result.outcome {
         case .succeeded:
             // A data job accepts every response, so its status decides.
-            self = result.answer.map { HostSignal($0) } ?? .answered
+            self = result.hostResponse.map { HostSignal($0) } ?? .answered
         case .failed(let error, _):
-            self = result.attempt.spec.request.causes(error) ? .none : Self.failure(error, result.answer)
+            self = result.attempt.spec.request.causes(error) ? .none : Self.signal(error, result.hostResponse)
         case .asked:
             self = .answered
         case .cancelled, .suspended, .released, .putOff:
@@ -47,11 +47,11 @@ package enum HostSignal: Sendable, Equatable {
     }
 
     /// Classifies an error that the job's own settings did not cause.
-    private static func failure(_ error: TransferError, _ answer: HostResponse?) -> HostSignal {
+    private static func signal(_ error: TransferError, _ response: HostResponse?) -> HostSignal {
         if isUnreachable(error) { return .unreachable(error.code) }
-        if error.isAnswer { return .answered }
+        if error.isRefusal { return .answered }
         switch error.code {
-        case .unacceptableStatus: return answer.map { HostSignal($0) } ?? .none
+        case .unacceptableStatus: return response.map { HostSignal($0) } ?? .none
         case .connectionLost, .timedOut, .incompleteBody: return .lost
         case .certificateInvalid, .clientCertificateRequired, .authenticationRequired,
             .unacceptableContentType, .tooManyRedirects, .redirectInvalid, .responseInvalid,
@@ -72,7 +72,7 @@ package enum HostSignal: Sendable, Equatable {
     package static func isUnreachable(_ error: TransferError) -> Bool {
         switch error.code {
         case .hostNotFound, .couldNotConnect: return error.isRetryable
-        case .tlsFailed: return error.isRetryable && error.phase == .securing && !error.isAnswer
+        case .tlsFailed: return error.isRetryable && error.phase == .securing && !error.isRefusal
         case .connectionLost, .timedOut:
             return error.isRetryable && [.resolving, .connecting, .securing].contains(error.phase)
         default: return false

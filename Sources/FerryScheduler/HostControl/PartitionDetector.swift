@@ -87,7 +87,7 @@ package struct PartitionDetector: Sendable {
 }
 
 /// Counts the consecutive attempts of this node that reached no host.
-package struct UnreachableNodes: Sendable {
+package struct UnreachableAttempts: Sendable {
     private var count = 0
     /// End of the first and last of these attempts, in monotonic nanoseconds.
     private var first: Int64 = 0
@@ -105,8 +105,8 @@ package struct UnreachableNodes: Sendable {
     /// also break when the network fails.
     package mutating func note(_ signal: HostSignal, at nanoseconds: Int64) {
         switch signal {
-        case .lost, .silent, .none: return
-        case .answered, .throttled: self = UnreachableNodes()
+        case .lost, .unanswered, .none: return
+        case .answered, .throttled: self = UnreachableAttempts()
         case .unreachable:
             if count == 0 || nanoseconds - last > Self.pauseMax { (count, first) = (0, nanoseconds) }
             last = nanoseconds

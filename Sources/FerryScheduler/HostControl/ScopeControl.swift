@@ -7,7 +7,7 @@ struct ScopeControl: Codable, Sendable, Equatable {
     private(set) var window: AIMDWindow?
     private(set) var bucket: TokenBucket?
     var hold: Hold?
-    var silence: Silence?
+    var silence: UnansweredLimit?
     private var slowStart: SlowStart?
     private var baseline: Baseline?
     /// Share of failures, 0 to 1, that fewer requests do not lower.
@@ -36,7 +36,7 @@ struct ScopeControl: Codable, Sendable, Equatable {
     }
 
     /// Limit on a host that accepts requests and answers none (docs/decisions/0028).
-    struct Silence: Codable, Sendable, Equatable {
+    struct UnansweredLimit: Codable, Sendable, Equatable {
         let limit: Int
         /// Time at which one more request may find out whether only some requests take long.
         let moreAt: Timestamp
@@ -45,7 +45,9 @@ struct ScopeControl: Codable, Sendable, Equatable {
         /// Seconds without a response and number of silent attempts that start this limit.
         static let seconds = 5.0
         static let countMin = 3
-        static let moreSeconds = 15.0
+        private static let moreSeconds = 15.0
+
+        init(_ limit: Int, from now: Timestamp) { (self.limit, moreAt) = (limit, now + Self.moreSeconds) }
     }
 
     /// The level that slow start doubles up to.

@@ -68,7 +68,7 @@ package struct ScopeReport: Codable, Sendable, Equatable {
     var failureOdds: Double { answered == 0 ? .infinity : Double(failed) / Double(answered) }
 
     /// The report without what a node that is cut off cannot judge: failed connections and silence.
-    package var withoutMisses: ScopeReport {
+    package var withoutFailedConnections: ScopeReport {
         var report = self
         (report.unreachable, report.unreachableCode) = (0, nil)
         (report.silent, report.silentJobs) = (0, .none)
@@ -82,7 +82,7 @@ package struct ScopeReport: Codable, Sendable, Equatable {
         case .answered:
             answered += 1
             answeredSeconds += seconds
-            forgetSilence()
+            forgetUnanswered()
         case .throttled(let status, let asked):
             throttled += 1
             throttleStatus = status
@@ -95,7 +95,7 @@ package struct ScopeReport: Codable, Sendable, Equatable {
             lost += 1
             failedSeconds += seconds
             failedJobs.add(.one(job))
-        case .silent:
+        case .unanswered:
             silent += 1
             silentJobs.add(.one(job))
         case .unreachable(let code):
@@ -108,7 +108,7 @@ package struct ScopeReport: Codable, Sendable, Equatable {
     /// Adds another report. Their order is not known: an answered attempt in one of them ends the silence and
     /// the `Retry-After` of the other.
     package mutating func add(_ other: ScopeReport) {
-        if other.answered > 0 { forgetSilence() }
+        if other.answered > 0 { forgetUnanswered() }
         if answered == 0 {
             retryAfter = [retryAfter, other.retryAfter].compactMap(\.self).min()
             retryAfterJobs.add(other.retryAfterJobs)
@@ -127,7 +127,7 @@ package struct ScopeReport: Codable, Sendable, Equatable {
         unreachableCode = other.unreachableCode ?? unreachableCode
     }
 
-    private mutating func forgetSilence() {
+    private mutating func forgetUnanswered() {
         (retryAfter, retryAfterJobs) = (nil, .none)
         (silent, silentJobs) = (0, .none)
     }

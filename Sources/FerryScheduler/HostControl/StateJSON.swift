@@ -17,6 +17,7 @@ enum StateJSON {
     static func state<State: Decodable>(of bytes: [UInt8]) -> State? {
         // Why the state is damaged does not matter: the caller starts without it.
         guard let json = try? JSON.parse(bytes), json.members != nil else { return nil }
+        // A state of another form counts as damaged.
         return try? StateDecoder.value(of: json) as State
     }
 

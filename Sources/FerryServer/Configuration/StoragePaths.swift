@@ -24,13 +24,15 @@ struct StoragePaths: Sendable {
     }
 
     /// Directory of the results of jobs without a destination.
-    var kept: String { dataDirectory + "/results" }
+    var managedFiles: String { dataDirectory + "/results" }
 
     /// All directories that attempts write to, without those below another one.
     var roots: [String] {
-        // A directory that cannot be compared is listed: reading it will fail in the same way.
         [storageRoot]
-            + [kept, tenantStorageRoot].filter { (try? isDirectory($0, atOrBelow: storageRoot)) != true }
+            // A directory that cannot be compared is listed: reading it will fail in the same way.
+            + [managedFiles, tenantStorageRoot].filter {
+                (try? isDirectory($0, atOrBelow: storageRoot)) != true
+            }
     }
 
     /// Directories whose disks need free space.
@@ -57,7 +59,7 @@ struct StoragePaths: Sendable {
         // Others may pass through but not list it: the private PostgreSQL runs as another user if Ferry runs
         // as root.
         try createDirectory(dataDirectory, mode: 0o711)
-        try createDirectory(kept, mode: 0o700)
+        try createDirectory(managedFiles, mode: 0o700)
         try createDirectory(storageRoot, mode: modes.directory)
         try createDirectory(tenantStorageRoot, mode: tenantModes.directory)
         try checkNesting()
@@ -66,8 +68,8 @@ struct StoragePaths: Sendable {
 
     /// Without openat2(2) no file could be opened later, and all jobs would fail.
     private func checkKernel() throws {
-        let directory = open(kept, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
-        guard directory >= 0 else { throw SystemError("open \(kept)") }
+        let directory = open(managedFiles, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        guard directory >= 0 else { throw SystemError("open \(managedFiles)") }
         defer { close(directory) }
         let opened = csys_open_beneath(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0, 0)
         guard opened < 0 else {
@@ -76,8 +78,8 @@ struct StoragePaths: Sendable {
         }
         throw Configuration.Failure(
             description:
-                "\(SystemError("openat2 \(kept)")). Ferry opens files with openat2(2): it needs Linux 5.6 or "
-                + "later, and a seccomp profile that allows it.")
+                "\(SystemError("openat2 \(managedFiles)")). Ferry opens files with openat2(2): it needs "
+                + "Linux 5.6 or later, and a seccomp profile that allows it.")
     }
 
     /// Throws if roots contain each other: names directly below the tenants' root are tenants, and a tenant
@@ -117,7 +119,7 @@ struct StoragePaths: Sendable {
     private var storage: Named { ("FERRY_STORAGE_ROOT", storageRoot) }
     private var tenants: Named { ("FERRY_TENANT_STORAGE_ROOT", tenantStorageRoot) }
     private var data: Named { ("FERRY_DATA_DIR", dataDirectory) }
-    private var results: Named { ("the directory of kept files", kept) }
+    private var results: Named { ("the directory of kept files", managedFiles) }
 
     /// Compares directories by identity, because names may be links.
     private func isDirectory(_ path: String, atOrBelow root: String) throws(SystemError) -> Bool {

@@ -63,7 +63,7 @@ final class ContentReader: ContentStore {
     /// Returns a descriptor owned by the caller, or a negative number if there is no file.
     private static func descriptor(of content: JobContent, _ job: JobRecord, _ paths: StoragePaths) -> Int32 {
         guard case .path(let path, _) = content.place else {
-            return Glibc.open("\(paths.kept)/\(ManagedFiles.path(for: job.id))", O_RDONLY | O_CLOEXEC)
+            return Glibc.open("\(paths.managedFiles)/\(ManagedFiles.path(for: job.id))", O_RDONLY | O_CLOEXEC)
         }
         let root = Glibc.open(paths.root(of: job.tenant), O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         guard root >= 0 else { return -1 }

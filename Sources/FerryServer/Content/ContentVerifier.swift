@@ -40,7 +40,7 @@ final class ContentVerifier: Sendable {
 
     init() {
         // Keeps this object alive until `stop()`.
-        _ = Thread(name: "content-proofs") { [self] in run() }
+        _ = Thread(name: "content-digests") { [self] in run() }
     }
 
     /// Verifies a file. Calls `reply` once: with the descriptor, with `notFound` if the digest differs, or

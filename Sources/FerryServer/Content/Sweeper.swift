@@ -9,20 +9,20 @@ final class Sweeper: Sendable {
     private static let intervalSeconds = 3_600.0
     private static let replyMilliseconds: Int32 = 30_000
     private let stopping = Mailbox<Never>()
-    private let keptStopping = Mailbox<Never>()
+    private let fileStopping = Mailbox<Never>()
     private let store: Store
     private let roots: @Sendable () -> [String]
-    private let kept: String
+    private let managedFiles: String
     private let clock: DatabaseClock
     private let retentionSeconds: Double
     private let logger: Logger
 
-    /// `roots`: directories to search, none below another one. `kept`: directory of kept files.
+    /// `roots`: directories to search, none below another one. `managedFiles`: directory of kept files.
     init(
-        store: Store, roots: @escaping @Sendable () -> [String], kept: String, clock: DatabaseClock,
+        store: Store, roots: @escaping @Sendable () -> [String], managedFiles: String, clock: DatabaseClock,
         retentionSeconds: Double, logger: Logger
     ) {
-        self.kept = kept
+        self.managedFiles = managedFiles
         self.clock = clock
         self.retentionSeconds = retentionSeconds
         self.store = store
@@ -34,7 +34,7 @@ final class Sweeper: Sendable {
     func start() {
         _ = Thread(name: "sweep") { [self] in repeatedly(stopping, removePartialFiles) }
         // A thread of its own: the other sweep may take a day.
-        _ = Thread(name: "sweep-kept") { [self] in repeatedly(keptStopping, removeKept) }
+        _ = Thread(name: "sweep-managed") { [self] in repeatedly(fileStopping, removeManagedFiles) }
     }
 
     private func repeatedly(_ stopping: Mailbox<Never>, _ sweep: () -> Void) {
@@ -47,12 +47,12 @@ final class Sweeper: Sendable {
 
     func stop() {
         stopping.close()
-        keptStopping.close()
+        fileStopping.close()
     }
 
     private func removePartialFiles() {
         let sweep = PartialSweep(
-            ask: { [self] in fates(of: $0) }, isStopped: { [stopping] in stopping.isClosed })
+            ask: { [self] in decisions(of: $0) }, isStopped: { [stopping] in stopping.isClosed })
         let removed = roots().reduce(0) { $0 + sweep.run(below: $1) }
         if removed > 0 {
             logger.notice("Partial files of ended attempts were removed.", metadata: ["count": "\(removed)"])
@@ -61,11 +61,11 @@ final class Sweeper: Sendable {
 
     /// Removes kept files of jobs that are gone. Younger files are skipped: no job is removed before the
     /// shortest retention has passed.
-    private func removeKept() {
-        let shortest = store.sessionBoard.current.retentionMin ?? retentionSeconds
+    private func removeManagedFiles() {
+        let shortest = store.control.sessionCache.current.retentionMin ?? retentionSeconds
         let sweep = ManagedFileSweep(
-            ask: { [self] in known($0) }, isStopped: { [keptStopping] in keptStopping.isClosed })
-        let removed = sweep.run(in: kept, madeBefore: clock.now() + -min(shortest, retentionSeconds))
+            ask: { [self] in known($0) }, isStopped: { [fileStopping] in fileStopping.isClosed })
+        let removed = sweep.run(in: managedFiles, madeBefore: clock.now() + -min(shortest, retentionSeconds))
         if removed > 0 {
             logger.notice("Kept files of removed jobs were removed.", metadata: ["count": "\(removed)"])
         }
@@ -78,11 +78,11 @@ final class Sweeper: Sendable {
         return reply.wait(milliseconds: Self.replyMilliseconds).first ?? nil
     }
 
-    private func fates(of jobs: [JobID]) -> [JobID: PartialSweep.Fate]? {
+    private func decisions(of jobs: [JobID]) -> [JobID: PartialSweep.Decision]? {
         let reply = Mailbox<[JobID: Bool]?>()
         // After an error, which the store logs, all files stay until the next sweep.
         store.control.leftovers(of: jobs) { reply.send(try? $0.get()) }
         guard let goes = reply.wait(milliseconds: Self.replyMilliseconds).first ?? nil else { return nil }
-        return goes.mapValues { $0 ? .goes : .stays }
+        return goes.mapValues { $0 ? .remove : .keep }
     }
 }

@@ -42,7 +42,7 @@ final class Health: Sendable {
     /// determined.
     var freeBytes: Int64? {
         // Last measured by the engine, because a file system that hangs must not block the caller.
-        if let room = engine?.rooms.first(where: { $0.path == dataDirectory }) { return room.free }
+        if let own = engine?.storageSpaces.first(where: { $0.path == dataDirectory }) { return own.free }
         var information = statvfs()
         guard statvfs(dataDirectory, &information) == 0 else { return nil }
         return Int64(information.f_bavail) * Int64(information.f_frsize)
@@ -63,7 +63,7 @@ final class Health: Sendable {
             Check(name: "transfer_loops", isPassed: !hangs(engine?.snapshot.loopAgeSeconds)),
             Check(name: "webhook_loop", isPassed: !hangs(webhooks?.loopAgeSeconds)),
             Check(name: "disk", isPassed: (freeBytes ?? 0) >= Self.freeBytesMin),
-            Check(name: "room_for_downloads", isPassed: downloads.hold != .noRoom, isRequired: false),
+            Check(name: "room_for_downloads", isPassed: downloads.hold != .noSpace, isRequired: false),
             Check(name: "reaches_hosts", isPassed: !store.isCutOff, isRequired: false),
             Check(name: "storage_writable", isPassed: downloads.hold != .unwritable, isRequired: false),
         ]

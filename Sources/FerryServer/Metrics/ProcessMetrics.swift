@@ -17,11 +17,13 @@ struct ProcessMetrics {
         page.add(.counter, "process_cpu_seconds_total", "CPU time of this process, user and system.", cpu)
         page.add(.gauge, "process_resident_memory_bytes", "Resident memory of this process.", residentBytes())
         page.add(
-            .gauge, "process_start_time_seconds", "When this process started, seconds since 1970.", startedAt)
+            .gauge, "process_start_time_seconds", "Start of this process in seconds since 1970.", startedAt)
         page.add(.gauge, "process_open_fds", "Open file descriptors of this process.", openDescriptors())
         var limit = rlimit()
         getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
-        page.add(.gauge, "process_max_fds", "Most file descriptors this process may open.", limit.rlim_cur)
+        page.add(
+            .gauge, "process_max_fds", "Maximum number of open file descriptors of this process.",
+            limit.rlim_cur)
     }
 
     private static func seconds(_ time: timeval) -> Double {

@@ -123,18 +123,17 @@ final class Application: Sendable {
         // Ferry's own endpoints, which transfers may never reach, whatever networks are allowed.
         let own = OwnEndpoints(isOwnAddress: isOwnAddress)
         let egress = EgressPolicy(allowing: configuration.egressAllow, own: own)
-        let openSecrets = secretsOpener(box)
         var settings = StoreConfiguration(
             url: database.url, node: identity.id, nodeName: identity.name, version: ferryVersion,
             isWorker: configuration.roles.contains(.worker), slots: slots, clock: clock, logger: logger,
             seal: SecretSeal(seal: { box.seal($0) }, open: { try? box.open($0) }),  // `nil`: another key
-            openSecrets: openSecrets, sealSecrets: { box.seal($0.encode()) },
+            openSecrets: secretsOpener(box), sealSecrets: { box.seal($0.encode()) },
             hashCredentials: { box.shortHash($0) })
         settings.own = own
         settings.spool = ResultSpool(directory: configuration.dataDirectory)
         let (downloads, credits) = (DownloadAdmission(), DeliveryCredits())
         settings.downloads = downloads
-        settings.places = credits
+        settings.credits = credits
         settings.limits = configuration.limits
         settings.jobCountMax = configuration.unfinishedJobs
         settings.listens = configuration.notify == .on
@@ -158,7 +157,7 @@ final class Application: Sendable {
             let parts = NodeParts(
                 store: store, engine: engine, webhooks: webhooks, health: health, slots: slots,
                 budget: budget, memory: memory, box: box, clock: clock, zones: zones, egress: egress,
-                paths: StoragePaths(configuration), openSecrets: openSecrets)
+                paths: StoragePaths(configuration))
             let server = try APIServer(configuration, parts: parts, logger: logger)
             if let address = IPAddress(text: configuration.listenHost) {
                 own.add(.init(address, port: server.port))
@@ -232,7 +231,7 @@ final class Application: Sendable {
         guard configuration.roles.contains(.worker) else { return nil }
         let paths = StoragePaths(configuration)
         var settings = EngineConfiguration(
-            storageRoot: { paths.root(of: $0) }, keptDirectory: paths.kept, egress: egress,
+            storageRoot: { paths.root(of: $0) }, managedFilesDirectory: paths.managedFiles, egress: egress,
             userAgent: "Ferry/\(ferryVersion)")
         settings.fileModes = { paths.fileModes(of: $0) }
         settings.node = node
@@ -247,7 +246,7 @@ final class Application: Sendable {
         settings.keptConnectionCount = budget.keptConnections
         settings.gatheredByteCountMax = memory.gathered
         return try Engine(
-            configuration: settings, sink: store.dispatcher, lease: store.watch, jobs: store.control,
+            configuration: settings, sink: store.dispatcher, lease: store.heartbeat, jobs: store.control,
             clock: clock, logger: logger)
     }
 
@@ -257,7 +256,7 @@ final class Application: Sendable {
         guard configuration.roles.contains(.worker) else { return nil }
         let paths = StoragePaths(configuration)
         return Sweeper(
-            store: store, roots: { paths.roots }, kept: paths.kept, clock: clock,
+            store: store, roots: { paths.roots }, managedFiles: paths.managedFiles, clock: clock,
             retentionSeconds: configuration.retentionSeconds, logger: logger)
     }
 
@@ -267,15 +266,15 @@ final class Application: Sendable {
     ) throws -> WebhookSender? {
         guard configuration.roles.contains(.webhooks) else { return nil }
         var settings = WebhookSender.Configuration(secrets: [secret], policy: egress, version: ferryVersion)
+        // Without a usable libcurl, the sender below cannot be created either.
+        let runtime = try? CurlRuntime.loaded.get()
         let answers = WebhookAnswers(
             control: store.control, clock: clock, egress: egress,
-            node: .reading(
-                // The sender could not have been created without a usable libcurl.
-                hasHTTP3: (try? CurlRuntime.loaded.get().hasHTTP3) ?? false,
-                hasNTLM: (try? CurlRuntime.loaded.get().hasNTLM) ?? false), logger: logger)
+            node: .reading(hasHTTP3: runtime?.hasHTTP3 ?? false, hasNTLM: runtime?.hasNTLM ?? false),
+            logger: logger)
         settings.takeAnswer = { answers.take($0, $1, done: $2) }
         settings.credits = credits
-        settings.lease = { [watch = store.watch] in watch.lease }
+        settings.lease = { [heartbeat = store.heartbeat] in heartbeat.lease }
         return try WebhookSender(
             store: store.deliveries, clock: clock, configuration: settings, logger: logger)
     }
@@ -283,8 +282,7 @@ final class Application: Sendable {
     private static func secretsOpener(_ box: SecretBox) -> @Sendable ([UInt8]) -> JobSecrets? {
         { sealed in
             // Unreadable secrets are `nil`: the job then fails, whatever the reason.
-            guard let plain = try? box.open(sealed) else { return nil }
-            return try? JobSecrets(json: plain)
+            try? JobSecrets(json: box.open(sealed))
         }
     }
 }

@@ -104,12 +104,12 @@ private func freeBytes(_ directory: String) throws(SystemError) -> UInt64 {
 private let sessionCountMax = 16
 
 private func checkSessions(_ url: String) throws(MigrationError) -> Finding {
-    guard let room = try Migrator.sessionRoom(url: url), room < sessionCountMax else {
+    guard let free = try Migrator.freeSessionCount(url: url), free < sessionCountMax else {
         return Finding(name: "database", isPassed: true, detail: "responds")
     }
     return Finding(
         name: "database", isPassed: true,
-        detail: "responds, but allows only \(max(0, room)) sessions; a node uses up to \(sessionCountMax) "
+        detail: "responds, but allows only \(max(0, free)) sessions; a node uses up to \(sessionCountMax) "
             + "(max_connections, or the limit of the role or the database)", isWarning: true)
 }
 

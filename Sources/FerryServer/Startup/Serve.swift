@@ -185,7 +185,7 @@ private struct ShutdownWatchdog {
 
     /// The thread is created at the start: during a shutdown the process may not be able to create one.
     init() {
-        _ = Thread(name: "last resort") { [orders] in
+        _ = Thread(name: "watchdog") { [orders] in
             guard let order = orders.wait(milliseconds: -1).first else { return }
             var pause = timespec(tv_sec: Int(order.seconds), tv_nsec: 0)
             var rest = timespec()

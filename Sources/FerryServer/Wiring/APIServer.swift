@@ -24,12 +24,12 @@ final class APIServer: Sendable {
     init(_ configuration: Configuration, parts: NodeParts, logger: Logger) throws {
         let waiters = JobWaiters()
         let content = ContentReader(paths: parts.paths)
-        let adapter = StoreAdapter(
-            store: parts.store, paths: parts.paths, engine: parts.engine, health: parts.health,
-            openSecrets: parts.openSecrets)
-        var ports = APIPorts(
-            store: adapter, content: content, clock: parts.clock, egress: parts.egress, waiters: waiters)
         let (engine, health, box, store) = (parts.engine, parts.health, parts.box, parts.store)
+        var ports = APIPorts(
+            store: store.control, submissions: store.submissions, feed: store.eventTail,
+            tenants: store.tenantCounts,
+            node: NodeAdapter(store: store, paths: parts.paths, engine: engine, health: health),
+            content: content, clock: parts.clock, egress: parts.egress, waiters: waiters)
         ports.progress = { engine?.progress(of: $0) }
         ports.running = { engine?.runningTransfers ?? [] }
         ports.queue = { store.queueConditions }
@@ -47,8 +47,9 @@ final class APIServer: Sendable {
         ports.metrics = { page.text() }
         var settings = APIConfiguration(version: ferryVersion, adminKey: configuration.adminKey)
         // Without a usable libcurl this node has no optional features; only other roles need libcurl.
-        settings.hasHTTP3 = (try? CurlRuntime.loaded.get().hasHTTP3) ?? false
-        settings.hasNTLM = (try? CurlRuntime.loaded.get().hasNTLM) ?? false
+        let runtime = try? CurlRuntime.loaded.get()
+        settings.hasHTTP3 = runtime?.hasHTTP3 ?? false
+        settings.hasNTLM = runtime?.hasNTLM ?? false
         settings.rateLimit = RateLimit(perSecond: configuration.rateLimit, burst: configuration.rateBurst)
         settings.retentionSeconds = configuration.retentionSeconds
         settings.bodyBytesMax = parts.memory.bodies
@@ -127,8 +128,6 @@ struct NodeParts: Sendable {
     let zones: ZoneFiles
     let egress: EgressPolicy
     let paths: StoragePaths
-
-    let openSecrets: @Sendable ([UInt8]) -> JobSecrets?
 }
 
 /// Reads the API keys every five seconds, so that keys created or revoked on other nodes take effect.

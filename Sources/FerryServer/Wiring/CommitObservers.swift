@@ -20,12 +20,12 @@ final class CommitObservers: CommitObserver {
     func jobsFinished(_ jobs: [JobID]) {
         let parts = parts.withLock { $0 }
         parts.waiters?.finished(jobs)
-        parts.engine?.settled(jobs)
+        parts.engine?.removeLeftovers(of: jobs)
     }
 
     func jobsSuspended(_ jobs: [JobID]) { parts.withLock { $0.waiters }?.changed(jobs) }
 
-    func jobsLeaveBytes(_ jobs: [JobID]) { parts.withLock { $0.engine }?.leaveBytes(jobs) }
+    func jobsLeaveBytes(_ jobs: [JobID]) { parts.withLock { $0.engine }?.keepBytes(of: jobs) }
 
     func deliveriesAdded(_ count: Int) {
         parts.withLock { $0.webhooks }?.wake()

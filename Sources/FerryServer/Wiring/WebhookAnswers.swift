@@ -15,8 +15,8 @@ struct WebhookAnswers: Sendable {
     /// valid answer to the question that the receiver was sent counts; later and invalid answers change
     /// nothing. Calls `done` with `false` if the answer could not be stored for a temporary reason.
     func take(_ delivery: Delivery, _ body: [UInt8], done: @escaping @Sendable (Bool) -> Void) {
-        // A body that is not JSON contains no answer.
         guard let kind = delivery.question, let job = delivery.job,
+            // A body that is not JSON contains no answer.
             let json = try? JSON.parse(body), json["disposition"] != nil, let askedAt = delivery.askedAt
         else { return done(true) }
         let answer: JobAnswer
@@ -39,7 +39,7 @@ struct WebhookAnswers: Sendable {
             }
         ) { result in
             switch result {
-            case .success(.refused(let invalid)): note(delivery, invalid)
+            case .success(.failure(let invalid)): note(delivery, invalid)
             case .failure(.unavailable), .failure(.failed):
                 logger.warning(
                     "The answer in a webhook response could not be stored. The question is sent again.",

@@ -25,10 +25,4 @@ extension Statements {
         "remove_old_audit", PackageResources.remove_old_audit_sql, parameters: 2)
     package static let revokeKey = make("revoke_key", PackageResources.revoke_key_sql, parameters: 1)
     package static let setSetting = make("set_setting", PackageResources.set_setting_sql, parameters: 2)
-
-    static let ofAdmin = [
-        allKeys, beginAudit, changeDrain, changePause, changeSetting, countTenants, createKey, endAudit,
-        foldCounts, listAudit, listKeys, putSetting, readFirstKey, readKey, readOperations, readSetting,
-        readStatus, removeOldAudit, revokeKey, setSetting,
-    ]
 }

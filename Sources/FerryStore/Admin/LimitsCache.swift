@@ -50,16 +50,16 @@ final class LimitsCache: Sendable {
 
     /// Call before this node's demand is written. Returns the demand that this node may count on: the part
     /// that other nodes know of, whether they will read the new value or not.
-    func beginTelling(_ demand: RateDemand) -> RateDemand {
+    func beginPublishing(_ demand: RateDemand) -> RateDemand {
         self.demand.withLock { state in
             state.told = state.told.common(with: demand)
             return state.told
         }
     }
 
-    /// Call after this node's demand was written. `own`: the value of `beginTelling`; `others`: the demands
-    /// of the other nodes, `nil` for a node that states none; `nodeCount`: live workers, this node included.
-    func endTelling(_ demand: RateDemand, own: RateDemand, others: [[UInt8]?], nodeCount: Int) {
+    /// Call after this node's demand was written. `own`: value of `beginPublishing`; `others`: demands of
+    /// the other nodes, `nil` for a node that states none; `nodeCount`: live workers, this node included.
+    func endPublishing(_ demand: RateDemand, own: RateDemand, others: [[UInt8]?], nodeCount: Int) {
         var sum: RateDemand? = RateDemand()
         for other in others {
             if let one = other.flatMap({ RateDemand(json: $0) }) { sum?.add(one) } else { sum = nil }

@@ -10,7 +10,7 @@ extension ControlLane {
             var parameters = Parameters()
             parameters.append(bool: isPaused)
             _ = try connection.execute(Statements.changePause, parameters)
-            try adoptWishes(&connection)
+            try adoptOperatorSettings(&connection)
             return .success(())
         }
     }
@@ -25,7 +25,7 @@ extension ControlLane {
             guard try connection.execute(Statements.changeDrain, parameters).rowCount == 1 else {
                 return .failure(.notFound)
             }
-            try adoptWishes(&connection)
+            try adoptOperatorSettings(&connection)
             let rows = try connection.execute(Statements.readNodes)
             let nodes = (0..<rows.rowCount).map { NodeStatus(rows, $0) }
             return nodes.first { $0.id == node }.map { .success($0) } ?? .failure(.notFound)
@@ -33,16 +33,16 @@ extension ControlLane {
     }
 
     /// Reloads operator settings. Called when another node has been notified.
-    func adoptWishes() {
-        perform("adopt_wishes", isRead: true, { (_: Result<Void, StoreError>) in }) {
+    func adoptOperatorSettings() {
+        perform("adopt_operator_settings", isRead: true, { (_: Result<Void, StoreError>) in }) {
             [self] connection throws(PostgresError) in
-            try adoptWishes(&connection)
+            try adoptOperatorSettings(&connection)
             return .success(())
         }
     }
 
-    private func adoptWishes(_ connection: inout Connection) throws(PostgresError) {
-        let rows = try connection.execute(Statements.readOperations, .wishes(context))
+    private func adoptOperatorSettings(_ connection: inout Connection) throws(PostgresError) {
+        let rows = try connection.execute(Statements.readOperations, .operatorSettings(context))
         if let settings = OperatorSettings(rows), context.adopt(settings) { wakeDispatcher() }
     }
 
@@ -107,7 +107,7 @@ extension AuditEntry {
 
 extension Parameters {
     /// The parameters of read_operations.sql.
-    static func wishes(_ context: StoreContext) -> Parameters {
+    static func operatorSettings(_ context: StoreContext) -> Parameters {
         var parameters = Parameters()
         parameters.append(context.configuration.node)
         parameters.append(context.startedAt)

@@ -10,7 +10,7 @@ package final class TenantCounts: Sendable {
     private static let interval = 2.0
     private static let intervalFactor = 10.0
     /// Seconds for which a count is recent enough for operators.
-    private static let answerAge = 2.0
+    private static let resultAge = 2.0
 
     private let context: StoreContext
     private let mailbox = Mailbox<Reply<[TenantStatus]>>()
@@ -27,20 +27,20 @@ package final class TenantCounts: Sendable {
     /// Body of the thread; returns after `close()`.
     func run() {
         let database = context.connection(
-            "census", adjust: { $0.statementTimeout = .seconds(60) })
+            "tenant-counts", adjust: { $0.statementTimeout = .seconds(60) })
         var last: (tenants: [TenantStatus], at: Int64)?
         var nextAt: Int64 = 0
         while true {
             let asked = mailbox.wait(milliseconds: Int32(Self.interval * 500))
             if mailbox.isClosed && asked.isEmpty { return }
             let now = monotonicNanoseconds()
-            if let last, Double(now - last.at) < Self.answerAge * 1e9 {
+            if let last, Double(now - last.at) < Self.resultAge * 1e9 {
                 for reply in asked { reply(.success(last.tenants)) }
                 continue
             }
-            let isTight = context.admission.isTight
-            guard !asked.isEmpty || isTight && now >= nextAt else {
-                if !isTight { database.close() }
+            let needsCount = context.admission.needsCount
+            guard !asked.isEmpty || needsCount && now >= nextAt else {
+                if !needsCount { database.close() }
                 continue
             }
             do {

@@ -120,7 +120,7 @@ extension SessionSnapshot {
 extension StoreContext {
     /// Returns the name of a job's claim queue: a narrow one if a limit applies to the job. `home` is the
     /// only node that can run it.
-    func lotName(
+    func claimQueueName(
         _ scope: RequestScope, session: String, home: NodeID? = nil, _ sessions: SessionSnapshot
     ) -> ClaimQueueCache.Name {
         let hosts = configuration.hosts
@@ -148,7 +148,7 @@ extension StoreContext {
     func limitedQueues(_ sessions: SessionSnapshot) -> [Int64] {
         sessions.records.compactMap { key, record in
             guard record.configuration.connectionsPerHostMax != nil else { return nil }
-            return lots.known(.init(tenant: key.tenant, session: key.name, origin: ""))?.id
+            return claimQueues.known(.init(tenant: key.tenant, session: key.name, origin: ""))?.id
         }
     }
 }

@@ -17,9 +17,6 @@ extension Statements {
     package static let nextDue = make("next_due", PackageResources.next_due_sql)
     package static let promoteJobs = make("promote_jobs", PackageResources.promote_jobs_sql, parameters: 1)
     package static let removeOldLots = make("remove_old_lots", PackageResources.remove_old_lots_sql)
-
-    static let ofClaim = [
-        awaitHosts, claimJobs, claimLimitedJobs, divertJobs, divertRunning, findLots, heldJobs,
-        lockLots, lockOldLots, lookLots, mendLots, nextDue, promoteJobs, removeOldLots,
-    ]
+    package static let stretchWindows = make(
+        "stretch_windows", PackageResources.stretch_windows_sql, parameters: 3)
 }

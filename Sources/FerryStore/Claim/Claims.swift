@@ -6,11 +6,11 @@ import Postgres
 struct Claims: Sendable {
     /// A request for jobs of a narrow claim queue.
     struct Narrow: Sendable {
-        let ask: ClaimSchedule.Ask
+        let request: ClaimSchedule.Request
         /// Connections per host of its session; `nil` for no limit.
         let sessionLimit: Int?
     }
-    var wide: [ClaimSchedule.Ask] = []
+    var wide: [ClaimSchedule.Request] = []
     /// Urgency of the first job that may still be in a wide claim queue, where it is known.
     var heads: [Int64: Timestamp] = [:]
     /// Wide claim queues whose session has a limit by now. Their jobs move to narrow ones.
@@ -23,6 +23,7 @@ struct Claims: Sendable {
     /// Further wide claim queues whose skipped jobs are moved. Nothing is leased from them.
     var pausedQueues: [ClaimQueue] = []
     var narrow: [Narrow] = []
+    var requests: [ClaimSchedule.Request] { wide + narrow.map(\.request) }
     /// Narrow claim queues without a path that may have jobs of paths with limits of their own. The claim
     /// skips those jobs, and `mayDivert` moves the first of them.
     var mixed: Set<Int64> = []
@@ -89,7 +90,7 @@ struct Claims: Sendable {
     }
 
     private var diverted: [Int64] {
-        wide.map(\.lot).filter { diverts($0) }.map(\.id) + pausedQueues.map(\.id)
+        wide.map(\.queue).filter { diverts($0) }.map(\.id) + pausedQueues.map(\.id)
             + (mayDivert ? mixed.sorted() : [])
     }
     private var diverts: Bool {
@@ -107,7 +108,7 @@ struct Claims: Sendable {
     func send(to pipeline: inout Pipeline, _ context: StoreContext) {
         if !unreachable.isEmpty { pipeline.send(Statements.awaitHosts, waitParameters) }
         if diverts { pipeline.send(Statements.divertJobs, diversion) }
-        let claimable = wide.filter { !limited.contains($0.lot.id) }
+        let claimable = wide.filter { !limited.contains($0.queue.id) }
         // Before the claim, which takes rows away.
         if !suspects.isEmpty { pipeline.send(Statements.stretchWindows, windows) }
         if !claimable.isEmpty { pipeline.send(Statements.claimJobs, claim(claimable, context)) }
@@ -123,7 +124,7 @@ struct Claims: Sendable {
         }
         if let scanAfter {
             var parameters = Parameters.int64(scanAfter)
-            parameters.append(int32: Limits.lookLotCountMax)
+            parameters.append(int32: Limits.scanQueueCountMax)
             parameters.append(context.configuration.node)
             parameters.append(float64: context.configuration.leaseSeconds)
             pipeline.send(Statements.lookLots, parameters)
@@ -140,20 +141,20 @@ struct Claims: Sendable {
         return parameters
     }
 
-    private func claim(_ asks: [ClaimSchedule.Ask], _ context: StoreContext) -> Parameters {
+    private func claim(_ requests: [ClaimSchedule.Request], _ context: StoreContext) -> Parameters {
         var parameters = Parameters()
-        parameters.appendArray(.int64, asks) { $0.append(int64: $1.lot.id) }
-        parameters.appendArray(.int32, asks) { $0.append(int32: Int32($1.count)) }
+        parameters.appendArray(.int64, requests) { $0.append(int64: $1.queue.id) }
+        parameters.appendArray(.int32, requests) { $0.append(int32: Int32($1.count)) }
         appendLease(to: &parameters, context)
         parameters.append(bool: hasLimits || hasUnreachable)
         parameters.append(bool: prefetches)
-        parameters.appendArray(.timestamp, asks) {
-            $0.append(timestamp: heads[$1.lot.id]?.microseconds ?? .min)
+        parameters.appendArray(.timestamp, requests) {
+            $0.append(timestamp: heads[$1.queue.id]?.microseconds ?? .min)
         }
         parameters.append(float64: context.configuration.leaseSeconds)
-        parameters.appendArray(.bool, asks) { $0.append(bool: suspects.contains($1.lot.id)) }
+        parameters.appendArray(.bool, requests) { $0.append(bool: suspects.contains($1.queue.id)) }
         let node = context.configuration.node
-        parameters.appendArray(.uuid, asks) { $0.append($1.lot.home == node ? nil : $1.lot.home) }
+        parameters.appendArray(.uuid, requests) { $0.append($1.queue.home == node ? nil : $1.queue.home) }
         parameters.append(int32: Self.windowMax)
         return parameters
     }
@@ -183,13 +184,13 @@ struct Claims: Sendable {
 
     private var locks: Parameters {
         var parameters = Parameters()
-        parameters.appendArray(.int64, narrow) { $0.append(int64: $1.ask.lot.id) }
+        parameters.appendArray(.int64, narrow) { $0.append(int64: $1.request.queue.id) }
         return parameters
     }
 
     private func permits(_ context: StoreContext) -> Parameters {
         var parameters = locks
-        parameters.appendArray(.int32, narrow) { $0.append(int32: Int32($1.ask.count)) }
+        parameters.appendArray(.int32, narrow) { $0.append(int32: Int32($1.request.count)) }
         parameters.appendArray(.int32, narrow) {
             $0.append(int32: $1.sessionLimit.map { Int32(clamping: $0) })
         }
@@ -214,10 +215,10 @@ struct Claims: Sendable {
             let rows = next(&results)
             for row in 0..<rows.rowCount { outcome.windows[rows.int64(row, 0)] = rows.instant(row, 1) }
         }
-        let claimable = wide.filter { !limited.contains($0.lot.id) }
+        let claimable = wide.filter { !limited.contains($0.queue.id) }
         if !claimable.isEmpty {
             // With one claim queue its column need not be read.
-            let only = claimable.count == 1 ? claimable[0].lot.id : nil
+            let only = claimable.count == 1 ? claimable[0].queue.id : nil
             outcome.read(leased: next(&results), of: only, inOrder: prefetches)
         }
         if !narrow.isEmpty {
@@ -284,6 +285,6 @@ extension Claims.Outcome {
                     hostLimit: rows.int32OrNil(row, 7).map(Int.init),
                     blockedUntil: rows.instantOrNil(row, 8), isHomeGone: !rows.bool(row, 9)))
         }
-        if rows.rowCount < Int(Limits.lookLotCountMax) { scannedUpTo = nil }
+        if rows.rowCount < Int(Limits.scanQueueCountMax) { scannedUpTo = nil }
     }
 }

@@ -192,9 +192,9 @@ struct DispatcherState {
         let claims = outcome.claims.jobs
         endings.removeFirst(round.endings.count)
         batchMax = Limits.resultBatchMax
-        context.book.remove(round.endings.lazy.map { ($0.lease.job, $0.lease.attempt) })
+        context.leaseRegistry.remove(round.endings.lazy.map { ($0.lease.job, $0.lease.attempt) })
         queue.forget(round.endings.lazy.map(\.lease.job))
-        context.book.insert(claims.lazy.map { ($0.record.id, $0.record.attempt) })
+        context.leaseRegistry.insert(claims.lazy.map { ($0.record.id, $0.record.attempt) })
         slots.settle(reserved.slots + reserved.held - claims.count)
         if !round.endings.isEmpty {
             turnover.note(ended: round.endings.count, at: now, nanoseconds: now - began)
@@ -230,12 +230,12 @@ struct DispatcherState {
         // For a while no job is prefetched: a job that must not be sent twice gets the next slot.
         if outcome.claims.passesOver { prefetchesNothingUntil = now + Self.prefetchPause }
         begin(claims, reserved)
-        if outcome.hasDueQuestions { QuestionTransaction(context: context, lane: database).run() }
+        if outcome.hasDueQuestions { QuestionTransaction(context: context, database: database).run() }
     }
 
     /// Moves queued jobs out of claim queues that do not exist. They would never be leased.
     private func replaceMissing(_ queues: Set<Int64>) {
-        context.lots.forget(queues)
+        context.claimQueues.forget(queues)
         var parameters = Parameters()
         parameters.appendArray(.int64, queues) { $0.append(int64: $1) }
         parameters.append(int32: Self.promotionMax)

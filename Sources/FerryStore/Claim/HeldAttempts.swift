@@ -133,7 +133,7 @@ extension StoreContext {
             Sys.monotonicNanoseconds() - held.since < self.held.patience, attempt.expiry > clock.now()
         else { return false }
         if attempt.spec.awaitsHost, health.unreachable(attempt.origin) != nil { return false }
-        return lotName(attempt.scope, session: attempt.spec.session, sessions.current).origin.isEmpty
+        return claimQueueName(attempt.scope, session: attempt.spec.session, sessions.current).origin.isEmpty
     }
 
     /// Reports the result of an attempt that has not begun.

@@ -36,11 +36,11 @@ package final class JobDispatcher: ResultSink {
     /// Takes the offset at which a download has resumed. The mailbox is bounded: an attempt reports it once.
     package func resumed(_ attempt: Attempt, at offset: Int64) { mailbox.send(.resumed(attempt, offset)) }
 
-    package func answered(_ answer: HostResponse) { context.health.note(answer) }
+    package func received(_ response: HostResponse) { context.health.note(response) }
 
-    package func unanswered(_ attempt: Attempt, at scope: RequestScope) -> Bool {
+    package func noteUnanswered(_ attempt: Attempt, at scope: RequestScope) -> Bool {
         guard context.configuration.slots.isScarce else { return false }
-        context.health.noteSilence(of: attempt.job, at: scope)
+        context.health.noteUnanswered(of: attempt.job, at: scope)
         return true
     }
 
@@ -106,5 +106,5 @@ package final class JobDispatcher: ResultSink {
 extension JobDispatcher {
     /// Makes the dispatcher give back leases that no attempt uses. Called after the outcome of a commit that
     /// leases is unknown.
-    package func noteLostAnswer() { send(.reconcile) }
+    package func noteLostResult() { send(.reconcile) }
 }

@@ -18,30 +18,30 @@ extension QueueView {
     }
 
     mutating func depth(
-        _ ask: ClaimSchedule.Ask, _ claimed: Int, _ claims: Claims, _ outcome: Claims.Outcome
+        _ request: ClaimSchedule.Request, _ claimed: Int, _ claims: Claims, _ outcome: Claims.Outcome
     ) -> ClaimSchedule.Depth {
-        if claimed == ask.count || outcome.passesOver || outcome.diverted.contains(ask.lot.id) {
+        if claimed == request.count || outcome.passesOver || outcome.diverted.contains(request.queue.id) {
             return .more
         }
-        if (claims.hasLimits || claims.hasUnreachable) && !claims.diverts(ask.lot) {
-            suspects.insert(ask.lot.id)
+        if (claims.hasLimits || claims.hasUnreachable) && !claims.diverts(request.queue) {
+            suspects.insert(request.queue.id)
             return .more
         }
-        suspects.remove(ask.lot.id)
+        suspects.remove(request.queue.id)
         return .empty
     }
 
     mutating func depth(
-        _ ask: ClaimSchedule.Ask, _ claimed: Int, _ permits: (count: Int, blockedUntil: Timestamp?)?,
+        _ request: ClaimSchedule.Request, _ claimed: Int, _ permits: (count: Int, blockedUntil: Timestamp?)?,
         _ now: Timestamp
     ) -> ClaimSchedule.Depth {
-        if claimed == ask.count { return .more }
+        if claimed == request.count { return .more }
         guard let permits else { return .blocked(until: now + Self.takenPause) }
         guard claimed == permits.count else { return .empty }
         if let until = permits.blockedUntil {
             // A limit of a narrower scope does not concern the other claim queues of a wider one.
             if let (key, isPaced) = onlyScope(
-                of: ask.lot, where: { $0.blockedUntil ?? now > now || $0.requestRate != nil })
+                of: request.queue, where: { $0.blockedUntil ?? now > now || $0.requestRate != nil })
             {
                 schedule.block(origin: key.origin, key.scope, until: until)
                 paced[key] = isPaced ? until : nil
@@ -50,7 +50,7 @@ extension QueueView {
         }
         let pause = Self.fullPause + Self.fullPauseStep * Double(schedule.count - schedule.readyCount)
         let until = now + min(pause, Self.fullPauseMax)
-        if let (key, _) = onlyScope(of: ask.lot, where: { $0.connectionLimit != nil }) {
+        if let (key, _) = onlyScope(of: request.queue, where: { $0.connectionLimit != nil }) {
             schedule.block(origin: key.origin, key.scope, until: until)
         }
         return .blocked(until: until)

@@ -155,38 +155,36 @@ struct QueueView {
     /// applies to one of the claim queues. Follow with `settle` or `abandon`.
     mutating func plan(_ count: Int, held: Int = 0, scans: Bool) -> Claims {
         var claims = Claims()
-        claims.hasLimits = !context.configuration.hosts.isEmpty
-        claims.hasUnreachable = context.health.hasAway
-        let (sessions, now) = (context.sessions.current, Sys.monotonicNanoseconds())
+        let (sessions, hosts) = (context.sessions.current, context.configuration.hosts)
+        let now = Sys.monotonicNanoseconds()
+        claims.hasLimits = !hosts.isEmpty
+        claims.hasUnreachable = context.health.knowsUnreachable
         claims.mayDivert = now >= nextDiversion
-        var asks = count + held > 0 ? schedule.plan(count + held) : []
-        claims.prefetches = held > 0 && !asks.isEmpty
-        if claims.prefetches, asks.contains(where: { isLimited($0.lot, sessions) }) {
-            for ask in asks { schedule.settle(ask, claimed: 0, .more) }
-            asks = count > 0 ? schedule.plan(count) : []
+        var requests = count + held > 0 ? schedule.plan(count + held) : []
+        claims.prefetches = held > 0 && !requests.isEmpty
+        if claims.prefetches, requests.contains(where: { isLimited($0.queue, sessions) }) {
+            for request in requests { schedule.settle(request, claimed: 0, .more) }
+            requests = count > 0 ? schedule.plan(count) : []
             claims.prefetches = false
         }
-        for ask in asks {
-            let share = sessions.share(tenant: ask.lot.tenant, session: ask.lot.session)
-            if let origin = ask.lot.origin {
-                claims.narrow.append(.init(ask: ask, sessionLimit: share.connectionLimit))
-                if ask.lot.path.isEmpty,
-                    context.configuration.hosts.limitsPaths(tenant: ask.lot.tenant, origin: origin)
-                {
-                    claims.mixed.insert(ask.lot.id)
+        for request in requests {
+            let queue = request.queue
+            let share = sessions.share(tenant: queue.tenant, session: queue.session)
+            if let origin = queue.origin {
+                claims.narrow.append(.init(request: request, sessionLimit: share.connectionLimit))
+                if queue.path.isEmpty, hosts.limitsPaths(tenant: queue.tenant, origin: origin) {
+                    claims.mixed.insert(queue.id)
                 }
             } else {
-                claims.wide.append(ask)
-                if share.connectionLimit != nil { claims.limited.insert(ask.lot.id) }
-                if suspects.contains(ask.lot.id) { claims.suspects.insert(ask.lot.id) }
-                if let head = heads[ask.lot.id], now < head.until {
-                    claims.heads[ask.lot.id] = head.urgency
-                }
+                claims.wide.append(request)
+                if share.connectionLimit != nil { claims.limited.insert(queue.id) }
+                if suspects.contains(queue.id) { claims.suspects.insert(queue.id) }
+                if let head = heads[queue.id], now < head.until { claims.heads[queue.id] = head.urgency }
             }
-            if claims.hasUnreachable, mayWait(ask.lot, claims) { claims.unreachable.append(ask.lot) }
+            if claims.hasUnreachable, mayWait(queue, claims) { claims.unreachable.append(queue) }
         }
         if claims.mayDivert {
-            let asked = Set(claims.wide.map(\.lot.id))
+            let asked = Set(claims.wide.map(\.queue.id))
             let resting = pausedQueues.values.filter { !asked.contains($0.id) }
             claims.pausedQueues = Array(resting.prefix(Self.pausedCountMax))
             if claims.hasUnreachable { claims.unreachable += claims.pausedQueues }
@@ -228,36 +226,38 @@ struct QueueView {
         }
         let isClosed = !context.configuration.downloads.isOpen
         noteCharges(claims, outcome)
-        for ask in claims.wide {
-            let leased = outcome.leased[ask.lot.id] ?? (0, nil)
-            let claimStart = claimStart(ask.lot, claims)
-            note(head: leased.last, of: ask, isFull: leased.count == ask.count, claims, outcome, nanoseconds)
-            if leased.count < ask.count, let window = outcome.windows[ask.lot.id] {
+        for request in claims.wide {
+            let leased = outcome.leased[request.queue.id] ?? (0, nil)
+            let claimStart = claimStart(request.queue, claims)
+            let isFull = leased.count == request.count
+            note(head: leased.last, of: request, isFull: isFull, claims, outcome, nanoseconds)
+            if leased.count < request.count, let window = outcome.windows[request.queue.id] {
                 // All jobs up to there were skipped. A later claim goes on behind them; other claim queues
                 // come first.
-                heads[ask.lot.id] = (window + 1e-6, Sys.monotonicNanoseconds() + Self.headLifetimeMax)
-                schedule.settle(ask, claimed: leased.count, .blocked(until: now + Double(nanoseconds) / 1e9))
+                heads[request.queue.id] = (window + 1e-6, Sys.monotonicNanoseconds() + Self.headLifetimeMax)
+                schedule.settle(
+                    request, claimed: leased.count, .blocked(until: now + Double(nanoseconds) / 1e9))
                 continue
             }
-            if pausesIfOnlyLimited(ask, leased.count, claims, outcome, nanoseconds) {
-                if claims.heads[ask.lot.id] != nil { heads[ask.lot.id] = claimStart }
+            if pausesIfOnlyLimited(request, leased.count, claims, outcome, nanoseconds) {
+                if claims.heads[request.queue.id] != nil { heads[request.queue.id] = claimStart }
                 continue
             }
             // Other nodes may have left jobs before the head.
-            if leased.count < ask.count, claims.heads[ask.lot.id] != nil {
-                schedule.settle(ask, claimed: leased.count, .more)
+            if leased.count < request.count, claims.heads[request.queue.id] != nil {
+                schedule.settle(request, claimed: leased.count, .more)
                 continue
             }
-            var depth = depth(ask, leased.count, claims, outcome)
+            var depth = depth(request, leased.count, claims, outcome)
             if isClosed, depth == .empty { depth = .blocked(until: now + closedPause(nanoseconds)) }
-            schedule.settle(ask, claimed: leased.count, depth, head: leased.last)
+            schedule.settle(request, claimed: leased.count, depth, head: leased.last)
         }
         for narrow in claims.narrow {
             let depth = depth(narrow, claims, outcome, now)
-            let leased = outcome.leased[narrow.ask.lot.id] ?? (0, nil)
+            let leased = outcome.leased[narrow.request.queue.id] ?? (0, nil)
             let rests = isClosed && depth == .empty
             schedule.settle(
-                narrow.ask, claimed: leased.count,
+                narrow.request, claimed: leased.count,
                 rests ? .blocked(until: now + closedPause(nanoseconds)) : depth, head: leased.last)
         }
         if !pausedQueues.isEmpty { settlePaused(claims, outcome) }
@@ -281,9 +281,9 @@ struct QueueView {
     private mutating func depth(
         _ narrow: Claims.Narrow, _ claims: Claims, _ outcome: Claims.Outcome, _ now: Timestamp
     ) -> ClaimSchedule.Depth {
-        let queue = narrow.ask.lot
+        let queue = narrow.request.queue
         let (count, permits) = (outcome.leased[queue.id]?.count ?? 0, outcome.permits[queue.id])
-        let depth = depth(narrow.ask, count, permits, now)
+        let depth = depth(narrow.request, count, permits, now)
         // The next transaction that moves jobs lets more of them wait, or moves them to claim queues of
         // limited paths.
         let waits =
@@ -302,11 +302,11 @@ struct QueueView {
 
     /// Pauses a claim queue that has only jobs of limited origins left. Returns `false` if it has not.
     private mutating func pausesIfOnlyLimited(
-        _ ask: ClaimSchedule.Ask, _ claimed: Int, _ claims: Claims, _ outcome: Claims.Outcome,
+        _ request: ClaimSchedule.Request, _ claimed: Int, _ claims: Claims, _ outcome: Claims.Outcome,
         _ nanoseconds: Int64
     ) -> Bool {
-        let queue = ask.lot
-        guard claims.suspects.contains(queue.id), !claims.limited.contains(queue.id), claimed < ask.count,
+        let queue = request.queue
+        guard claims.suspects.contains(queue.id), !claims.limited.contains(queue.id), claimed < request.count,
             !claims.mayDivert || outcome.diverted.contains(queue.id)
         else {
             pausedQueues[queue.id] = nil
@@ -315,7 +315,7 @@ struct QueueView {
         pausedQueues[queue.id] = queue
         heads[queue.id] = nil
         let rest = min(Self.limitedPauseMax, Self.limitedPauseShare * Double(nanoseconds) / 1e9)
-        schedule.settle(ask, claimed: claimed, .blocked(until: context.clock.now() + rest))
+        schedule.settle(request, claimed: claimed, .blocked(until: context.clock.now() + rest))
         return true
     }
 
@@ -331,19 +331,17 @@ struct QueueView {
 
     private mutating func noteCharges(_ claims: Claims, _ outcome: Claims.Outcome) {
         guard !outcome.jobs.isEmpty else { return }
-        let costs = Dictionary(
-            (claims.wide + claims.narrow.map(\.ask)).map { ($0.lot.id, $0.cost) }, uniquingKeysWith: { $1 })
+        let costs = Dictionary(claims.requests.map { ($0.queue.id, $0.cost) }, uniquingKeysWith: { $1 })
         for (job, queue) in zip(outcome.jobs, outcome.queues) { charged[job.record.id] = costs[queue] }
     }
 
     /// Remembers where the next claim begins. A claim begins at the beginning again after 20 times its
     /// duration, or as soon as one finds fewer jobs than it asked for.
     private mutating func note(
-        head: Timestamp?, of ask: ClaimSchedule.Ask, isFull: Bool, _ claims: Claims,
-        _ outcome: Claims.Outcome,
-        _ nanoseconds: Int64
+        head: Timestamp?, of request: ClaimSchedule.Request, isFull: Bool, _ claims: Claims,
+        _ outcome: Claims.Outcome, _ nanoseconds: Int64
     ) {
-        let queue = ask.lot.id
+        let queue = request.queue.id
         guard isFull, let head, !outcome.passesOver, !claims.limited.contains(queue) else {
             heads[queue] = nil
             return
@@ -370,15 +368,15 @@ struct QueueView {
         if let scanRequest { context.backlog.scanned(scanRequest) }
         if outcome.uncountedCount > 0 { context.backlog.addUnknown() }
         // Without notifications the node scans more often.
-        let isHurried =
+        let hearsOfChanges =
             context.isListening.load(ordering: .relaxed) || !context.hasPeers.load(ordering: .relaxed)
-        nextPoll = now + max(isHurried ? 1_000_000_000 : 250_000_000, Self.scanPause * scanNanoseconds)
+        nextPoll = now + max(hearsOfChanges ? 1_000_000_000 : 250_000_000, Self.scanPause * scanNanoseconds)
         (scanAfter, scanNanoseconds, scanRequest) = (.min, 0, nil)
     }
 
     /// Takes back a plan whose transaction has failed or has an unknown outcome.
     mutating func abandon(_ claims: Claims) {
-        for ask in claims.wide + claims.narrow.map(\.ask) { schedule.settle(ask, claimed: 0, .more) }
+        for request in claims.requests { schedule.settle(request, claimed: 0, .more) }
         (scanAfter, scanNanoseconds, scanRequest) = (.min, 0, nil)
         context.backlog.addUnknown()
     }

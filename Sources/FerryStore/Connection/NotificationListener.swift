@@ -58,7 +58,7 @@ final class NotificationListener: Sendable {
                     guard connection.isOpen, !error.isConnectionLost else { throw error }
                     isRefused = true
                 }
-            }, adjust: { $0.answerTimeout = .seconds(5) })
+            }, adjust: { $0.resultTimeout = .seconds(5) })
         var isLogged = false
         while !isStopping.isClosed {
             do {

@@ -1,17 +1,12 @@
-package import Postgres
+import Postgres
 
-/// All SQL statements. An extension in each folder declares a constant for each file of its `SQL/` folder. A
-/// test prepares each statement and compares the number of its parameters.
+/// All SQL statements. An extension in each folder declares a constant for each file of its `SQL/` folder.
+/// `StatementTests` prepares each statement and compares the number of its parameters.
 package enum Statements {
-    package static let all = [
-        ofAdmin, ofClaim, ofConnection, ofDeliveries, ofEvents, ofFinish, ofHosts, ofJobs, ofLeases,
-        ofRetention, ofSchedules, ofSchema, ofSessions, ofSubmit, ofWaiting,
-    ].flatMap(\.self)
-
     static func make(
-        _ name: String, _ sql: [UInt8], parameters: Int = 0, isPlannedAnew: Bool = false
+        _ name: String, _ sql: [UInt8], parameters: Int = 0, usesCustomPlan: Bool = false
     ) -> Statement {
         Statement(
-            name, String(decoding: sql, as: UTF8.self), parameters: parameters, isPlannedAnew: isPlannedAnew)
+            name, .init(decoding: sql, as: UTF8.self), parameters: parameters, usesCustomPlan: usesCustomPlan)
     }
 }

@@ -8,28 +8,28 @@ import Sys
 ///
 /// Any thread may use its parts. One thread calls `start`, `beginWork`, `drain` and `stop`.
 package final class Store: Sendable {
-    package let intake: SubmissionWriter
+    package let submissions: SubmissionWriter
     package let dispatcher: JobDispatcher
     package let control: ControlLane
     package let deliveries: DeliveryOutbox
-    package let census: TenantCounts
+    package let tenantCounts: TenantCounts
     package let schedules: ScheduleRunner
     /// The heartbeat, which holds the lease of this node.
-    package let watch: Heartbeat
+    package let heartbeat: Heartbeat
     private let listener: NotificationListener
     private let relay: EventRelay
     private let housekeeper: Housekeeper
     /// Follows the event log as it grows.
-    package let tail: EventTail
+    package let eventTail: EventTail
     private let hosts: HostCoordinator
     let context: StoreContext
     /// By role, in the order in which `stop` ends them.
     private struct Threads {
-        var intake: Thread?
+        var submissions: Thread?
         var dispatcher: Thread?
         var relay: Thread?
         var others: [Thread] = []
-        var watch: Thread?
+        var heartbeat: Thread?
     }
     private let threads = Mutex(Threads())
 
@@ -46,7 +46,7 @@ package final class Store: Sendable {
         }
         context.dispatcherWake.withLock { $0 = wakeDue }
         context.heldResult.withLock { $0 = { [weak dispatcher] in dispatcher?.send(.result($0)) } }
-        intake = SubmissionWriter(
+        submissions = SubmissionWriter(
             context, wakeDispatcher: wakeDue,
             reconcile: { dispatcher.send(.reconcile) })
         let control = ControlLane(context, wakeDispatcher: wake)
@@ -57,9 +57,9 @@ package final class Store: Sendable {
         deliveries = DeliveryOutbox(context)
         relay = EventRelay(context)
         housekeeper = Housekeeper(context)
-        census = TenantCounts(context)
-        tail = EventTail(context)
-        watch = Heartbeat(context, wakeDispatcher: wake)
+        tenantCounts = TenantCounts(context)
+        eventTail = EventTail(context)
+        heartbeat = Heartbeat(context, wakeDispatcher: wake)
         let hosts = HostCoordinator(context, wakeDispatcher: wake)
         self.hosts = hosts
         let look: @Sendable () -> Void = {
@@ -73,8 +73,8 @@ package final class Store: Sendable {
             onHosts: { [control] in
                 control.adoptHosts()
                 hosts.changed()
-            }, onEvents: { [tail] in tail.wake() }, onSessions: { [control] in control.adoptSessions() },
-            onOperations: { control.adoptWishes() })
+            }, onEvents: eventTail.wake, onSessions: { [control] in control.adoptSessions() },
+            onOperations: { control.adoptOperatorSettings() })
     }
 
     /// Writes the first heartbeat, commits the results that the last process of this node left in the spool,
@@ -87,10 +87,10 @@ package final class Store: Sendable {
         runner: (any AttemptRunner)?, observer: (any CommitObserver)?, prober: (any HostProber)? = nil
     ) throws(PostgresError) {
         context.connect(runner: runner, observer: observer, prober: prober)
-        let database = watch.makeConnection()
-        try watch.beat(database)
+        let database = heartbeat.makeConnection()
+        try heartbeat.beat(database)
         try context.configuration.spool?.commit(database, context)
-        let reclaimer = watch.deliveryReclaimer
+        let reclaimer = heartbeat.deliveryReclaimer
         let given = try database.withConnection { connection throws(PostgresError) in
             try connection.execute(
                 Statements.reclaimJobs, .lost(by: context.configuration.node)
@@ -98,7 +98,7 @@ package final class Store: Sendable {
         }
         do throws(PostgresError) {
             try database.withConnection { connection throws(PostgresError) in
-                try reclaimer.takeBackOwn(&connection)
+                try reclaimer.reclaimOwn(&connection)
             }
         } catch {
             context.logger.warning(
@@ -110,9 +110,9 @@ package final class Store: Sendable {
         }
         // There may be queued jobs until the first claim finds none.
         context.backlog.addUnknown()
-        let (watch, control) = (watch, control)
+        let (heartbeat, control) = (heartbeat, control)
         threads.withLock { threads in
-            threads.watch = Thread(name: "watch") { watch.run() }
+            threads.heartbeat = Thread(name: "heartbeat") { heartbeat.run() }
             threads.others = control.start()
         }
     }
@@ -121,20 +121,20 @@ package final class Store: Sendable {
     /// when nothing can fail any more that ends the process: a process that ends without `stop` leaves
     /// attempts of unknown progress.
     package func beginWork() {
-        let (intake, dispatcher, deliveries) = (intake, dispatcher, deliveries)
-        let (listener, relay, tail, schedules) = (listener, relay, tail, schedules)
-        let (housekeeper, census, hosts) = (housekeeper, census, hosts)
+        let (submissions, dispatcher, deliveries) = (submissions, dispatcher, deliveries)
+        let (listener, relay, eventTail, schedules) = (listener, relay, eventTail, schedules)
+        let (housekeeper, tenantCounts, hosts) = (housekeeper, tenantCounts, hosts)
         threads.withLock { threads in
             threads.dispatcher = Thread(name: "dispatcher") { dispatcher.run() }
-            threads.intake = Thread(name: "intake") { intake.run() }
+            threads.submissions = Thread(name: "submissions") { submissions.run() }
             threads.others.append(Thread(name: "deliveries") { deliveries.run() })
             threads.relay = Thread(name: "events") { relay.run() }
-            threads.others.append(Thread(name: "event-tail") { tail.run() })
+            threads.others.append(Thread(name: "event-tail") { eventTail.run() })
             threads.others.append(Thread(name: "housekeeping") { housekeeper.run() })
             if context.configuration.listens {
                 threads.others.append(Thread(name: "listen") { listener.run() })
             }
-            threads.others.append(Thread(name: "census") { census.run() })
+            threads.others.append(Thread(name: "tenant-counts") { tenantCounts.run() })
             threads.others.append(Thread(name: "hosts") { hosts.run() })
             threads.others.append(Thread(name: "schedules") { schedules.run() })
         }
@@ -150,14 +150,14 @@ package final class Store: Sendable {
     /// does nothing.
     package func stop() {
         drain()
-        context.impatience.begin()
+        context.shutdownTimeout.begin()
         let ending = threads.withLock { threads in
             defer { threads = Threads() }
             return threads
         }
-        intake.close()
+        submissions.close()
         schedules.close()
-        ending.intake?.join()
+        ending.submissions?.join()
         dispatcher.close()
         ending.dispatcher?.join()
         control.close()
@@ -165,18 +165,18 @@ package final class Store: Sendable {
         relay.close()
         ending.relay?.join()
         deliveries.close()
-        tail.close()
+        eventTail.close()
         listener.close()
         housekeeper.close()
-        census.close()
+        tenantCounts.close()
         hosts.close()
         for thread in ending.others { thread.join() }
-        watch.close()
-        ending.watch?.join()
+        heartbeat.close()
+        ending.heartbeat?.join()
     }
 
     /// `true` if the database has confirmed one of the last two heartbeats.
-    package var isReady: Bool { watch.isAnswered }
+    package var isReady: Bool { heartbeat.isAnswered }
 
     /// The conditions that explain why a queued job waits, as this node knows them.
     package var queueConditions: QueueConditions {
@@ -190,7 +190,7 @@ package final class Store: Sendable {
         conditions.leaseSeconds = context.configuration.leaseSeconds
         let configuration = context.configuration
         conditions.downloadHold = configuration.isWorker ? configuration.downloads.hold : nil
-        conditions.hostAway = { [health = context.health] in health.away($0) }
+        conditions.unreachableHost = { [health = context.health] in health.unreachableHost($0) }
         conditions.outlook = context.outlook.withLock { $0 }
         return conditions
     }
@@ -212,9 +212,6 @@ package final class Store: Sendable {
 
     /// Admits further connections of attempts, beyond the first of each.
     package var connections: any ConnectionLimiter { context.connections }
-
-    /// The sessions as this node knows them.
-    package var sessionBoard: SessionCache { context.sessions }
 
     package var metrics: StoreMetrics.Snapshot {
         var snapshot = context.metrics.snapshot

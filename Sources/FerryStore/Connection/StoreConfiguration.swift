@@ -16,7 +16,7 @@ package struct StoreConfiguration: Sendable {
     /// Closed while this node must not lease downloads.
     package var downloads = DownloadAdmission()
     /// Credits of this node's sender. A delivery that gets one is leased as it is made; others are claimed.
-    package var places = DeliveryCredits()
+    package var credits = DeliveryCredits()
     /// Returns a short keyed hash of credentials, by which host control distinguishes requests.
     package var hashCredentials: @Sendable ([UInt8]) -> String
     /// The scopes of requests that are limited now; the store keeps it current.

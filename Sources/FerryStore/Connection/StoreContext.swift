@@ -9,13 +9,13 @@ final class StoreContext: Sendable {
     let configuration: StoreConfiguration
     let metrics = StoreMetrics()
     /// Leases that this process knows. Other leases of this node are found and given back.
-    let book = LeaseRegistry()
+    let leaseRegistry = LeaseRegistry()
     /// The lease of this node, on which the leases of its jobs rest.
     let lease: NodeLease
     /// For events and deliveries.
     let identifiers: IdentifierGenerator
     let backlog = Backlog()
-    let lots = ClaimQueueCache()
+    let claimQueues = ClaimQueueCache()
     let specs = SpecCache()
     let edits = EditRegistry()
     /// Deadlines of jobs for the `Reaper`; closed to end the heartbeat thread.
@@ -25,6 +25,8 @@ final class StoreContext: Sendable {
     let sessions: SessionCache
     /// Wakes the `Housekeeper`; closed to end it.
     let chores = Mailbox<Void>()
+    /// Wakes the `ScheduleRunner`; closed to end it.
+    let scheduleWakes = Mailbox<Void>()
     let limits: LimitsCache
     let health = HostHealth()
     let connections: ConnectionRegistry
@@ -36,7 +38,7 @@ final class StoreContext: Sendable {
     let holds = Mutex(OperatorHolds())
     let throughputs = ThroughputEstimates()
     /// Shortens the waits of all connections once the store stops.
-    let impatience = ShutdownTimeout()
+    let shutdownTimeout = ShutdownTimeout()
     /// `false` while this node drains, is cut off, or operators have paused the service.
     let isLeasing: Atomic<Bool>
     /// `true` if other nodes are alive and must be notified.
@@ -118,7 +120,7 @@ final class StoreContext: Sendable {
         options.applicationName = "ferry \(name)"
         let shard = "\(configuration.node.uuidText)/\(name)"
         options.settings = [.init("ferry.shard", shard)]
-        options.impatience = impatience
+        options.shutdownTimeout = shutdownTimeout
         adjust(&options)
         let (logger, metrics, clock) = (logger, metrics, clock)
         let own = configuration.own

@@ -16,7 +16,7 @@ final class DeliveryHandover {
 
     init(_ context: StoreContext) {
         self.context = context
-        credits = context.configuration.places
+        credits = context.configuration.credits
     }
 
     /// Returns for each draft whether it is to be inserted as leased for `Limits.deliveryLeaseSeconds`.
@@ -42,12 +42,12 @@ final class DeliveryHandover {
         defer { self.leased = leased }
         let (event, record) = (draft.event, draft.event.record)
         let delivery = Delivery(
-            id: draft.id, lane: queue, event: event.id, type: record.type.rawValue, tenant: event.tenant,
-            session: event.session, job: record.job, sequence: event.sequence,
+            id: draft.id, receiverQueue: queue, event: event.id, type: record.type.rawValue,
+            tenant: event.tenant, session: event.session, job: record.job, sequence: event.sequence,
             occurredAt: record.occurredAt, url: draft.url, secret: secret, jobJSON: draft.jobJSON,
             traceparent: draft.traceparent, tryNumber: 1)
         guard credits.reserve(delivery) else {
-            leased.overflowing.insert(queue)
+            leased.unreserved.insert(queue)
             return false
         }
         leased.deliveries.append(delivery)
@@ -84,7 +84,7 @@ final class DeliveryHandover {
         let asked = Array(unknown)
         parameters.appendArray(.text, asked) { $0.append(text: $1.value.event.tenant) }
         parameters.appendArray(.text, asked) { $0.append(text: $1.value.url) }
-        let rows = try connection.execute(Statements.readLanes, parameters)
+        let rows = try connection.execute(Statements.hashReceiverQueues, parameters)
         if queues.count + asked.count > Self.queueMax { queues = [:] }
         for (row, one) in asked.enumerated() where !rows.isNull(row, 0) {
             queues[one.key] = rows.identifier(row, 0)

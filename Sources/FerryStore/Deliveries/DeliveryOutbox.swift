@@ -10,8 +10,7 @@ import Sys
 /// made again: delivery is at least once anyway.
 package final class DeliveryOutbox: DeliveryStore {
     enum Message: Sendable {
-        case claim(
-            DeliveryDemand, leaseSeconds: Double, reply: @Sendable (ClaimedDeliveries) -> Void)
+        case claim(DeliveryDemand, leaseSeconds: Double, reply: @Sendable (ClaimedDeliveries) -> Void)
         case record([DeliveryTry])
     }
 
@@ -204,7 +203,7 @@ private struct OutboxState {
             parameters.append(from)
             parameters.append(int32: Self.lookMax)
             let rows = try database.withConnection { [parameters] connection throws(PostgresError) in
-                try connection.execute(Statements.lookAtLanes, parameters)
+                try connection.execute(Statements.readReceiverQueues, parameters)
             }
             for row in 0..<rows.rowCount {
                 let id: ReceiverQueueID = rows.identifier(row, 0)
@@ -230,12 +229,12 @@ private struct OutboxState {
     }
 
     /// Returns how many deliveries of a receiver queue to claim; `nil` for none. Reads a row of
-    /// look_at_lanes.sql.
+    /// read_receiver_queues.sql.
     private static func capacity(
         _ rows: borrowing ResultSet, _ row: Int, _ id: ReceiverQueueID, _ demand: DeliveryDemand,
         _ found: inout ClaimedDeliveries
     ) -> Int? {
-        let capacity = demand.lanes[id]
+        let capacity = demand.queues[id]
         if capacity != nil { found.revisions[id] = rows.int32(row, 4) }
         guard rows.bool(row, 2), let dueAt = rows.instantOrNil(row, 1) else { return nil }
         guard dueAt <= rows.instant(row, 5) else {
@@ -260,8 +259,8 @@ private struct OutboxState {
         var places: [ReceiverQueueID: Int] = [:]
         for (place, next) in chosen.enumerated() { places[next.queue] = place }
         let cuts = [false, true].compactMap { isOrdered -> Int? in
-            let served = due.filter { one in places[one.lane].map { chosen[$0].isOrdered } == isOrdered }
-            return served.weight >= total ? served.compactMap { places[$0.lane] }.max() : nil
+            let served = due.filter { places[$0.receiverQueue].map { chosen[$0].isOrdered } == isOrdered }
+            return served.weight >= total ? served.compactMap { places[$0.receiverQueue] }.max() : nil
         }
         return cuts.min().map { chosen[$0].queue }
     }
@@ -284,10 +283,10 @@ private struct OutboxState {
             context.logger.error("a delivery's secret cannot be opened", metadata: ["delivery.id": "\(id)"])
         }
         var delivery = Delivery(
-            id: id, lane: rows.identifier(row, 1), event: rows.identifier(row, 2), type: rows.text(row, 3),
-            tenant: rows.text(row, 4), session: rows.text(row, 5), job: rows.identifierOrNil(row, 6),
-            sequence: rows.int64(row, 7), occurredAt: rows.instant(row, 8), url: rows.text(row, 9),
-            secret: secret, endpoint: endpoint, jobJSON: rows.bytes(row, 11),
+            id: id, receiverQueue: rows.identifier(row, 1), event: rows.identifier(row, 2),
+            type: rows.text(row, 3), tenant: rows.text(row, 4), session: rows.text(row, 5),
+            job: rows.identifierOrNil(row, 6), sequence: rows.int64(row, 7), occurredAt: rows.instant(row, 8),
+            url: rows.text(row, 9), secret: secret, endpoint: endpoint, jobJSON: rows.bytes(row, 11),
             traceparent: rows.textOrNil(row, 12), tryNumber: rows.int32(row, 13))
         delivery.lostTryCount = rows.int32(row, 20)
         delivery.obstacle = obstacle
@@ -352,7 +351,7 @@ extension Parameters {
         parameters.appendArray(.text, tries) { $0.append(text: $1.error) }
         // PostgreSQL refuses U+0000 in a text.
         parameters.appendArray(.text, tries) {
-            $0.append(text: String($1.answer.map { $0 == "\0" ? "\u{FFFD}" : $0 }))
+            $0.append(text: String($1.responseExcerpt.map { $0 == "\0" ? "\u{FFFD}" : $0 }))
         }
         parameters.appendArray(.text, tries) { parameters, next in
             switch next.verdict {

@@ -15,6 +15,30 @@ extension ControlLane {
         reads.readPage("list_deliveries", of: .tenant(tenant), page, reply)
     }
 
+    /// Like `deliveries(of:)` for a job. Fails with `notFound` for another tenant's job.
+    package func deliveries(
+        of job: JobID, tenant: String, before: DeliveryID?, limit: Int,
+        reply: @escaping Reply<ListPage<DeliveryRecord, DeliveryKindTag>>
+    ) {
+        self.job(job, tenant: tenant) { [self] found in
+            if case .failure(let error) = found { return reply(.failure(error)) }
+            deliveries(of: .job(job), tenant: tenant, before: before, limit: limit, reply: reply)
+        }
+    }
+
+    /// Like `deliveries(of:)` for an endpoint. Fails with `notFound` for another tenant's endpoint.
+    package func deliveries(
+        of webhook: WebhookID, tenant: String, state: DeliveryRecord.State?, type: String?,
+        before: DeliveryID?, limit: Int, reply: @escaping Reply<ListPage<DeliveryRecord, DeliveryKindTag>>
+    ) {
+        self.webhook(webhook, tenant: tenant) { [self] found in
+            if case .failure(let error) = found { return reply(.failure(error)) }
+            deliveries(
+                of: .webhook(webhook), tenant: tenant, state: state, type: type, before: before, limit: limit,
+                reply: reply)
+        }
+    }
+
     /// Reads a delivery with its tries.
     package func delivery(_ id: DeliveryID, tenant: String, reply: @escaping Reply<DeliveryRecord>) {
         read("delivery", for: tenant, reply) { connection throws(PostgresError) in
@@ -26,10 +50,16 @@ extension ControlLane {
         }
     }
 
-    /// Makes a delivery due at once, whatever its state is.
-    package func redeliver(_ id: DeliveryID, tenant: String, reply: @escaping Reply<Void>) {
+    /// Makes a delivery due at once, whatever its state is, and reads it.
+    package func redeliver(_ id: DeliveryID, tenant: String, reply: @escaping Reply<DeliveryRecord>) {
         let context = context
-        perform("redeliver", isRead: false, reply) { connection throws(PostgresError) in
+        let read: Reply<Void> = { [self] result in
+            switch result {
+            case .success: delivery(id, tenant: tenant, reply: reply)
+            case .failure(let error): reply(.failure(error))
+            }
+        }
+        perform("redeliver", isRead: false, read) { connection throws(PostgresError) in
             var parameters = Parameters()
             parameters.append(id)
             parameters.append(text: tenant)
@@ -131,6 +161,7 @@ extension DeliveryRecord.Try {
     fileprivate init(_ rows: borrowing ResultSet, _ row: Int) {
         self.init(
             number: rows.int32(row, 12), startedAt: rows.instant(row, 13), duration: rows.float64(row, 14),
-            status: rows.int32OrNil(row, 15), error: rows.textOrNil(row, 16), answer: rows.text(row, 17))
+            status: rows.int32OrNil(row, 15), error: rows.textOrNil(row, 16),
+            responseExcerpt: rows.text(row, 17))
     }
 }

@@ -13,13 +13,13 @@ final class DeliveryReclaimer: Sendable {
 
     /// Reclaims deliveries of an earlier process of this node, which did not record their tries. No other
     /// process has this node's identity.
-    func takeBackOwn(_ connection: inout Connection) throws(PostgresError) {
-        try takeBack(context.configuration.node, &connection)
+    func reclaimOwn(_ connection: inout Connection) throws(PostgresError) {
+        try reclaim(context.configuration.node, &connection)
     }
 
     /// Reclaims deliveries of dead nodes, once for each last heartbeat. A node's own sender stops earlier
     /// (`Heartbeat.lease`).
-    func takeBack(
+    func reclaim(
         of dead: [NodeID: Timestamp], _ database: ReconnectingConnection, lock: Int64
     ) throws(PostgresError) {
         let known = done.withLock { done in
@@ -39,13 +39,13 @@ final class DeliveryReclaimer: Sendable {
                         timeout: .seconds(5)
                     ).heartbeats
                     guard heartbeats[node] == heartbeatAt else { return }
-                    try takeBack(node, &connection)
+                    try reclaim(node, &connection)
                 }
             }
         }
     }
 
-    private func takeBack(_ node: NodeID, _ connection: inout Connection) throws(PostgresError) {
+    private func reclaim(_ node: NodeID, _ connection: inout Connection) throws(PostgresError) {
         var parameters = Parameters()
         parameters.append(node)
         parameters.append(float64: Limits.deliveryLeaseSeconds)

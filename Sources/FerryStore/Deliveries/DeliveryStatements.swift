@@ -17,14 +17,16 @@ extension Statements {
     package static let listDeliveries = make(
         "list_deliveries", PackageResources.list_deliveries_sql, parameters: 8)
     package static let listWebhooks = make("list_webhooks", PackageResources.list_webhooks_sql, parameters: 3)
-    package static let lookAtLanes = make("look_at_lanes", PackageResources.look_at_lanes_sql, parameters: 2)
+    package static let readReceiverQueues = make(
+        "read_receiver_queues", PackageResources.read_receiver_queues_sql, parameters: 2)
     package static let pingWebhook = make("ping_webhook", PackageResources.ping_webhook_sql, parameters: 6)
     package static let readDelivery = make("read_delivery", PackageResources.read_delivery_sql, parameters: 2)
     package static let readFirstWebhook = make(
         "read_first_webhook", PackageResources.read_first_webhook_sql, parameters: 2)
     package static let readInterests = make(
         "read_interests", PackageResources.read_interests_sql, parameters: 1)
-    package static let readLanes = make("read_lanes", PackageResources.read_lanes_sql, parameters: 2)
+    package static let hashReceiverQueues = make(
+        "hash_receiver_queues", PackageResources.hash_receiver_queues_sql, parameters: 2)
     package static let readWebhook = make("read_webhook", PackageResources.read_webhook_sql, parameters: 2)
     package static let recordTries = make("record_tries", PackageResources.record_tries_sql, parameters: 9)
     package static let redeliver = make("redeliver", PackageResources.redeliver_sql, parameters: 2)
@@ -36,11 +38,4 @@ extension Statements {
         "take_back_deliveries", PackageResources.take_back_deliveries_sql, parameters: 2)
     package static let takeSessionReceivers = make(
         "take_session_receivers", PackageResources.take_session_receivers_sql, parameters: 6)
-
-    static let ofDeliveries = [
-        addDeliveries, addSessionReceivers, claimDeliveries, createWebhook, deleteWebhook, editWebhook,
-        expireDeliveries, listDeliveries, listWebhooks, lookAtLanes, pingWebhook, readDelivery,
-        readFirstWebhook, readInterests, readLanes, readWebhook, recordTries, redeliver,
-        removeOldDeliveries, replayDeliveries, takeBackDeliveries, takeSessionReceivers,
-    ]
 }

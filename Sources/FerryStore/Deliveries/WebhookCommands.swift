@@ -28,7 +28,7 @@ extension ControlLane {
 
     /// Reads what the first request with this key created, also if it was changed or deleted since. Fails
     /// with `notFound` if there was none.
-    package func webhook(createdWith key: Submission.Idempotency, reply: @escaping Reply<MadeWebhook>) {
+    package func webhook(createdWith key: Submission.Idempotency, reply: @escaping Reply<CreatedWebhook>) {
         read("keyed_webhook", for: key.tenant, reply) { connection throws(PostgresError) in
             try Self.made(with: key, &connection)
         }
@@ -198,7 +198,7 @@ extension ControlLane {
 
     private static func made(
         with key: Submission.Idempotency, _ connection: inout Connection
-    ) throws(PostgresError) -> Result<MadeWebhook, StoreError> {
+    ) throws(PostgresError) -> Result<CreatedWebhook, StoreError> {
         var parameters = Parameters()
         for text in [key.tenant, key.key] { parameters.append(text: text) }
         let rows = try connection.execute(Statements.readFirstWebhook, parameters)
@@ -207,7 +207,7 @@ extension ControlLane {
         // Versions before this one did not store the keys.
         guard let sealedKeys = rows.bytesOrNil(0, 3) else { return .failure(.failed) }
         return .success(
-            MadeWebhook(
+            CreatedWebhook(
                 id: rows.identifier(0, 1), createdAt: rows.instant(0, 2), sealedKeys: sealedKeys))
     }
 

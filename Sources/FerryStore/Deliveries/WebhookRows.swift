@@ -17,8 +17,8 @@ extension WebhookRecord {
         endpoint.format = WebhookEndpoint.Format(rawValue: rows.text(row, 12)) ?? .standard
         endpoint.retryDelays = rows.float64Array(row, 13).compactMap { $0 }
         endpoint.disableAfter = rows.float64(row, 14)
-        // Unreadable rules ask for no acknowledgement.
         endpoint.acknowledgement = rows.bytesOrNil(row, 20).flatMap {
+            // Unreadable rules ask for no acknowledgement.
             try? AcknowledgementRules(storedJSON: $0)
         }
         endpoint.acknowledgement?.endpoint = nil

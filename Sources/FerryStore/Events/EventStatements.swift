@@ -17,9 +17,4 @@ extension Statements {
     package static let removeOldEvents = make(
         "remove_old_events", PackageResources.remove_old_events_sql, parameters: 2)
     package static let takeEvents = make("take_events", PackageResources.take_events_sql, parameters: 5)
-
-    static let ofEvents = [
-        followEvents, hasEvent, hasEvents, hasUnnumberedEvents, jobEvents, keepEvents, lastEvent,
-        listEvents, numberEvents, putBackEvents, rejectEvents, removeOldEvents, takeEvents,
-    ]
 }

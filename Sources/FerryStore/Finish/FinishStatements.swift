@@ -11,9 +11,4 @@ extension Statements {
     package static let retryJobs = make("retry_jobs", PackageResources.retry_jobs_sql, parameters: 9)
     package static let suspendJobs = make("suspend_jobs", PackageResources.suspend_jobs_sql, parameters: 5)
     package static let tellJobs = make("tell_jobs", PackageResources.tell_jobs_sql, parameters: 3)
-
-    static let ofFinish = [
-        askJobs, awaitConnectivity, dueDeadlines, finishJobs, nextDeadline, releaseJobs, retryJobs,
-        suspendJobs, tellJobs,
-    ]
 }

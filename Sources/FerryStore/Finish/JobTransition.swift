@@ -135,7 +135,7 @@ enum JobTransition: Sendable {
         }
         let leavesBytes = result.leavesBytes && !result.ranFull
         record.resumeData = leavesBytes ? sealResumePoint(ResumePoint(of: attempt)) : nil
-        if record.resumeData != nil { record.kept = result.kept }
+        if record.resumeData != nil { record.partialDownload = result.partialDownload }
         let ended = result.packedLast(record, at: now, seal)
         self = .finish(
             FinishedJob(
@@ -177,7 +177,7 @@ extension AttemptResult {
         if trace == nil, outcome == .released || outcome == .suspended { return nil }
         return AttemptRecord.packed(
             number: attempt.number, node: node, trace ?? AttemptTrace(startedAt: now, finishedAt: now),
-            outcome, errorJSON: errorJSON, kept: kept, seal)
+            outcome, errorJSON: errorJSON, partialDownload: partialDownload, seal)
     }
 
     /// The attempt that ends its job. Without the node, which the job's row has.
@@ -242,7 +242,7 @@ final class FinishedJob: Sendable {
         record.resultJSON = nil
         record.body = nil
         record.resumeData = nil
-        record.kept = nil
+        record.partialDownload = nil
         record.errorJSON = TransferError.unstorable.json
         return FinishedJob(record, self)
     }
@@ -280,7 +280,7 @@ final class FinishedJob: Sendable {
         // A job whose spec cannot be read ends as well.
         let spec = try? JobSpec(storedJSON: record.specJSON)
         if let resumeData, stored.hasBytes { record.resumeData = resumeData(stored.record) }
-        if record.resumeData == nil { record.kept = nil }
+        if record.resumeData == nil { record.partialDownload = nil }
         self.init(lease, record, spec: spec)
     }
 

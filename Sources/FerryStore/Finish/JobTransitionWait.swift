@@ -40,7 +40,7 @@ extension JobTransition {
             guard case .failed(let error, _) = result.outcome, attempt.spec.schedule.waitsForConnectivity,
                 HostSignal.isUnreachable(error)
             else { return nil }
-            pauseFactor = isHostKnown && !result.endedElsewhere ? nil : 0.8 + 0.4 * jitter
+            pauseFactor = isHostKnown && !result.endedAtOtherHost ? nil : 0.8 + 0.4 * jitter
             errorJSON = error.json
             ended = result.packed(.failed, errorJSON, node: node, at: now, seal)
             isWanted = attempt.spec.webhook?.events.contains(.jobWaitingForConnectivity) ?? false

@@ -121,11 +121,11 @@ struct Round {
         var names: [JobID: ClaimQueueCache.Name] = [:]
         for release in releases {
             guard let home = release.home else { continue }
-            names[release.lease.job] = context.lotName(
+            names[release.lease.job] = context.claimQueueName(
                 home.scope, session: home.session, home: home.node, context.sessions.current)
         }
         guard !names.isEmpty else { return [:] }
-        let found = try context.lots.find(Set(names.values), &connection, isCommitted: true)
+        let found = try context.claimQueues.find(Set(names.values), &connection, isCommitted: true)
         return names.compactMapValues { found[$0]?.id }
     }
 
@@ -140,7 +140,7 @@ struct Round {
         var unknown: [Lease] = []
         for row in 0..<rows.rowCount {
             let job: JobID = rows.identifier(row, 0)
-            guard !context.book.contains(job) else { continue }
+            guard !context.leaseRegistry.contains(job) else { continue }
             unknown.append(Lease(job: job, attempt: rows.int32(row, 1), revision: rows.int32(row, 2)))
         }
         return unknown

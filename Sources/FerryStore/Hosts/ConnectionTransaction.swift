@@ -54,7 +54,7 @@ struct ConnectionTransaction {
         _ work: ConnectionRegistry.Work, _ connection: inout Connection
     ) throws(PostgresError) -> [Int: Bool] {
         let names = work.asks.map { name(of: $0) }
-        let queues = try context.lots.find(Set(names), &connection, isCommitted: true)
+        let queues = try context.claimQueues.find(Set(names), &connection, isCommitted: true)
         let numbers = names.map { queues[$0]?.id ?? 0 }
         // Each claim queue is locked once. Of claim queues that count together lock_lots.sql locks the first;
         // the others come first next time.
@@ -102,8 +102,7 @@ struct ConnectionTransaction {
         let missing = work.asks.indices.filter { outcomes[$0] == nil }.map { work.asks[$0] }
         guard !missing.isEmpty else { return }
         // The claim queues may have been removed: they are looked up again.
-        context.lots.forget(
-            Set(missing.compactMap { context.lots.known(name(of: $0))?.id }))
+        context.claimQueues.forget(Set(missing.compactMap { context.claimQueues.known(name(of: $0))?.id }))
         registry.putBack(asks: missing)
         notBefore = now + Self.lockedPause
     }

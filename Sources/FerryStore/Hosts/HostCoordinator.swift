@@ -106,7 +106,7 @@ final class HostCoordinator: Sendable {
         var reports = health.takeReports(Self.reportMax)
         // Failures to reach hosts are no evidence while this node is cut off.
         if progress.reach.isCutOff {
-            reports = reports.mapValues { $0.mapValues(\.withoutMisses).filter { !$1.isEmpty } }
+            reports = reports.mapValues { $0.mapValues(\.withoutFailedConnections).filter { !$1.isEmpty } }
                 .filter { !$1.isEmpty }
         }
         let isDue = progress.nextDue.map { $0 <= now } ?? false
@@ -221,7 +221,7 @@ final class HostCoordinator: Sendable {
     }
 
     private func endPartition(_ reason: String) {
-        health.forgetMisses()
+        health.forgetUnreachableAttempts()
         let mayLease = context.setCutOff(false)
         context.logger.notice("this node begins transfers again", metadata: ["reason": "\(reason)"])
         guard mayLease else { return }

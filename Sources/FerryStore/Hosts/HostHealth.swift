@@ -26,7 +26,7 @@ final class HostHealth: Sendable {
         var unreachable: [String: TransferError.Code] = [:]
         /// When a node probes each unreachable host next.
         var due: [String: Timestamp] = [:]
-        var misses = UnreachableNodes()
+        var unreachableAttempts = UnreachableAttempts()
     }
 
     enum Message: Sendable {
@@ -65,10 +65,10 @@ final class HostHealth: Sendable {
     }
 
     /// Records that an attempt has had no response for seconds.
-    func noteSilence(of job: JobID, at scope: RequestScope) { note(.silent, of: scope, job) }
+    func noteUnanswered(of job: JobID, at scope: RequestScope) { note(.unanswered, of: scope, job) }
 
     /// Records a response to a request that was not the last one of its attempt.
-    func note(_ answer: HostResponse) { note(HostSignal(answer), of: answer.scope, answer.job) }
+    func note(_ response: HostResponse) { note(HostSignal(response), of: response.scope, response.job) }
 
     private func note(
         _ signal: HostSignal, of scope: RequestScope, _ job: JobID, seconds: Double = 0, bytes: Int64 = 0
@@ -78,11 +78,11 @@ final class HostHealth: Sendable {
         case .none: return
         case .answered:
             guard isWatching.load(ordering: .relaxed) else { return }
-        case .throttled, .lost, .silent, .unreachable: break
+        case .throttled, .lost, .unanswered, .unreachable: break
         }
         let isUrgent = state.withLock { state in
             let isTrouble = signal != .answered
-            state.misses.note(signal, at: Sys.monotonicNanoseconds())
+            state.unreachableAttempts.note(signal, at: Sys.monotonicNanoseconds())
             let countMax = signal == .unreachable(.hostNotFound) ? Self.unknownCountMax : Self.countMax
             guard state.entries[origin] != nil || isTrouble && state.entries.count < countMax else {
                 return false
@@ -98,7 +98,7 @@ final class HostHealth: Sendable {
             switch signal {
             case .unreachable: entry.failureCount += 1
             // The request still runs.
-            case .silent: break
+            case .unanswered: break
             default: entry.failureCount = 0
             }
             state.entries[origin] = entry
@@ -109,17 +109,17 @@ final class HostHealth: Sendable {
 
     /// Seconds for which this node has reached no host, of several that it tried; `nil` if it reaches some.
     var missingSeconds: Double? {
-        state.withLock { $0.misses.seconds(at: Sys.monotonicNanoseconds()) }
+        state.withLock { $0.unreachableAttempts.seconds(at: Sys.monotonicNanoseconds()) }
     }
 
     /// `true` if a host was reached after the last failure.
-    var hasReached: Bool { state.withLock { $0.misses.hasReached } }
+    var hasReached: Bool { state.withLock { $0.unreachableAttempts.hasReached } }
 
     /// Forgets failures to reach hosts: the node tries again.
-    func forgetMisses() { state.withLock { $0.misses = UnreachableNodes() } }
+    func forgetUnreachableAttempts() { state.withLock { $0.unreachableAttempts = UnreachableAttempts() } }
 
     /// `true` if unreachable hosts are known.
-    var hasAway: Bool { hasUnreachable.load(ordering: .relaxed) }
+    var knowsUnreachable: Bool { hasUnreachable.load(ordering: .relaxed) }
 
     /// Returns why a host is unreachable; `nil` if it may be reachable.
     func unreachable(_ origin: String) -> TransferError.Code? {
@@ -128,7 +128,7 @@ final class HostHealth: Sendable {
     }
 
     /// Returns the next probe of a host that is known to be unreachable; `nil` if it may be reachable.
-    func away(_ origin: String) -> HostUnreachable? {
+    func unreachableHost(_ origin: String) -> HostUnreachable? {
         guard hasUnreachable.load(ordering: .relaxed) else { return nil }
         return state.withLock { state in
             state.unreachable[origin].map { _ in HostUnreachable(nextProbeAt: state.due[origin]) }

@@ -31,11 +31,4 @@ extension Statements {
         "sweep_connections", PackageResources.sweep_connections_sql, parameters: 1)
     package static let writeConnections = make(
         "write_connections", PackageResources.write_connections_sql, parameters: 7)
-
-    static let ofHosts = [
-        createHosts, forgetHosts, grantConnections, keepDecisions, listHosts, loadHosts, lockHosts,
-        putThroughputs, readHost, readHostLimits, readPermits, readThroughputs, releaseWaiting,
-        removeOldThroughputs, saveHostLimits, saveHosts, strandedHosts, sweepConnections,
-        writeConnections,
-    ]
 }

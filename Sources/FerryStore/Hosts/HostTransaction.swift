@@ -77,16 +77,16 @@ struct HostTransaction {
             host.isReached(byOthersThan: node, after: missingSince + PartitionDetector.witnessSeconds)
         {
             outcome.reachedByOthers.append(origin)
-            reported = reported.mapValues(\.withoutMisses)
+            reported = reported.mapValues(\.withoutFailedConnections)
         }
         decisions += host.take(reported, by: node, inFlight: row.inFlight, now: now)
         if host.unreachableSince == now { outcome.lost.append(origin) }
         let mayProbe = outcome.probes.count < probeCountMax && !leftToOthers.contains(origin)
-        let errands = host.errands(at: now, mayProbe: mayProbe)
-        if errands.probes {
+        let dueActions = host.dueActions(at: now, mayProbe: mayProbe)
+        if dueActions.probes {
             if row.isAwaited { outcome.probes.append(origin) } else { host.stopProbing(at: now) }
         }
-        if errands.releases > 0 { outcome.releases.append((origin, errands.releases)) }
+        if dueActions.releases > 0 { outcome.releases.append((origin, dueActions.releases)) }
         outcome.decisions += decisions.map { (origin, $0) }
         outcome.isNews = outcome.isNews || host.isNews(after: row.control, at: now)
         if host.isForgettable(at: now) {
@@ -194,7 +194,7 @@ extension HostControl {
     }
 
     /// A changed rate is not notified: claims read it from its row.
-    private func differs(_ limits: [HostScope: Limit], from before: [HostScope: Limit]) -> Bool {
+    private func differs(_ limits: [HostScope: HostLimit], from before: [HostScope: HostLimit]) -> Bool {
         guard limits.count == before.count else { return true }
         return limits.contains { scope, limit in
             guard let old = before[scope] else { return true }

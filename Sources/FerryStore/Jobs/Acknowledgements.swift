@@ -5,7 +5,7 @@ import Sys
 
 extension ControlLane {
     /// Acknowledges the result of a finished job. Idempotent. Fails with `invalidState` if the job is not
-    /// terminal, and with `notAwaited` if it asks for no acknowledgement.
+    /// terminal, and with `acknowledgementNotRequired` if it asks for no acknowledgement.
     package func acknowledge(_ id: JobID, tenant: String, reply: @escaping Reply<JobRecord>) {
         let context = context
         perform("acknowledge", isRead: false, reply) {
@@ -18,7 +18,7 @@ extension ControlLane {
             guard record.acknowledgedAt == nil else { return .success(record) }
             // An unreadable spec asks for no acknowledgement.
             guard let spec = try? JobSpec(storedJSON: record.specJSON), spec.acknowledgement != nil else {
-                return .failure(.notAwaited)
+                return .failure(.acknowledgementNotRequired)
             }
             try context.acknowledge([(id, spec.wantedEvents)], &connection)
             // Another transaction may have acknowledged or deleted the job first.

@@ -44,6 +44,9 @@ package final class ControlLane: JobLookup {
             }
     }
 
+    /// The sessions as this node knows them.
+    package var sessionCache: SessionCache { context.sessions }
+
     // MARK: Requests
 
     /// Runs `body` on the connection for commands, or on a read connection if `isRead`, as a read of the
@@ -77,6 +80,25 @@ package final class ControlLane: JobLookup {
     /// Like `storedJob`, for the record only.
     package func job(_ id: JobID, tenant: String, reply: @escaping Reply<JobRecord>) {
         storedJob(id, tenant: tenant) { reply($0.map(\.record)) }
+    }
+
+    /// Reads what is needed to submit a terminal job again. Fails with `invalidState` for any other job.
+    package func retrySource(_ id: JobID, tenant: String, reply: @escaping Reply<RetrySource>) {
+        storedJob(id, tenant: tenant) { [context] result in
+            reply(
+                result.flatMap { stored in
+                    guard stored.record.state.isTerminal else {
+                        return .failure(.invalidState(of: stored.record))
+                    }
+                    var secrets: JobSecrets? = JobSecrets()
+                    if let sealed = stored.sealedSecrets {
+                        secrets = context.configuration.openSecrets(sealed)
+                    }
+                    guard let secrets else { return .failure(.failed) }
+                    return .success(
+                        RetrySource(record: stored.record, secrets: secrets, payload: stored.payload))
+                })
+        }
     }
 
     // MARK: On the thread for commands

@@ -3,13 +3,6 @@ import FerryScheduler
 import Postgres
 import Sys
 
-/// Result of a change that a client asked for.
-package enum JobEdit: Sendable {
-    case done(JobRecord)
-    /// The changed job would be invalid.
-    case refused(InvalidFields)
-}
-
 extension ControlLane {
     /// Payload of the notification about an edit of a running job: this text, a colon and the job's id.
     static let editNotification = "edit"
@@ -20,11 +13,13 @@ extension ControlLane {
     package func edit(
         _ id: JobID, tenant: String, revision: Int32? = nil,
         _ change: @escaping @Sendable (JobDraft) throws(InvalidFields) -> JobDraft,
-        reply: @escaping Reply<JobEdit>
+        reply: @escaping Reply<Result<JobRecord, InvalidFields>>
     ) {
         let context = context
         perform("edit", isRead: false, reply) {
-            (connection: inout Connection) throws(PostgresError) -> Result<JobEdit, StoreError> in
+            (connection: inout Connection) throws(PostgresError) -> Result<
+                Result<JobRecord, InvalidFields>, StoreError
+            > in
             // An iteration fails only if another transaction has changed the job meanwhile.
             for _ in 0..<10 {
                 guard let stored = try Self.read([id], &connection)[id], stored.record.tenant == tenant else {
@@ -38,13 +33,13 @@ extension ControlLane {
                     .matching(revision, of: record.revision)
                 let after: JobDraft
                 switch finding {
-                case .invalid(let fields): return .success(.refused(fields))
+                case .invalid(let fields): return .success(.failure(fields))
                 case .refused(let error): return .failure(error)
                 case .allowed(let draft): after = draft
                 }
-                if after.isIdentical(to: before) { return .success(.done(record)) }
+                if after.isIdentical(to: before) { return .success(.success(record)) }
                 if let edited = try Self.store(after, before, stored, &connection, context) {
-                    return .success(.done(edited))
+                    return .success(.success(edited))
                 }
             }
             return .failure(.unavailable)
@@ -78,10 +73,10 @@ extension ControlLane {
         parameters.append(bool: isRescheduled)
         parameters.append(begin)
         parameters.append(spec.schedule.deadlineAt)
-        let scope = context.scope(
-            tenant: record.tenant, url: spec.request.url, origin: origin, draft.secrets)
-        let name = context.lotName(scope, session: spec.session, home: stored.home, context.sessions.current)
-        parameters.append(int64: try context.lots.find([name], &connection, isCommitted: true)[name]?.id)
+        let scope = context.scope(tenant: record.tenant, url: spec.request.url, origin: origin, draft.secrets)
+        let key = context.claimQueueName(
+            scope, session: spec.session, home: stored.home, context.sessions.current)
+        parameters.append(int64: try context.claimQueues.find([key], &connection, isCommitted: true)[key]?.id)
         parameters.append(spec.urgency(createdAt: record.createdAt, bytesPerSecond: bytesPerSecond))
         parameters.append(bool: spec.awaitsConfirmation && record.attempt == 0)
         parameters.appendSecrets(draft, before, context)
@@ -118,7 +113,7 @@ extension ControlLane {
     /// Applies an edit that another node has made to a job that runs here.
     func adoptEdit(_ id: JobID) {
         let context = context
-        guard context.book.contains(id) else { return }
+        guard context.leaseRegistry.contains(id) else { return }
         perform("adopt_edit", isRead: true, { (_: Result<Void, StoreError>) in }) {
             (connection: inout Connection) throws(PostgresError) -> Result<Void, StoreError> in
             if let stored = try Self.read([id], &connection)[id] { context.adopt(stored.record) }
@@ -155,11 +150,11 @@ extension JobDraft {
 extension StoreContext {
     /// Passes an edit to the attempt if the job runs on this node.
     fileprivate func adopt(_ record: JobRecord) {
-        // The attempt keeps its spec if the edited one is unreadable.
         guard record.state == .running, record.node == configuration.node,
+            // The attempt keeps its spec if the edited one is unreadable.
             let spec = try? JobSpec(storedJSON: record.specJSON, opening: configuration.seal)
         else { return }
-        edits.insert(record, spec, leases: book) {
+        edits.insert(record, spec, leases: leaseRegistry) {
             // No effect on an attempt that has not begun: it reads the rate from `EditRegistry` when it
             // begins.
             attemptRunner?.changeRate(record.id, bytesPerSecondMax: spec.bytesPerSecondMax)

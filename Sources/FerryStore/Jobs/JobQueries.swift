@@ -21,8 +21,7 @@ extension ControlLane {
             let job = JobAttempts.Job(
                 state: state, attempt: rows.int32(0, 1), node: rows.identifierOrNil(0, 2),
                 startedAt: rows.instantOrNil(0, 3), specJSON: rows.bytes(0, 4))
-            return .success(
-                JobAttempts(job, packed: earlier + (rows.bytesOrNil(0, 6).map { [$0] } ?? [])))
+            return .success(JobAttempts(job, packed: earlier + (rows.bytesOrNil(0, 6).map { [$0] } ?? [])))
         }
     }
 
@@ -33,7 +32,7 @@ extension ControlLane {
             var parameters = Parameters()
             parameters.appendArray(.uuid, jobs) { $0.append($1) }
             parameters.append(float64: Limits.resumeDataSeconds)
-            let rows = try connection.execute(Statements.judgeJobs, parameters)
+            let rows = try connection.execute(Statements.readLeftovers, parameters)
             var areRemovable: [JobID: Bool] = [:]
             for row in 0..<rows.rowCount { areRemovable[rows.identifier(row, 0)] = rows.bool(row, 1) }
             return .success(areRemovable)
@@ -51,9 +50,15 @@ extension ControlLane {
         }
     }
 
+    /// Returns those of the jobs that the tenant does not have.
+    package func missing(_ jobs: [JobID], tenant: String, reply: @escaping Reply<[JobID]>) {
+        known(jobs, tenant: tenant) { reply($0.map { known in jobs.filter { !known.contains($0) } }) }
+    }
+
     /// Returns the first reply to a submission with this key; `nil` if none was accepted. A key that was used
     /// for another kind of request has no such reply.
-    package func firstAnswer(to key: Submission.Idempotency, reply: @escaping Reply<Submission.Accepted?>) {
+    package func firstAcceptance(of key: Submission.Idempotency, reply: @escaping Reply<Submission.Accepted?>)
+    {
         read("first_answer", for: key.tenant, reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<
                 Submission.Accepted?, StoreError
@@ -63,7 +68,7 @@ extension ControlLane {
             let rows = try connection.execute(Statements.readKeys, parameters)
             guard rows.rowCount == 1 else { return .success(nil) }
             guard rows.bytes(0, 1) == key.fingerprint else { return .failure(.idempotencyKeyReused) }
-            return .success(Submission.Accepted(jobs: SubmissionBatch.firstAnswer(rows, 0), isReplay: true))
+            return .success(Submission.Accepted(jobs: SubmissionBatch.acceptedJobs(rows, 0), isReplay: true))
         }
     }
 }

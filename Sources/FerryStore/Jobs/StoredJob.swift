@@ -43,7 +43,7 @@ package struct StoredJob: Sendable {
             record.questionJSON = rows.bytesOrNil(row, 27)
             record.acknowledgedAt = rows.instantOrNil(row, 28)
             if let packed = rows.bytesOrNil(row, 29) {
-                record.kept = AttemptRecord(packed: packed, node: nil)?.kept
+                record.partialDownload = AttemptRecord(packed: packed, node: nil)?.partialDownload
             }
         }
         if isWide, record.waitingFor == .dependency {

@@ -26,7 +26,7 @@ package final class Heartbeat: LeaseHolder {
     /// Returns `true` if this node still holds the lease of the attempt. A node whose own lease has expired
     /// has lost its attempts, even if its heartbeat works again.
     package func holdsLease(of job: JobID, attempt: Int32) -> Bool {
-        holdsLease && context.book.holds(job, attempt: attempt)
+        holdsLease && context.leaseRegistry.holds(job, attempt: attempt)
     }
 
     /// `true` while this node's lease is valid, less a margin of at most 1 s.
@@ -45,14 +45,14 @@ package final class Heartbeat: LeaseHolder {
 
     func makeConnection() -> ReconnectingConnection {
         context.connection(
-            "watch",
+            "heartbeat",
             adjust: { options in
                 options.pinsPlans = true
                 options.connectTimeout = .seconds(2)
                 options.statementTimeout = .seconds(5)
                 // A sweep that waits for a lock delays the next heartbeat. Longer than the server's own
                 // timeout, which keeps the session.
-                options.answerTimeout = .seconds(6)
+                options.resultTimeout = .seconds(6)
             })
     }
 
@@ -100,9 +100,9 @@ package final class Heartbeat: LeaseHolder {
         let start = Sys.monotonicNanoseconds()
         let reading = configuration.hosts.beginReading()
         let limitsReading = context.limits.beginReading()
-        let held = Parameters.leases(context.book.all.keys, of: configuration.node)
+        let held = Parameters.leases(context.leaseRegistry.all.keys, of: configuration.node)
         let demand = context.attemptRunner?.takeRateDemand() ?? RateDemand()
-        let ownDemand = context.limits.beginTelling(demand)
+        let ownDemand = context.limits.beginPublishing(demand)
         var results = try database.withConnection { connection throws(PostgresError) in
             try connection.pipeline(timeout: .seconds(5)) { pipeline in
                 pipeline.send(Statements.lockHeartbeat, .int64(Self.rescueLock))
@@ -112,7 +112,7 @@ package final class Heartbeat: LeaseHolder {
                 pipeline.send(Statements.nextDeadline)
                 pipeline.send(Statements.readHostLimits, HostLimitsLoader.parameters)
                 pipeline.send(Statements.readSessionEpoch)
-                pipeline.send(Statements.readOperations, .wishes(context))
+                pipeline.send(Statements.readOperations, .operatorSettings(context))
                 pipeline.send(Statements.readHeartbeats, .identifier(configuration.node))
             }
         }
@@ -134,7 +134,7 @@ package final class Heartbeat: LeaseHolder {
         context.admission.note(total: nodes.int64(0, 4))
         if let settings = OperatorSettings(operations), context.adopt(settings) { wakeDispatcher() }
         context.workers.note(others: Int(nodes.int64(0, 2)), drained: Int(nodes.int64(0, 3)))
-        context.limits.endTelling(
+        context.limits.endPublishing(
             demand, own: ownDemand, others: nodes.isNull(0, 5) ? [] : nodes.bytesArray(0, 5),
             nodeCount: Int(nodes.int64(0, 2) + nodes.int64(0, 3)) + 1)
         context.limits.apply(
@@ -183,7 +183,7 @@ package final class Heartbeat: LeaseHolder {
         // The registry as it is now. A lease that is written later either is in the registry before its
         // writer compares the number of the node's lease, or was written under the next number
         // (`Reservation.lease`, `SubmissionBatch.begin`).
-        let doubtful = context.book.all
+        let doubtful = context.leaseRegistry.all
         guard !doubtful.isEmpty else { return }
         let parameters = Parameters.leases(doubtful.keys, of: context.configuration.node)
         let held = try database.withConnection { connection throws(PostgresError) in
@@ -193,7 +193,7 @@ package final class Heartbeat: LeaseHolder {
         for row in 0..<held.rowCount { confirmed[held.identifier(row, 0)] = held.int32(row, 1) }
         let lost = doubtful.filter { confirmed[$0.key] != $0.value }
         guard !lost.isEmpty else { return }
-        context.book.remove(lost.map { ($0.key, $0.value) })
+        context.leaseRegistry.remove(lost.map { ($0.key, $0.value) })
         context.logger.warning(
             "leases were lost while the node sent no heartbeat", metadata: ["count": "\(lost.count)"])
     }
@@ -210,7 +210,7 @@ package final class Heartbeat: LeaseHolder {
                     pipeline.send(Statements.reclaimJobs, .lost(by: context.configuration.node))
                     pipeline.send(Statements.removeNode, .identifier(context.configuration.node))
                 }
-                try deliveryReclaimer.takeBackOwn(&connection)
+                try deliveryReclaimer.reclaimOwn(&connection)
             }
         } catch {
             context.logger.warning(

@@ -13,9 +13,4 @@ extension Statements {
     package static let reclaimJobs = make("reclaim_jobs", PackageResources.reclaim_jobs_sql, parameters: 2)
     package static let removeNode = make("remove_node", PackageResources.remove_node_sql, parameters: 1)
     package static let rescueJobs = make("rescue_jobs", PackageResources.rescue_jobs_sql, parameters: 5)
-
-    static let ofLeases = [
-        checkLeases, heartbeat, lockHeartbeat, lockRescue, readHealth, readHeartbeats, readNodes,
-        reclaimJobs, removeNode, rescueJobs,
-    ]
 }

@@ -55,7 +55,7 @@ struct Reaper {
             if try !expireAndSweep(database, until: end) { nextSweep = end }
         }
         // Last: it may take as long as a statement may.
-        try deliveryReclaimer.takeBack(of: dead, database, lock: Heartbeat.rescueLock)
+        try deliveryReclaimer.reclaim(of: dead, database, lock: Heartbeat.rescueLock)
     }
 
     /// Queues the jobs of dead nodes again. `dead` has the nodes and their last heartbeats.

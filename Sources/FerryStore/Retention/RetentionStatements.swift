@@ -19,10 +19,4 @@ extension Statements {
     package static let removeJobs = make("remove_jobs", PackageResources.remove_jobs_sql, parameters: 2)
     package static let removeOldKeys = make(
         "remove_old_keys", PackageResources.remove_old_keys_sql, parameters: 2)
-
-    static let ofRetention = [
-        addHistory, detachHistory, dropHistory, expiredJobs, hasEventsUntil, lateHistory,
-        oldDefaultJobs, oldJobs, oldRestJobs, oldSessionJobs, readHistory, removeJobs,
-        removeOldKeys,
-    ]
 }

@@ -2,25 +2,18 @@ package import FerryCore
 import Logging
 import Postgres
 import Synchronization
-
-/// Result of a request that is accepted once for each idempotency key.
-package struct Accepted<Record: Sendable>: Sendable {
-    /// The created object, as it is now.
-    package let record: Record
-    /// `true` if the same key and body were accepted before.
-    package let isReplay: Bool
-}
+import Sys
 
 extension ControlLane {
     /// Creates a schedule. Its first occurrence comes after the current time.
     package func createSchedule(
         _ schedule: NewSchedule, _ idempotency: Submission.Idempotency?,
-        reply: @escaping Reply<Accepted<ScheduleRecord>>
+        reply: @escaping Reply<Created<ScheduleRecord>>
     ) {
         let context = context
-        perform("create_schedule", isRead: false, reply) {
+        perform("create_schedule", isRead: false, wakingSchedules(reply)) {
             (connection: inout Connection) throws(PostgresError) -> Result<
-                Accepted<ScheduleRecord>, StoreError
+                Created<ScheduleRecord>, StoreError
             > in
             let now = context.clock.now()
             var parameters = Parameters()
@@ -40,12 +33,20 @@ extension ControlLane {
             let isNew = try connection.execute(Statements.createSchedule, parameters).rowCount == 1
             guard !isNew, let idempotency else {
                 return try Self.readSchedule(schedule.id, schedule.tenant, &connection).map {
-                    Accepted(record: $0.record, isReplay: false)
+                    Created($0.record, isReplay: false)
                 }
             }
             return try Self.replay(schedule, idempotency, &connection, context).map {
-                Accepted(record: $0, isReplay: true)
+                Created($0, isReplay: true)
             }
+        }
+    }
+
+    /// Returns a reply that first wakes the `ScheduleRunner`: something may be due earlier than it knows.
+    func wakingSchedules<Value>(_ reply: @escaping Reply<Value>) -> Reply<Value> {
+        { [context] result in
+            context.scheduleWakes.send(())
+            reply(result)
         }
     }
 
@@ -55,8 +56,8 @@ extension ControlLane {
         _ schedule: NewSchedule, _ key: Submission.Idempotency, _ connection: inout Connection,
         _ context: StoreContext
     ) throws(PostgresError) -> Result<ScheduleRecord, StoreError> {
-        let first: FirstAnswer
-        switch try firstAnswer(to: key, &connection) {
+        let first: FirstResponse
+        switch try firstResponse(to: key, &connection) {
         case .failure(let error): return .failure(error)
         // Housekeeping has just removed the key; the client's next attempt will find it free.
         case .success(nil): return .failure(.idempotencyKeyInProgress)
@@ -74,7 +75,7 @@ extension ControlLane {
     }
 
     /// What the first request with an idempotency key created.
-    private struct FirstAnswer {
+    private struct FirstResponse {
         let identifier: (high: UInt64, low: UInt64)
         let at: Timestamp
         var schedule: ScheduleID { ScheduleID(high: identifier.high, low: identifier.low) }
@@ -82,9 +83,9 @@ extension ControlLane {
     }
 
     /// Returns `nil` if there is no such key.
-    private static func firstAnswer(
+    private static func firstResponse(
         to key: Submission.Idempotency, _ connection: inout Connection
-    ) throws(PostgresError) -> Result<FirstAnswer?, StoreError> {
+    ) throws(PostgresError) -> Result<FirstResponse?, StoreError> {
         var parameters = Parameters()
         parameters.append(keys: [key], numbered: [0])
         let rows = try connection.execute(Statements.readKeys, parameters)
@@ -92,7 +93,7 @@ extension ControlLane {
             return .success(nil)
         }
         guard rows.bytes(0, 1) == key.fingerprint else { return .failure(.idempotencyKeyReused) }
-        return .success(FirstAnswer(identifier: identifier, at: rows.instant(0, 6)))
+        return .success(FirstResponse(identifier: identifier, at: rows.instant(0, 6)))
     }
 
     /// Reads the schedule that was created with this key. Fails with `notFound` also if it was deleted since.
@@ -101,7 +102,7 @@ extension ControlLane {
     ) {
         read("keyed_schedule", for: key.tenant, reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<ScheduleRecord, StoreError> in
-            switch try Self.firstAnswer(to: key, &connection) {
+            switch try Self.firstResponse(to: key, &connection) {
             case .failure(let error): return .failure(error)
             case .success(nil): return .failure(.notFound)
             case .success(let first?):
@@ -159,7 +160,7 @@ extension ControlLane {
         _ change: @escaping @Sendable (ScheduleSpec) -> ScheduleSpec, reply: @escaping Reply<ScheduleRecord>
     ) {
         let context = context
-        changeScheduleRow("change_schedule", id, tenant, revision, reply) {
+        changeScheduleRow("change_schedule", id, tenant, revision, wakingSchedules(reply)) {
             (stored, connection) throws(PostgresError) -> ScheduleRecord? in
             let spec = change(stored.record.spec)
             if template == nil, spec == stored.record.spec { return stored.record }
@@ -210,24 +211,24 @@ extension ControlLane {
     /// reply again, whatever has happened to the schedule, its session or its tenant since.
     package func runSchedule(
         _ id: ScheduleID, tenant: String, _ idempotency: Submission.Idempotency?, traceparent: String,
-        reply: @escaping Reply<Accepted<JobRecord>>
+        reply: @escaping Reply<Created<JobRecord>>
     ) {
         let context = context
         perform("run_schedule", isRead: false, reply) {
-            (connection: inout Connection) throws(PostgresError) -> Result<Accepted<JobRecord>, StoreError> in
+            (connection: inout Connection) throws(PostgresError) -> Result<Created<JobRecord>, StoreError> in
             let result = try Self.run(id, tenant, idempotency, traceparent, &connection, context)
             guard case .failure = result, let idempotency,
-                case .success(let first?) = try Self.firstAnswer(to: idempotency, &connection),
+                case .success(let first?) = try Self.firstResponse(to: idempotency, &connection),
                 let record = try Self.read([first.job], &connection)[first.job]?.record
             else { return result }
-            return .success(Accepted(record: record, isReplay: true))
+            return .success(Created(record, isReplay: true))
         }
     }
 
     private static func run(
         _ id: ScheduleID, _ tenant: String, _ idempotency: Submission.Idempotency?, _ traceparent: String,
         _ connection: inout Connection, _ context: StoreContext
-    ) throws(PostgresError) -> Result<Accepted<JobRecord>, StoreError> {
+    ) throws(PostgresError) -> Result<Created<JobRecord>, StoreError> {
         let stored: StoredSchedule
         switch try readSchedule(id, tenant, &connection) {
         case .failure(let error): return .failure(error)
@@ -254,13 +255,13 @@ extension ControlLane {
         case .success(let accepted):
             guard let first = accepted.jobs.first else { return .failure(.failed) }
             if let record = try read([first.id], &connection)[first.id]?.record {
-                return .success(Accepted(record: record, isReplay: accepted.isReplay))
+                return .success(Created(record, isReplay: accepted.isReplay))
             }
             // The job was deleted since.
             let again = stored.job(
                 at: first.createdAt, id: first.id, traceparent: traceparent, zones, seal)
             return .success(
-                Accepted(record: JobRecord(first, of: again ?? job), isReplay: accepted.isReplay))
+                Created(JobRecord(first, of: again ?? job), isReplay: accepted.isReplay))
         case nil: return .failure(.failed)
         }
     }
@@ -272,7 +273,7 @@ extension ControlLane {
         _ context: StoreContext
     ) throws(PostgresError) -> StoreError? {
         guard let seconds = context.admission.admit(1, of: tenant) else { return nil }
-        if let idempotency, case .success(_?) = try firstAnswer(to: idempotency, &connection) { return nil }
+        if let idempotency, case .success(_?) = try firstResponse(to: idempotency, &connection) { return nil }
         context.metrics.surplusJobs.add(1, ordering: .relaxed)
         return .tooManyJobs(max: context.admission.jobCountMax, retryAfter: seconds)
     }

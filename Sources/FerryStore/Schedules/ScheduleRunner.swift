@@ -25,7 +25,6 @@ package final class ScheduleRunner: Sendable {
     private static let releasePause: Int64 = 20
 
     private let context: StoreContext
-    private let mailbox = Mailbox<Void>()
     private let cancel: Cancel
     private let limitsChanged: @Sendable () -> Void
 
@@ -39,9 +38,9 @@ package final class ScheduleRunner: Sendable {
     }
 
     /// Call when something may be due earlier than known.
-    package func wake() { mailbox.send(()) }
+    package func wake() { context.scheduleWakes.send(()) }
 
-    func close() { mailbox.close() }
+    func close() { context.scheduleWakes.close() }
 
     /// Body of the thread; returns after `close()`.
     func run() {
@@ -53,7 +52,7 @@ package final class ScheduleRunner: Sendable {
                 options.statementTimeout = .seconds(20)
             })
         var chores = Chores()
-        while !mailbox.isClosed {
+        while !context.scheduleWakes.isClosed {
             var pause = 1.0
             do {
                 pause = try submitDue(database)
@@ -67,7 +66,7 @@ package final class ScheduleRunner: Sendable {
                 }
                 pause = max(pause, Double(database.retryIn / .milliseconds(1)) / 1_000)
             }
-            _ = mailbox.wait(milliseconds: Int32(max(0, pause) * 1_000) + 1)
+            _ = context.scheduleWakes.wait(milliseconds: Int32(max(0, pause) * 1_000) + 1)
         }
     }
 
@@ -76,7 +75,7 @@ package final class ScheduleRunner: Sendable {
         var countMax = Limits.scheduleBatchMax
         // Schedules that are still due at this time are locked by another node.
         var foundNothingAt: Timestamp?
-        while !mailbox.isClosed {
+        while !context.scheduleWakes.isClosed {
             let work = ScheduleTransaction(context: context, countMax: countMax, now: context.clock.now())
             var due: [ScheduleID] = []
             let outcome: ScheduleTransaction.Outcome

@@ -20,15 +20,7 @@ extension Statements {
     package static let readSchedule = make("read_schedule", PackageResources.read_schedule_sql, parameters: 2)
     package static let replaceSchedule = make(
         "replace_schedule", PackageResources.replace_schedule_sql, parameters: 10)
-    package static let stretchWindows = make(
-        "stretch_windows", PackageResources.stretch_windows_sql, parameters: 3)
     package static let sweepRuns = make("sweep_runs", PackageResources.sweep_runs_sql, parameters: 2)
     package static let unfinishedRuns = make(
         "unfinished_runs", PackageResources.unfinished_runs_sql, parameters: 2)
-
-    static let ofSchedules = [
-        advanceSchedules, createSchedule, deleteSchedule, dropLocks, dueSchedules, holdLock,
-        insertRuns, listSchedules, nextSchedule, noteRun, postponeSchedule, readSchedule,
-        replaceSchedule, stretchWindows, sweepRuns, unfinishedRuns,
-    ]
 }

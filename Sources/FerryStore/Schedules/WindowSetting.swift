@@ -17,7 +17,7 @@ extension ControlLane {
         _ change: @escaping @Sendable (OffPeakWindows) throws(InvalidFields) -> OffPeakWindows,
         reply: @escaping Reply<Result<OffPeakWindows, InvalidFields>>
     ) {
-        perform("change_windows", isRead: false, reply) {
+        perform("change_windows", isRead: false, wakingSchedules(reply)) {
             (connection: inout Connection) throws(PostgresError) -> Result<
                 Result<OffPeakWindows, InvalidFields>, StoreError
             > in

@@ -102,7 +102,7 @@ package enum Migrator {
     ) throws(MigrationError) -> [Int] {
         let outcome: (found: Int, new: [Int])
         do throws(PostgresError) {
-            var connection = try connect(url, answerTimeout: .seconds(600))
+            var connection = try connect(url, resultTimeout: .seconds(600))
             outcome = try applyMissing(&connection, triesAgain)
         } catch {
             throw .database(error)
@@ -144,10 +144,10 @@ package enum Migrator {
     }
 
     /// Returns how many sessions the server admits for a node now, or `nil` if it does not say. Blocks.
-    package static func sessionRoom(url: String) throws(MigrationError) -> Int64? {
+    package static func freeSessionCount(url: String) throws(MigrationError) -> Int64? {
         do throws(PostgresError) {
             var connection = try connect(url)
-            let rows = try connection.execute(Statements.sessionRoom)
+            let rows = try connection.execute(Statements.freeSessionCount)
             // Plus the session of this query, which ends.
             return rows.rowCount == 0 ? nil : rows.int64OrNil(0, 0).map { $0 + 1 }
         } catch {
@@ -176,10 +176,10 @@ package enum Migrator {
     }
 
     private static func connect(
-        _ url: String, answerTimeout: Duration = .seconds(60)
+        _ url: String, resultTimeout: Duration = .seconds(60)
     ) throws(PostgresError) -> Connection {
         var options = ConnectionOptions()
-        options.answerTimeout = answerTimeout
+        options.resultTimeout = resultTimeout
         options.applicationName = "ferry migrate"
         options.statementTimeout = nil
         options.idleInTransactionTimeout = nil

@@ -1,9 +1,5 @@
 package import Postgres
 
 extension Statements {
-    package static let sessionRoom = make("session_room", PackageResources.session_room_sql)
-
-    static let ofSchema = [
-        sessionRoom
-    ]
+    package static let freeSessionCount = make("free_session_count", PackageResources.free_session_count_sql)
 }

@@ -27,10 +27,4 @@ extension Statements {
     package static let readSessionEpoch = make("read_session_epoch", PackageResources.read_session_epoch_sql)
     package static let requestCancels = make(
         "request_cancels", PackageResources.request_cancels_sql, parameters: 1)
-
-    static let ofSessions = [
-        cancelSessions, changedSessions, countDefaultJobs, countSessionJobs, countSessions,
-        deleteSession, drainSessions, drainedSessions, endSessions, invalidateSession, listSessions,
-        lockSessionEpoch, putSession, readSession, readSessionEpoch, requestCancels,
-    ]
 }

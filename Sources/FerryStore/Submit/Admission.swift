@@ -20,20 +20,20 @@ final class Admission: Sendable {
     /// Unfinished jobs of all tenants at the last heartbeat, plus the jobs that this node accepted since.
     private let total = Atomic<Int64>(0)
     /// `true` if a submission came while `total` was above the limit.
-    private let needsCount = Atomic<Bool>(false)
+    private let isCountNeeded = Atomic<Bool>(false)
     private let lastCount = Mutex(Count())
 
     init(jobCountMax: Int64) { self.jobCountMax = jobCountMax }
 
     /// `true` if tenants have to be counted: one of them may have too many jobs and submits more to this
     /// node.
-    var isTight: Bool { needsCount.load(ordering: .relaxed) }
+    var needsCount: Bool { isCountNeeded.load(ordering: .relaxed) }
 
     /// Notes the number of unfinished jobs that a heartbeat has read.
     func note(total count: Int64) {
         total.store(count, ordering: .relaxed)
         guard count < jobCountMax else { return }
-        needsCount.store(false, ordering: .relaxed)
+        isCountNeeded.store(false, ordering: .relaxed)
         lastCount.withLock { $0 = Count() }
     }
 
@@ -51,7 +51,7 @@ final class Admission: Sendable {
     func admit(_ count: Int, of tenant: String) -> Double? {
         let all = total.add(Int64(count), ordering: .relaxed).newValue
         guard all > jobCountMax else { return nil }
-        needsCount.store(true, ordering: .relaxed)
+        isCountNeeded.store(true, ordering: .relaxed)
         return lastCount.withLock { lastCount in
             guard let before = lastCount.counts?[tenant, default: 0] else { return nil }
             guard before + Int64(count) <= jobCountMax else {

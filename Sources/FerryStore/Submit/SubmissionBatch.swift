@@ -65,7 +65,7 @@ struct SubmissionBatch {
             due = due.indices.sorted { (urgencies[$0], $0) < (urgencies[$1], $1) }.map { due[$0] }
         }
         for next in due.prefix(leaseCount) { leases[next.submission][next.job] = true }
-        context.book.expect(leasedJobs)
+        context.leaseRegistry.expect(leasedJobs)
     }
 
     /// Makes a batch that is not committed, to read the replies to earlier submissions with the same keys.
@@ -87,27 +87,25 @@ struct SubmissionBatch {
     /// Returns `true` if the job may be leased as it is inserted. Jobs under a limit may not: claims alone
     /// count against limits.
     private func mayBegin(_ job: NewJob) -> Bool {
-        guard context.configuration.downloads.admits(job.spec.kind), lotName(of: job).origin.isEmpty else {
-            return false
-        }
-        return context.health.unreachable(job.origin) == nil || !job.spec.awaitsHost
+        context.configuration.downloads.admits(job.spec.kind) && claimQueueName(of: job).origin.isEmpty
+            && (context.health.unreachable(job.origin) == nil || !job.spec.awaitsHost)
     }
 
-    private func lotName(of job: NewJob) -> ClaimQueueCache.Name {
-        context.lotName(context.scope(of: job), session: job.spec.session, sessions)
+    private func claimQueueName(of job: NewJob) -> ClaimQueueCache.Name {
+        context.claimQueueName(context.scope(of: job), session: job.spec.session, sessions)
     }
 
     /// Returns the name of a job's claim queue. A job that `init` has leased is in the wide one of its
     /// session, even if a limit has become known since.
-    func lotName(submission: Int, place: Int) -> ClaimQueueCache.Name {
+    func claimQueueName(submission: Int, place: Int) -> ClaimQueueCache.Name {
         let job = submissions[submission].jobs[place]
-        guard leases[submission][place] else { return lotName(of: job) }
+        guard leases[submission][place] else { return claimQueueName(of: job) }
         return ClaimQueueCache.Name(tenant: job.tenant, session: job.spec.session, origin: "")
     }
 
     /// Gives back what `init` reserved. Called if the commit has failed or has an unknown outcome.
     func abandon() {
-        context.book.dismiss(leasedJobs)
+        context.leaseRegistry.dismiss(leasedJobs)
         context.configuration.slots.release(leaseCount)
     }
 
@@ -117,7 +115,7 @@ struct SubmissionBatch {
         let plain = submissions.indices.filter { submissions[$0].idempotency == nil }
         let keyed = submissions.indices.filter { submissions[$0].idempotency != nil }
         let notifies = context.hasPeers.load(ordering: .relaxed) && !isAllLeased
-        let queues = try SubmissionQueues(self, context.lots, &connection)
+        let queues = try SubmissionQueues(self, context.claimQueues, &connection)
         let submit = plainParameters(of: plain, queues, epoch: epoch)
         let submitKeyed = keyedParameters(of: keyed, queues, epoch: epoch)
         let deferred = deferredJobs
@@ -148,7 +146,7 @@ struct SubmissionBatch {
         for (index, submission) in submissions.enumerated() {
             if let replay = replays[index] {
                 let unused = zip(submission.jobs, leases[index]).filter(\.1).map(\.0.id)
-                context.book.dismiss(unused)
+                context.leaseRegistry.dismiss(unused)
                 context.configuration.slots.release(unused.count)
                 outcome.results.append(replay)
                 continue
@@ -165,8 +163,7 @@ struct SubmissionBatch {
                     switch waitingFor(job) {
                     case nil:
                         outcome.queued.append(job)
-                        outcome.additions.add(
-                            queues[index, place], urgency(job))
+                        outcome.additions.add(queues[index, place], urgency(job))
                     case .dependency?: outcome.hasDependencies = true
                     default:
                         outcome.earliestBegin = [outcome.earliestBegin, dueAt(job)]
@@ -176,11 +173,11 @@ struct SubmissionBatch {
                 if let deadline = job.spec.schedule.deadlineAt {
                     outcome.earliestDeadline = min(outcome.earliestDeadline ?? deadline, deadline)
                 }
-                accepted.append(answer(job, isLeased: isLeased))
+                accepted.append(acceptance(job, isLeased: isLeased))
             }
             outcome.results.append(.success(Submission.Accepted(jobs: accepted, isReplay: false)))
         }
-        context.book.insert(outcome.attempts.lazy.map { ($0.job, $0.number) })
+        context.leaseRegistry.insert(outcome.attempts.lazy.map { ($0.job, $0.number) })
         return outcome
     }
 
@@ -194,7 +191,7 @@ struct SubmissionBatch {
         if context.lease.number == lease { context.begin(attempts) } else { context.giveBack(attempts) }
     }
 
-    private func answer(_ job: NewJob, isLeased: Bool) -> Submission.Accepted.Job {
+    private func acceptance(_ job: NewJob, isLeased: Bool) -> Submission.Accepted.Job {
         let waitingFor = waitingFor(job)
         return Submission.Accepted.Job(
             id: job.id, state: isLeased ? .running : waitingFor != nil ? .waiting : .queued,
@@ -243,7 +240,7 @@ struct SubmissionBatch {
                 replays[index] = .failure(.idempotencyKeyReused)
                 continue
             }
-            replays[index] = .success(Submission.Accepted(jobs: Self.firstAnswer(rows, row), isReplay: true))
+            replays[index] = .success(Submission.Accepted(jobs: Self.acceptedJobs(rows, row), isReplay: true))
         }
         return replays
     }
@@ -251,7 +248,7 @@ struct SubmissionBatch {
     private static let inProgress = Result<Submission.Accepted, StoreError>.failure(.idempotencyKeyInProgress)
 
     /// Reads the columns of read_keys.sql. Empty if the key was not used for a submission of jobs.
-    static func firstAnswer(_ rows: borrowing ResultSet, _ row: Int) -> [Submission.Accepted.Job] {
+    static func acceptedJobs(_ rows: borrowing ResultSet, _ row: Int) -> [Submission.Accepted.Job] {
         let (ids, states, begins) = (
             rows.uuidArray(row, 2), rows.textArray(row, 3), rows.timestampArray(row, 4)
         )

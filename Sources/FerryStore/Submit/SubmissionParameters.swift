@@ -8,7 +8,7 @@ extension SubmissionBatch {
         guard !chosen.isEmpty else { return Parameters() }
         var parameters = parameters(of: chosen)
         appendHints(chosen, to: &parameters)
-        appendPlaces(chosen, queues, to: &parameters)
+        appendClaimQueues(chosen, queues, to: &parameters)
         events(of: chosen).append(to: &parameters)
         parameters.append(int64: epoch)
         appendConfirmations(chosen, to: &parameters)
@@ -96,7 +96,7 @@ extension SubmissionBatch {
             }
         }
         parameters.endArray()
-        appendPlaces(chosen, queues, to: &parameters)
+        appendClaimQueues(chosen, queues, to: &parameters)
         parameters.append(int64: epoch)
         appendConfirmations(chosen, to: &parameters)
         appendScopePaths(chosen, to: &parameters)
@@ -138,7 +138,9 @@ extension SubmissionBatch {
     }
 
     /// Appends claim queues and urgencies.
-    private func appendPlaces(_ chosen: [Int], _ queues: SubmissionQueues, to parameters: inout Parameters) {
+    private func appendClaimQueues(
+        _ chosen: [Int], _ queues: SubmissionQueues, to parameters: inout Parameters
+    ) {
         parameters.beginArray(.int64)
         for index in chosen {
             for number in queues.numbers[index] { parameters.append(int64: number) }

@@ -14,7 +14,7 @@ struct SubmissionQueues {
         throws(PostgresError)
     {
         let names = batch.submissions.enumerated().map { index, submission in
-            submission.jobs.indices.map { batch.lotName(submission: index, place: $0) }
+            submission.jobs.indices.map { batch.claimQueueName(submission: index, place: $0) }
         }
         var known: [ClaimQueueCache.Name: ClaimQueue] = [:]
         var missing: Set<ClaimQueueCache.Name> = []

@@ -74,7 +74,7 @@ package final class SubmissionWriter: SubmissionSink {
 
     /// Seconds until `count` jobs are committed.
     private func expectedWait(behind count: Int) -> Double {
-        let commits = Double(count) / Double(Limits.intakeBatchMax)
+        let commits = Double(count) / Double(Limits.submissionBatchMax)
         return commits * Double(commitNanoseconds.load(ordering: .relaxed)) / 1e9
     }
 
@@ -88,7 +88,7 @@ package final class SubmissionWriter: SubmissionSink {
     /// The thread's body. Returns once the mailbox is closed and empty.
     func run() {
         let database = context.connection(
-            "intake", counts: true,
+            "submissions", counts: true,
             adjust: { options in
                 options.pinsPlans = true
                 options.connectTimeout = .seconds(2)
@@ -122,8 +122,8 @@ package final class SubmissionWriter: SubmissionSink {
         }
     }
 
-    /// Removes and returns the oldest submissions, up to `Limits.intakeBatchMax` jobs. Each idempotency key
-    /// is in a batch at most once.
+    /// Removes and returns the oldest submissions, up to `Limits.submissionBatchMax` jobs. Each idempotency
+    /// key is in a batch at most once.
     static func takeBatch(_ pending: inout [Pending]) -> [Pending] {
         var batch: [Pending] = []
         var later: [Pending] = []
@@ -131,7 +131,7 @@ package final class SubmissionWriter: SubmissionSink {
         var jobCount = 0
         for (index, next) in pending.enumerated() {
             let count = next.submission.jobs.count
-            guard batch.isEmpty || jobCount + count <= Limits.intakeBatchMax else {
+            guard batch.isEmpty || jobCount + count <= Limits.submissionBatchMax else {
                 later.append(contentsOf: pending[index...])
                 break
             }

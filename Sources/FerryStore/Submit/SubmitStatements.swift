@@ -8,8 +8,4 @@ extension Statements {
     package static let submitJobs = make("submit_jobs", PackageResources.submit_jobs_sql, parameters: 30)
     package static let submitKeyedJobs = make(
         "submit_keyed_jobs", PackageResources.submit_keyed_jobs_sql, parameters: 34)
-
-    static let ofSubmit = [
-        addDependencies, knownJobs, readKeys, submitJobs, submitKeyedJobs,
-    ]
 }

@@ -11,7 +11,7 @@ struct QuestionTransaction {
     private static let timeoutMax: Int32 = 10
 
     let context: StoreContext
-    let lane: ReconnectingConnection
+    let database: ReconnectingConnection
 
     func run() {
         do {
@@ -25,7 +25,7 @@ struct QuestionTransaction {
 
     private func ask() throws(PostgresError) {
         let now = context.clock.now()
-        let askedCount = try lane.withConnection { connection throws(PostgresError) in
+        let askedCount = try database.withConnection { connection throws(PostgresError) in
             try connection.transaction { connection throws(PostgresError) in
                 let rows = try connection.execute(Statements.dueBegins, .int32(Self.askMax))
                 guard rows.rowCount > 0 else { return 0 }
@@ -47,14 +47,14 @@ struct QuestionTransaction {
             }
         }
         guard let first else { return }
-        let written = try lane.withConnection { [first, context] connection throws(PostgresError) in
+        let written = try database.withConnection { [first, context] connection throws(PostgresError) in
             try first.giveUp(.unstorable, &connection, context)
         }
         written.notify(context)
     }
 
     private func settle(_ countMax: Int32, _ first: inout DueQuestion?) throws(PostgresError) {
-        let written = try lane.withConnection { connection throws(PostgresError) in
+        let written = try database.withConnection { connection throws(PostgresError) in
             try connection.transaction { connection throws(PostgresError) in
                 let due = DueQuestion.all(
                     try connection.execute(Statements.dueQuestions, .int32(countMax)),
@@ -82,8 +82,8 @@ struct DueQuestion {
         (0..<rows.rowCount).map { row in
             DueQuestion(
                 stored: StoredJob(rows, row, isWide: false),
-                // `decide` fails the job if its question is unreadable.
                 question: rows.bytesOrNil(row, 20).flatMap {
+                    // `decide` fails the job if its question is unreadable.
                     try? JobQuestion(storedJSON: $0, opening: seal)
                 })
         }

@@ -10,19 +10,21 @@ extension ControlLane {
         askedAt: Timestamp? = nil,
         _ resolve:
             @escaping @Sendable (JobDraft, JobQuestion, Int32) throws(InvalidFields) -> AnswerResolution,
-        reply: @escaping Reply<JobEdit>
+        reply: @escaping Reply<Result<JobRecord, InvalidFields>>
     ) {
         let context = context
         perform("answer", isRead: false, reply) {
-            (connection: inout Connection) throws(PostgresError) -> Result<JobEdit, StoreError> in
+            (connection: inout Connection) throws(PostgresError) -> Result<
+                Result<JobRecord, InvalidFields>, StoreError
+            > in
             // An iteration fails only if another transaction has changed the job meanwhile.
             for _ in 0..<10 {
                 guard let stored = try Self.read([id], &connection)[id], stored.record.tenant == tenant else {
                     return .failure(.notFound)
                 }
                 let record = stored.record
-                // An unreadable question cannot be answered; the job fails when it expires.
                 guard record.state == .waiting, let asked = record.questionJSON,
+                    // An unreadable question cannot be answered; the job fails when it expires.
                     let question = try? JobQuestion(storedJSON: asked, opening: context.configuration.seal),
                     question.kind == kind,
                     askedAt == nil || question.askedAt == askedAt
@@ -32,7 +34,7 @@ extension ControlLane {
                     { draft throws(InvalidFields) in try resolve(draft, question, record.attempt) },
                     &connection, context, isAlone: true)
                 switch outcome {
-                case .refused(let invalid): return .success(.refused(invalid))
+                case .refused(let invalid): return .success(.failure(invalid))
                 case .unreadable: return .failure(.failed)
                 case .ready(let answer):
                     let finding = ChangeCheck.allowed(record).matching(revision, of: record.revision)
@@ -42,11 +44,11 @@ extension ControlLane {
                     }
                     guard let written else { continue }
                     written.notify(context)
-                    if let finished = written.finished { return .success(.done(finished.record)) }
+                    if let finished = written.finished { return .success(.success(finished.record)) }
                     guard let changed = try Self.read([id], &connection)[id] else {
                         return .failure(.notFound)
                     }
-                    return .success(.done(changed.record))
+                    return .success(.success(changed.record))
                 }
             }
             return .failure(.unavailable)
@@ -57,8 +59,8 @@ extension ControlLane {
 extension JobDraft {
     /// Returns `nil` if the stored spec or secrets cannot be read.
     init?(_ stored: StoredJob, _ context: StoreContext) {
-        // Reported by the caller.
         guard
+            // Reported by the caller.
             let spec = try? JobSpec(
                 storedJSON: stored.record.specJSON, opening: context.configuration.seal)
         else { return nil }

@@ -33,9 +33,9 @@ struct ResolvedAnswer {
         let origin = (try? WebURL.parse(draft.spec.request.url).origin) ?? stored.origin
         let scope = context.scope(
             tenant: stored.record.tenant, url: draft.spec.request.url, origin: origin, draft.secrets)
-        let name = context.lotName(
+        let name = context.claimQueueName(
             scope, session: draft.spec.session, home: stored.home, context.sessions.current)
-        let queue = try context.lots.find([name], &connection, isCommitted: isAlone)[name]?.id
+        let queue = try context.claimQueues.find([name], &connection, isCommitted: isAlone)[name]?.id
         var parameters = Parameters.answer(resolution, before, stored, origin: origin, context)
         parameters.append(int64: queue)
         parameters.append(text: scope.path)

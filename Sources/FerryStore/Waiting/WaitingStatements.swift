@@ -20,10 +20,4 @@ extension Statements {
     package static let resolveDependencies = make(
         "resolve_dependencies", PackageResources.resolve_dependencies_sql, parameters: 2)
     package static let startJobs = make("start_jobs", PackageResources.start_jobs_sql, parameters: 1)
-
-    static let ofWaiting = [
-        answerJob, askBegins, deferJobs, discretionaryJobs, dueBegins, dueQuestions, flagDependencies,
-        hasDependencyNews, hasDueQuestions, lockDependents, releaseDependents, resolveDependencies,
-        startJobs,
-    ]
 }

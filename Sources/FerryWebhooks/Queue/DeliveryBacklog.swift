@@ -71,7 +71,7 @@ struct DeliveryBacklog {
         var heldCount: Int { waitingCount + inFlightCount }
         var requestMax: Int { isOrdered ? 1 : window.value }
 
-        func room(_ now: Timestamp) -> Int {
+        func capacity(_ now: Timestamp) -> Int {
             if let heldMax = breaker.heldMax(now) { return max(0, heldMax - heldCount) }
             if isOrdered { return heldCount == 0 ? DeliveryBacklog.runMax : 0 }
             return max(0, window.value * DeliveryBacklog.windowsAhead - heldCount)
@@ -79,7 +79,7 @@ struct DeliveryBacklog {
 
         /// Number of new deliveries that may be leased to this sender when they are created. 0 while older
         /// deliveries have to be claimed first, and while the circuit breaker is open.
-        var leaseRoom: Int {
+        var leaseCapacity: Int {
             if isOrdered || hasMore || breaker.opensAt != nil { return 0 }
             return max(0, window.value * DeliveryBacklog.windowsAhead - heldCount)
         }
@@ -104,7 +104,7 @@ struct DeliveryBacklog {
     /// Sum of `Delivery.weight` of the waiting deliveries.
     private(set) var waitingWeight = 0
     private(set) var inFlightCount = 0
-    /// Receiver queues whose `leaseRoom` may have changed since it was last published.
+    /// Receiver queues whose `leaseCapacity` may have changed since it was last published.
     private var changed: Set<ReceiverQueueID> = []
     private var gone: [ReceiverQueueID] = []
 
@@ -119,7 +119,7 @@ struct DeliveryBacklog {
     /// by weight.
     func demand(total: Int, now: Timestamp) -> DeliveryDemand {
         var demand = DeliveryDemand(
-            total: total, lanes: queues.mapValues { $0.room(now) },
+            total: total, queues: queues.mapValues { $0.capacity(now) },
             other: ReceiverWindow.initial * Self.windowsAhead)
         demand.fullTenants = fullTenants
         return demand
@@ -135,21 +135,21 @@ struct DeliveryBacklog {
 
     /// Adds the deliveries of a claim. `demand`: what the claim was allowed to return.
     mutating func add(_ items: [Item], demand: DeliveryDemand, now: Timestamp) {
-        for (id, room) in demand.lanes where room > 0 {
+        for (id, capacity) in demand.queues where capacity > 0 {
             queues[id]?.hasMore = false
             changed.insert(id)
         }
         for item in items { append(item, now).claimedCount += 1 }
         for item in items {
-            guard let queue = queues[item.delivery.lane], queue.claimedCount > 0 else { continue }
-            queue.hasMore =
-                queue.claimedCount >= demand.lanes[item.delivery.lane] ?? demand.other || queue.isOrdered
+            let id = item.delivery.receiverQueue
+            guard let queue = queues[id], queue.claimedCount > 0 else { continue }
+            queue.hasMore = queue.claimedCount >= demand.queues[id] ?? demand.other || queue.isOrdered
             queue.claimedCount = 0
         }
     }
 
     private mutating func append(_ item: Item, _ now: Timestamp) -> ReceiverQueue {
-        let id = item.delivery.lane
+        let id = item.delivery.receiverQueue
         let queue = queues[id] ?? ReceiverQueue(tenant(item.delivery.tenant), now)
         queues[id] = queue
         queue.usedAt = now
@@ -181,11 +181,11 @@ struct DeliveryBacklog {
         return tenant
     }
 
-    /// Adds deliveries that were leased to this sender when they were created. `overflowing`: receivers with
+    /// Adds deliveries that were leased to this sender when they were created. `unreserved`: receivers with
     /// further new deliveries, which have to be claimed.
-    mutating func addLeased(_ items: [Item], overflowing: Set<ReceiverQueueID>, now: Timestamp) {
+    mutating func addLeased(_ items: [Item], unreserved: Set<ReceiverQueueID>, now: Timestamp) {
         for item in items { _ = append(item, now) }
-        for id in overflowing {
+        for id in unreserved {
             queues[id]?.hasMore = true
             changed.insert(id)
         }
@@ -197,7 +197,7 @@ struct DeliveryBacklog {
     mutating func takeChangedDemand(total: Int) -> (demand: DeliveryDemand, gone: [ReceiverQueueID]) {
         var demand = DeliveryDemand(total: total, other: ReceiverWindow.initial * Self.windowsAhead)
         demand.fullTenants = fullTenants
-        for id in changed { if let queue = queues[id] { demand.lanes[id] = queue.leaseRoom } }
+        for id in changed { if let queue = queues[id] { demand.queues[id] = queue.leaseCapacity } }
         changed = []
         defer { gone = [] }
         return (demand, gone.filter { queues[$0] == nil })
@@ -219,7 +219,7 @@ struct DeliveryBacklog {
     /// Returns `true` if the receiver has more deliveries to claim and its queue is nearly empty.
     func needsMore(_ id: ReceiverQueueID, _ now: Timestamp) -> Bool {
         guard let queue = queues[id], queue.hasMore, !isFull(queue.tenant) else { return false }
-        return queue.waitingCount < queue.requestMax && queue.room(now) > 0
+        return queue.waitingCount < queue.requestMax && queue.capacity(now) > 0
     }
 
     /// Returns when the next open circuit breaker allows a request, or `nil` if none is open after `now`.

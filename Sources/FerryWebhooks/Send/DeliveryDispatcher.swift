@@ -129,7 +129,7 @@ final class DeliveryDispatcher {
         let now = dependencies.clock.now()
         let items = items(of: handed.deliveries, leasedUntil: handed.leasedUntil, now)
         if stopped == nil {
-            backlog.addLeased(items, overflowing: handed.overflowing, now: now)
+            backlog.addLeased(items, unreserved: handed.unreserved, now: now)
         } else {
             // The loop may end before its next turn.
             returnUnsent(items, now)
@@ -218,7 +218,7 @@ final class DeliveryDispatcher {
         guard hasLease() else { return }
         while stopped == nil, let item = backlog.next() {
             if item.startBefore < now {
-                returnUnsent([item] + backlog.withdrawn(item.delivery.lane), now)
+                returnUnsent([item] + backlog.withdrawn(item.delivery.receiverQueue), now)
             } else {
                 start(item, now)
             }
@@ -236,7 +236,7 @@ final class DeliveryDispatcher {
             case nil: signers.isEmpty ? .requestInvalid : nil
             }
         if let failure {
-            returnUnsent(backlog.withdrawn(delivery.lane), now)
+            returnUnsent(backlog.withdrawn(delivery.receiverQueue), now)
             conclude(delivery, startedAt: now, duration: 0, response: .failure(failure), body: "")
             return
         }
@@ -290,17 +290,17 @@ final class DeliveryDispatcher {
             nextRetryAt = min(nextRetryAt ?? at, at)
         }
         let returned = backlog.finished(
-            delivery.lane, .init(response, of: delivery, duration: duration), endsRun: isRetried, now: now,
-            jitter: dependencies.jitter())
+            delivery.receiverQueue, .init(response, of: delivery, duration: duration), endsRun: isRetried,
+            now: now, jitter: dependencies.jitter())
         if !returned.isEmpty {
             dependencies.logger.notice(
                 "A webhook receiver fails repeatedly. No requests are sent to it for a while.",
-                metadata: ["receiver": "\(delivery.lane)", "returned": "\(returned.count)"])
+                metadata: ["receiver": "\(delivery.receiverQueue)", "returned": "\(returned.count)"])
             returnUnsent(returned, now)
         }
         startDue()
         publishLater()
-        claimIfWorthwhile(delivery.lane, now)
+        claimIfWorthwhile(delivery.receiverQueue, now)
         if stopped != nil, backlog.inFlightCount == 0 { end() }
     }
 
@@ -343,7 +343,7 @@ final class DeliveryDispatcher {
         report(
             DeliveryTry(
                 delivery: delivery.id, number: delivery.tryNumber, startedAt: startedAt, duration: duration,
-                status: status, error: error, answer: body, verdict: verdict))
+                status: status, error: error, responseExcerpt: body, verdict: verdict))
         return verdict
     }
 

@@ -24,7 +24,8 @@ struct RunningDeliveries {
     var count: Int { all.count }
 
     mutating func add(_ delivery: Delivery, _ request: RunningBufferedRequest) {
-        all[Key(delivery)] = Running(queue: delivery.lane, request: request, since: monotonicNanoseconds())
+        all[Key(delivery)] = Running(
+            queue: delivery.receiverQueue, request: request, since: monotonicNanoseconds())
     }
 
     /// Removes a request. Returns `false` if it was cancelled before.

@@ -6,19 +6,19 @@ import TestSupport
 import TestThreads
 import Testing
 
-/// What a node logs that takes over jobs.
+/// Log message of a node that requeues the jobs of a dead node.
 let deadNodeMessage = "jobs of a dead node are queued again"
 
 @Suite("Two nodes on one database", .onOwnThread)
 struct ClusterTests {
-    /// Two nodes that write below the same root, as nodes with shared storage do.
+    /// Two nodes with the same storage root.
     private struct Pair {
         let database: TestDatabase
         let first: FerryProcess
         let second: FerryProcess
 
-        /// `alone` happens before there is a second node.
-        init(concurrency: Int, alone: (FerryProcess) throws -> Void = { _ in }) throws {
+        /// `beforeSecond` runs with the first node before the second one starts.
+        init(concurrency: Int, beforeSecond: (FerryProcess) throws -> Void = { _ in }) throws {
             database = try TestDatabase()
             let settings = [
                 "FERRY_CONCURRENCY": "\(concurrency)", "FERRY_DATABASE_URL": database.url,
@@ -26,7 +26,7 @@ struct ClusterTests {
             ]
             first = try FerryProcess(settings)
             do {
-                try alone(first)
+                try beforeSecond(first)
             } catch {
                 first.remove()
                 throw error
@@ -40,7 +40,7 @@ struct ClusterTests {
         }
     }
 
-    @Test("the living node takes over what a dead one held")
+    @Test("after kill -9 of one node, the other node finishes all jobs")
     func takeover() throws {
         let nodes = try Pair(concurrency: 8)
         defer { nodes.remove() }
@@ -60,8 +60,8 @@ struct ClusterTests {
         #expect(names(in: nodes.first.files + "/f") == expected)
     }
 
-    @Test("a job is read, waited for, cancelled and its content fetched through the other node")
-    func throughTheOther() throws {
+    @Test("a node reads, awaits and cancels jobs that another node runs, and returns their content")
+    func otherNode() throws {
         let nodes = try Pair(concurrency: 4)
         defer { nodes.remove() }
         let origin = try HalfwayOrigin(free: 0)
@@ -93,8 +93,8 @@ struct ClusterTests {
         #expect(content.body == HalfwayOrigin.bytes(7))
     }
 
-    @Test("what one node has kept is sent by that node, wherever that is asked for")
-    func keptElsewhere() throws {
+    @Test("an upload of a managed file runs on the node that stores the file")
+    func managedFileElsewhere() throws {
         let nginx = try Nginx()
         defer { nginx.stop() }
         let bytes = patternBytes(300_000)
@@ -116,7 +116,7 @@ struct ClusterTests {
             #expect(job["state"]?.string == "succeeded" && job["node"]?.string == node, "\(job)")
             #expect(readFile("\(nginx.root)/put/\(number)") == bytes)
         }
-        // Without that node it is tried again, and the job says why it waits.
+        // If that node is down, the upload fails with storage_failed on another node and waits for a retry.
         nodes.first.terminate()
         let last = try nodes.second.submit(upload(9))
         #expect(
@@ -130,11 +130,11 @@ struct ClusterTests {
         #expect(job["state"]?.string == "succeeded" && job["node"]?.string == node, "\(job)")
     }
 
-    @Test("a node that slept through its lease publishes nothing, records nothing and tells nothing")
-    func frozen() throws {
+    @Test("a node stopped beyond its lease publishes no file, commits no result and sends no delivery")
+    func stoppedBeyondLease() throws {
         let receiver = try WebhookReceiver()
         defer { receiver.stop() }
-        let origin = try SleepersOrigin()
+        let origin = try PausingOrigin()
         defer { origin.stop() }
         var ids: [String] = []
         let nodes = try Pair(concurrency: 4) { first in
@@ -152,37 +152,38 @@ struct ClusterTests {
             let job = try nodes.second.finished(id)
             #expect(job["state"]?.string == "succeeded" && job["attempt"]?.integer == 2, "\(job)")
         }
-        // One transfer gets the rest of its bytes before the sleeper wakes, one when it counts as alive
-        // again.
+        // The stopped node gets the rest of /a before it continues, and the rest of /b after its lease is
+        // valid again.
         origin.first.open()
         nodes.first.send(SIGCONT)
         #expect(becomes { try nodes.first.call("GET", "/readyz").status == 200 })
         origin.second.open()
         #expect(origin.sent.wait(for: 2).count == 2)
-        // Both transfers have ended, and their results have changed nothing.
+        // Both results were rejected by fencing.
         #expect(
             becomes {
                 try nodes.first.call("GET", "/metrics").text.contains("\nferry_results_fenced_total 2\n")
             })
         for (name, id) in zip(["a", "b"], ids) {
             #expect(
-                readFile("\(nodes.first.files)/\(name)") == SleepersOrigin.second, "\(name) was overwritten")
+                readFile("\(nodes.first.files)/\(name)") == PausingOrigin.second, "\(name) was overwritten")
             #expect(try nodes.first.json("GET", "/v1/jobs/\(id)")["attempt"]?.integer == 2)
         }
         #expect(becomes { names(in: nodes.first.files) == ["a", "b"] }, "a partial file is left")
-        let told = receiver.deliveries.wait(for: 2)
-        #expect(told.count == 2 && receiver.deliveries.wait(seconds: 1).isEmpty)
+        let deliveries = receiver.deliveries.wait(for: 2)
+        #expect(deliveries.count == 2 && receiver.deliveries.wait(seconds: 1).isEmpty)
     }
 }
 
-/// An origin that stops in the middle of the first answer for each path, and gives other bytes the next time.
-private final class SleepersOrigin: Sendable {
+/// An origin that pauses in the middle of the first response for each path, and sends other bytes in the
+/// second.
+private final class PausingOrigin: Sendable {
     static let first = patternBytes(20_000, seed: 1)
     static let second = patternBytes(20_000, seed: 2)
-    /// The path of each first answer that stopped.
+    /// Fires with the path when a first response pauses.
     let begun = Signal<String>()
     let sent = Signal<String>()
-    /// Where `/a` and `/b` stop.
+    /// End the pauses of `/a` and `/b`.
     let first: Gate
     let second: Gate
     private let origin: ScriptedOrigin
@@ -191,12 +192,12 @@ private final class SleepersOrigin: Sendable {
     init() throws {
         let (begun, sent) = (begun, sent)
         let gates = ["/a": Gate(), "/b": Gate()]
-        let turns = ["/a": Counter(), "/b": Counter()]
+        let requestCounts = ["/a": Counter(), "/b": Counter()]
         first = try #require(gates["/a"])
         second = try #require(gates["/b"])
         origin = try ScriptedOrigin { connection in
             while let request = connection.readRequest() {
-                let isFirst = turns[request.path]?.next() == 0
+                let isFirst = requestCounts[request.path]?.next() == 0
                 let bytes = isFirst ? Self.first : Self.second
                 connection.send("HTTP/1.1 200 OK\r\nContent-Length: 20000\r\n\r\n")
                 connection.send(Array(bytes[..<10_000]))

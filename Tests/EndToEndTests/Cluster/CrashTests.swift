@@ -7,9 +7,9 @@ import TestSupport
 import TestThreads
 import Testing
 
-@Suite("Nothing is lost", .onOwnThread)
+@Suite("Crashes and restarts lose no jobs", .onOwnThread)
 struct CrashTests {
-    @Test("after kill -9 in the middle of 1,000 transfers each job succeeds once and each file is whole")
+    @Test("after kill -9 during 1,000 transfers each job succeeds once and each file is complete")
     func killedWhileTransferring() throws {
         let database = try TestDatabase()
         let ferry = try FerryProcess(["FERRY_CONCURRENCY": "32", "FERRY_DATABASE_URL": database.url])
@@ -20,7 +20,7 @@ struct CrashTests {
         defer { receiver.stop() }
         let ids = try ferry.submitBatch(origin.batch(0..<1000, webhook: receiver.url))
         #expect(ids.count == 1000)
-        // All that can run now stands half-way.
+        // All 32 running transfers are paused in the middle.
         #expect(origin.stopped.wait(for: 32, seconds: 240).count >= 32)
         let before = receiver.deliveries.wait(for: 300, seconds: 240)
         #expect(becomes { try ferry.json("GET", "/v1/admin/status")["webhooks"]?["pending"]?.integer == 0 })
@@ -33,13 +33,13 @@ struct CrashTests {
         origin.open()
         try ferry.start()
         #expect(becomes(seconds: 240) { try ferry.unfinishedCount() == 0 })
-        try expectAllWhole(ferry, ids)
-        let told = before + receiver.deliveries.wait(for: 1000 - before.count, seconds: 240)
-        #expect(told.count == 1000 && Set(told.map(\.id)).count == 1000)
-        #expect(Set(told.compactMap { $0.job?["id"]?.string }) == Set(ids), "each job is told once")
+        try expectAllComplete(ferry, ids)
+        let deliveries = before + receiver.deliveries.wait(for: 1000 - before.count, seconds: 240)
+        #expect(deliveries.count == 1000 && Set(deliveries.map(\.id)).count == 1000)
+        #expect(Set(deliveries.compactMap { $0.job?["id"]?.string }) == Set(ids), "each job has one delivery")
     }
 
-    @Test("a database that crashes and comes back under load loses nothing; meanwhile submissions get 503")
+    @Test("a crash and restart of the database loses no job; submissions get 503 meanwhile")
     func databaseRestarts() throws {
         let server = try TestServer()
         defer { server.remove() }
@@ -54,25 +54,25 @@ struct CrashTests {
         let refused = Signal<String>()
         let body = #"{"kind":"data","request":{"url":"\#(origin.url)/"}}"#
         let thread = Thread(name: "refused") {
-            let answer = try? ferry.call("POST", "/v1/jobs", body)
-            refused.fire("\(answer?.status ?? 0) \(answer?.header("content-type") ?? "")")
+            let response = try? ferry.call("POST", "/v1/jobs", body)
+            refused.fire("\(response?.status ?? 0) \(response?.header("content-type") ?? "")")
         }
         origin.open()
-        // What runs goes on, and so does what was leased for the next slots; their results wait.
+        // Running and prefetched jobs finish without the database; their results wait.
         let published = { names(in: ferry.files + "/f").filter { !$0.hasPrefix(".") } }
         #expect(becomes { published().count >= 132 }, "\(published().count)")
-        // A submission waits a while for the database before it is refused.
+        // A submission waits for the database before the node rejects it.
         #expect(refused.wait(seconds: 60) == ["503 application/problem+json"])
         thread.join()
         #expect(becomes { try ferry.call("GET", "/readyz").status == 503 })
         try server.start()
         #expect(becomes(seconds: 240) { try ferry.unfinishedCount() == 0 })
-        // Each lane connects again by itself; the heartbeat's may be the last.
+        // Each thread reconnects on its own schedule; the heartbeat may be the last.
         #expect(becomes { try ferry.call("GET", "/readyz").status == 200 })
-        try expectAllWhole(ferry, ids)
+        try expectAllComplete(ferry, ids)
     }
 
-    @Test("a node that comes back takes its own jobs at once, without waiting for its lease to run out")
+    @Test("a restarted node reclaims its own leases immediately")
     func ownJobs() throws {
         let database = try TestDatabase()
         let ferry = try FerryProcess([
@@ -86,14 +86,14 @@ struct CrashTests {
         ferry.kill9()
         try ferry.start()
         #expect(Set(origin.stopped.wait(for: 4)) == Set(0..<4))
-        #expect(!ferry.log.contains(deadNodeMessage), "as of a node that does not come back")
+        #expect(!ferry.log.contains(deadNodeMessage), "the jobs were requeued as those of a dead node")
         origin.open()
         for id in ids { #expect(try ferry.finished(id)["attempt"]?.integer == 2) }
-        try expectAllWhole(ferry, ids)
+        try expectAllComplete(ferry, ids)
     }
 
-    /// Answers when the gate is open.
-    private static func heldOrigin(_ arrived: Signal<Void>, _ gate: Gate) throws -> ScriptedOrigin {
+    /// Returns an origin that responds when the gate is open.
+    private static func gatedOrigin(_ arrived: Signal<Void>, _ gate: Gate) throws -> ScriptedOrigin {
         try .answering { _, _ in
             arrived.fire(())
             _ = gate.pass()
@@ -101,14 +101,14 @@ struct CrashTests {
         }
     }
 
-    @Test("a node that ends while the database is away says at its next start what its jobs had come to")
+    @Test("results of a node that stops without database are committed at its next start")
     func endsWithoutDatabase() throws {
         let server = try TestServer()
         defer { server.remove() }
         let ferry = try FerryProcess(["FERRY_DATABASE_URL": server.url()])
         defer { ferry.remove() }
         let (arrived, gate) = (Signal<Void>(), Gate())
-        let origin = try Self.heldOrigin(arrived, gate)
+        let origin = try Self.gatedOrigin(arrived, gate)
         defer { origin.stop() }
         defer { gate.open() }
         let ids = try [
@@ -130,18 +130,18 @@ struct CrashTests {
         }
         let body = try ferry.call("GET", "/v1/jobs/\(ids[2])/content").body
         #expect(body == Array("ok".utf8))
-        #expect(origin.requests.count == 3, "nothing is asked for twice")
+        #expect(origin.requests.count == 3, "no request is repeated")
         #expect(becomes { names(in: ferry.files) == ["b"] })
     }
 
-    @Test("what is not idempotent and was under way at a crash is not sent again, and says so")
+    @Test("a running POST without retry.non_idempotent fails after a crash and is not repeated")
     func crashedPost() throws {
         let database = try TestDatabase()
         let ferry = try FerryProcess(["FERRY_DATABASE_URL": database.url])
         defer { ferry.remove() }
         let arrived = Signal<Void>()
         let gate = Gate()
-        let origin = try Self.heldOrigin(arrived, gate)
+        let origin = try Self.gatedOrigin(arrived, gate)
         defer { origin.stop() }
         defer { gate.open() }
         let ids = try [("POST", false), ("POST", true), ("PUT", false)].map { method, allows in
@@ -160,9 +160,9 @@ struct CrashTests {
     }
 
     @Test(
-        "the embedded PostgreSQL keeps jobs and keys over kill -9 of Ferry and of itself, and ends with Ferry"
+        "jobs and keys survive kill -9 of Ferry and of the private PostgreSQL, which ends with Ferry"
     )
-    func embeddedRestarts() throws {
+    func privatePostgreSQLRestarts() throws {
         let ferry = try FerryProcess()
         defer { ferry.remove() }
         let origin = try ScriptedOrigin.answering { _, _ in
@@ -192,11 +192,11 @@ struct CrashTests {
         #expect(try ferry.json("GET", "/v1/jobs/\(id)") == job)
         let last = try #require(postmaster())
         #expect(ferry.terminate() == 0)
-        #expect(kill(last, 0) != 0, "the database goes on")
+        #expect(kill(last, 0) != 0, "the private PostgreSQL still runs")
     }
 
     @Test(
-        "signals drain: what runs ends, what waits stays for the next start, and the exit status is 0",
+        "a signal drains a node: running jobs finish, queued jobs stay queued, the exit status is 0",
         arguments: [SIGTERM, SIGHUP])
     func drain(signal: Int32) throws {
         let database = try TestDatabase()
@@ -210,9 +210,9 @@ struct CrashTests {
         #expect(origin.stopped.wait() == [0])
         ferry.send(signal)
         #expect(becomes { try ferry.call("GET", "/readyz").status == 503 })
-        // As of a shell that ends with its terminal.
+        // When a terminal closes, the kernel and the shell each send SIGHUP.
         if signal == SIGHUP { ferry.send(SIGHUP) }
-        // It says so before it stops leasing; others hear of that.
+        // The row of the node shows `draining` before the node stops leasing.
         #expect(
             becomes {
                 let nodes = try ferry.json("GET", "/v1/admin/nodes")["data"]?.array
@@ -224,13 +224,13 @@ struct CrashTests {
         #expect(origin.requestCount == 1)
         try ferry.start()
         #expect(try ferry.finished(ids[1])["state"]?.string == "succeeded")
-        try expectAllWhole(ferry, ids)
+        try expectAllComplete(ferry, ids)
         let begin = monotonicNanoseconds()
         #expect(ferry.terminate() == 0)
         #expect(monotonicNanoseconds() - begin < 60_000_000_000, "an idle node takes long to end")
     }
 
-    @Test("who is to ignore a closed terminal does (nohup)")
+    @Test("a node started by nohup ignores SIGHUP")
     func ignoredSignal() throws {
         let ferry = try FerryProcess()
         defer { ferry.remove() }
@@ -245,8 +245,8 @@ struct CrashTests {
         #expect(ferry.terminate() == 0)
     }
 
-    @Test("a receiver that was away is told what it missed, under the same identifiers, also over a crash")
-    func receiverAway() throws {
+    @Test("deliveries that a receiver refused arrive later with the same ids, also after a crash")
+    func refusedDeliveries() throws {
         let database = try TestDatabase()
         let ferry = try FerryProcess(["FERRY_DATABASE_URL": database.url])
         defer { ferry.remove() }
@@ -254,7 +254,8 @@ struct CrashTests {
         defer { origin.stop() }
         let known = Mutex<Set<String>>([])
         let refused = Signal<String>()
-        // As many as are tried at once, and each only once: a second failure would be followed by minutes.
+        // Refuses at most as many deliveries as are tried at once, and each only once: after a second failure
+        // the next try is minutes away.
         let receiver = try WebhookReceiver { delivery in
             let isRefused = known.withLock { known in
                 let isNew = known.insert(delivery.id).inserted
@@ -266,27 +267,27 @@ struct CrashTests {
         }
         defer { receiver.stop() }
         let ids = try ferry.submitBatch(origin.batch(0..<20, webhook: receiver.url))
-        var told = receiver.deliveries.wait(for: 1, seconds: 60)
+        var deliveries = receiver.deliveries.wait(for: 1, seconds: 60)
         ferry.kill9()
         try ferry.start()
-        // What was on its way comes when its lease is over.
+        // Deliveries that the killed process was sending are sent again when their lease has expired.
         #expect(
             becomes(seconds: 120) {
-                told += receiver.deliveries.wait(seconds: 1)
-                guard Set(told.compactMap { $0.job?["id"]?.string }) == Set(ids) else { return false }
+                deliveries += receiver.deliveries.wait(seconds: 1)
+                guard Set(deliveries.compactMap { $0.job?["id"]?.string }) == Set(ids) else { return false }
                 return try ferry.json("GET", "/v1/admin/status")["webhooks"]?["pending"]?.integer == 0
             })
-        told += receiver.deliveries.wait(seconds: 0)
-        #expect(Set(told.compactMap { $0.job?["id"]?.string }) == Set(ids))
-        #expect(Set(told.map(\.id)).count == 20)
-        let missed = refused.wait()
-        #expect(!missed.isEmpty)
-        for id in missed { #expect(told.count { $0.id == id } >= 2) }
-        #expect(try told.allSatisfy { try $0.isSigned(by: webhookSecret) })
+        deliveries += receiver.deliveries.wait(seconds: 0)
+        #expect(Set(deliveries.compactMap { $0.job?["id"]?.string }) == Set(ids))
+        #expect(Set(deliveries.map(\.id)).count == 20)
+        let refusedIDs = refused.wait()
+        #expect(!refusedIDs.isEmpty)
+        for id in refusedIDs { #expect(deliveries.count { $0.id == id } >= 2) }
+        #expect(try deliveries.allSatisfy { try $0.isSigned(by: webhookSecret) })
     }
 
-    /// Every job succeeded, every file is exact, and nothing else is left.
-    private func expectAllWhole(_ ferry: FerryProcess, _ ids: [String]) throws {
+    /// Expects that every job succeeded, every file has its exact bytes, and no other file exists.
+    private func expectAllComplete(_ ferry: FerryProcess, _ ids: [String]) throws {
         let jobs = try ferry.allJobs()
         #expect(Set(jobs.compactMap { $0["id"]?.string }) == Set(ids) && jobs.count == ids.count)
         for job in jobs { #expect(job["state"]?.string == "succeeded", "\(job)") }
@@ -294,6 +295,6 @@ struct CrashTests {
             #expect(readFile("\(ferry.files)/f/\(number)") == HalfwayOrigin.bytes(number), "file \(number)")
         }
         let expected = Set(ids.indices.map(String.init))
-        #expect(names(in: ferry.files + "/f") == expected, "something is left beside the files")
+        #expect(names(in: ferry.files + "/f") == expected, "there are other files")
     }
 }

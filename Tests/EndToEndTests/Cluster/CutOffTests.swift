@@ -4,9 +4,9 @@ import TestSupport
 import TestThreads
 import Testing
 
-@Suite("A node that is cut off", .onOwnThread)
+@Suite("Unreachable hosts of one node", .onOwnThread)
 struct CutOffTests {
-    @Test("a node that reaches nobody leaves the work to those that do, and holds nobody up")
+    @Test("a node that reaches no host leaves the jobs to the other node")
     func cutOff() throws {
         let origin = try ScriptedOrigin.answering { _, _ in
             Array("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".utf8)
@@ -19,7 +19,7 @@ struct CutOffTests {
         ]
         let good = try FerryProcess(settings)
         defer { good.remove() }
-        // Nobody listens there.
+        // No proxy listens on this port.
         let proxy = "http://127.0.0.1:\(try FreePort.find())"
         let bad = try FerryProcess(settings.merging(["FERRY_PROXY": proxy]) { $1 })
         defer { bad.remove() }
@@ -40,12 +40,12 @@ struct CutOffTests {
         #expect(becameCutOff)
         var ready = ""
         let isShown = becomes {
-            let answer = try bad.call("GET", "/readyz?verbose", key: "")
-            ready = answer.text
-            return answer.status == 200 && ready.contains("[!]reaches_hosts")
+            let response = try bad.call("GET", "/readyz?verbose", key: "")
+            ready = response.text
+            return response.status == 200 && ready.contains("[!]reaches_hosts")
         }
         #expect(isShown, "\(ready)")
-        // Of what comes now nothing is tried in vain.
+        // The node takes none of the new jobs: each succeeds at its first attempt.
         let ids = try (0..<20).map { _ in try good.submit(job) }
         for id in ids {
             let job = try good.finished(id)
@@ -53,7 +53,7 @@ struct CutOffTests {
         }
         #expect(becomes { try unfinished() == 0 })
         #expect(try good.json("GET", "/v1/jobs?state=failed")["data"]?.array?.isEmpty == true)
-        // With nobody else there it tries by itself what it can.
+        // Without another node, the unreachable node starts jobs again.
         good.terminate()
         #expect(becomes { try !isCutOff() })
     }

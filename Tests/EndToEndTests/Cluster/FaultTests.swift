@@ -6,9 +6,9 @@ import TestSupport
 import TestThreads
 import Testing
 
-/// The law of every call that touches a file: it may fail at any moment, in any way, and then the file is
-/// exact or the job has failed with an error of its class; never is a wrong file there, and nothing leaks.
-@Suite("Files that fail", .onOwnThread)
+/// Any system call on a file may fail at any moment. Then the file is exact, or the job has failed with an
+/// error of the right class. No wrong file appears and no descriptor leaks.
+@Suite("Failing file system calls", .onOwnThread)
 struct FaultTests {
     private static let size = 700_000
     private static let bytes = patternBytes(size, seed: 5)
@@ -19,21 +19,21 @@ struct FaultTests {
 
     enum Scenario: String, CaseIterable, Sendable {
         case download, segments, upload
-        /// Cut in the middle; the next attempt goes on.
+        /// A download whose first connection closes in the middle and whose next attempt resumes.
         case resumed
     }
 
-    /// What the last upload brought.
+    /// Body of the last complete upload.
     private final class Received: Sendable {
         let bytes = Mutex<[UInt8]?>(nil)
     }
 
-    /// A service whose file calls can be made to fail, and what it fetches from and sends to.
-    private final class Place {
+    /// A Ferry process whose file calls can be made to fail, with its origins.
+    private final class Setup {
         let ferry: FerryProcess
         let control: Faults
         let origin: RangeOrigin
-        /// Hangs up in the middle of the file, unless it is asked for the rest.
+        /// Closes the connection in the middle of the file, unless the request has a `Range`.
         let cutting: RangeOrigin
         let sink: ScriptedOrigin
         let received = Received()
@@ -44,11 +44,11 @@ struct FaultTests {
             directory = try TemporaryDirectory.make("faults")
             let library = directory + "/faults.so"
             let source = #filePath.split(separator: "/").dropLast(3).joined(separator: "/")
-            // The compiler that comes with Swift: a machine that builds this has no other for certain.
-            let made = try Program.run(
+            // clang comes with the Swift toolchain; another compiler may be missing.
+            let compilation = try Program.run(
                 ["clang", "-shared", "-fPIC", "-O1", "-o", library, "/\(source)/faults/faults.c", "-ldl"],
                 environment: ["PATH": getenv("PATH").map { String(cString: $0) } ?? "/usr/bin:/bin"])
-            guard made.status == 0 else { throw TestSupportError(made.messages) }
+            guard compilation.status == 0 else { throw TestSupportError(compilation.messages) }
             mkdir(directory + "/files", 0o755)
             control = try Faults(directory + "/control")
             database = try TestDatabase()
@@ -58,12 +58,12 @@ struct FaultTests {
                 "FAULTS_ROOT": directory + "/files", "FERRY_RATE_LIMIT": "1e6",
             ])
             origin = try RangeOrigin(FaultTests.bytes)
-            cutting = try RangeOrigin(FaultTests.bytes) { answer, asked, _ in
-                if asked.range == nil { answer.cutAfter = FaultTests.size / 2 }
+            cutting = try RangeOrigin(FaultTests.bytes) { response, asked, _ in
+                if asked.range == nil { response.cutAfter = FaultTests.size / 2 }
             }
             let received = received
             sink = try ScriptedOrigin.answering { _, body in
-                // What was cut off may come after the next one.
+                // The partial body of a failed upload may arrive after the next upload.
                 if body.count >= FaultTests.size { received.bytes.withLock { $0 = body } }
                 return Array("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".utf8)
             }
@@ -78,7 +78,7 @@ struct FaultTests {
             TemporaryDirectory.remove(directory)
         }
 
-        /// Runs the scenario with the next calls counted, and one of them failing.
+        /// Runs the scenario and counts its file calls. The call with number `call` fails with `error`.
         func run(_ scenario: Scenario, failing call: Int32, _ error: Int32) throws -> JSON {
             received.bytes.withLock { $0 = nil }
             control.arm(call, error)
@@ -104,17 +104,17 @@ struct FaultTests {
             return result
         }
 
-        /// The same job once more, with nothing that fails.
+        /// Retries the job without a fault.
         func retry(_ job: JSON) throws -> JSON {
             received.bytes.withLock { $0 = nil }
             let again = try ferry.json("POST", "/v1/jobs/\(job["id"]?.string ?? "")/retry")
             return try ferry.finished(again["id"]?.string ?? "")
         }
 
-        /// What lies beside the file.
+        /// Names in the directory of the file, other than the file.
         var leftovers: [String] { names(in: ferry.files + "/deep/down").filter { $0 != "file" } }
 
-        /// Descriptors of the process that are on files below the storage root.
+        /// Number of open descriptors of the process.
         func openFileCount() throws -> Int {
             let metrics = try ferry.call("GET", "/metrics").text
             let line = metrics.split(separator: "\n").first { $0.hasPrefix("process_open_fds ") }
@@ -122,7 +122,7 @@ struct FaultTests {
         }
     }
 
-    /// The words that the preloaded library and the test share (`Tests/faults/faults.c`).
+    /// Memory shared with the preloaded library (`Tests/faults/faults.c`).
     private final class Faults {
         private let words: UnsafeMutablePointer<Int32>
 
@@ -145,7 +145,7 @@ struct FaultTests {
 
         func disarm() { words[0] = 0 }
 
-        /// Calls since it was armed.
+        /// Number of file calls since `arm`.
         var callCount: Int32 { words[3] }
 
         private func atomicThreadFence() { atomicMemoryFence(ordering: .sequentiallyConsistent) }
@@ -156,47 +156,50 @@ struct FaultTests {
         }
     }
 
-    @Test("whatever call fails, the file is exact or the error is of its class", arguments: Scenario.allCases)
+    @Test(
+        "if a file call fails, the file is exact or the job has an error of the right class",
+        arguments: Scenario.allCases)
     func everyCall(_ scenario: Scenario) throws {
-        let place = try Place()
-        defer { place.remove() }
-        let whole = try place.run(scenario, failing: .max, EIO)
+        let setup = try Setup()
+        defer { setup.remove() }
+        let whole = try setup.run(scenario, failing: .max, EIO)
         #expect(whole["state"] == .string("succeeded"), "\(whole)")
-        let callCount = place.control.callCount
+        let callCount = setup.control.callCount
         #expect(callCount > 5)
-        let before = try place.openFileCount()
+        let before = try setup.openFileCount()
         var failures: [String: Int] = [:]
-        /// Attempts that jobs took of whose syncs one had failed.
+        /// Numbers of the last attempts of jobs with a failed `fdatasync`.
         var attemptsAfterSync: Set<Int64> = []
         for error in [ENOSPC, EIO, EDQUOT, EINTR, 0] {
             for call in 1...callCount + 2 {
-                let job = try place.run(scenario, failing: call, error)
-                let what: Comment =
-                    "\(place.control.failedCall) \(call) of \(callCount), errno \(error): \(job)"
+                let job = try setup.run(scenario, failing: call, error)
+                let context: Comment =
+                    "\(setup.control.failedCall) \(call) of \(callCount), errno \(error): \(job)"
                 let code = job["error"]?["code"]?.string
                 switch job["state"]?.string {
                 case "succeeded": break
-                case "failed": #expect(code.map(Self.codes.contains) == true, what)
-                default: Issue.record(what)
+                case "failed": #expect(code.map(Self.codes.contains) == true, context)
+                default: Issue.record(context)
                 }
                 failures[code ?? "none", default: 0] += 1
-                if place.control.failedCall == "fdatasync" {
+                if setup.control.failedCall == "fdatasync" {
                     attemptsAfterSync.insert(job["attempt"]?.integer ?? 0)
                 }
-                // What could not be removed is collected later.
-                if !Self.removing.contains(place.control.failedCall) {
-                    #expect(becomes { place.leftovers.isEmpty }, "\(place.leftovers), \(what)")
+                // A file that could not be removed is removed later.
+                if !Self.removing.contains(setup.control.failedCall) {
+                    #expect(becomes { setup.leftovers.isEmpty }, "\(setup.leftovers), \(context)")
                 }
-                check(scenario, place, isDone: job["state"] == .string("succeeded"), what)
+                check(scenario, setup, isDone: job["state"] == .string("succeeded"), context)
                 guard job["state"] == .string("failed") else { continue }
-                let again = try place.retry(job)
-                #expect(again["state"]?.string == "succeeded", "\(again) after \(what)")
-                check(scenario, place, isDone: true, what)
+                let again = try setup.retry(job)
+                #expect(again["state"]?.string == "succeeded", "\(again) after \(context)")
+                check(scenario, setup, isDone: true, context)
             }
         }
         if scenario == .resumed {
-            #expect(failures.count == 1, "every fault passes: \(failures)")
-            // Nobody knows what is left: the one after the next goes on.
+            #expect(failures.count == 1, "a job failed: \(failures)")
+            // After a failed sync the state of the partial download is unknown: one attempt restarts, the
+            // next resumes.
             #expect(attemptsAfterSync.contains(3), "\(attemptsAfterSync)")
         } else {
             #expect(failures["none", default: 0] > 0, "\(failures)")
@@ -204,24 +207,24 @@ struct FaultTests {
             if scenario != .upload { #expect(failures["storage_full", default: 0] > 0, "\(failures)") }
         }
         let isFree = becomes {
-            try place.ferry.call("GET", "/metrics").text.contains("\nferry_worker_slots_free 4\n")
+            try setup.ferry.call("GET", "/metrics").text.contains("\nferry_worker_slots_free 4\n")
         }
-        #expect(isFree, "a slot is gone")
-        #expect(becomes { try place.openFileCount() <= before + 2 }, "descriptors leak: \(before) before")
+        #expect(isFree, "a slot is missing")
+        #expect(becomes { try setup.openFileCount() <= before + 2 }, "descriptors leak: \(before) before")
     }
 
-    private func check(_ scenario: Scenario, _ place: Place, isDone: Bool, _ what: Comment) {
+    private func check(_ scenario: Scenario, _ setup: Setup, isDone: Bool, _ context: Comment) {
         if scenario == .upload {
-            let isExact = place.received.bytes.withLock { $0 == Self.bytes }
-            if isDone { #expect(isExact, what) }
+            let isExact = setup.received.bytes.withLock { $0 == Self.bytes }
+            if isDone { #expect(isExact, context) }
             return
         }
-        let path = place.ferry.files + "/deep/down/file"
+        let path = setup.ferry.files + "/deep/down/file"
         let found = readFile(path)
         if isDone || found != nil {
             let isExact = found == Self.bytes
-            #expect(isExact, what)
+            #expect(isExact, context)
         }
-        TemporaryDirectory.remove(place.ferry.files + "/deep")
+        TemporaryDirectory.remove(setup.ferry.files + "/deep")
     }
 }

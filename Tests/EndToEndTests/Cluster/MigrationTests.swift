@@ -5,10 +5,10 @@ import TestSupport
 import TestThreads
 import Testing
 
-@Suite("A start that has to change the schema", .onOwnThread)
+@Suite("Migrations at start", .onOwnThread)
 struct MigrationTests {
     @Test("a start logs that it waits for locked tables, exits with 0 on SIGTERM, and migrates once it can")
-    func held() throws {
+    func lockedTables() throws {
         let database = try TestDatabase()
         let ferry = try FerryProcess(["FERRY_DATABASE_URL": database.url])
         defer { ferry.remove() }
@@ -32,7 +32,7 @@ struct MigrationTests {
         #expect(becomes(seconds: 120) { try ferry.call("GET", "/readyz").status == 200 })
     }
 
-    /// How often it has said that it will come back.
+    /// Number of logged announcements of another try.
     private func tries(_ log: String) -> Int {
         String(decoding: readFile(log) ?? [], as: UTF8.self).matches(of: /Ferry tries again/).count
     }

@@ -4,8 +4,8 @@ import TestSupport
 import TestThreads
 import Testing
 
-/// PgBouncer as people run it, without a word in its configuration for Ferry's sake.
-@Suite("Behind a pooler", .onOwnThread)
+/// Runs with a PgBouncer whose configuration has no setting made for Ferry.
+@Suite("PgBouncer", .onOwnThread)
 struct PoolerTests {
     private let database: TestDatabase
     private static let settings = Statement(
@@ -17,7 +17,7 @@ struct PoolerTests {
 
     init() throws { database = try TestDatabase() }
 
-    @Test("with a session for each connection jobs run, notified or not", arguments: ["on", "off"])
+    @Test("with pool_mode session, jobs run with and without NOTIFY", arguments: ["on", "off"])
     func sessions(notify: String) throws {
         let pooler = try PgBouncer(before: database, mode: "session")
         defer { pooler.stop() }
@@ -33,7 +33,7 @@ struct PoolerTests {
         #expect(!ferry.log.contains("connection lost"), "\(ferry.log)")
     }
 
-    @Test("a session behind it has its settings, also where somebody else had it before")
+    @Test("a connection has its own settings even if the pooler reuses the server session of another client")
     func settings() throws {
         let pooler = try PgBouncer(before: database, mode: "session")
         defer { pooler.stop() }
@@ -49,7 +49,8 @@ struct PoolerTests {
     }
 
     @Test(
-        "one that shares its sessions is refused, and told how to be of use", arguments: ["serve", "check"])
+        "with pool_mode transaction, a start fails with advice and leaves the database empty",
+        arguments: ["serve", "check"])
     func transactions(command: String) throws {
         let pooler = try PgBouncer(before: database, mode: "transaction")
         defer { pooler.stop() }

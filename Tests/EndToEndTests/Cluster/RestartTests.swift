@@ -5,8 +5,8 @@ import TestSupport
 import TestThreads
 import Testing
 
-/// `FERRY_TEST_LONG=1` in the environment repeats what is random ten times as often.
-@Suite("A node starts again after every kind of kill", .onOwnThread)
+/// With `FERRY_TEST_LONG=1` in the environment, the random tests repeat ten times as often.
+@Suite("Starts after kill -9", .onOwnThread)
 struct RestartTests {
     private static let rounds = getenv("FERRY_TEST_LONG") == nil ? 5 : 50
 
@@ -55,14 +55,14 @@ struct RestartTests {
                 _ = Program.wait(first)
             }
             let last = try Program.start([Program.ferry, "serve"], environment: settings, log: logs.1)
-            let said = { String(decoding: readFile(logs.1) ?? [], as: UTF8.self) }
-            #expect(becomes { said().contains("Ferry is ready") || said().contains("cannot start") })
+            let log = { String(decoding: readFile(logs.1) ?? [], as: UTF8.self) }
+            #expect(becomes { log().contains("Ferry is ready") || log().contains("cannot start") })
             kill(last, SIGTERM)
-            #expect(Program.wait(last) == 0, "round \(round) of seed \(seed): \(said())")
+            #expect(Program.wait(last) == 0, "round \(round) of seed \(seed): \(log())")
         }
     }
 
-    /// The processes of the private PostgreSQL that serve its clients.
+    /// Returns the backends of the process's private PostgreSQL.
     private func backends(of ferry: FerryProcess) -> [pid_t] {
         let cluster = ferry.directory + "/postgres"
         return directoryNames("/proc").compactMap { pid_t($0) }.filter { pid in

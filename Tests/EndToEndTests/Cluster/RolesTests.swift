@@ -4,7 +4,7 @@ import TestSupport
 import TestThreads
 import Testing
 
-@Suite("Roles apart, and nodes that only poll", .onOwnThread)
+@Suite("Roles of nodes, and polling instead of LISTEN", .onOwnThread)
 struct RolesTests {
     private static let secret = "one key for all nodes, long enough"
 
@@ -21,8 +21,8 @@ struct RolesTests {
         }
     }
 
-    @Test("three processes, one role each, bring a job and its webhook to their end; each does only its own")
-    func apart() throws {
+    @Test("three processes with one role each finish a job and its delivery; each does only its role's work")
+    func singleRoles() throws {
         let database = try TestDatabase()
         let origin = try origin()
         defer { origin.stop() }
@@ -33,10 +33,10 @@ struct RolesTests {
         let id = try api.submit(
             #"{"kind":"download","request":{"url":"\#(origin.url)/"},"destination":{"path":"a"},"#
                 + #""webhook":{"url":"\#(receiver.url)"}}"#)
-        let isHeld = becomes {
+        let isWaiting = becomes {
             try api.json("GET", "/v1/jobs/\(id)")["waiting_reason"]?["code"] == .string("no_worker")
         }
-        #expect(isHeld)
+        #expect(isWaiting)
 
         let worker = try node("worker", database.url)
         defer { worker.remove() }
@@ -46,7 +46,7 @@ struct RolesTests {
         #expect(refused.status == 404 && refused.text.contains("FERRY_ROLES"))
         #expect(try worker.call("GET", "/metrics").status == 200)
         let path = "/v1/jobs/\(id)/deliveries"
-        // The relay makes it after the end was committed.
+        // The relay creates the delivery after the job's end was committed.
         var pending: JSON?
         #expect(
             becomes {
@@ -68,18 +68,18 @@ struct RolesTests {
         #expect(webhooks.terminate() == 0 && api.terminate() == 0)
     }
 
-    @Test("any two roles live in one process", arguments: ["api,worker", "api,webhooks", "worker,webhooks"])
+    @Test("a process runs with any two roles", arguments: ["api,worker", "api,webhooks", "worker,webhooks"])
     func pairs(_ roles: String) throws {
         let database = try TestDatabase()
         let ferry = try node(roles, database.url)
         defer { ferry.remove() }
-        let answers = try ferry.call("GET", "/v1/jobs").status
-        #expect(answers == (roles.contains("api") ? 200 : 404))
+        let status = try ferry.call("GET", "/v1/jobs").status
+        #expect(status == (roles.contains("api") ? 200 : 404))
         #expect(ferry.terminate() == 0)
     }
 
     @Test(
-        "nodes that cannot listen, or shall not, find work, stops and wishes all the same",
+        "without LISTEN, nodes find jobs, cancellations and operator settings by polling",
         arguments: ["on", "off"])
     func polling(_ notify: String) throws {
         let database = try TestDatabase()

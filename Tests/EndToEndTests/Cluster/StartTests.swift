@@ -7,11 +7,11 @@ import TestSupport
 import TestThreads
 import Testing
 
-@Suite("Starts that fail, that are ended, or that others could lead astray", .onOwnThread)
+@Suite("Failed and interrupted starts", .onOwnThread)
 struct StartTests {
     private static let secretKey = "one key for all nodes, long enough"
 
-    @Test("a start that fails leaves the queue alone: what cannot be repeated is done once, by the next one")
+    @Test("failed starts lease no job; the next node runs each POST job once")
     func failedStarts() throws {
         let database = try TestDatabase()
         let origin = try ScriptedOrigin.answering { _, _ in
@@ -25,11 +25,11 @@ struct StartTests {
         let jobs = try api.submitBatch(
             #"{"jobs":[\#(Array(repeating: job, count: 30).joined(separator: ","))]}"#)
         var connection = try Connection(url: database.url)
-        // Keeping the key of the configuration is the last that a start asks of the database.
+        // Storing the configured key is the last statement of a start.
         try connection.execute(
             script: """
                 CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-                    RAISE EXCEPTION 'no key is kept';
+                    RAISE EXCEPTION 'no key is stored';
                 END $$;
                 CREATE TRIGGER refuse BEFORE INSERT ON api_keys FOR EACH ROW EXECUTE FUNCTION refuse();
                 """)
@@ -54,7 +54,7 @@ struct StartTests {
             "untouched", "SELECT count(*) FROM jobs WHERE state = 'queued' AND attempt = 0")
         #expect(try connection.execute(untouched).int64(0, 0) == 30)
         let nodes = Statement("nodes", "SELECT count(*) FROM nodes")
-        #expect(try connection.execute(nodes).int64(0, 0) == 1, "who could not start is not there")
+        #expect(try connection.execute(nodes).int64(0, 0) == 1, "a failed start has left its row")
         #expect(origin.requests.isEmpty)
         try connection.execute(script: "DROP TRIGGER refuse ON api_keys")
         let worker = try FerryProcess(settings)
@@ -63,10 +63,10 @@ struct StartTests {
         #expect(origin.requests.count == 30)
     }
 
-    @Test("a node that could not read the keys does not start: it would refuse every one of them")
+    @Test("a node that cannot read the API keys does not start")
     func unreadKeys() throws {
         let database = try TestDatabase()
-        // Without a key of its own: that is looked for before.
+        // Without a configured admin key: a start looks that key up before it reads all keys.
         let ferry = try FerryProcess(["FERRY_DATABASE_URL": database.url, "FERRY_ADMIN_KEY": ""])
         defer { ferry.remove() }
         #expect(ferry.terminate() == 0)
@@ -80,11 +80,11 @@ struct StartTests {
         try ferry.start()
     }
 
-    @Test("a start that waits for others ends at the first signal, with 0", arguments: [SIGTERM, SIGINT])
+    @Test("a start that waits for a lock exits with 0 at the first signal", arguments: [SIGTERM, SIGINT])
     func ended(_ signal: Int32) throws {
         let database = try TestDatabase()
         var holder = try Connection(url: database.url)
-        // That of migrations.
+        // Advisory lock of migrations.
         try holder.execute(script: "SELECT pg_advisory_lock(7378697629483820646)")
         let directory = try TemporaryDirectory.make("ended")
         defer { TemporaryDirectory.remove(directory) }
@@ -108,7 +108,7 @@ struct StartTests {
         #expect(text(log).contains("Ferry was stopped during its start"), "\(text(log))")
     }
 
-    @Test("variables of libpq, meant for other servers, do not keep Ferry from its private PostgreSQL")
+    @Test("environment variables of libpq do not affect the private PostgreSQL")
     func libpqVariables() throws {
         let ferry = try FerryProcess([
             "PGPORT": "1", "PGHOSTADDR": "127.0.0.1", "PGSERVICE": "nowhere", "PGOPTIONS": "-c nonsense=1",
@@ -119,47 +119,48 @@ struct StartTests {
         #expect(ferry.terminate() == 0)
     }
 
-    @Test("the threads that look after streams and disks are there before they are needed")
+    @Test("the threads of event streams and storage checks exist after the start")
     func threads() throws {
         let ferry = try FerryProcess()
         defer { ferry.remove() }
-        // Each names itself when it first runs.
-        let areThere = becomes { ferry.threads.isSuperset(of: ["ferry-events", "ferry-trial"]) }
+        // A thread sets its name when it first runs.
+        let areThere = becomes { ferry.threads.isSuperset(of: ["ferry-events", "storage-check"]) }
         #expect(areThere, "\(ferry.threads)")
     }
 
     @Test(
-        "as root, the next start goes on where one that was killed had begun a cluster elsewhere",
+        "as root, a start continues in the cluster directory that a killed first start had chosen",
         .enabled(if: geteuid() == 0))
     func killedFirstStart() throws {
-        let place = try TemporaryDirectory.make("killed")
-        defer { TemporaryDirectory.remove(place) }
-        chmod(place, 0o755)
+        let root = try TemporaryDirectory.make("killed")
+        defer { TemporaryDirectory.remove(root) }
+        chmod(root, 0o755)
         for (name, mode) in [("bin", 0o755), ("said", 0o777), ("closed", 0o700)] {
-            mkdir("\(place)/\(name)", 0o700)
-            chmod("\(place)/\(name)", mode_t(mode))
+            mkdir("\(root)/\(name)", 0o700)
+            chmod("\(root)/\(name)", mode_t(mode))
         }
-        // The newest of all, whose initdb says where it is to make the cluster and comes to no end.
+        // Fake programs of the newest version: initdb writes the path of the cluster to a file and does not
+        // end.
         let programs = [
             "postgres": "echo 'postgres (PostgreSQL) 99.0'",
-            "initdb": "echo \"$2\" > \(place)/said/begun; exec sleep 600",
+            "initdb": "echo \"$2\" > \(root)/said/begun; exec sleep 600",
         ]
         for (name, command) in programs {
-            try writeFile("\(place)/bin/\(name)", Array("#!/bin/sh\n\(command)\n".utf8))
-            chmod("\(place)/bin/\(name)", 0o755)
+            try writeFile("\(root)/bin/\(name)", Array("#!/bin/sh\n\(command)\n".utf8))
+            chmod("\(root)/bin/\(name)", 0o755)
         }
-        let data = "\(place)/closed/data"
+        let data = "\(root)/closed/data"
         let environment = [
-            "PATH": "\(place)/bin:/usr/local/bin:/usr/bin:/bin", "FERRY_DATA_DIR": data,
+            "PATH": "\(root)/bin:/usr/local/bin:/usr/bin:/bin", "FERRY_DATA_DIR": data,
             "FERRY_LISTEN": "127.0.0.1:\(try FreePort.find())", "FERRY_ADMIN_KEY": adminKey,
         ]
         let pid = try Program.start(
-            [Program.ferry, "serve"], environment: environment, log: "\(place)/log")
-        let isBegun = becomes { text("\(place)/said/begun").hasSuffix("\n") }
+            [Program.ferry, "serve"], environment: environment, log: "\(root)/log")
+        let isBegun = becomes { text("\(root)/said/begun").hasSuffix("\n") }
         kill(pid, SIGKILL)
         _ = Program.wait(pid)
-        #expect(isBegun, "\(text("\(place)/log"))")
-        let begun = String(text("\(place)/said/begun").dropLast())
+        #expect(isBegun, "\(text("\(root)/log"))")
+        let begun = String(text("\(root)/said/begun").dropLast())
         let home = String(begun.dropLast("/postgres.new".count))
         try #require(home.hasPrefix("/var/lib/ferry/cluster-"))
         defer { TemporaryDirectory.remove(home) }
@@ -172,7 +173,7 @@ struct StartTests {
         #expect(!directoryNames(data).contains("postgres.new"))
     }
 
-    /// The exit status of a process that ends by itself, or 128 and the signal's number.
+    /// Waits for the process. Returns its exit status, or 128 plus the number of the signal.
     private func end(_ pid: pid_t) -> Int32 {
         var status: Int32 = 0
         guard becomes(seconds: 120, { waitpid(pid, &status, WNOHANG) == pid }) else {

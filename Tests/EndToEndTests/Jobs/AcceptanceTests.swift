@@ -4,16 +4,16 @@ import TestSupport
 import TestThreads
 import Testing
 
-@Suite("What is known at the acceptance is said there", .onOwnThread)
+@Suite("Validation of submitted jobs", .onOwnThread)
 struct AcceptanceTests {
     private let ferry: FerryProcess
 
     init() throws { ferry = try FerryProcess.shared.get().ferry }
 
-    private func complaints(_ body: String, at path: String = "/v1/jobs") throws -> [[String]] {
-        let answer = try ferry.call("POST", path, body)
-        #expect(answer.status == 422, "\(answer.text)")
-        return try answer.json["errors"]?.array?.map {
+    private func errors(_ body: String, at path: String = "/v1/jobs") throws -> [[String]] {
+        let response = try ferry.call("POST", path, body)
+        #expect(response.status == 422, "\(response.text)")
+        return try response.json["errors"]?.array?.map {
             [$0["pointer"]?.string ?? "", $0["code"]?.string ?? ""]
         } ?? []
     }
@@ -24,23 +24,24 @@ struct AcceptanceTests {
         #"{"kind":"upload","request":{"url":"\#(url)"},"source":\#(source)\#(more)}"#
     }
 
-    /// Two that do not begin: of this tenant, and of another one.
+    /// Submits two jobs that do not begin: one of this tenant and one of another tenant.
     private func waitingJobs() throws -> (own: String, foreign: String) {
-        let stranger = try ferry.makeKey(role: "client", tenant: "sources-other")
+        let otherKey = try ferry.makeKey(role: "client", tenant: "sources-other")
         let later =
             #"{"kind":"data","request":{"url":"http://127.0.0.1:1/"},"#
             + #""schedule":{"earliest_begin_at":"2099-01-01T00:00:00Z"}}"#
-        return (try ferry.submit(later), try ferry.submit(later, key: stranger))
+        return (try ferry.submit(later), try ferry.submit(later, key: otherKey))
     }
 
-    @Test("a source that is nobody's or another tenant's job is refused with its place")
+    @Test("a source job that is unknown or of another tenant is rejected with 422 and its pointer")
     func sources() throws {
         let (own, foreign) = try waitingJobs()
         let unknown = "job_01m7z7hp0pe0wa24awkj95v2j4"
         for job in [foreign, unknown] {
-            #expect(try complaints(upload(#"{"job":"\#(job)"}"#)) == [["#/source/job", "invalid_value"]])
+            #expect(
+                try errors(upload(#"{"job":"\#(job)"}"#)) == [["#/source/job", "invalid_value"]])
             let form = upload(#"{"job":"\#(job)","form":{"fields":{"a":"b"}}}"#)
-            #expect(try complaints(form) == [["#/source/job", "invalid_value"]])
+            #expect(try errors(form) == [["#/source/job", "invalid_value"]])
         }
         let parts =
             #"{"kind":"data","request":{"url":"http://127.0.0.1:1/","method":"POST","body":{"multipart":["#
@@ -48,49 +49,49 @@ struct AcceptanceTests {
             + #""schedule":{"depends_on":["\#(unknown)"]}}"#
         let batch = #"{"jobs":[\#(upload(#"{"job":"\#(own)"}"#)),\#(parts)]}"#
         #expect(
-            try complaints(batch, at: "/v1/jobs/batch") == [
+            try errors(batch, at: "/v1/jobs/batch") == [
                 ["#/jobs/1/request/body/multipart/1/job", "invalid_value"],
                 ["#/jobs/1/schedule/depends_on/0", "invalid_value"],
             ])
         #expect(try ferry.call("POST", "/v1/jobs", upload(#"{"job":"\#(own)"}"#)).status == 201)
     }
 
-    @Test("a schedule's source, and that of a job that is sent once more, are there or are refused")
+    @Test("a schedule or a retry whose source job is missing is rejected with 422")
     func repeatedSources() throws {
         let (own, foreign) = try waitingJobs()
         let schedule = { (job: String) in #"{"interval":86400,"job":\#(upload(#"{"job":"\#(job)"}"#))}"# }
-        let made = try ferry.call("POST", "/v1/schedules", schedule(own))
-        #expect(made.status == 201, "\(made.text)")
-        let place = "/v1/schedules/\(try made.json["id"]?.string ?? "")"
+        let created = try ferry.call("POST", "/v1/schedules", schedule(own))
+        #expect(created.status == 201, "\(created.text)")
+        let path = "/v1/schedules/\(try created.json["id"]?.string ?? "")"
         for job in [foreign, "job_01m7z7hp0pe0wa24awkj95v2j4"] {
             let refused = [["#/job/source/job", "invalid_value"]]
-            #expect(try complaints(schedule(job), at: "/v1/schedules") == refused)
-            let replaced = try ferry.call("PUT", place, schedule(job))
+            #expect(try errors(schedule(job), at: "/v1/schedules") == refused)
+            let replaced = try ferry.call("PUT", path, schedule(job))
             #expect(replaced.status == 422 && replaced.text.contains("#/job/source/job"), "\(replaced.text)")
         }
-        #expect(try ferry.call("DELETE", place).status == 204)
-        // A host of its own: what others have found out about theirs would keep the job waiting.
+        #expect(try ferry.call("DELETE", path).status == 204)
+        // Another host: other tests' failures of 127.0.0.1:1 would make the job wait.
         let failed = try ferry.run(upload(#"{"job":"\#(own)"}"#, to: "http://127.0.0.2:1/"))
         #expect(failed["error"]?["code"]?.string == "source_not_found", "\(failed)")
         let again = "/v1/jobs/\(failed["id"]?.string ?? "")/retry"
         #expect(try ferry.call("POST", again, "{}").status == 201)
         #expect(try ferry.call("POST", "/v1/jobs/\(own)/cancel", "{}").status == 200)
         #expect(try ferry.call("DELETE", "/v1/jobs/\(own)").status == 204)
-        #expect(try complaints("{}", at: again) == [["#/source/job", "invalid_value"]])
+        #expect(try errors("{}", at: again) == [["#/source/job", "invalid_value"]])
     }
 
-    @Test("bytes that come along and contradict integrity are refused; those that do not are sent")
+    @Test("an inline source that contradicts integrity is rejected with 422; a matching one is sent")
     func inline() throws {
         let wrong = #","integrity":{"size":9,"md5":"00000000000000000000000000000000","crc32c":"00000000"}"#
         #expect(
-            try complaints(upload(#"{"text":"abc"}"#, wrong)) == [
+            try errors(upload(#"{"text":"abc"}"#, wrong)) == [
                 ["#/integrity/size", "invalid_combination"]
             ])
         let digests = wrong.replacing(#""size":9"#, with: #""size":3"#)
         let both = ["#/integrity/md5", "#/integrity/crc32c"].map { [$0, "invalid_combination"] }
-        #expect(try complaints(upload(#"{"base64":"YWJj"}"#, digests)) == both)
+        #expect(try errors(upload(#"{"base64":"YWJj"}"#, digests)) == both)
         let form = upload(#"{"text":"abc","form":{"fields":{"x":"yz"}}}"#, #","integrity":{"size":5}"#)
-        #expect(try complaints(form) == [["#/integrity/size", "invalid_combination"]])
+        #expect(try errors(form) == [["#/integrity/size", "invalid_combination"]])
         let origin = try ScriptedOrigin.answering { _, _ in
             Array("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".utf8)
         }
@@ -105,17 +106,17 @@ struct AcceptanceTests {
         }
     }
 
-    @Test("resume data of anything but a download is the wrong combination, whatever it says")
+    @Test("resume_data of a data job or of a POST download is rejected as an invalid combination")
     func resumeData() throws {
         let data = #"{"kind":"data","request":{"url":"http://127.0.0.1:1/"},"resume_data":"eA=="}"#
-        #expect(try complaints(data) == [["#/resume_data", "invalid_combination"]])
+        #expect(try errors(data) == [["#/resume_data", "invalid_combination"]])
         let post =
             #"{"kind":"download","request":{"url":"http://127.0.0.1:1/","method":"POST"},"#
             + #""resume_data":"eA=="}"#
-        #expect(try complaints(post) == [["#/resume_data", "invalid_combination"]])
+        #expect(try errors(post) == [["#/resume_data", "invalid_combination"]])
     }
 
-    @Test("the effective status classes are shown, and accepted when they are submitted again")
+    @Test("a job shows its effective accept.status, and submitting that list again has the same effect")
     func acceptedStatus() throws {
         let origin = try ScriptedOrigin.answering { _, _ in
             Array("HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno".utf8)
@@ -133,7 +134,7 @@ struct AcceptanceTests {
         }
     }
 
-    @Test("text in another character set stays readable: its content has the type with its parameters")
+    @Test("a job's content has the media type with parameters that the origin sent")
     func mediaType() throws {
         let origin = try ScriptedOrigin.answering { request, _ in
             let type =
@@ -155,7 +156,7 @@ struct AcceptanceTests {
         #expect(content.header("content-type") == "text/csv")
     }
 
-    @Test("the client's trace context goes to the origin and to the webhook, bounded")
+    @Test("traceparent and a valid tracestate of the client go to the origin and to the webhook")
     func traceContext() throws {
         let origin = try ScriptedOrigin.answering { _, _ in
             Array("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".utf8)
@@ -179,8 +180,8 @@ struct AcceptanceTests {
         #expect(sent.map(\.0) == Array(repeating: parent, count: 4))
         #expect(sent.map(\.1) == ["vendor=a b,other=c", nil, nil, nil])
         #expect(becomes { receiver.requests.count == 4 })
-        let told = receiver.requests.compactMap { $0.header("tracestate") }
-        #expect(told == ["vendor=a b,other=c"])
+        let delivered = receiver.requests.compactMap { $0.header("tracestate") }
+        #expect(delivered == ["vendor=a b,other=c"])
         let alone = try ferry.json(
             "POST", "/v1/jobs", body, headers: ["tracestate": "a=b", "Prefer": "wait=60"])
         #expect(alone["state"]?.string == "succeeded" && origin.requests.last?.header("tracestate") == nil)

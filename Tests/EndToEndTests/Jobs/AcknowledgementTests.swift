@@ -7,8 +7,8 @@ import Testing
 
 @Suite("Acknowledgement", .onOwnThread)
 struct AcknowledgementTests {
-    @Test("a result stays until it is acknowledged, over kill -9, with reminders; then it goes with its file")
-    func kept() throws {
+    @Test("a result stays until its acknowledgement, also over kill -9; then it is removed with its file")
+    func acknowledgedAfterCrash() throws {
         let database = try TestDatabase()
         let ferry = try FerryProcess(["FERRY_DATABASE_URL": database.url, "FERRY_RETENTION": "4"])
         defer { ferry.remove() }
@@ -28,13 +28,14 @@ struct AcknowledgementTests {
         let other = try ferry.run(request + #","session":"careful","acknowledgement":null}"#)
         let otherID = try #require(other["id"]?.string)
         #expect(becomes { try ferry.call("GET", "/v1/jobs/\(otherID)").status == 404 })
-        let told = heard(["job.succeeded", "job.unacknowledged"], by: receiver)
-        #expect(told.first == "job.succeeded" && told.contains("job.unacknowledged"), "\(told)")
+        let delivered = deliveredTypes(["job.succeeded", "job.unacknowledged"], by: receiver)
+        #expect(
+            delivered.first == "job.succeeded" && delivered.contains("job.unacknowledged"), "\(delivered)")
         ferry.kill9()
-        // What came before; an end whose acceptance was not recorded may come again.
+        // Discards earlier deliveries. A job.succeeded whose acceptance was not recorded may be sent again.
         _ = receiver.deliveries.wait(seconds: 0)
         try ferry.start()
-        #expect(heard(["job.unacknowledged"], by: receiver).contains("job.unacknowledged"))
+        #expect(deliveredTypes(["job.unacknowledged"], by: receiver).contains("job.unacknowledged"))
         #expect(try ferry.call("GET", "/v1/jobs/\(id)/content").body == patternBytes(1_000))
         let waiting = try ferry.json("GET", "/v1/jobs?acknowledged=false")["data"]?.array
         #expect(waiting?.compactMap { $0["id"]?.string } == [id])
@@ -42,30 +43,32 @@ struct AcknowledgementTests {
         #expect(first["acknowledged_at"]?.string != nil && first["state"]?.string == "succeeded")
         ferry.kill9()
         try ferry.start()
-        // Its retention may be over by now.
+        // The retention of the job may be over by now.
         let again = try ferry.call("POST", "/v1/jobs/\(id)/acknowledge")
         #expect(try again.status == 404 || again.json == first, "\(again.text)")
         #expect(try ferry.json("GET", "/v1/jobs?acknowledged=false")["data"]?.array?.isEmpty == true)
         #expect(becomes { try ferry.call("GET", "/v1/jobs/\(id)").status == 404 })
-        let kept = ferry.directory + "/results"
+        let acknowledgedAfterCrash = ferry.directory + "/results"
         #expect(
             becomes {
-                names(in: kept).allSatisfy { names(in: "\(kept)/\($0)").isEmpty }
+                names(in: acknowledgedAfterCrash).allSatisfy {
+                    names(in: "\(acknowledgedAfterCrash)/\($0)").isEmpty
+                }
             })
         #expect(becomes { try types(ferry).contains("job.acknowledged") })
         #expect(try types(ferry).count { $0 == "job.acknowledged" } == 1)
     }
 
-    /// What the receiver is told until all of these have come, in the order of the events: the end and the
-    /// first reminder may be on their way at once.
-    private func heard(_ types: Set<String>, by receiver: WebhookReceiver) -> [String] {
-        var told: [WebhookReceiver.Delivery] = []
+    /// Waits until the receiver has deliveries of all these types, and returns all types in the order of the
+    /// events. The end and the first reminder may be sent at once.
+    private func deliveredTypes(_ types: Set<String>, by receiver: WebhookReceiver) -> [String] {
+        var deliveries: [WebhookReceiver.Delivery] = []
         _ = becomes {
-            told += receiver.deliveries.wait(seconds: 1)
-            return types.isSubset(of: told.compactMap { $0.json["type"]?.string })
+            deliveries += receiver.deliveries.wait(seconds: 1)
+            return types.isSubset(of: deliveries.compactMap { $0.json["type"]?.string })
         }
         let sequence = { (one: WebhookReceiver.Delivery) in one.json["data"]?["sequence"]?.integer ?? 0 }
-        return told.sorted { sequence($0) < sequence($1) }.compactMap { $0.json["type"]?.string }
+        return deliveries.sorted { sequence($0) < sequence($1) }.compactMap { $0.json["type"]?.string }
     }
 
     private func types(_ ferry: FerryProcess) throws -> [String] {
@@ -74,7 +77,7 @@ struct AcknowledgementTests {
         } ?? []
     }
 
-    @Test("what is not over or does not ask answers 409, what is wrong 422; the command says the same")
+    @Test("acknowledging an unfinished job or one without acknowledgement gets 409; wrong fields get 422")
     func refusals() throws {
         let ferry = try FerryProcess.shared.get().ferry
         let receiver = try WebhookReceiver()
@@ -82,12 +85,12 @@ struct AcknowledgementTests {
         let job = #"{"kind":"data","session":"refused","request":{"url":"\#(receiver.url)/"}"#
         let plain = try ferry.run(job + "}")
         let path = "/v1/jobs/\(plain["id"]?.string ?? "")/acknowledge"
-        let answer = try ferry.call("POST", path, "{}")
-        #expect(answer.status == 409 && answer.text.contains(#""code":"not_awaited""#))
+        let response = try ferry.call("POST", path, "{}")
+        #expect(response.status == 409 && response.text.contains(#""code":"not_awaited""#))
         #expect(try ferry.call("POST", path, #"{"a":1}"#).status == 422)
-        let unborn = try ferry.submit(
+        let waiting = try ferry.submit(
             job + #","acknowledgement":{},"schedule":{"earliest_begin_at":"2100-01-01T00:00:00Z"}}"#)
-        let early = try ferry.call("POST", "/v1/jobs/\(unborn)/acknowledge", "{}")
+        let early = try ferry.call("POST", "/v1/jobs/\(waiting)/acknowledge", "{}")
         #expect(early.status == 409 && early.text.contains(#""state":"waiting""#))
         #expect(
             try ferry.call("POST", "/v1/jobs/job_00000000000000000000000000/acknowledge", "{}").status == 404)
@@ -99,8 +102,8 @@ struct AcknowledgementTests {
             #expect(refused.status == 422 && refused.text.contains("#/acknowledgement/"), "\(refused.text)")
         }
         #expect(try ferry.call("GET", "/v1/jobs?acknowledged=true").status == 400)
-        let kept = try ferry.run(job + #","acknowledgement":{}}"#)
-        let id = kept["id"]?.string ?? ""
+        let acknowledgedAfterCrash = try ferry.run(job + #","acknowledgement":{}}"#)
+        let id = acknowledgedAfterCrash["id"]?.string ?? ""
         let environment = ferry.environment.merging(["FERRY_URL": ferry.url, "FERRY_KEY": adminKey]) { $1 }
         let list = try Program.run(
             [Program.ferry, "jobs", "--unacknowledged", "--session", "refused"], environment: environment)
@@ -110,7 +113,7 @@ struct AcknowledgementTests {
         #expect(try ferry.json("GET", "/v1/jobs/\(id)")["acknowledged_at"]?.string != nil)
     }
 
-    @Test("with by: webhook the receiver's 2xx to the job's end is the acknowledgement")
+    @Test("with by: webhook, a 2xx response to job.succeeded is the acknowledgement")
     func byWebhook() throws {
         let ferry = try FerryProcess.shared.get().ferry
         let receiver = try WebhookReceiver()
@@ -124,7 +127,7 @@ struct AcknowledgementTests {
         #expect(types == ["job.acknowledged", "job.succeeded", "job.started", "job.created"])
     }
 
-    @Test("two nodes send one reminder")
+    @Test("two nodes send each reminder once")
     func twoNodes() throws {
         let database = try TestDatabase()
         let settings = [
@@ -134,12 +137,12 @@ struct AcknowledgementTests {
         defer { for node in nodes { node.remove() } }
         let receiver = try WebhookReceiver()
         defer { receiver.stop() }
-        let asked = #"{"reminders":{"max_count":2,"initial_delay":1,"multiplier":1}}"#
+        let acknowledgement = #"{"reminders":{"max_count":2,"initial_delay":1,"multiplier":1}}"#
         var ids: [String] = []
         for node in nodes + nodes {
             let job = try node.run(
                 #"{"kind":"data","session":"both","request":{"url":"\#(receiver.url)/"},"#
-                    + #""acknowledgement":\#(asked)}"#)
+                    + #""acknowledgement":\#(acknowledgement)}"#)
             ids.append(job["id"]?.string ?? "")
         }
         func reminders() throws -> [String] {

@@ -4,20 +4,20 @@ import TestSupport
 import TestThreads
 import Testing
 
-@Suite("Attempts are told", .onOwnThread)
+@Suite("Attempts", .onOwnThread)
 struct AttemptTests {
     private func attempts(_ ferry: FerryProcess, _ id: String, key: String = adminKey) throws -> [JSON] {
-        let answer = try ferry.call("GET", "/v1/jobs/\(id)/attempts", key: key)
-        #expect(answer.status == 200, "\(answer.text)")
-        return try answer.json["data"]?.array ?? []
+        let response = try ferry.call("GET", "/v1/jobs/\(id)/attempts", key: key)
+        #expect(response.status == 200, "\(response.text)")
+        return try response.json["data"]?.array ?? []
     }
 
     private func job(_ url: String, _ more: String = "") -> String {
         #"{"kind":"download","request":{"url":"\#(url)"}\#(more)}"#
     }
 
-    @Test("a redirect chain shows a transaction for each hop, with times that follow each other")
-    func chain() throws {
+    @Test("an attempt with a redirect shows two transactions with ascending times")
+    func transactions() throws {
         let ferry = try FerryProcess.shared.get().ferry
         let nginx = try Nginx()
         defer { nginx.stop() }
@@ -29,44 +29,44 @@ struct AttemptTests {
         #expect(all[0]["number"]?.integer == 1 && all[0]["outcome"]?.string == "succeeded")
         #expect(all[0]["node"] == done["node"] && all[0]["error"] == .null)
         #expect(all[0]["redirect_count"]?.integer == 1)
-        let hops = all[0]["transactions"]?.array ?? []
-        #expect(hops.map { $0["response"]?["status"]?.integer } == [302, 200])
-        let urls = hops.compactMap { $0["request"]?["url"]?.string }
+        let transactions = all[0]["transactions"]?.array ?? []
+        #expect(transactions.map { $0["response"]?["status"]?.integer } == [302, 200])
+        let urls = transactions.compactMap { $0["request"]?["url"]?.string }
         #expect(urls == [nginx.url + "/redirect/file", nginx.url + "/file"])
-        #expect(hops.map { $0["is_reused_connection"]?.bool } == [false, true])
-        #expect(hops.map { $0["network_protocol_name"]?.string } == ["http/1.1", "http/1.1"])
-        #expect(hops.last?["count_of_response_body_bytes_received"]?.integer == 1_000)
+        #expect(transactions.map { $0["is_reused_connection"]?.bool } == [false, true])
+        #expect(transactions.map { $0["network_protocol_name"]?.string } == ["http/1.1", "http/1.1"])
+        #expect(transactions.last?["count_of_response_body_bytes_received"]?.integer == 1_000)
         let times = ["fetch_start_at", "connect_start_at", "connect_end_at", "request_start_at"]
-            .compactMap { hops[0][$0]?.string }
+            .compactMap { transactions[0][$0]?.string }
         #expect(times.count == 4 && times == times.sorted(), "\(times)")
-        #expect(hops[1]["connect_start_at"] == .null)
+        #expect(transactions[1]["connect_start_at"] == .null)
         let created = try #require(done["created_at"]?.string)
         let finished = try #require(done["finished_at"]?.string)
-        for hop in hops {
-            let end = try #require(hop["response_end_at"]?.string)
+        for transaction in transactions {
+            let end = try #require(transaction["response_end_at"]?.string)
             #expect(created <= end && end <= finished, "\(created) \(end) \(finished)")
         }
     }
 
-    @Test("attempts that failed stay listed, over a restart and a kill; operators see libcurl's words")
+    @Test("failed attempts stay listed after a restart and kill -9; only operators see curl diagnostics")
     func restarts() throws {
         let database = try TestDatabase()
         let ferry = try FerryProcess(["FERRY_DATABASE_URL": database.url, "FERRY_LOG_LEVEL": "info"])
         defer { ferry.remove() }
         let isRestarted = Gate()
-        let answers = Counter()
-        let isHeld = Signal<Void>()
+        let responseCount = Counter()
+        let isRunning = Signal<Void>()
         let origin = try ScriptedOrigin { connection in
             guard connection.readRequest() != nil else { return }
             guard isRestarted.pass(seconds: 0) else {
-                // Longer than it usually takes to see that and to end the service.
+                // 10 s are usually enough to see the failed attempt and to stop the process.
                 connection.send("HTTP/1.1 503 No\r\nRetry-After: 10\r\nContent-Length: 0\r\n\r\n")
                 return
             }
-            switch answers.next() {
+            switch responseCount.next() {
             case 0: return
             case 1:
-                isHeld.fire(())
+                isRunning.fire(())
                 _ = connection.waitUntilClosed()
             default: connection.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
             }
@@ -78,7 +78,7 @@ struct AttemptTests {
         ferry.terminate()
         try ferry.start()
         isRestarted.open()
-        #expect(isHeld.wait().count == 1)
+        #expect(isRunning.wait().count == 1)
         let running = try attempts(ferry, id).last
         #expect(running?["finished_at"] == .null && running?["outcome"] == .null)
         #expect(running?["transactions"]?.array?.first?["request_end_at"]?.string != nil)
@@ -89,7 +89,7 @@ struct AttemptTests {
         let all = try attempts(ferry, id)
         let outcomes = all.compactMap { $0["outcome"]?.string }.filter { $0 != "released" }
         let failed = all.filter { $0["outcome"]?.string == "failed" }
-        // The 503 came more than once if the restart took its time.
+        // The origin has sent 503 more than once if the restart took long.
         #expect(failed.count >= 2)
         #expect(outcomes == failed.map { _ in "failed" } + ["lost", "succeeded"], "\(all)")
         let codes = failed.compactMap { $0["error"]?["code"]?.string }
@@ -102,7 +102,7 @@ struct AttemptTests {
         #expect(all.last?["number"] == done["attempt"])
         let viewer = try ferry.makeKey(role: "viewer", tenant: "default")
         #expect(try attempts(ferry, id, key: viewer).allSatisfy { $0["diagnostics"] == nil })
-        let stranger = try ferry.makeKey(role: "admin", tenant: "other")
-        #expect(try ferry.call("GET", "/v1/jobs/\(id)/attempts", key: stranger).status == 404)
+        let otherKey = try ferry.makeKey(role: "admin", tenant: "other")
+        #expect(try ferry.call("GET", "/v1/jobs/\(id)/attempts", key: otherKey).status == 404)
     }
 }

@@ -5,13 +5,14 @@ import TestSupport
 import TestThreads
 import Testing
 
-@Suite("What jobs send", .onOwnThread)
+@Suite("Request bodies and results", .onOwnThread)
 struct BodyTests {
     private let ferry: FerryProcess
 
     init() throws { ferry = try FerryProcess.shared.get().ferry }
 
-    /// An origin that answers with the digest of the body, and keeps the bodies.
+    /// Runs `body` with an origin that responds with the digest of each request body, and with a signal that
+    /// fires with each body.
     private func withOrigin(_ body: (ScriptedOrigin, Signal<[UInt8]>) throws -> Void) throws {
         let bodies = Signal<[UInt8]>()
         let origin = try ScriptedOrigin.answering { request, body in
@@ -23,7 +24,7 @@ struct BodyTests {
         try body(origin, bodies)
     }
 
-    @Test("what one job has fetched another one sends on: a file, a kept file, a body; not another tenant's")
+    @Test("an upload sends the result of another job of its tenant: file, managed file or body")
     func resultOfAJob() throws {
         let nginx = try Nginx()
         defer { nginx.stop() }
@@ -34,10 +35,10 @@ struct BodyTests {
             let url = #""request":{"url":"\#(nginx.url)/"#
             let file = try ferry.run(
                 #"{"kind":"download",\#(url)large.bin"},"destination":{"path":"sent/on.bin"}}"#)
-            let kept = try ferry.run(#"{"kind":"download",\#(url)large.bin"}}"#)
+            let managed = try ferry.run(#"{"kind":"download",\#(url)large.bin"}}"#)
             let long = try ferry.run(#"{"kind":"data",\#(url)large.bin"}}"#)
             let body = try ferry.run(#"{"kind":"data",\#(url)small"}}"#)
-            for (job, expected) in [(file, bytes), (kept, bytes), (long, bytes), (body, [1, 2, 3])] {
+            for (job, expected) in [(file, bytes), (managed, bytes), (long, bytes), (body, [1, 2, 3])] {
                 let id = try #require(job["id"]?.string)
                 let upload = try ferry.run(
                     #"{"kind":"upload","request":{"url":"\#(origin.url)/"},"source":{"job":"\#(id)"}}"#)
@@ -46,11 +47,11 @@ struct BodyTests {
                 #expect(upload["result"]?["sha256"] == job["result"]?["sha256"])
                 #expect(bodies.wait().first == expected)
             }
-            let id = try #require(kept["id"]?.string)
+            let id = try #require(managed["id"]?.string)
             let source = #""request":{"url":"\#(origin.url)/"},"source":{"job":"\#(id)"}}"#
             let key = try ferry.makeKey(role: "client", tenant: "somebody-else")
-            let stranger = try ferry.call("POST", "/v1/jobs", #"{"kind":"upload",\#(source)"#, key: key)
-            #expect(stranger.status == 422, "\(stranger.text)")
+            let foreign = try ferry.call("POST", "/v1/jobs", #"{"kind":"upload",\#(source)"#, key: key)
+            #expect(foreign.status == 422, "\(foreign.text)")
             let waiting = try ferry.submit(
                 #"{"kind":"upload","schedule":{"confirm_before_begin":true},\#(source)"#)
             #expect(try ferry.call("DELETE", "/v1/jobs/\(id)").status == 204)
@@ -59,12 +60,12 @@ struct BodyTests {
                 return try ferry.call("POST", "/v1/jobs/\(waiting)/begin", answer).status == 200
             }
             #expect(isBegun)
-            let gone = try ferry.finished(waiting)
-            #expect(gone["error"]?["code"]?.string == "source_not_found", "\(gone)")
+            let missing = try ferry.finished(waiting)
+            #expect(missing["error"]?["code"]?.string == "source_not_found", "\(missing)")
         }
     }
 
-    @Test("of an answer whose parts replace each other the last one is the body, with its own type")
+    @Test("the last part of a multipart/x-mixed-replace response is the result, with its own type")
     func replacedParts() throws {
         let text =
             "--b\r\nContent-Type: text/plain\r\n\r\nold\r\n--b\r\nContent-Type: image/gif\r\n\r\nnew\r\n--b--"
@@ -82,7 +83,7 @@ struct BodyTests {
         #expect(content.body == Array("new".utf8) && content.header("content-type") == "image/gif")
     }
 
-    @Test("a body that is longer than the database keeps is a file, with content and result as any other")
+    @Test("a body above the inline limit is stored as a file and returned as content")
     func longBody() throws {
         let nginx = try Nginx()
         defer { nginx.stop() }
@@ -98,7 +99,7 @@ struct BodyTests {
         #expect(try ferry.call("GET", "/v1/jobs/\(id)/content").status == 404)
     }
 
-    @Test("a form carries fields, files, and other jobs' results, and shows none of their bytes")
+    @Test("a multipart body sends fields, files and other jobs' results; the job shows no bytes of them")
     func multipart() throws {
         try withOrigin { origin, bodies in
             try writeFile(ferry.files + "/form.csv", Array("a,b\n".utf8))
@@ -131,7 +132,7 @@ struct BodyTests {
         }
     }
 
-    @Test("an upload in a form is about the file, and a redirect gets it whole")
+    @Test("an upload in a form has the file's digest and size, and a 307 gets the whole form again")
     func uploadForm() throws {
         let bodies = Signal<[UInt8]>()
         let origin = try ScriptedOrigin.answering { request, body in
@@ -156,7 +157,7 @@ struct BodyTests {
         #expect(received[1].firstRange(of: bytes) != nil)
     }
 
-    @Test("a file in a directory gets the name that the server suggests, made harmless")
+    @Test("a destination directory gets a file with the sanitized name that the server suggests")
     func suggestedName() throws {
         let origin = try ScriptedOrigin.answering { request, _ in
             let name = String(request.path.dropFirst())
@@ -177,7 +178,7 @@ struct BodyTests {
         }
     }
 
-    @Test("acceptance rules are decided at the headers, and the limit on the bytes as well")
+    @Test("a response that violates accept.status, content_type or max_bytes fails the job")
     func acceptance() throws {
         let origin = try ScriptedOrigin.answering { request, _ in
             let head =

@@ -7,14 +7,14 @@ import TestSupport
 import TestThreads
 import Testing
 
-@Suite("Content is what the job has fetched, or nothing", .onOwnThread)
+@Suite("Content of finished jobs", .onOwnThread)
 struct ContentTests {
     let ferry: FerryProcess
     let database: TestDatabase
 
     init() throws { (ferry, database) = try FerryProcess.shared.get() }
 
-    /// Downloads a file to a place of its own and returns the job's content.
+    /// Downloads a file to `path`. Returns the job's id and the path of its content in the API.
     private func download(_ nginx: Nginx, _ name: String, to path: String) throws -> (
         id: String, path: String
     ) {
@@ -22,20 +22,20 @@ struct ContentTests {
             #"{"kind":"download","request":{"url":"\#(nginx.url)/\#(name)"},"#
                 + #""destination":{"path":"\#(path)"}}"#)
         try #require(job["state"]?.string == "succeeded", "\(job)")
-        #expect(job["result"]?["file"] == nil, "what the service knows a file by is not shown: \(job)")
+        #expect(job["result"]?["file"] == nil, "the file's fingerprint is not shown: \(job)")
         let id = try #require(job["id"]?.string)
         return (id, "/v1/jobs/\(id)/content")
     }
 
     private func expectNoContent(_ path: String, _ headers: [String: String] = [:]) throws {
-        let answer = try ferry.call("GET", path, headers: headers)
-        #expect(answer.status == 404, "\(answer.header("etag") ?? "")")
-        guard answer.status == 404 else { return }
-        #expect(try answer.json["code"]?.string == "no_content")
-        #expect(answer.header("etag") == nil && answer.header("repr-digest") == nil)
+        let response = try ferry.call("GET", path, headers: headers)
+        #expect(response.status == 404, "\(response.header("etag") ?? "")")
+        guard response.status == 404 else { return }
+        #expect(try response.json["code"]?.string == "no_content")
+        #expect(response.header("etag") == nil && response.header("repr-digest") == nil)
     }
 
-    @Test("a file that another job has replaced is not sent under the digest of the first one")
+    @Test("after another job has replaced the file, the first job's content is 404")
     func replaced() throws {
         let nginx = try Nginx()
         defer { nginx.stop() }
@@ -49,11 +49,11 @@ struct ContentTests {
         let second = try download(nginx, "new", to: "content/replaced").path
         try expectNoContent(first)
         try expectNoContent(first, ["Range": "bytes=100-199", "If-Range": tag])
-        let answer = try ferry.call("GET", second)
-        #expect(answer.status == 200 && answer.body == new && answer.header("etag") != tag)
+        let response = try ferry.call("GET", second)
+        #expect(response.status == 200 && response.body == new && response.header("etag") != tag)
     }
 
-    @Test("a file that somebody has written into is not sent, whatever its size")
+    @Test("after a write into the file of unchanged size, the content is 404")
     func edited() throws {
         let nginx = try Nginx()
         defer { nginx.stop() }
@@ -63,12 +63,13 @@ struct ContentTests {
         let descriptor = open(ferry.files + "/content/edited", O_WRONLY | O_CLOEXEC)
         defer { close(descriptor) }
         let before = modified(descriptor)
-        // A file's time is that of the kernel's last tick.
+        // The kernel sets a file's time from its last clock tick, so the write repeats until the time
+        // differs.
         #expect(becomes { pwrite(descriptor, "x", 1, 500) == 1 && modified(descriptor) != before })
         try expectNoContent(path)
     }
 
-    @Test("a file that a backup has brought back is sent as before, whole, in parts and as a source")
+    @Test("a restored file with the same bytes is sent as before; one with other bytes is 404")
     func restored() throws {
         let nginx = try Nginx()
         defer { nginx.stop() }
@@ -76,17 +77,17 @@ struct ContentTests {
         try nginx.serve("file", bytes)
         let (id, path) = try download(nginx, "file", to: "content/restored")
         let before = try ferry.call("GET", path)
-        // Another file with the same bytes, as a restore makes it: another inode, another time.
+        // Like a restored backup: same bytes, other inode and time.
         let name = ferry.files + "/content/restored"
         try writeFile(name + ".new", bytes)
         try #require(rename(name + ".new", name) == 0)
         for _ in 1...2 {
             let head = try ferry.call("HEAD", path)
             #expect(head.status == 200 && head.header("content-length") == "300000")
-            let answer = try ferry.call("GET", path)
-            #expect(answer.status == 200 && answer.body == bytes)
-            #expect(answer.header("etag") == before.header("etag"))
-            let tag = try #require(answer.header("etag"))
+            let response = try ferry.call("GET", path)
+            #expect(response.status == 200 && response.body == bytes)
+            #expect(response.header("etag") == before.header("etag"))
+            let tag = try #require(response.header("etag"))
             let part = try ferry.call("GET", path, headers: ["Range": "bytes=1000-1999", "If-Range": tag])
             #expect(part.status == 206 && part.body == Array(bytes[1_000..<2_000]))
         }
@@ -94,7 +95,7 @@ struct ContentTests {
             #"{"kind":"upload","request":{"url":"\#(nginx.url)/put/restored","method":"PUT"},"#
                 + #""source":{"job":"\#(id)"}}"#)
         #expect(upload["state"]?.string == "succeeded", "\(upload)")
-        // Of the same size, and still not the same.
+        // Same size, other bytes.
         try writeFile(name + ".new", Array(bytes.reversed()))
         try #require(rename(name + ".new", name) == 0)
         for _ in 1...2 {
@@ -104,8 +105,8 @@ struct ContentTests {
         }
     }
 
-    @Test("of a file whose identity was not noted the bytes have to be right")
-    func withoutIdentity() throws {
+    @Test("without a stored file fingerprint, the content is verified by its bytes")
+    func withoutFingerprint() throws {
         let nginx = try Nginx()
         defer { nginx.stop() }
         let bytes = patternBytes(1_000)

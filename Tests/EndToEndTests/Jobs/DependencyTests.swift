@@ -4,14 +4,14 @@ import TestSupport
 import TestThreads
 import Testing
 
-@Suite("Jobs that come after others", .onOwnThread)
+@Suite("Job dependencies", .onOwnThread)
 struct DependencyTests {
     private func data(_ url: String, after jobs: [String] = [], _ more: String = "") -> String {
         let list = jobs.map { #""\#($0)""# }.joined(separator: ",")
         return #"{"kind":"data","request":{"url":"\#(url)"},"schedule":{"depends_on":[\#(list)]\#(more)}}"#
     }
 
-    @Test("a batch is done in the order that its jobs name; a failure ends what wanted it to succeed")
+    @Test("jobs of a batch run in the order of their dependencies; a failed dependency fails the job")
     func batch() throws {
         let ferry = try FerryProcess.shared.get().ferry
         let origin = try HalfwayOrigin(free: 0)
@@ -43,11 +43,11 @@ struct DependencyTests {
         #expect(again["state"]?.string == "succeeded", "\(again)")
     }
 
-    @Test("what is not there is refused, with its place, and nothing is stored")
+    @Test("an unknown dependency is rejected with 422 and its pointer")
     func missing() throws {
         let ferry = try FerryProcess.shared.get().ferry
-        let stranger = try ferry.makeKey(role: "client", tenant: "dependencies-other")
-        let other = try ferry.submit(data("http://127.0.0.1:1/"), key: stranger)
+        let otherKey = try ferry.makeKey(role: "client", tenant: "dependencies-other")
+        let other = try ferry.submit(data("http://127.0.0.1:1/"), key: otherKey)
         let first = try ferry.call("POST", "/v1/jobs", data("http://127.0.0.1:1/", after: [other]))
         #expect(first.status == 422)
         #expect(try first.json["errors"]?.array?.first?["pointer"]?.string == "#/schedule/depends_on/0")
@@ -61,7 +61,7 @@ struct DependencyTests {
         #expect(late.status == 422)
     }
 
-    @Test("what was accepted with a key gets its first answer again when the jobs that it names are deleted")
+    @Test("an idempotency key replays the first response after the named jobs were deleted")
     func replay() throws {
         let ferry = try FerryProcess.shared.get().ferry
         let origin = try HalfwayOrigin(free: 100)
@@ -79,14 +79,14 @@ struct DependencyTests {
             ("/v1/jobs", after), ("/v1/jobs", sending),
             ("/v1/jobs/batch", #"{"jobs":[\#(sending),\#(after)]}"#),
         ]
-        let answers = try requests.enumerated().map { try send($1.0, $1.1, "named-\($0)") }
-        #expect(answers.map(\.status) == [201, 201, 201])
-        for job in try answers.flatMap({ try ids(in: $0.json) }) { _ = try ferry.finished(job) }
+        let responses = try requests.enumerated().map { try send($1.0, $1.1, "named-\($0)") }
+        #expect(responses.map(\.status) == [201, 201, 201])
+        for job in try responses.flatMap({ try ids(in: $0.json) }) { _ = try ferry.finished(job) }
         #expect(try ferry.call("DELETE", "/v1/jobs/\(first)").status == 204)
         for (number, (path, body)) in requests.enumerated() {
             let again = try send(path, body, "named-\(number)")
             #expect(again.status == 201 && again.header("idempotency-replayed") == "true", "\(again.text)")
-            #expect(try ids(in: again.json) == ids(in: answers[number].json))
+            #expect(try ids(in: again.json) == ids(in: responses[number].json))
             let late = try send(path, body, "late-\(number)")
             #expect(try late.status == 422 && late.json["code"]?.string == "invalid_fields", "\(late.text)")
             let other = try send(path, body + " ", "named-\(number)")
@@ -95,18 +95,18 @@ struct DependencyTests {
         #expect(origin.requestCount == 5)
     }
 
-    private func ids(in answer: JSON) -> [String] {
-        (answer["data"]?.array ?? [answer]).compactMap { $0["id"]?.string }
+    private func ids(in response: JSON) -> [String] {
+        (response["data"]?.array ?? [response]).compactMap { $0["id"]?.string }
     }
 
-    @Test("after kill -9 in the middle of it, every job comes to the end that its dependencies allow")
+    @Test("after kill -9, every job of a dependency chain ends in the state that its dependencies allow")
     func crash() throws {
         let database = try TestDatabase()
         let ferry = try FerryProcess(["FERRY_DATABASE_URL": database.url, "FERRY_CONCURRENCY": "8"])
         defer { ferry.remove() }
         let origin = try HalfwayOrigin(free: 25)
         defer { origin.stop() }
-        // Chains of five, every third of which ends at an answer that is not accepted.
+        // Chains of five jobs. In every third chain, the third job fails by its status.
         var jobs: [String] = []
         for chain in 0..<20 {
             for link in 0..<5 {
@@ -125,8 +125,8 @@ struct DependencyTests {
         try ferry.start()
         for (number, id) in ids.enumerated() {
             let job = try ferry.finished(id)
-            let isLost = number / 5 % 3 == 0 && number % 5 >= 2
-            #expect(job["state"]?.string == (isLost ? "failed" : "succeeded"), "\(number): \(job)")
+            let hasFailed = number / 5 % 3 == 0 && number % 5 >= 2
+            #expect(job["state"]?.string == (hasFailed ? "failed" : "succeeded"), "\(number): \(job)")
         }
         #expect(try ferry.unfinishedCount() == 0)
     }

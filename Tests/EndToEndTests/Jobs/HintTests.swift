@@ -5,7 +5,7 @@ import TestSupport
 import TestThreads
 import Testing
 
-@Suite("Scheduling hints", .onOwnThread)
+@Suite("Deadlines, waiting reasons and renewed URLs", .onOwnThread)
 struct HintTests {
     private let ferry: FerryProcess
 
@@ -15,7 +15,7 @@ struct HintTests {
         Timestamp(microseconds: Sys.wallMicroseconds()) + seconds
     }
 
-    @Test("a job that waits fails at its deadline, not later, whatever it waits for")
+    @Test("a waiting or suspended job fails at its deadline with deadline_exceeded")
     func waiting() throws {
         let deadline = inSeconds(8)
         let job = try ferry.run(
@@ -36,12 +36,12 @@ struct HintTests {
         #expect(end["error"]?["code"]?.string == "deadline_exceeded", "\(end)")
         #expect(end["error"]?["class"]?.string == "timeout")
         let finishedAt = try #require(end["finished_at"]?.string.flatMap { Timestamp(rfc3339: $0) })
-        // The database's clock decides, which this test does not read. How long after it depends on the
-        // machine; `finished` has waited a minute.
+        // The deadline is decided by the database's clock, which this test does not read. The delay after the
+        // deadline depends on the machine; `finished` has waited a minute.
         #expect(finishedAt - later > -1, "\(finishedAt)")
     }
 
-    @Test("a job that runs fails soon after its deadline")
+    @Test("a running job fails after its deadline with deadline_exceeded")
     func running() throws {
         let origin = try HalfwayOrigin(free: 0)
         defer { origin.stop() }
@@ -51,13 +51,13 @@ struct HintTests {
                 + #""schedule":{"deadline_at":"\#(deadline)"}}"#)
         #expect(job["error"]?["code"]?.string == "deadline_exceeded", "\(job)")
         let finishedAt = try #require(job["finished_at"]?.string.flatMap { Timestamp(rfc3339: $0) })
-        // By the node's clock, which is the database's. How long after it depends on the machine; `run` has
-        // waited a minute.
+        // The deadline is decided by the node's clock, which is the database's. The delay after the deadline
+        // depends on the machine; `run` has waited a minute.
         #expect(finishedAt - deadline > -1, "\(finishedAt)")
     }
 
     @Test(
-        "a queued job says that no slot is free, one that waits for its time when that is; lists say it too")
+        "waiting_reason shows no_free_slot, or begin_date with the date, in jobs and lists")
     func reasons() throws {
         let own = try FerryProcess(["FERRY_CONCURRENCY": "1"])
         defer { own.remove() }
@@ -80,8 +80,8 @@ struct HintTests {
                 == ["begin_date", "no_free_slot", nil])
     }
 
-    @Test("a link can be renewed between attempts, and the download goes on from its bytes")
-    func renewed() throws {
+    @Test("a suspended download with a changed URL resumes from its bytes")
+    func renewedURL() throws {
         let size = MeteredOrigin.byteCount
         let origin = try MeteredOrigin(upTo: size / 2)
         defer { origin.stop() }
@@ -97,7 +97,7 @@ struct HintTests {
         let link = #"{"request":{"url":"\#(origin.url)/f?signature=2","headers":{"X-Session-Token":"s"}}}"#
         #expect(try ferry.call("PATCH", "/v1/jobs/\(id)", link, headers: merge).status == 409, "it runs")
         #expect(try ferry.call("POST", "/v1/jobs/\(id)/suspend").status == 200)
-        // The answer does not wait for a slow node.
+        // The API responds before a slow node has suspended the job.
         #expect(becomes { try ferry.json("GET", "/v1/jobs/\(id)")["state"]?.string == "suspended" })
         let patched = try ferry.call("PATCH", "/v1/jobs/\(id)", link, headers: merge)
         #expect(patched.status == 200, "\(patched.text)")
@@ -110,7 +110,7 @@ struct HintTests {
         #expect(readFile(ferry.files + "/renewed/f") == MeteredOrigin.bytes)
     }
 
-    @Test("without a node that transfers, a queued job says so")
+    @Test("without a worker node, a queued job has waiting_reason no_worker")
     func noWorker() throws {
         let own = try FerryProcess(["FERRY_ROLES": "api"])
         defer { own.remove() }

@@ -6,13 +6,13 @@ import TestSupport
 import TestThreads
 import Testing
 
-@Suite("A job travels end to end", .onOwnThread)
+@Suite("Jobs from submission to webhook", .onOwnThread)
 struct JobTests {
     private let ferry: FerryProcess
 
     init() throws { ferry = try FerryProcess.shared.get().ferry }
 
-    @Test("a download is fetched from nginx, kept in PostgreSQL and told by a signed webhook")
+    @Test("a download publishes its file, shows size and SHA-256, and sends a signed webhook")
     func download() throws {
         let nginx = try Nginx()
         defer { nginx.stop() }
@@ -44,7 +44,7 @@ struct JobTests {
         #expect(delivery.job?["result"]?["sha256"] == job["result"]?["sha256"])
     }
 
-    @Test("an upload sends a stored file, a text or base64, and a data job keeps the answer")
+    @Test("an upload sends a file, text or base64; a data job stores the response body as content")
     func uploadAndData() throws {
         let origin = try ScriptedOrigin.answering { request, body in
             let text = "\(request.method) \(body.count) \(hexadecimal(Digest.of(body)))"
@@ -71,13 +71,13 @@ struct JobTests {
             let job = try ferry.run(
                 #"{"kind":"data","request":{"url":"\#(origin.url)/x","method":"POST","body":\#(body)}}"#)
             #expect(job["state"]?.string == "succeeded")
-            let answer = try ferry.call("GET", "/v1/jobs/\(job["id"]?.string ?? "")/content")
-            #expect(answer.text.hasPrefix("POST \(byteCount) "), "\(body)")
-            #expect(answer.header("content-type") == "text/plain")
+            let response = try ferry.call("GET", "/v1/jobs/\(job["id"]?.string ?? "")/content")
+            #expect(response.text.hasPrefix("POST \(byteCount) "), "\(body)")
+            #expect(response.header("content-type") == "text/plain")
         }
     }
 
-    @Test("content has an entity tag and ranges, and says which it cannot give")
+    @Test("content supports ETag, Range, If-Range and If-None-Match; an unsatisfiable range gets 416")
     func contentRanges() throws {
         let nginx = try Nginx()
         defer { nginx.stop() }
@@ -102,7 +102,7 @@ struct JobTests {
         #expect(try ferry.call("GET", path, headers: ["If-None-Match": tag]).status == 304)
     }
 
-    @Test("redirects are followed hop by hop, without credentials for another origin, up to their limit")
+    @Test("redirects drop credentials for another origin and stop at redirects.max")
     func redirects() throws {
         let target = try ScriptedOrigin.answering { request, _ in
             let text = "\(request.header("authorization") ?? "-")|\(request.header("x-plain") ?? "-")"
@@ -116,29 +116,30 @@ struct JobTests {
         }
         defer { first.stop() }
         let headers = #""headers":{"Authorization":"Bearer sesame","X-Plain":"yes"}"#
-        let away = try ferry.run(#"{"kind":"data","request":{"url":"\#(first.url)/away",\#(headers)}}"#)
-        #expect(away["response"]?["url"]?.string == target.url + "/end", "\(away)")
-        let content = try ferry.call("GET", "/v1/jobs/\(away["id"]?.string ?? "")/content").text
+        let crossOrigin = try ferry.run(
+            #"{"kind":"data","request":{"url":"\#(first.url)/away",\#(headers)}}"#)
+        #expect(crossOrigin["response"]?["url"]?.string == target.url + "/end", "\(crossOrigin)")
+        let content = try ferry.call("GET", "/v1/jobs/\(crossOrigin["id"]?.string ?? "")/content").text
         #expect(content == "-|yes")
         #expect(first.requests.first?.header("authorization") == "Bearer sesame")
-        let round = try ferry.run(
+        let loop = try ferry.run(
             #"{"kind":"data","request":{"url":"\#(first.url)/again"},"redirects":{"max":3}}"#)
-        #expect(round["error"]?["code"]?.string == "too_many_redirects", "\(round)")
+        #expect(loop["error"]?["code"]?.string == "too_many_redirects", "\(loop)")
         #expect(first.requests.filter { $0.path == "/again" }.count == 4)
         let rejected = try ferry.run(
             #"{"kind":"download","request":{"url":"\#(first.url)/away"},"redirects":{"policy":"reject"}}"#)
         #expect(rejected["state"]?.string == "failed" && target.requests.count == 1)
     }
 
-    @Test("Retry-After is the least that a retry waits, and attempts are counted")
+    @Test("a retry waits at least Retry-After, although retry.initial_delay is 0")
     func retryAfter() throws {
         let times = Signal<Int64>()
-        let turns = Counter()
+        let requestCount = Counter()
         let origin = try ScriptedOrigin { connection in
-            // One connection after the other: the first is told to come back.
+            // One request per connection; the first gets 503 with Retry-After.
             guard connection.readRequest() != nil else { return }
             times.fire(monotonicNanoseconds())
-            let isFirst = turns.next() == 0
+            let isFirst = requestCount.next() == 0
             connection.send(
                 isFirst
                     ? "HTTP/1.1 503 Busy\r\nRetry-After: 2\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
@@ -149,11 +150,11 @@ struct JobTests {
             #"{"kind":"download","request":{"url":"\#(origin.url)/"},"destination":{"path":"later"},"#
                 + #""retry":{"initial_delay":0,"max_attempts":3}}"#)
         #expect(job["state"]?.string == "succeeded" && job["attempt"]?.integer == 2, "\(job)")
-        let asked = times.wait(for: 2)
-        #expect(asked.count == 2 && asked[1] - asked[0] >= 1_990_000_000)
+        let requestTimes = times.wait(for: 2)
+        #expect(requestTimes.count == 2 && requestTimes[1] - requestTimes[0] >= 1_990_000_000)
     }
 
-    @Test("Prefer: wait answers when the job ends or the time is over, whichever is first")
+    @Test("Prefer: wait responds when the job ends or the time is over, whichever is first")
     func preferWait() throws {
         let gate = Gate()
         let origin = try ScriptedOrigin.answering { _, _ in
@@ -166,7 +167,7 @@ struct JobTests {
         let early = try ferry.call("POST", "/v1/jobs", body, headers: ["Prefer": "wait=1"])
         #expect(early.status == 201 && early.header("preference-applied") == "wait=1")
         let job = try early.json
-        // On a busy machine its slot may take longer than that.
+        // On a busy machine the job may still be queued after 1 s.
         #expect(["queued", "running"].contains(job["state"]?.string), "\(job)")
         let ferry = ferry
         let path = "/v1/jobs/\(job["id"]?.string ?? "")"

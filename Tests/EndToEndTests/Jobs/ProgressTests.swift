@@ -6,7 +6,7 @@ import Testing
 
 @Suite("Progress", .onOwnThread)
 struct ProgressTests {
-    @Test("an upload shows what it has sent, of how much, how fast, and how long it will take")
+    @Test("a running upload shows bytes sent and expected, rate, fraction and remaining seconds")
     func upload() throws {
         let ferry = try FerryProcess.shared.get().ferry
         let origin = try ScriptedOrigin.answering { _, _ in
@@ -15,7 +15,7 @@ struct ProgressTests {
         defer { origin.stop() }
         let size = 20_000_000
         try writeFile(ferry.files + "/progress-source", [UInt8](repeating: 1, count: size))
-        // Minutes, at that rate.
+        // The upload takes 200 s at this rate.
         let id = try ferry.submit(
             #"{"kind":"upload","source":{"path":"progress-source"},"#
                 + #""request":{"url":"\#(origin.url)/"},"network":{"max_bytes_per_second":100000}}"#)

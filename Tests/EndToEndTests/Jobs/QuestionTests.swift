@@ -10,8 +10,9 @@ struct QuestionTests {
 
     init() throws { ferry = try FerryProcess.shared.get().ferry }
 
-    /// `/r` redirects to `/f`; `/broken` fails; `/secret` wants `u:p`; everything else is there.
-    private func makeOrigin(_ offers: String = #"Basic realm="room""#) throws -> ScriptedOrigin {
+    /// Returns an origin: `/r` redirects to `/f`, `/broken` answers 500, `/secret` requires `u:p`, other
+    /// paths answer 200.
+    private func makeOrigin(_ challenges: String = #"Basic realm="room""#) throws -> ScriptedOrigin {
         try ScriptedOrigin.answering { request, _ in
             var head = "200 OK"
             if request.path == "/r" { head = "302 Found\r\nLocation: /f" }
@@ -19,13 +20,13 @@ struct QuestionTests {
             if request.path == "/secret",
                 request.header("authorization") != "Basic " + Base64.encode(Array("u:p".utf8))
             {
-                head = "401 Unauthorized\r\nWWW-Authenticate: \(offers)"
+                head = "401 Unauthorized\r\nWWW-Authenticate: \(challenges)"
             }
             return Array("HTTP/1.1 \(head)\r\nContent-Length: 2\r\n\r\nok".utf8)
         }
     }
 
-    private func asked(_ id: String, _ kind: String) throws -> JSON {
+    private func awaitQuestion(_ id: String, _ kind: String) throws -> JSON {
         let isAsked = becomes { try ferry.json("GET", "/v1/jobs/\(id)")["question"]?["kind"]?.string == kind }
         let job = try ferry.json("GET", "/v1/jobs/\(id)")
         #expect(isAsked && job["state"]?.string == "waiting", "\(job)")
@@ -33,22 +34,22 @@ struct QuestionTests {
     }
 
     private func answer(_ id: String, _ verb: String, _ body: String) throws -> (status: Int, json: JSON) {
-        let answer = try ferry.call("POST", "/v1/jobs/\(id)/\(verb)", body)
-        return (answer.status, try answer.json)
+        let response = try ferry.call("POST", "/v1/jobs/\(id)/\(verb)", body)
+        return (response.status, try response.json)
     }
 
-    /// Where the redirect leads that is asked about.
+    /// Returns the target of the redirect that the question is about.
     private static func target(_ job: JSON?) -> String? { job?["question"]?["redirect"]?["url"]?.string }
 
     private func paths(_ origin: ScriptedOrigin) -> [String] { origin.requests.map(\.path) }
 
-    @Test("a job that has to be confirmed begins after the webhook's answer, and says who gave it")
+    @Test("a job with confirm_before_begin begins after the webhook's answer and shows answered_by")
     func webhook() throws {
         let origin = try makeOrigin()
         defer { origin.stop() }
-        let told = Signal<JSON>()
+        let events = Signal<JSON>()
         let receiver = try ScriptedOrigin.answering { _, body in
-            told.fire((try? JSON.parse(body)) ?? .null)
+            events.fire((try? JSON.parse(body)) ?? .null)
             let answer = #"{"disposition":"continue_loading"}"#
             return Array("HTTP/1.1 200 OK\r\nContent-Length: \(answer.utf8.count)\r\n\r\n\(answer)".utf8)
         }
@@ -59,19 +60,19 @@ struct QuestionTests {
         #expect(job["state"]?.string == "succeeded", "\(job)")
         #expect(job["answered_by"]?["by"]?.string == "webhook" && job["question"]?.isNull == true)
         #expect(job["answered_by"]?["name"]?.string?.hasPrefix("dlv_") == true)
-        let event = try #require(told.wait(for: 1).first)
+        let event = try #require(events.wait(for: 1).first)
         #expect(event["type"]?.string == "job.will_begin")
         #expect(event["data"]?["job"]?["waiting_for"]?.string == "confirmation", "\(event)")
     }
 
-    @Test("the API answers as well: another request, once; what is wrong is refused")
+    @Test("an API answer can replace the request; a wrong or second answer is rejected")
     func begin() throws {
         let origin = try makeOrigin()
         defer { origin.stop() }
         let id = try ferry.submit(
             #"{"kind":"data","request":{"url":"http://127.0.0.1:1/"},"#
                 + #""schedule":{"confirm_before_begin":true}}"#)
-        let job = try asked(id, "begin")
+        let job = try awaitQuestion(id, "begin")
         #expect(job["waiting_reason"]?["code"]?.string == "confirmation")
         #expect(job["question"]?["expires_at"] == job["waiting_reason"]?["next_check_at"])
         #expect(try answer(id, "begin", #"{"disposition":"follow"}"#).status == 422)
@@ -92,7 +93,7 @@ struct QuestionTests {
         #expect(try answer(id, "begin", #"{"disposition":"cancel"}"#).status == 409)
     }
 
-    @Test("nobody's answer is the one that was configured; a cancelled job never begins")
+    @Test("after questions.timeout the configured answer applies; a cancelled job sends no request")
     func timeout() throws {
         let origin = try makeOrigin()
         defer { origin.stop() }
@@ -107,14 +108,14 @@ struct QuestionTests {
         #expect(begun["state"]?.string == "succeeded" && paths(origin) == ["/f"], "\(begun)")
     }
 
-    @Test("a redirect is followed from where it leads once somebody says so, or is the answer itself")
+    @Test("an answered redirect is followed from its target; a rejected one is the result")
     func redirect() throws {
         let origin = try makeOrigin()
         defer { origin.stop() }
         let body =
             #"{"kind":"data","request":{"url":"\#(origin.url)/r"},"redirects":{"policy":"ask"}}"#
         let id = try ferry.submit(body)
-        let job = try asked(id, "redirect")
+        let job = try awaitQuestion(id, "redirect")
         #expect(job["waiting_for"]?.string == "redirect" && job["node"]?.isNull == true)
         #expect(job["question"]?["redirect"]?["url"]?.string == "\(origin.url)/f")
         #expect(job["question"]?["redirect"]?["status"]?.integer == 302)
@@ -125,23 +126,23 @@ struct QuestionTests {
         #expect(paths(origin) == ["/r", "/f"])
         #expect(end["response"]?["url"]?.string == "\(origin.url)/f")
         let other = try ferry.submit(body)
-        _ = try asked(other, "redirect")
+        _ = try awaitQuestion(other, "redirect")
         #expect(try answer(other, "redirect", #"{"disposition":"reject"}"#).status == 200)
         #expect(try ferry.finished(other)["response"]?["status"]?.integer == 302)
         let attempts = try ferry.json("GET", "/v1/jobs/\(other)/attempts")["data"]?.array ?? []
         #expect(attempts.map { $0["outcome"]?.string } == ["asked", "succeeded"], "\(attempts)")
     }
 
-    @Test("when a job begins is over once it has begun: no change of that ends its question or its pause")
+    @Test("a begun job rejects changes of its begin with 409 and keeps its question or retry time")
     func begun() throws {
         let origin = try makeOrigin()
         defer { origin.stop() }
         let patch = #"{"schedule":{"discretionary":true}}"#
         let redirected = try ferry.submit(
             #"{"kind":"data","request":{"url":"\#(origin.url)/r"},"redirects":{"policy":"ask"}}"#)
-        _ = try asked(redirected, "redirect")
+        _ = try awaitQuestion(redirected, "redirect")
         #expect(try ferry.call("PATCH", "/v1/jobs/\(redirected)", patch).status == 409)
-        _ = try asked(redirected, "redirect")
+        _ = try awaitQuestion(redirected, "redirect")
         #expect(try answer(redirected, "redirect", #"{"disposition":"follow"}"#).status == 200)
         #expect(try ferry.finished(redirected)["state"]?.string == "succeeded")
         let failing = try ferry.submit(
@@ -158,13 +159,13 @@ struct QuestionTests {
         #expect(try ferry.call("POST", "/v1/jobs/\(failing)/cancel", "{}").status == 200)
     }
 
-    @Test("a challenge takes a credential, counts what was refused, and shows no secret")
+    @Test("a challenge accepts a credential, counts refused ones, and shows no secret")
     func challenge() throws {
         let origin = try makeOrigin()
         defer { origin.stop() }
         let id = try ferry.submit(
             #"{"kind":"download","request":{"url":"\#(origin.url)/secret"},"on_challenge":"ask"}"#)
-        let job = try asked(id, "challenge")
+        let job = try awaitQuestion(id, "challenge")
         let space = job["question"]?["challenge"]?["protection_space"]
         #expect(space?["realm"]?.string == "room" && space?["authentication_method"]?.string == "basic")
         #expect(job["question"]?["challenge"]?["previous_failure_count"]?.integer == 0)
@@ -183,7 +184,7 @@ struct QuestionTests {
         #expect(!"\(end)".contains("hush") && end["request"]?["auth"]?["password"]?["set"]?.bool == true)
     }
 
-    @Test("a webhook's answer counts for the question that it was shown, not for a later one")
+    @Test("a webhook's answer applies only to the question of its delivery, not to a later one")
     func earlierQuestion() throws {
         let origin = try ScriptedOrigin.answering { request, _ in
             let next = ["/a": "/b", "/b": "/c"][request.path]
@@ -208,18 +209,18 @@ struct QuestionTests {
             return all.filter { $0["url"]?.string == receiver.url + "/h" }
         }
         #expect(becomes { try deliveries().count { $0["state"]?.string == "accepted" } == 2 })
-        // The first one once more: it is answered as before.
+        // Redelivers both questions; the first delivery gets the same answer as before.
         for delivery in try deliveries() {
             let path = "/v1/deliveries/\(delivery["id"]?.string ?? "")"
             #expect(try ferry.call("POST", path + "/redeliver", "{}").status == 200)
             #expect(becomes { try ferry.json("GET", path)["tries"]?.array?.count == 2 })
         }
-        #expect(try isSecond() && paths(origin) == ["/a", "/b"], "nobody has said anything about /c")
+        #expect(try isSecond() && paths(origin) == ["/a", "/b"], "the redirect to /c is not answered yet")
         #expect(try answer(id, "redirect", #"{"disposition":"follow"}"#).status == 200)
         #expect(try ferry.finished(id)["state"]?.string == "succeeded")
     }
 
-    @Test("a change of the request takes the question back: no answer goes where it was not asked for")
+    @Test("a change of the request withdraws the question; an answer to the old question gets 409")
     func changedRequest() throws {
         let (origin, other) = (try makeOrigin(), try makeOrigin())
         defer {
@@ -228,20 +229,20 @@ struct QuestionTests {
         }
         let id = try ferry.submit(
             #"{"kind":"data","request":{"url":"\#(origin.url)/secret"},"on_challenge":"ask"}"#)
-        let first = try asked(id, "challenge")["question"]?["asked_at"]?.string ?? ""
-        let elsewhere = #"{"request":{"url":"\#(other.url)/secret"}}"#
-        let changed = try ferry.call("PATCH", "/v1/jobs/\(id)", elsewhere)
+        let first = try awaitQuestion(id, "challenge")["question"]?["asked_at"]?.string ?? ""
+        let otherURL = #"{"request":{"url":"\#(other.url)/secret"}}"#
+        let changed = try ferry.call("PATCH", "/v1/jobs/\(id)", otherURL)
         #expect(try changed.status == 200 && changed.json["question"]?.isNull == true)
         let isAskedAnew = becomes {
             let challenge = try ferry.json("GET", "/v1/jobs/\(id)")["question"]?["challenge"]
             return challenge?["protection_space"]?["url"]?.string == other.url
         }
         #expect(isAskedAnew)
-        // What has nothing to do with the request leaves the question as it is.
+        // A change of another field leaves the question open.
         let before = try ferry.json("GET", "/v1/jobs/\(id)")["question"]
         let described = try ferry.call("PATCH", "/v1/jobs/\(id)", #"{"description":"x"}"#)
         #expect(try described.status == 200 && described.json["question"] == before)
-        // An answer that names the question before is none to the one that is open now.
+        // The answer with the earlier question's asked_at is rejected.
         let cancel = { (askedAt: String) in
             try answer(id, "challenge", #"{"disposition":"cancel","asked_at":"\#(askedAt)"}"#)
         }
@@ -252,7 +253,7 @@ struct QuestionTests {
         #expect(inTime.status == 200 && inTime.json["state"]?.string == "cancelled", "\(inTime.json)")
     }
 
-    @Test("protection spaces can be rejected one by one; default handling fails as without asking")
+    @Test("each rejected protection space leads to the next challenge; the last one fails the job")
     func rejected() throws {
         let origin = try makeOrigin(#"Basic realm="b", Digest realm="d", nonce="n""#)
         defer { origin.stop() }
@@ -263,7 +264,7 @@ struct QuestionTests {
         let method = { (job: JSON) in
             job["question"]?["challenge"]?["protection_space"]?["authentication_method"]?.string
         }
-        #expect(method(try asked(id, "challenge")) == "digest")
+        #expect(method(try awaitQuestion(id, "challenge")) == "digest")
         let reject = #"{"disposition":"reject_protection_space"}"#
         #expect(method(try answer(id, "challenge", reject).json) == "basic")
         let end = try answer(id, "challenge", reject).json
@@ -271,12 +272,12 @@ struct QuestionTests {
         #expect(end["error"]?["code"]?.string == "authentication_required")
         #expect(paths(origin) == ["/secret"])
         let other = try ferry.submit(body)
-        _ = try asked(other, "challenge")
+        _ = try awaitQuestion(other, "challenge")
         #expect(try answer(other, "challenge", #"{"disposition":"perform_default_handling"}"#).status == 200)
         #expect(try ferry.finished(other)["error"]?["code"]?.string == "authentication_required")
     }
 
-    @Test("what is asked holds no slot, survives kill -9, and goes with a suspension")
+    @Test("a question holds no slot, survives kill -9, and is withdrawn by a suspension")
     func survives() throws {
         let database = try TestDatabase()
         let own = try FerryProcess(["FERRY_DATABASE_URL": database.url, "FERRY_CONCURRENCY": "1"])

@@ -6,18 +6,18 @@ import TestSupport
 import TestThreads
 import Testing
 
-@Suite("What clients ask for", .onOwnThread)
+@Suite("Requests of clients", .onOwnThread)
 struct RequestTests {
     private let ferry: FerryProcess
 
     init() throws { ferry = try FerryProcess.shared.get().ferry }
 
-    /// An origin that answers everything with `ok`.
+    /// Returns an origin that answers 200 with `ok`.
     private func plainOrigin() throws -> ScriptedOrigin {
         try ScriptedOrigin.answering { _, _ in Array("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".utf8) }
     }
 
-    @Test("a cancelled transfer closes its socket at once and leaves no file; a second cancel is refused")
+    @Test("cancelling a running job closes its connection and leaves no file; a second cancel gets 409")
     func cancel() throws {
         let begun = Signal<Void>()
         let closed = Signal<Void>()
@@ -41,7 +41,7 @@ struct RequestTests {
         #expect(try again.json["code"]?.string == "invalid_state")
     }
 
-    @Test("the same idempotency key and body give the first answer again, another body is refused")
+    @Test("an idempotency key with the same body replays the first response; another body gets 422")
     func idempotency() throws {
         let origin = try plainOrigin()
         defer { origin.stop() }
@@ -61,7 +61,7 @@ struct RequestTests {
         #expect(origin.requests.count == 1)
     }
 
-    @Test("a tenant uses an idempotency key for one request: on another route it is refused")
+    @Test("an idempotency key is rejected with 422 on another route of the same tenant")
     func idempotencyScope() throws {
         let origin = try plainOrigin()
         defer { origin.stop() }
@@ -78,15 +78,15 @@ struct RequestTests {
             let other = try ferry.call("POST", path, body, headers: ["Idempotency-Key": "scope"])
             #expect(other.status == 422, "\(path): \(other.text)")
             #expect(try other.json["code"]?.string == "idempotency_key_reused", "\(path)")
-            // Every route that creates takes a key.
+            // Every route that creates an object accepts a key.
             let key = ["Idempotency-Key": "scope-\(path)"]
-            let made = try ferry.call("POST", path, body, headers: key)
+            let created = try ferry.call("POST", path, body, headers: key)
             let again = try ferry.call("POST", path, body, headers: key)
-            #expect(made.status == 201 && again.status == 201, "\(path): \(made.text)")
+            #expect(created.status == 201 && again.status == 201, "\(path): \(created.text)")
             #expect(again.header("idempotency-replayed") == "true", "\(path)")
-            #expect(try made.json["id"] == again.json["id"] && made.json["data"] == again.json["data"])
+            #expect(try created.json["id"] == again.json["id"] && created.json["data"] == again.json["data"])
         }
-        // Another tenant's keys are its own.
+        // The keys of another tenant are independent.
         let tenant = try ferry.makeKey(role: "client", tenant: "scope")
         let theirs = try ferry.call(
             "POST", "/v1/jobs", job, headers: ["Idempotency-Key": "scope"], key: tenant)
@@ -94,7 +94,7 @@ struct RequestTests {
         #expect(try theirs.json["id"] != first.json["id"])
     }
 
-    @Test("a batch is accepted whole or not at all, and its complaints point at the jobs")
+    @Test("a batch with a wrong job is rejected whole, with pointers to the jobs")
     func batch() throws {
         let origin = try plainOrigin()
         defer { origin.stop() }
@@ -109,17 +109,17 @@ struct RequestTests {
         #expect(try ferry.call("POST", "/v1/jobs/batch", "{\"jobs\":[").status == 400)
     }
 
-    @Test("a batch may be NDJSON, and its answers come in its order")
+    @Test("an NDJSON batch is accepted, and the response lists its jobs in order")
     func lines() throws {
         let origin = try plainOrigin()
         defer { origin.stop() }
         let body = (0..<30).map { index in
             #"{"kind":"data","request":{"url":"\#(origin.url)/\#(index)"},"metadata":{"n":"\#(index)"}}"#
         }.joined(separator: "\n")
-        let answer = try ferry.call(
+        let response = try ferry.call(
             "POST", "/v1/jobs/batch", body + "\n\n", headers: ["Content-Type": "application/x-ndjson"])
-        #expect(answer.status == 201, "\(answer.text)")
-        let ids = try (answer.json["data"]?.array ?? []).compactMap { $0["id"]?.string }
+        #expect(response.status == 201, "\(response.text)")
+        let ids = try (response.json["data"]?.array ?? []).compactMap { $0["id"]?.string }
         #expect(ids.count == 30)
         for (index, id) in ids.enumerated() {
             let job = try ferry.finished(id)
@@ -127,29 +127,29 @@ struct RequestTests {
         }
     }
 
-    @Test("lists go on behind their cursor while rows come, and filters hold")
+    @Test("a list continues at its cursor while jobs are added, and its filters apply")
     func lists() throws {
         let origin = try plainOrigin()
         defer { origin.stop() }
         let one = #"{"kind":"data","request":{"url":"\#(origin.url)/"},"metadata":{"list":"a"}}"#
         let ids = try ferry.submitBatch(
             #"{"jobs":[\#(Array(repeating: one, count: 25).joined(separator: ","))]}"#)
-        var seen: [String] = []
+        var listedIDs: [String] = []
         var path: String? = "/v1/jobs?limit=10&metadata.list=a"
         while let next = path {
-            let answer = try ferry.call("GET", next)
-            let page = try answer.json
-            seen += (page["data"]?.array ?? []).compactMap { $0["id"]?.string }
+            let response = try ferry.call("GET", next)
+            let page = try response.json
+            listedIDs += (page["data"]?.array ?? []).compactMap { $0["id"]?.string }
             _ = try ferry.submit(#"{"kind":"data","request":{"url":"\#(origin.url)/"}}"#)
             path = page["next_cursor"]?.string.map { "/v1/jobs?limit=10&metadata.list=a&cursor=\($0)" }
-            #expect((answer.header("link")?.contains(#"rel="next""#) == true) == (path != nil))
+            #expect((response.header("link")?.contains(#"rel="next""#) == true) == (path != nil))
         }
-        #expect(Set(seen) == Set(ids) && seen.count == 25 && seen == seen.sorted(by: >))
+        #expect(Set(listedIDs) == Set(ids) && listedIDs.count == 25 && listedIDs == listedIDs.sorted(by: >))
         #expect(try ferry.allJobs("&metadata.list=a&kind=upload").isEmpty)
         #expect(try ferry.allJobs("&metadata.list=b").isEmpty)
     }
 
-    @Test("a failed job says why, and a second one in its place names it")
+    @Test("a failed job shows its error, and a retry names it in retry_of")
     func failures() throws {
         let nginx = try Nginx()
         defer { nginx.stop() }
@@ -177,7 +177,7 @@ struct RequestTests {
         #expect(cut.connectionCount == 2 && !names(in: ferry.files).contains("short"))
     }
 
-    @Test("a full disk is a storage error of the job that met it, and leaves nothing behind")
+    @Test("a full disk fails the job with storage_full and leaves no file")
     func diskFull() throws {
         let nginx = try Nginx()
         defer { nginx.stop() }
@@ -201,9 +201,9 @@ struct RequestTests {
 
 extension RequestTests {
     @Test(
-        "a full disk that nobody watches holds the jobs that go there, and nothing else, until it heals"
+        "jobs to a full file system that no setting monitors wait until it has space; others run"
     )
-    func heldByDisk() throws {
+    func fullFileSystem() throws {
         let origin = try RangeOrigin(patternBytes(3_000_000))
         defer { origin.stop() }
         let small = try SmallFileSystem(ferry.files + "/held", byteCount: 4 << 20)
@@ -213,18 +213,18 @@ extension RequestTests {
             #"{"kind":"download","request":{"url":"\#(origin.url)"},"destination":{"path":"\#(path)"},"#
                 + #""retry":{"max_attempts":2,"initial_delay":0.1,"max_delay":0.1}}"#
         }
-        let held = try ferry.submit(job("held/file"))
-        // More often than the job may be tried.
+        let waiting = try ferry.submit(job("held/file"))
+        // More attempts than `max_attempts`: an attempt that finds no disk space does not count.
         #expect(
             becomes {
-                let job = try ferry.json("GET", "/v1/jobs/\(held)")
+                let job = try ferry.json("GET", "/v1/jobs/\(waiting)")
                 return job["attempt"]?.integer ?? 0 > 4
                     && job["waiting_reason"]?["code"]?.string == "storage_low"
             })
-        #expect(origin.requests.count == 1, "nobody is asked for what has no room")
+        #expect(origin.requests.count == 1, "no request is sent without disk space")
         #expect(try ferry.run(job("elsewhere"))["state"]?.string == "succeeded")
         unlink(small.path + "/ballast")
-        let done = try ferry.finished(held)
+        let done = try ferry.finished(waiting)
         #expect(done["state"]?.string == "succeeded", "\(done)")
         let isExact = readFile(small.path + "/file") == patternBytes(3_000_000)
         #expect(isExact)

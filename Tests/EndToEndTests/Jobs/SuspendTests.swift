@@ -5,7 +5,7 @@ import TestSupport
 import TestThreads
 import Testing
 
-@Suite("Suspended and cancelled downloads keep their bytes", .onOwnThread)
+@Suite("Suspended and cancelled downloads", .onOwnThread)
 struct SuspendTests {
     private let ferry: FerryProcess
     private let size = MeteredOrigin.byteCount
@@ -23,18 +23,18 @@ struct SuspendTests {
             + #""destination":{"path":"\#(path)"}\#(more)}"#
     }
 
-    private func arrived(_ count: Int, _ id: String) -> Bool {
+    private func receives(_ count: Int, _ id: String) -> Bool {
         becomes {
             try ferry.json("GET", "/v1/jobs/\(id)")["progress"]?["bytes_received"]?.integer == Int64(count)
         }
     }
 
     private func post(_ id: String, _ verb: String, _ body: String = "{}") throws -> (Int, JSON) {
-        let answer = try ferry.call("POST", "/v1/jobs/\(id)/\(verb)", body)
-        return (answer.status, try answer.json)
+        let response = try ferry.call("POST", "/v1/jobs/\(id)/\(verb)", body)
+        return (response.status, try response.json)
     }
 
-    /// As `post`; the job once it runs no more: the answer waits for its node only a second.
+    /// Like `post`, but returns the job after it has stopped: the API waits only a second for the node.
     private func stop(_ id: String, _ verb: String, _ body: String = "{}") throws -> (Int, JSON) {
         var (status, job) = try post(id, verb, body)
         let hasStopped = becomes {
@@ -45,17 +45,17 @@ struct SuspendTests {
         return (status, job)
     }
 
-    /// A job that was cancelled after so many bytes: its resume data.
+    /// Returns the resume data of a job that is cancelled after `count` bytes.
     private func resumeData(_ origin: MeteredOrigin, _ path: String, after count: Int) throws -> String {
         let id = try download(origin, path)
-        #expect(arrived(count, id))
+        #expect(receives(count, id))
         let (status, job) = try stop(id, "cancel", #"{"produce_resume_data":true}"#)
         #expect(status == 200 && job["state"]?.string == "cancelled", "\(job)")
         return try #require(job["resume_data"]?.string, "\(job)")
     }
 
     @Test(
-        "a running download that is suspended goes on from its bytes when it is resumed, and says where"
+        "a suspended download resumes from its bytes and shows resumed_at_offset"
     )
     func suspend() throws {
         let origin = try MeteredOrigin(upTo: size / 2)
@@ -65,16 +65,16 @@ struct SuspendTests {
         let id = try download(
             origin, "suspend/f",
             #","webhook":{"url":"\#(receiver.url)","events":["job.resumed_at_offset","job.succeeded"]}"#)
-        #expect(arrived(size / 2, id))
+        #expect(receives(size / 2, id))
         let (status, job) = try stop(id, "suspend")
         #expect(status == 200 && job["state"]?.string == "suspended" && job["node"]?.isNull == true, "\(job)")
         #expect(job["waiting_reason"]?["code"]?.string == "suspended")
-        expectKept(size / 2, job)
+        expectPartial(size / 2, job)
         let listed = try ferry.json("GET", "/v1/jobs?state=suspended&limit=500")["data"]?.array
-        try expectKept(size / 2, #require(listed?.first { $0["id"]?.string == id }))
+        try expectPartial(size / 2, #require(listed?.first { $0["id"]?.string == id }))
         let (again, problem) = try post(id, "suspend")
         #expect(again == 409 && problem["state"]?.string == "suspended")
-        #expect(names(in: ferry.files + "/suspend").count == 2, "the bytes and their record")
+        #expect(names(in: ferry.files + "/suspend").count == 2, "the partial download and its record")
         origin.allow(upTo: size)
         let (resumed, queued) = try post(id, "resume")
         #expect(resumed == 200 && ["queued", "running"].contains(queued["state"]?.string), "\(queued)")
@@ -85,17 +85,17 @@ struct SuspendTests {
         #expect(readFile(ferry.files + "/suspend/f") == MeteredOrigin.bytes)
         #expect(origin.sentByteCount <= size + size / 100)
         #expect(try post(id, "resume").0 == 409)
-        // Both may be on their way at once.
-        let told = receiver.deliveries.wait(for: 2).sorted {
+        // The sender may send both events at once.
+        let deliveries = receiver.deliveries.wait(for: 2).sorted {
             ($0.json["data"]?["sequence"]?.integer ?? 0) < ($1.json["data"]?["sequence"]?.integer ?? 0)
         }
-        #expect(told.map { $0.json["type"]?.string } == ["job.resumed_at_offset", "job.succeeded"])
-        #expect(told.first?.json["data"]?["offset"]?.integer == Int64(size / 2))
-        #expect(told.first?.job?["state"]?.string == "running")
-        #expect(told.last?.json["data"]?["offset"] == nil)
+        #expect(deliveries.map { $0.json["type"]?.string } == ["job.resumed_at_offset", "job.succeeded"])
+        #expect(deliveries.first?.json["data"]?["offset"]?.integer == Int64(size / 2))
+        #expect(deliveries.first?.job?["state"]?.string == "running")
+        #expect(deliveries.last?.json["data"]?["offset"] == nil)
     }
 
-    @Test("a queued job waits while it is suspended, also for the counts")
+    @Test("a waiting job can be suspended and resumed; cancelled, it has no resume data")
     func suspendWaiting() throws {
         let origin = try MeteredOrigin(upTo: size)
         defer { origin.stop() }
@@ -107,11 +107,11 @@ struct SuspendTests {
         #expect(resumed == 200 && waiting["waiting_for"]?.string == "begin_date", "\(waiting)")
         #expect(try post(id, "suspend").0 == 200)
         let (cancelled, end) = try post(id, "cancel", #"{"produce_resume_data":true}"#)
-        #expect(cancelled == 200 && end["resume_data"]?.isNull == true, "nothing has come yet")
+        #expect(cancelled == 200 && end["resume_data"]?.isNull == true, "no byte was received")
         #expect(origin.ranges.isEmpty)
     }
 
-    @Test("resume data lets another job go on, once; used again it begins at 0, and says so")
+    @Test("resume data continues the download in one other job; a second job starts at byte 0")
     func adopt() throws {
         let origin = try MeteredOrigin(upTo: size / 2)
         defer { origin.stop() }
@@ -130,7 +130,7 @@ struct SuspendTests {
         #expect(origin.ranges.last == .some(nil))
     }
 
-    @Test("resume data that is forged, of another tenant or of another URL is refused")
+    @Test("resume data that is forged, of another tenant or of another URL is rejected with 422")
     func forged() throws {
         let origin = try MeteredOrigin(upTo: size / 4)
         defer { origin.stop() }
@@ -145,28 +145,28 @@ struct SuspendTests {
             (url, adminKey),
         ]
         for (body, key) in attempts {
-            let answer = try ferry.call("POST", "/v1/jobs", body, key: key)
-            #expect(answer.status == 422)
-            #expect(try answer.json["errors"]?.array?.map { $0["pointer"]?.string } == ["#/resume_data"])
+            let response = try ferry.call("POST", "/v1/jobs", body, key: key)
+            #expect(response.status == 422)
+            #expect(try response.json["errors"]?.array?.map { $0["pointer"]?.string } == ["#/resume_data"])
         }
     }
 
-    @Test("a retry of a failed download, and a job with a renewed link, go on from its bytes")
+    @Test("a retry of a failed download, and a job with its resume data, resume from its bytes")
     func retried() throws {
         let origin = try MeteredOrigin(upTo: size / 4)
         defer { origin.stop() }
         let failed = try ferry.run(
             #"{"kind":"download","request":{"url":"\#(origin.url)/f?signature=1","timeout_for_request":6},"#
                 + #""destination":{"path":"retried/f"},"retry":{"max_attempts":1}}"#)
-        // All that was sent, unless the machine was slow for that long.
-        let kept = Int(failed["progress"]?["bytes_received"]?.integer ?? 0)
-        #expect(kept > 0, "\(failed)")
+        // `received` is all that was sent, unless the machine was slow for six seconds.
+        let received = Int(failed["progress"]?["bytes_received"]?.integer ?? 0)
+        #expect(received > 0, "\(failed)")
         let (accepted, retry) = try post(failed["id"]?.string ?? "", "retry")
         let id = try #require(retry["id"]?.string)
         #expect(accepted == 201 && retry["resume_data"]?.isNull == true, "\(retry)")
         #expect(becomes { origin.ranges.count == 2 })
         origin.allow(upTo: size / 2)
-        #expect(arrived(size / 2, id))
+        #expect(receives(size / 2, id))
         let (_, cancelled) = try stop(id, "cancel", #"{"produce_resume_data":true}"#)
         #expect(cancelled["state"]?.string == "cancelled", "\(cancelled)")
         let ended = try ferry.finished(id)
@@ -177,28 +177,28 @@ struct SuspendTests {
                 + #""destination":{"path":"retried/f"},"resume_data":"\#(data)"}"#)
         #expect(last["result"]?["resumed_at_offset"]?.integer == Int64(size / 2), "\(last)")
         #expect(readFile(ferry.files + "/retried/f") == MeteredOrigin.bytes)
-        #expect(origin.ranges == [nil, "bytes=\(kept)-", "bytes=\(size / 2)-"])
-        #expect(origin.sentByteCount <= size + (size / 4 - kept) + size / 100)
+        #expect(origin.ranges == [nil, "bytes=\(received)-", "bytes=\(size / 2)-"])
+        #expect(origin.sentByteCount <= size + (size / 4 - received) + size / 100)
     }
 
-    @Test("a failed download shows resume data; deleted, it leaves nothing")
+    @Test("a failed download shows resume data; deleting the job removes its files")
     func failed() throws {
         let origin = try MeteredOrigin(upTo: size / 4)
         defer { origin.stop() }
-        // Longer than what has been sent takes to come, unless the machine is slow.
+        // In six seconds all sent bytes arrive, unless the machine is slow.
         let job = try ferry.run(body(origin, "failed/f", #","retry":{"max_attempts":1}"#, timeout: 6))
         let id = try #require(job["id"]?.string)
         #expect(job["error"]?["code"]?.string == "timed_out", "\(job)")
         #expect(job["resume_data"]?.string != nil)
-        let kept = Int(job["progress"]?["bytes_received"]?.integer ?? 0)
-        #expect(kept > 0)
-        expectKept(kept, job)
+        let received = Int(job["progress"]?["bytes_received"]?.integer ?? 0)
+        #expect(received > 0)
+        expectPartial(received, job)
         #expect(names(in: ferry.files + "/failed").count == 2)
         #expect(try ferry.call("DELETE", "/v1/jobs/\(id)").status == 204)
         #expect(becomes { names(in: ferry.files + "/failed").isEmpty })
     }
 
-    @Test("between attempts a download shows what it has; overdue it leaves that to another job")
+    @Test("a download between attempts shows its progress; after its deadline it has resume data")
     func betweenAttempts() throws {
         let origin = try MeteredOrigin(upTo: size / 4)
         defer { origin.stop() }
@@ -207,28 +207,28 @@ struct SuspendTests {
             #","retry":{"initial_delay":3600,"max_delay":3600},"#
                 + #""schedule":{"deadline_at":"2099-01-01T00:00:00Z"}"#
         )
-        #expect(arrived(size / 4, id))
+        #expect(receives(size / 4, id))
         origin.stop()
         let isWaiting = becomes { try ferry.json("GET", "/v1/jobs/\(id)")["waiting_for"]?.string == "retry" }
         #expect(isWaiting)
         let waiting = try ferry.json("GET", "/v1/jobs/\(id)")
-        expectKept(size / 4, waiting)
+        expectPartial(size / 4, waiting)
         #expect(waiting["resume_data"]?.isNull == true)
         let (status, suspended) = try post(id, "suspend")
         #expect(status == 200)
-        expectKept(size / 4, suspended)
+        expectPartial(size / 4, suspended)
         let deadline = Timestamp(microseconds: Sys.wallMicroseconds()) + 2
         let patch = #"{"schedule":{"deadline_at":"\#(deadline)"}}"#
         #expect(try ferry.call("PATCH", "/v1/jobs/\(id)", patch).status == 200)
         let end = try ferry.finished(id)
         #expect(end["error"]?["code"]?.string == "deadline_exceeded", "\(end)")
-        expectKept(size / 4, end)
+        expectPartial(size / 4, end)
         #expect(end["resume_data"]?.string != nil)
         #expect(names(in: ferry.files + "/between").count == 2)
         #expect(try ferry.call("DELETE", "/v1/jobs/\(id)").status == 204)
     }
 
-    private func expectKept(_ count: Int, _ job: JSON) {
+    private func expectPartial(_ count: Int, _ job: JSON) {
         let progress = job["progress"]
         #expect(progress?["bytes_received"]?.integer == Int64(count), "\(job)")
         #expect(progress?["bytes_expected_to_receive"]?.integer == Int64(size))
@@ -236,7 +236,7 @@ struct SuspendTests {
         #expect(progress?["bytes_per_second"]?.double == 0)
     }
 
-    @Test("files of a dead node's attempts are removed when it comes back and their job is over")
+    @Test("a restarted node removes the partial downloads of jobs that ended meanwhile")
     func sweep() throws {
         let database = try TestDatabase()
         let settings = [
@@ -253,11 +253,11 @@ struct SuspendTests {
                 try first.json("GET", "/v1/jobs/\(id)")["progress"]?["bytes_received"]?.integer
                     == Int64(size / 4)
             })
-        // The record comes a moment after the file.
+        // The record is written shortly after the file.
         #expect(becomes { names(in: first.files + "/d/e").count == 2 })
         first.kill9()
-        let strange = first.files + "/d/.ferry-job_01m7z7hp0pe0wa24awkj95v2j4-1.part"
-        try writeFile(strange, [1])
+        let unknownFile = first.files + "/d/.ferry-job_01m7z7hp0pe0wa24awkj95v2j4-1.part"
+        try writeFile(unknownFile, [1])
         #expect(names(in: first.files + "/d/e").count == 2)
         let second = try FerryProcess(settings)
         defer { second.remove() }
@@ -266,6 +266,6 @@ struct SuspendTests {
             becomes { try second.json("GET", "/v1/jobs/\(id)")["state"]?.string == "cancelled" })
         try first.start()
         #expect(becomes { names(in: first.files + "/d/e").isEmpty })
-        #expect(readFile(strange) == [1], "a young file of a job that nobody knows may be another service's")
+        #expect(readFile(unknownFile) == [1], "a recent file of an unknown job may belong to another service")
     }
 }

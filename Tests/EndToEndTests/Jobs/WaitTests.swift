@@ -6,16 +6,16 @@ import TestSupport
 import TestThreads
 import Testing
 
-@Suite("Whoever waits for a job is answered from what is known", .onOwnThread)
+@Suite("Prefer: wait during drains and outages", .onOwnThread)
 struct WaitTests {
-    @Test("a drain answers the requests that wait, at once, and what was accepted is a 201")
+    @Test("a drain ends Prefer: wait at once; a submitted job gets 201")
     func drained() throws {
         let database = try TestDatabase()
         let ferry = try FerryProcess(["FERRY_DATABASE_URL": database.url, "FERRY_DRAIN_SECONDS": "1"])
         defer { ferry.remove() }
         let origin = try HalfwayOrigin(free: 0)
         defer { origin.stop() }
-        // As long as it may be: nobody who waits for that ends in time to be answered.
+        // 60 s is the longest wait allowed, and longer than the drain.
         let created = Background {
             try ferry.call("POST", "/v1/jobs", download(origin, 0), headers: wait(60))
         }
@@ -39,7 +39,7 @@ struct WaitTests {
         #expect(try ferry.allJobs().count == 1)
     }
 
-    @Test("a job whose database goes away during the wait is answered as accepted, not as lost")
+    @Test("if the database fails during Prefer: wait, the submitted job still gets 201")
     func databaseAway() throws {
         let server = try TestServer()
         defer { server.remove() }
@@ -50,10 +50,10 @@ struct WaitTests {
         let created = Background { try ferry.call("POST", "/v1/jobs", download(origin, 0), headers: wait(2)) }
         #expect(origin.stopped.wait() == [0])
         server.stop(SIGQUIT)
-        let answer = try created.value()
-        #expect(answer.status == 201, "\(answer.text)")
-        let id = try #require(try answer.json["id"]?.string)
-        #expect(answer.header("location") == "/v1/jobs/\(id)")
+        let response = try created.value()
+        #expect(response.status == 201, "\(response.text)")
+        let id = try #require(try response.json["id"]?.string)
+        #expect(response.header("location") == "/v1/jobs/\(id)")
         try server.start()
         origin.open()
         #expect(becomes(seconds: 60) { try ferry.finished(id)["state"]?.string == "succeeded" })
@@ -67,7 +67,7 @@ struct WaitTests {
     }
 }
 
-/// Something that blocks, on a thread of its own, and what comes of it.
+/// Runs a blocking function on its own thread.
 private final class Background<Value: Sendable>: Sendable {
     private let outcome = Signal<Result<Value, any Error>>()
     private let thread: Thread
@@ -77,9 +77,9 @@ private final class Background<Value: Sendable>: Sendable {
         thread = Thread(name: "background") { outcome.fire(Result { try body() }) }
     }
 
-    /// Waits for it.
+    /// Waits for the result of the function.
     func value() throws -> Value {
-        guard let outcome = outcome.wait().first else { throw TestSupportError("it did not end") }
+        guard let outcome = outcome.wait().first else { throw TestSupportError("the function did not end") }
         thread.join()
         return try outcome.get()
     }

@@ -4,7 +4,7 @@ import TestSupport
 import TestThreads
 import Testing
 
-@Suite("The commands against a service", .onOwnThread)
+@Suite("Commands of the client", .onOwnThread)
 struct ClientTests {
     private let ferry: FerryProcess
 
@@ -18,7 +18,7 @@ struct ClientTests {
             input: input)
     }
 
-    @Test("get brings a file here, to standard output, or leaves it with the service")
+    @Test("ferry get writes to a file, a directory, standard output or the service's storage")
     func get() throws {
         let nginx = try Nginx()
         defer { nginx.stop() }
@@ -39,7 +39,7 @@ struct ClientTests {
         #expect(try JSON.parse(Array(stored.output.utf8))["state"]?.string == "succeeded")
     }
 
-    @Test("put, submit, show, jobs and watch do what they say, with data on standard output")
+    @Test("put, submit, watch, show, jobs and healthcheck print their results on standard output")
     func others() throws {
         let origin = try ScriptedOrigin.answering { _, _ in
             Array("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".utf8)
@@ -75,7 +75,7 @@ struct ClientTests {
         #expect(try run("admin", "status", "--json").output.contains("\"database\""))
     }
 
-    @Test("cancel ends a job, and watch then says that it did not succeed")
+    @Test("ferry cancel ends a job; ferry watch then exits with 1, and with 4 at its timeout")
     func cancel() throws {
         let origin = try HalfwayOrigin(free: 0)
         defer { origin.stop() }
@@ -87,10 +87,10 @@ struct ClientTests {
         let cancelled = try run("cancel", id)
         #expect(cancelled.status == 0 && cancelled.output.hasPrefix(id), "\(cancelled)")
         #expect(try run("watch", id).status == 1)
-        #expect(try run("cancel", id).status == 1, "it has ended already")
+        #expect(try run("cancel", id).status == 1, "the job has ended already")
     }
 
-    @Test("retry submits an ended job again as a new one that names it, and refuses one that has not ended")
+    @Test("ferry retry submits a new job for an ended one, and rejects a running one")
     func retry() throws {
         let nginx = try Nginx()
         defer { nginx.stop() }
@@ -112,7 +112,7 @@ struct ClientTests {
         #expect(try run("cancel", running).status == 0)
     }
 
-    @Test("the exit status says what went wrong: 1 the job, 2 the usage, 3 the service, 4 the time")
+    @Test("exit status: 1 for job or API errors, 2 for usage, 3 for no connection, 4 for a timeout")
     func statuses() throws {
         let nginx = try Nginx()
         defer { nginx.stop() }
@@ -125,12 +125,14 @@ struct ClientTests {
         #expect(try run("get", "--nonsense", nginx.url).status == 2)
         let refused = try run("get", "ftp://example.com/x", "-o", "-")
         #expect(refused.status == 2 && refused.messages.contains("#/request/url"), "\(refused)")
-        let away = try run("jobs", url: "http://127.0.0.1:\(try FreePort.find())")
-        #expect(away.status == 3 && away.output.isEmpty && !away.messages.isEmpty, "\(away)")
+        let unreachable = try run("jobs", url: "http://127.0.0.1:\(try FreePort.find())")
+        #expect(
+            unreachable.status == 3 && unreachable.output.isEmpty && !unreachable.messages.isEmpty,
+            "\(unreachable)")
         let late = try run("get", origin.url + "/f/1", "-o", "-", "--timeout", "0.3")
         #expect(late.status == 4 && late.output.isEmpty, "\(late)")
-        let stranger = try run("jobs", key: "fk_nobody")
-        #expect(stranger.status == 1 && stranger.messages.contains("FERRY_KEY"), "\(stranger)")
+        let wrongKey = try run("jobs", key: "fk_nobody")
+        #expect(wrongKey.status == 1 && wrongKey.messages.contains("FERRY_KEY"), "\(wrongKey)")
         #expect(try run("--version").status == 0)
     }
 }

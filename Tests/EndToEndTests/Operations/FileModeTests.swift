@@ -7,7 +7,7 @@ import Testing
 
 @Suite("Permissions of files", .onOwnThread)
 struct FileModeTests {
-    /// Permission bits of what is there; nil when nothing is.
+    /// Returns the permission bits of a path, or `nil` if it does not exist.
     private static func mode(_ path: String) -> UInt32? {
         var status = stat()
         return lstat(path, &status) == 0 ? status.st_mode & 0o7777 : nil
@@ -18,7 +18,7 @@ struct FileModeTests {
         #expect(found == mode, "\(note), \(path): \(String(found ?? 0, radix: 8))")
     }
 
-    /// Where files go: the settings, the modes of files and directories.
+    /// Settings of one run, and the expected modes of files and directories.
     struct Case: Sendable {
         let name: String
         var umask: String?
@@ -28,7 +28,7 @@ struct FileModeTests {
     }
 
     @Test(
-        "files are 0640 and directories 0750 in Ferry's own roots, as the umask says in named ones",
+        "default roots have modes 0640 and 0750, named roots follow the umask, FERRY_UMASK overrides both",
         arguments: [
             Case(name: "own", file: 0o640, directory: 0o750),
             Case(name: "named", namesRoots: true, file: 0o644, directory: 0o755),
@@ -41,13 +41,13 @@ struct FileModeTests {
         }
         defer { origin.stop() }
         let database = try TestDatabase()
-        let place = try TemporaryDirectory.make("modes")
-        defer { TemporaryDirectory.remove(place) }
+        let directory = try TemporaryDirectory.make("modes")
+        defer { TemporaryDirectory.remove(directory) }
         var settings = ["FERRY_DATABASE_URL": database.url]
         settings["FERRY_UMASK"] = wanted.umask
         if wanted.namesRoots {
-            settings["FERRY_STORAGE_ROOT"] = place + "/own/files"
-            settings["FERRY_TENANT_STORAGE_ROOT"] = place + "/others"
+            settings["FERRY_STORAGE_ROOT"] = directory + "/own/files"
+            settings["FERRY_TENANT_STORAGE_ROOT"] = directory + "/others"
         }
         let ferry = try FerryProcess(settings)
         defer { ferry.remove() }
@@ -62,9 +62,9 @@ struct FileModeTests {
             for path in ["", "/a", "/a/b"] { Self.expect(root + path, wanted.directory, wanted.name) }
             Self.expect(root + "/a/b/c", wanted.file, wanted.name)
         }
-        // What the service keeps is for itself.
-        let kept = try ferry.run(#"{"kind":"download","request":{"url":"\#(origin.url)/x"}}"#)
-        let id = try #require(kept["id"]?.string)
+        // Managed files are private to the service.
+        let managed = try ferry.run(#"{"kind":"download","request":{"url":"\#(origin.url)/x"}}"#)
+        let id = try #require(managed["id"]?.string)
         let shards = directoryNames(ferry.directory + "/results").map { ferry.directory + "/results/" + $0 }
         let shard = try #require(shards.first { Self.mode("\($0)/\(id)") != nil })
         Self.expect(shard, 0o700, wanted.name)

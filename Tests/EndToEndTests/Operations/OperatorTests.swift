@@ -5,9 +5,9 @@ import TestSupport
 import TestThreads
 import Testing
 
-@Suite("What operators ask for", .onOwnThread)
+@Suite("Commands and pages for operators", .onOwnThread)
 struct OperatorTests {
-    @Test("check says what is missing before migrate, and that all is well after it")
+    @Test("ferry check names missing migrations before ferry migrate, and none after it")
     func checkAndMigrate() throws {
         let database = try TestDatabase()
         let directory = try TemporaryDirectory.make("check")
@@ -28,7 +28,7 @@ struct OperatorTests {
         #expect(names == ["configuration", "libraries", "disk", "database", "schema"])
     }
 
-    @Test("check and serve refuse what cannot work, in words, and show no secret")
+    @Test("check, migrate and serve name wrong settings and show no secret")
     func refusals() throws {
         let directory = try TemporaryDirectory.make("check")
         defer { TemporaryDirectory.remove(directory) }
@@ -54,7 +54,7 @@ struct OperatorTests {
         }
     }
 
-    @Test("check says what a start of the private PostgreSQL would fail for")
+    @Test("ferry check reports a wrong user and an older data directory of the private PostgreSQL")
     func privatePostgres() throws {
         let directory = try TemporaryDirectory.make("check")
         defer { TemporaryDirectory.remove(directory) }
@@ -79,7 +79,7 @@ struct OperatorTests {
             older.status == 1 && older.output.contains("created by PostgreSQL 9, but version"), "\(older)")
     }
 
-    @Test("what is set and means nothing is named, with what was meant; what others set is not")
+    @Test("unknown FERRY_ settings get a warning with a suggestion; those of Kubernetes do not")
     func unknownSettings() throws {
         let directory = try TemporaryDirectory.make("check")
         defer { TemporaryDirectory.remove(directory) }
@@ -110,12 +110,12 @@ struct OperatorTests {
         #expect(file.status == 2 && file.messages.contains("Did you mean FERRY_CONCURRENCY?"), "\(file)")
     }
 
-    @Test("the first admin key is shown once, opens the API, and is kept nowhere")
+    @Test("the first admin key is logged once, is valid, and is not stored in plain text")
     func firstKey() throws {
         let database = try TestDatabase()
         let ferry = try FerryProcess(["FERRY_DATABASE_URL": database.url, "FERRY_ADMIN_KEY": ""])
         defer { ferry.remove() }
-        // It says so a moment after /readyz does, and the key before.
+        // The message is logged a moment after /readyz succeeds; the key is logged before it.
         #expect(becomes { ferry.log.contains("Ferry is ready on") })
         let key = try #require(ferry.log.firstMatch(of: /fk_[0-9a-z]{32,}/)).output
         #expect(try ferry.call("GET", "/v1/admin/status", key: String(key)).status == 200)
@@ -130,7 +130,7 @@ struct OperatorTests {
         #expect(dump.status == 0 && !dump.output.contains(key))
     }
 
-    @Test("a first start that fails shows no key and makes none: the next one shows a key that works")
+    @Test("a failed first start logs and creates no key; the next start logs a valid key")
     func failedFirstStart() throws {
         let database = try TestDatabase()
         let directory = try TemporaryDirectory.make("first")
@@ -153,8 +153,8 @@ struct OperatorTests {
         #expect(keys?.map { $0["name"]?.string } == ["first admin key"], "\(keys ?? [])")
     }
 
-    @Test("a webhook secret that is made is shown once, also where the admin key is known")
-    func madeSecret() throws {
+    @Test("a generated webhook secret is logged once")
+    func generatedSecret() throws {
         let database = try TestDatabase()
         let ferry = try FerryProcess(["FERRY_DATABASE_URL": database.url, "FERRY_WEBHOOK_SECRET": ""])
         defer { ferry.remove() }
@@ -165,7 +165,7 @@ struct OperatorTests {
         #expect(!ferry.log.dropFirst(shown.count).contains("whsec_"))
     }
 
-    @Test("the key of the configuration is revoked for good, and named in the audit as long as it works")
+    @Test("a revoked FERRY_ADMIN_KEY stays revoked, and the audit names it")
     func configuredKey() throws {
         let database = try TestDatabase()
         let ferry = try FerryProcess(["FERRY_DATABASE_URL": database.url])
@@ -197,7 +197,7 @@ struct OperatorTests {
         #expect(ferry.log.contains("An earlier FERRY_ADMIN_KEY is still valid"))
     }
 
-    @Test("status, nodes, metrics and the probes agree with what there is")
+    @Test("status, nodes, metrics, health pages and problems have the expected contents")
     func pages() throws {
         let ferry = try FerryProcess.shared.get().ferry
         let status = try ferry.json("GET", "/v1/admin/status")
@@ -216,7 +216,7 @@ struct OperatorTests {
         #expect(wrong.status == 405 && wrong.header("allow")?.contains("POST") == true)
     }
 
-    @Test("a second service in the same data directory is refused, and the first one goes on")
+    @Test("a second process with the same data directory exits with 1; the first one continues")
     func oneService() throws {
         let ferry = try FerryProcess.shared.get().ferry
         let environment = ferry.environment.merging(["FERRY_LISTEN": "127.0.0.1:\(try FreePort.find())"]) {

@@ -5,10 +5,10 @@ import TestSupport
 import TestThreads
 import Testing
 
-@Suite("A disk that fills up", .onOwnThread)
+@Suite("Full and read-only disks", .onOwnThread)
 struct StorageTests {
-    @Test("downloads wait while there is no room, everything else goes on, and it heals by itself")
-    func held() throws {
+    @Test("without disk space, downloads wait until there is space again; other jobs run")
+    func holdsDownloads() throws {
         let nginx = try Nginx()
         defer { nginx.stop() }
         try nginx.serve("file", patternBytes(500_000))
@@ -23,9 +23,11 @@ struct StorageTests {
         ])
         defer { ferry.remove() }
         try writeFile(disk.path + "/ballast", [UInt8](repeating: 0, count: 16_000 << 10))
-        let held = { try ferry.json("GET", "/v1/admin/status")["storage"]?["holds_downloads"]?.bool }
-        #expect(becomes { try held() == true })
-        #expect(try ferry.call("GET", "/metrics").text.contains("ferry_downloads_held 1"))
+        let holdsDownloads = {
+            try ferry.json("GET", "/v1/admin/status")["storage"]?["holds_downloads"]?.bool
+        }
+        #expect(becomes { try holdsDownloads() == true })
+        #expect(try ferry.call("GET", "/metrics").text.contains("ferry_downloads_blocked 1"))
         let storage = try ferry.json("GET", "/v1/admin/status")["storage"]
         #expect(storage?["free_bytes"]?.integer ?? .max < 500_000, "the fullest disk: \(storage ?? .null)")
         #expect(
@@ -42,7 +44,7 @@ struct StorageTests {
         #expect(waiting["waiting_reason"]?["code"]?.string == "storage_low", "\(waiting)")
         unlink(disk.path + "/ballast")
         #expect(try ferry.finished(id)["state"]?.string == "succeeded")
-        #expect(try held() == false)
+        #expect(try holdsDownloads() == false)
         let origin = try ScriptedOrigin { connection in
             _ = connection.readRequest()
             connection.send("HTTP/1.1 200 OK\r\nContent-Length: 1000000000000\r\n\r\n")
@@ -54,12 +56,13 @@ struct StorageTests {
         #expect(large["error"]?["code"]?.string == "storage_full", "\(large)")
     }
 
-    @Test("what a job expects to bring has to fit where the server does not say how long its answer is")
+    @Test("without Content-Length, a download waits until its expected_bytes_to_receive are free")
     func expected() throws {
         let origin = try ScriptedOrigin { connection in
             _ = connection.readRequest()
             connection.send("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")
-            // More than is gathered in memory, whose size is known when its file is made.
+            // Larger than the buffer that collects small bodies. A body within it has a known size when its
+            // file is created.
             connection.send(patternBytes(1 << 20))
         }
         defer { origin.stop() }
@@ -78,22 +81,22 @@ struct StorageTests {
             #"{"kind":"download","request":{"url":"\#(origin.url)/"},"#
                 + #""destination":{"path":"\#(path)"}\#(more)}"#
         }
-        // Less than the whole disk, and more than is free. However often that was found, it looks again soon.
+        // Less than the size of the disk, and more than is free. `max_delay` makes the job check again soon.
         let more = #","schedule":{"expected_bytes_to_receive":\#(10 << 20)},"retry":{"max_delay":1}"#
         let id = try ferry.submit(job("large", more))
         var waiting: JSON?
-        let isHeld = becomes {
+        let isWaiting = becomes {
             waiting = try ferry.json("GET", "/v1/jobs/\(id)")
             return waiting?["waiting_reason"]?["code"]?.string == "storage_low"
         }
-        #expect(isHeld && waiting?["error"]?["code"]?.string == "storage_full", "\(waiting ?? .null)")
+        #expect(isWaiting && waiting?["error"]?["code"]?.string == "storage_full", "\(waiting ?? .null)")
         #expect(try ferry.run(job("small", ""))["state"]?.string == "succeeded")
         unlink(disk.path + "/ballast")
         #expect(try ferry.finished(id)["state"]?.string == "succeeded")
         #expect(names(in: disk.path) == ["large", "small"])
     }
 
-    @Test("a node whose disk became read-only loses no job: another one takes them, or they wait")
+    @Test("jobs of a node whose disk became read-only wait, or run on another node")
     func readOnly() throws {
         let nginx = try Nginx()
         defer { nginx.stop() }
@@ -114,12 +117,12 @@ struct StorageTests {
         #expect(try ferry.run(job("before"))["state"]?.string == "succeeded")
         try disk.remount(isReadOnly: true)
         let ids = try (0..<20).map { try ferry.submit(job("\($0)")) }
-        #expect(becomes { try ferry.call("GET", "/metrics").text.contains("ferry_downloads_held 1") })
+        #expect(becomes { try ferry.call("GET", "/metrics").text.contains("ferry_downloads_blocked 1") })
         var ready = ""
         let isShown = becomes {
-            let answer = try ferry.call("GET", "/readyz?verbose", key: "")
-            ready = answer.text
-            return answer.status == 200 && ready.contains("[!]storage_writable")
+            let response = try ferry.call("GET", "/readyz?verbose", key: "")
+            ready = response.text
+            return response.status == 200 && ready.contains("[!]storage_writable")
                 && ready.contains("[+]room_for_downloads")
         }
         #expect(isShown, "\(ready)")

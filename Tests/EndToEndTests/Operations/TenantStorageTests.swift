@@ -5,9 +5,9 @@ import TestSupport
 import TestThreads
 import Testing
 
-@Suite("Where the files of tenants are", .onOwnThread)
+@Suite("Storage roots of tenants", .onOwnThread)
 struct TenantStorageTests {
-    @Test("below the roots that the operator names, for the tenant alone, through every node, and swept")
+    @Test("tenants' files are below the configured root, separate, served by every node, and swept")
     func roots() throws {
         let nginx = try Nginx()
         defer { nginx.stop() }
@@ -36,7 +36,7 @@ struct TenantStorageTests {
         #expect(job["state"]?.string == "succeeded", "\(job)")
         #expect(readFile(shared + "/others/tt/files/top/a.txt") == [1, 2, 3])
         let content = "/v1/jobs/\(job["id"]?.string ?? "")/content"
-        // The other node reads the keys every few seconds.
+        // The other node reads the API keys every few seconds.
         #expect(becomes { try second.call("GET", content, key: key).body == [1, 2, 3] })
         for path in ["top/a.txt", "tt/files/top/a.txt", "link/tt/files/top/a.txt"] {
             let upload = try first.run(
@@ -48,18 +48,18 @@ struct TenantStorageTests {
         #expect(metrics.contains("ferry_storage_free_bytes{path=\"\(shared)/others\"}"))
     }
 
-    @Test("a tenants' root that holds other files is refused, whatever it is called; default's is named")
+    @Test("an overlapping root of tenants is rejected; one that tenant default can reach is warned of")
     func nested() throws {
-        let place = try TemporaryDirectory.make("nested")
-        defer { TemporaryDirectory.remove(place) }
-        symlink(place, place + "-link")
-        defer { unlink(place + "-link") }
+        let root = try TemporaryDirectory.make("nested")
+        defer { TemporaryDirectory.remove(root) }
+        symlink(root, root + "-link")
+        defer { unlink(root + "-link") }
         let (own, others) = ("FERRY_STORAGE_ROOT", "FERRY_TENANT_STORAGE_ROOT")
-        let data = ["FERRY_DATA_DIR": place + "/data", "FERRY_DATABASE_URL": "postgresql://127.0.0.1:1/none"]
+        let data = ["FERRY_DATA_DIR": root + "/data", "FERRY_DATABASE_URL": "postgresql://127.0.0.1:1/none"]
         let refused = [
-            [own: place + "/data/results"], [own: place + "/data/tenants/tt/files"],
-            [own: place + "/a", others: place + "/a"], [own: place + "/a/b", others: place + "/a"],
-            [others: place], [others: place + "-link/data/results"],
+            [own: root + "/data/results"], [own: root + "/data/tenants/tt/files"],
+            [own: root + "/a", others: root + "/a"], [own: root + "/a/b", others: root + "/a"],
+            [others: root], [others: root + "-link/data/results"],
         ]
         for settings in refused {
             let environment = data.merging(settings) { $1 }
@@ -69,10 +69,10 @@ struct TenantStorageTests {
             let disk = checked.lines.first { $0.contains("disk:") } ?? ""
             #expect(disk.hasPrefix("FAIL") && disk.contains("is at or below"), "\(settings) \(checked)")
         }
-        // The tenant `default` is the operator's own.
+        // The tenant `default` belongs to the operator, so its root may contain the others.
         for settings in [
-            [own: place], [own: place + "/data"], [own: place + "-link"],
-            [own: place + "/a", others: place + "/a/b"],
+            [own: root], [own: root + "/data"], [own: root + "-link"],
+            [own: root + "/a", others: root + "/a/b"],
         ] {
             let checked = try Program.run(
                 [Program.ferry, "check"], environment: data.merging(settings) { $1 })
@@ -82,7 +82,7 @@ struct TenantStorageTests {
                     $0.hasPrefix("warn storage:") && $0.contains("the tenant default can reach")
                 }, "\(settings): \(checked)")
         }
-        for settings in [[:], [own: place + "/a"], [own: place + "/a", others: place + "-link/b"]] {
+        for settings in [[:], [own: root + "/a"], [own: root + "/a", others: root + "-link/b"]] {
             let environment = data.merging(settings) { $1 }
             let checked = try Program.run([Program.ferry, "check"], environment: environment)
             let disk = checked.lines.first { $0.contains("disk:") } ?? ""

@@ -4,7 +4,7 @@ import TestSupport
 import TestThreads
 import Testing
 
-@Suite("Limits of connections, whatever opens them", .onOwnThread)
+@Suite("Connection limits for segments, mirrors and redirects", .onOwnThread)
 struct ConnectionLimitTests {
     private let database: TestDatabase
 
@@ -19,8 +19,9 @@ struct ConnectionLimitTests {
         return nodes
     }
 
-    /// Pauses a host, and limits it if `maximum` is not nil. Returns jobs there, of which one for each node
-    /// waits: every node knows. Until then some begin, one after the other, and those are over.
+    /// Pauses a host, and limits its connections if `maximum` is not `nil`. Submits jobs through each node
+    /// until one of them waits, which proves that the node knows of the pause. Returns all submitted jobs:
+    /// one per node waits, the others have succeeded.
     private func pause(_ origin: String, maximum: Int?, _ nodes: [FerryProcess]) throws -> [String] {
         try patch(
             origin, #"{"paused":true,"maximum_connections":\#(maximum.map(String.init) ?? "null")}"#, nodes)
@@ -29,13 +30,13 @@ struct ConnectionLimitTests {
             let isKnown = becomes {
                 let id = try node.submit(job(origin + "/scout"))
                 ids.append(id)
-                var isHeld = false
+                var isPaused = false
                 let isSettled = becomes {
-                    let scout = try node.json("GET", "/v1/jobs/\(id)")
-                    isHeld = scout["waiting_reason"]?["code"]?.string == "host_paused"
-                    return isHeld || scout["state"]?.string == "succeeded"
+                    let first = try node.json("GET", "/v1/jobs/\(id)")
+                    isPaused = first["waiting_reason"]?["code"]?.string == "host_paused"
+                    return isPaused || first["state"]?.string == "succeeded"
                 }
-                return isSettled && isHeld
+                return isSettled && isPaused
             }
             #expect(isKnown)
         }
@@ -43,8 +44,8 @@ struct ConnectionLimitTests {
     }
 
     private func patch(_ origin: String, _ patch: String, _ nodes: [FerryProcess]) throws {
-        let answer = try nodes[0].call("PATCH", "/v1/admin/hosts/\(percentEncoded(origin))", patch)
-        #expect(answer.status == 200, "\(answer.text)")
+        let response = try nodes[0].call("PATCH", "/v1/admin/hosts/\(percentEncoded(origin))", patch)
+        #expect(response.status == 200, "\(response.text)")
     }
 
     private func job(_ url: String, _ rest: String = "") -> String {
@@ -52,34 +53,34 @@ struct ConnectionLimitTests {
     }
 
     @Test(
-        "a session's limit of two holds for jobs in eight parts on two nodes, and its parts use what is free")
-    func parts() throws {
+        "jobs with eight segments on two nodes use exactly the two connections of their session")
+    func segments() throws {
         let nodes = try twoNodes()
         defer { nodes.forEach { $0.remove() } }
-        let origin = try CountingOrigin(limit: 2, floor: 2)
+        let origin = try CountingOrigin(limit: 2, minimum: 2)
         defer { origin.stop() }
         let put = try nodes[0].call(
             "PUT", "/v1/sessions/narrow", #"{"http_maximum_connections_per_host":2}"#)
         #expect(put.status == 200 || put.status == 201, "\(put.text)")
         let rest = #","session":"narrow","segments":8"#
-        // Alone it uses both.
+        // A single job uses both connections.
         let alone = try nodes[1].run(job(origin.url + "/alone", rest))
-        #expect(alone["state"]?.string == "succeeded" && origin.most == 2, "\(alone)")
+        #expect(alone["state"]?.string == "succeeded" && origin.maximum == 2, "\(alone)")
         let ids = try (0..<6).map { try nodes[$0 % 2].submit(job("\(origin.url)/\($0)", rest)) }
         for id in ids { #expect(try nodes[0].finished(id)["state"]?.string == "succeeded") }
-        #expect(origin.most == 2, "\(origin.most) connections at once")
+        #expect(origin.maximum == 2, "\(origin.maximum) connections at once")
     }
 
-    @Test("a host's limit counts the parts of some jobs, the mirrors of others, and redirects to it")
-    func everything() throws {
+    @Test("a host's connection limit counts segments, mirrors and redirects of jobs on two nodes")
+    func segmentsMirrorsRedirects() throws {
         let nodes = try twoNodes()
         defer { nodes.forEach { $0.remove() } }
         let origin = try CountingOrigin(limit: 3)
         defer { origin.stop() }
-        let leading = try ScriptedOrigin.answering { [url = origin.url] request, _ in
+        let redirecting = try ScriptedOrigin.answering { [url = origin.url] request, _ in
             Array("HTTP/1.1 302 F\r\nLocation: \(url)\(request.path)\r\nContent-Length: 0\r\n\r\n".utf8)
         }
-        defer { leading.stop() }
+        defer { redirecting.stop() }
         let missing = try ScriptedOrigin.answering { _, _ in
             Array("HTTP/1.1 404 N\r\nContent-Length: 0\r\n\r\n".utf8)
         }
@@ -89,8 +90,8 @@ struct ConnectionLimitTests {
         for index in 0..<3 {
             let node = nodes[index % 2]
             ids.append(try node.submit(job("\(origin.url)/\(index)", #","segments":4"#)))
-            ids.append(try node.submit(job("\(leading.url)/\(index)")))
-            ids.append(try node.submit(job("\(leading.url)/p\(index)", #","segments":4"#)))
+            ids.append(try node.submit(job("\(redirecting.url)/\(index)")))
+            ids.append(try node.submit(job("\(redirecting.url)/p\(index)", #","segments":4"#)))
             ids.append(
                 try node.submit(
                     job("\(missing.url)/\(index)", #","mirrors":["\#(origin.url)/m\#(index)"]"#)))
@@ -98,24 +99,24 @@ struct ConnectionLimitTests {
         for id in ids {
             #expect(becomes(seconds: 120) { try nodes[0].finished(id)["state"]?.string == "succeeded" })
         }
-        #expect(origin.most <= 3, "\(origin.most) connections at once")
+        #expect(origin.maximum <= 3, "\(origin.maximum) connections at once")
     }
 
-    @Test("a paused host gets nothing from redirects, parts and mirrors, and the jobs say what they wait for")
+    @Test("a paused host gets no requests of redirects, segments or mirrors; the jobs show host_held")
     func paused() throws {
         let nodes = try twoNodes()
         defer { nodes.forEach { $0.remove() } }
         let origin = try CountingOrigin(limit: 100)
         defer { origin.stop() }
-        let leading = try ScriptedOrigin.answering { [url = origin.url] request, _ in
+        let redirecting = try ScriptedOrigin.answering { [url = origin.url] request, _ in
             Array("HTTP/1.1 302 F\r\nLocation: \(url)\(request.path)\r\nContent-Length: 0\r\n\r\n".utf8)
         }
-        defer { leading.stop() }
-        let held = try pause(origin.url, maximum: nil, nodes)
+        defer { redirecting.stop() }
+        let waiting = try pause(origin.url, maximum: nil, nodes)
         let before = origin.requestCount
         let jobs = [
-            job(leading.url + "/a"), job(leading.url + "/b", #","segments":4"#),
-            job(leading.url + "/c", #","mirrors":["\#(origin.url)/d"]"#),
+            job(redirecting.url + "/a"), job(redirecting.url + "/b", #","segments":4"#),
+            job(redirecting.url + "/c", #","mirrors":["\#(origin.url)/d"]"#),
         ]
         let ids = try jobs.enumerated().map { try nodes[$0.offset % 2].submit($0.element) }
         for id in ids {
@@ -128,7 +129,7 @@ struct ConnectionLimitTests {
         }
         #expect(origin.requestCount == before)
         try patch(origin.url, #"{"paused":false}"#, nodes)
-        for id in ids + held {
+        for id in ids + waiting {
             let done = try nodes[0].finished(id)
             #expect(done["state"]?.string == "succeeded", "\(done)")
         }

@@ -31,7 +31,7 @@ struct ConnectivityTests {
         try ferry.allJobs("&state=waiting").count { $0["waiting_for"]?.string == "connectivity" }
     }
 
-    @Test("jobs of a stopped origin wait without losing attempts, and all succeed when it starts")
+    @Test("jobs of a stopped origin wait without using attempts and succeed when the origin starts")
     func stoppedOrigin() throws {
         let ferry = try start(["FERRY_CONCURRENCY": "8"])
         defer { ferry.remove() }
@@ -44,7 +44,7 @@ struct ConnectivityTests {
                 #","retry":{"max_attempts":1},"webhook":{"url":"\#(receiver.url)","events":"#
                     + #"["job.waiting_for_connectivity","job.succeeded"]}"#))
         #expect(becomes { try waiting(ferry) == 20 })
-        // Those that found out look again by themselves, and are queued for a moment.
+        // The jobs whose attempts failed are queued again for a moment when they retry.
         var one: JSON?
         let isExplained = becomes {
             one = try ferry.json("GET", "/v1/jobs/\(ids[0])")
@@ -52,15 +52,15 @@ struct ConnectivityTests {
         }
         #expect(isExplained && one?["error"]?["code"]?.string == "could_not_connect", "\(one ?? .null)")
         #expect(becomes { try metric("ferry_host_probes_total", ferry) >= 2 })
-        let look = becomes {
+        let isShown = becomes {
             one = try ferry.json("GET", "/v1/jobs/\(ids[19])")
             let at = one?["waiting_reason"]?["next_check_at"]?.string.flatMap { Timestamp(rfc3339: $0) }
             return one?["next_attempt_at"]?.isNull == true && at.map { $0.microseconds > 0 } == true
         }
-        #expect(look, "the shared probe's time: \(one ?? .null)")
+        #expect(isShown, "the shared probe's time: \(one ?? .null)")
         let begun = try metric("ferry_attempts_started_total", ferry)
         #expect(becomes { try metric("ferry_host_probes_total", ferry) >= 3 })
-        #expect(try metric("ferry_attempts_started_total", ferry) == begun, "only the probe looks")
+        #expect(try metric("ferry_attempts_started_total", ferry) == begun, "only the probe connects")
         let origin = try ScriptedOrigin(port: port) { connection in
             while connection.readRequest() != nil {
                 guard connection.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok") else { return }
@@ -72,11 +72,11 @@ struct ConnectivityTests {
             #expect(job["state"]?.string == "succeeded", "\(job)")
         }
         #expect(origin.requests.count == 20)
-        let told = receiver.deliveries.wait(for: 40).compactMap { $0.json["type"]?.string }
-        #expect(told.count { $0 == "job.waiting_for_connectivity" } == 20 && told.count == 40)
+        let types = receiver.deliveries.wait(for: 40).compactMap { $0.json["type"]?.string }
+        #expect(types.count { $0 == "job.waiting_for_connectivity" } == 20 && types.count == 40)
     }
 
-    @Test("a host that does not speak TLS is not waited for: its jobs use up their attempts")
+    @Test("a job for an https URL of a host without TLS fails with tls_failed after its attempts")
     func withoutTLS() throws {
         let ferry = try start()
         defer { ferry.remove() }
@@ -90,12 +90,14 @@ struct ConnectivityTests {
         #expect(job["error"]?["message"]?.string?.contains("does not speak TLS") == true, "\(job)")
     }
 
-    @Test("hosts that say nothing keep nobody else from transferring", arguments: ["https", "http"])
-    func silence(scheme: String) throws {
+    @Test(
+        "hosts that accept connections and send nothing do not block jobs of other hosts",
+        arguments: ["https", "http"])
+    func silentHosts(scheme: String) throws {
         let ferry = try start(["FERRY_CONCURRENCY": "2"])
         defer { ferry.remove() }
         let gate = Gate()
-        // Each takes connections, and no handshake begins, or no answer.
+        // Each host accepts connections and sends neither a handshake nor a response.
         let silent = try (0..<6).map { _ in
             try ScriptedOrigin { _ in _ = gate.pass(seconds: 600) }
         }
@@ -109,31 +111,31 @@ struct ConnectivityTests {
         let first = try silent.map { one in
             try ferry.submit(#"{"kind":"data","request":{"url":"\#(scheme)://127.0.0.1:\#(one.port)/"}}"#)
         }
-        // Behind all of them, and long before the first one gives up.
+        // This job is queued after all of them and ends long before the first of them times out.
         let id = try ferry.submit(#"{"kind":"data","request":{"url":"\#(origin.url)/"}}"#)
         #expect(try ferry.finished(id)["state"]?.string == "succeeded")
         for one in first {
             let job = try ferry.json("GET", "/v1/jobs/\(one)")
             #expect(job["state"]?.string == "running" && job["attempt"]?.integer ?? 0 >= 1, "\(job)")
         }
-        #expect(becomes { try metric("ferry_worker_slots_lent", ferry) == 6 })
+        #expect(becomes { try metric("ferry_attempts_stalled", ferry) == 6 })
         for one in first { _ = try ferry.call("POST", "/v1/jobs/\(one)/cancel") }
         #expect(becomes { try metric("ferry_worker_slots_free", ferry) == 2 })
-        #expect(becomes { try metric("ferry_worker_slots_lent", ferry) == 0 })
+        #expect(becomes { try metric("ferry_attempts_stalled", ferry) == 0 })
     }
 
-    @Test("one that takes requests and answers none gets hardly any more, until it does")
+    @Test("a host that does not respond gets fewer than ten connections until it responds")
     func unanswered() throws {
         let ferry = try start(["FERRY_CONCURRENCY": "2"])
         defer { ferry.remove() }
         let gate = Gate()
-        let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"
+        let response = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"
         let silent = try ScriptedOrigin { connection in
             _ = connection.readRequest()
             _ = gate.pass(seconds: 600)
-            connection.send(answer)
+            connection.send(response)
         }
-        let origin = try ScriptedOrigin.answering { _, _ in Array(answer.utf8) }
+        let origin = try ScriptedOrigin.answering { _, _ in Array(response.utf8) }
         defer {
             gate.open()
             for one in [silent, origin] { one.stop() }
@@ -150,11 +152,11 @@ struct ConnectivityTests {
         for id in first { #expect(try ferry.finished(id)["state"]?.string == "succeeded") }
     }
 
-    @Test("one probe for all jobs of a host: every connection is an attempt before, or a probe")
+    @Test("while an origin is down, every connection is a first attempt or a probe")
     func oneProber() throws {
         let ferry = try start(["FERRY_CONCURRENCY": "4"])
         defer { ferry.remove() }
-        // Every handshake is cut.
+        // The origin closes each connection during the handshake.
         let origin = try ScriptedOrigin { _ in }
         defer { origin.stop() }
         let url = "https://127.0.0.1:\(origin.port)"
@@ -166,11 +168,11 @@ struct ConnectivityTests {
                 let begun = try metric("ferry_attempts_started_total", ferry)
                 return try origin.connectionCount == begun + metric("ferry_host_probes_total", ferry)
             })
-        #expect(try metric("ferry_attempts_started_total", ferry) <= 20, "nobody tried twice for long")
+        #expect(try metric("ferry_attempts_started_total", ferry) <= 20, "jobs were tried more than once")
     }
 
-    @Test("a job that does not wait fails by its own rules, also while others wait for the same host")
-    func impatient() throws {
+    @Test("with waits_for_connectivity false, a job fails after its attempts while others wait")
+    func withoutWaiting() throws {
         let ferry = try start()
         defer { ferry.remove() }
         let url = "http://127.0.0.1:\(try FreePort.find())"
@@ -183,7 +185,7 @@ struct ConnectivityTests {
         #expect(job["error"]?["class"]?.string == "connectivity")
     }
 
-    @Test("a job that comes while nobody reaches its host has not begun: no attempt, no job.started")
+    @Test("a job submitted while its host is unreachable has no attempt and no job.started")
     func notBegun() throws {
         let ferry = try start()
         defer { ferry.remove() }
@@ -193,15 +195,15 @@ struct ConnectivityTests {
         #expect(becomes { try metric("ferry_host_probes_total", ferry) >= 1 && waiting(ferry) == 3 })
         let ids = try ferry.submitBatch(batch(url, 5))
         #expect(becomes { try waiting(ferry) == 8 })
-        let told = { (id: String) in
+        let types = { (id: String) in
             try ferry.json("GET", "/v1/jobs/\(id)/events")["data"]?.array?.compactMap { $0["type"]?.string }
         }
         for id in ids {
             let job = try ferry.json("GET", "/v1/jobs/\(id)")
             #expect(job["attempt"]?.integer == 0 && job["started_at"]?.isNull == true, "\(job)")
             #expect(job["error"]?["code"]?.string == "could_not_connect")
-            #expect(becomes { try told(id)?.contains("job.waiting_for_connectivity") == true })
-            #expect(try told(id)?.contains("job.started") == false)
+            #expect(becomes { try types(id)?.contains("job.waiting_for_connectivity") == true })
+            #expect(try types(id)?.contains("job.started") == false)
         }
         let origin = try ScriptedOrigin(port: port) { connection in
             while connection.readRequest() != nil {
@@ -212,12 +214,12 @@ struct ConnectivityTests {
         for id in ids {
             let job = try ferry.finished(id)
             #expect(job["state"]?.string == "succeeded" && job["attempt"]?.integer == 1, "\(job)")
-            #expect(becomes { try told(id)?.contains("job.succeeded") == true })
-            #expect(try told(id)?.count { $0 == "job.started" } == 1)
+            #expect(becomes { try types(id)?.contains("job.succeeded") == true })
+            #expect(try types(id)?.count { $0 == "job.started" } == 1)
         }
     }
 
-    @Test("a job with mirrors goes to them while others wait for its own host")
+    @Test("a job with mirrors uses them while other jobs wait for its host")
     func mirrors() throws {
         let ferry = try start()
         defer { ferry.remove() }
@@ -230,11 +232,11 @@ struct ConnectivityTests {
         let job = try ferry.run(
             #"{"kind":"download","request":{"url":"\#(url)/f"},"mirrors":["\#(mirror.url)/f"]}"#)
         #expect(job["state"]?.string == "succeeded", "\(job)")
-        // The first of them, which found out, looks again by itself.
-        #expect(becomes { try waiting(ferry) == 3 }, "nobody reaches the host itself")
+        // The first of the waiting jobs is queued again for a moment when it retries.
+        #expect(becomes { try waiting(ferry) == 3 }, "the host itself is still unreachable")
     }
 
-    @Test("the resource timeout ends a job that waits, and cancelling does")
+    @Test("timeout_for_resource or a cancellation ends a job that waits for connectivity")
     func ends() throws {
         let ferry = try start()
         defer { ferry.remove() }

@@ -24,7 +24,7 @@ struct DiscretionaryTests {
     }
 
     @Test(
-        "outside of any window a job waits, and opening one by PATCH starts it; without any it does not wait")
+        "a job waits for a window that opens by PATCH; without windows it runs at once")
     func window() throws {
         let (ferry, origin, database) = try start()
         defer { withExtendedLifetime(database) { ferry.remove() } }
@@ -49,14 +49,15 @@ struct DiscretionaryTests {
         #expect(shown?["name"]?.string == "always" && shown?["closes_at"]?.isNull == false)
     }
 
-    @Test("one with a near deadline starts in time although no window is open, also when a patch brought it")
+    @Test("a near deadline, also one set by PATCH, starts a job outside of windows")
     func deadline() throws {
         let (ferry, origin, database) = try start()
         defer { withExtendedLifetime(database) { ferry.remove() } }
         defer { origin.stop() }
         _ = try ferry.json("PATCH", "/v1/admin/windows", never)
         let at = { (seconds: Double) in Timestamp(microseconds: wallMicroseconds()) + seconds }
-        // At 1 MiB a second and with its margin it has to start in ten seconds; then it has plenty of time.
+        // At the assumed rate of 1 MiB/s and with the margin, the latest start is in ten seconds; the
+        // deadline then leaves enough time.
         let first = try ferry.json(
             "POST", "/v1/jobs",
             body(origin, #","deadline_at":"\#(at(120))","expected_bytes_to_receive":\#(98 << 20)"#))
@@ -74,10 +75,12 @@ struct DiscretionaryTests {
         #expect(
             try ferry.call("PATCH", "/v1/jobs/\(other)", #"{"schedule":{"discretionary":false}}"#).status
                 == 200)
-        #expect(try ferry.finished(other)["state"]?.string == "succeeded", "it waits no more")
+        #expect(
+            try ferry.finished(other)["state"]?.string == "succeeded",
+            "a change to discretionary false starts the job")
     }
 
-    @Test("the latest start of a job follows from what its host was measured at")
+    @Test("the latest start of a job follows from the measured rate of its host")
     func measured() throws {
         let (ferry, origin, database) = try start()
         defer { withExtendedLifetime(database) { ferry.remove() } }
@@ -90,7 +93,7 @@ struct DiscretionaryTests {
         let instant = { (job: JSON, name: String) throws -> Timestamp in
             try #require(job[name]?.string.flatMap { Timestamp(rfc3339: $0) })
         }
-        // What a transfer of 1 GiB gets, beside the margin of five minutes.
+        // Returns the planned duration of a transfer of 1 GiB, without the margin of five minutes.
         let transfer = { () throws -> Double in
             let job = try ferry.json(
                 "POST", "/v1/jobs",
@@ -99,19 +102,19 @@ struct DiscretionaryTests {
                     + #""expected_bytes_to_receive":\#(1 << 30)}}"#)
             return try deadline - instant(job, "next_attempt_at") - 300
         }
-        #expect(try abs(transfer() - 1_024) < 1, "1 MiB a second, as long as nobody knows")
+        #expect(try abs(transfer() - 1_024) < 1, "the default is 1 MiB/s")
         let job = try ferry.run(
             #"{"kind":"download","request":{"url":"\#(nginx.url)/file"},"#
                 + #""network":{"max_bytes_per_second":400000}}"#)
         #expect(job["state"]?.string == "succeeded", "\(job)")
         let seconds = try instant(job, "finished_at") - instant(job, "started_at")
-        // At half of what was measured.
+        // Plans use half of the measured rate.
         let expected = Double(1 << 30) / (2_000_000 / seconds / 2)
         let ratio = try transfer() / expected
         #expect((0.8...1.25).contains(ratio), "\(ratio) times \(expected) s")
     }
 
-    @Test("a window's budget lets through as many jobs as it holds")
+    @Test("a window starts only as many jobs as its byte budget allows")
     func budget() throws {
         let (ferry, origin, database) = try start()
         defer { withExtendedLifetime(database) { ferry.remove() } }
@@ -128,7 +131,7 @@ struct DiscretionaryTests {
         #expect(origin.requests.count == 3)
     }
 
-    @Test("a job says which holds it: the window, its budget or its host, and when that is over")
+    @Test("waiting_reason names the window, its budget or the paused host, and the next check")
     func reason() throws {
         let (ferry, origin, database) = try start()
         defer { withExtendedLifetime(database) { ferry.remove() } }
@@ -137,32 +140,32 @@ struct DiscretionaryTests {
         let small = try ferry.submit(body(origin, #","expected_bytes_to_receive":1000"#))
         let large = try ferry.submit(body(origin, #","expected_bytes_to_receive":3000"#))
         var shown: JSON?
-        let says = { (id: String, word: String, opening: (Timestamp) throws -> Bool) in
+        let shows = { (id: String, text: String, opening: (Timestamp) throws -> Bool) in
             becomes {
                 shown = try ferry.json("GET", "/v1/jobs/\(id)")["waiting_reason"]
                 let at = shown?["next_check_at"]?.string.flatMap { Timestamp(rfc3339: $0) }
                 return try shown?["code"]?.string == "discretionary"
-                    && shown?["detail"]?.string?.contains(word) == true && at.map(opening) == true
+                    && shown?["detail"]?.string?.contains(text) == true && at.map(opening) == true
             }
         }
         let latest = try #require(
             try ferry.json("GET", "/v1/jobs/\(large)")["next_attempt_at"]?.string
                 .flatMap { Timestamp(rfc3339: $0) })
-        #expect(says(large, "off-peak window opens", { $0 <= latest }), "\(shown ?? .null)")
+        #expect(shows(large, "off-peak window opens", { $0 <= latest }), "\(shown ?? .null)")
         // Open now, and again at the next midnight, which is before the latest start.
         let daily = #"{"windows":[{"name":"d","cron":"0 0 * * *","duration":90000,"max_bytes":3500}]}"#
         let opened = try ferry.json("PATCH", "/v1/admin/windows", daily)
         let next = try #require(
             opened["windows"]?.array?.first?["opens_at"]?.string.flatMap { Timestamp(rfc3339: $0) })
         #expect(try ferry.finished(small)["state"]?.string == "succeeded")
-        #expect(says(large, "budget", { $0 == next && $0 < latest }), "\(shown ?? .null)")
+        #expect(shows(large, "budget", { $0 == next && $0 < latest }), "\(shown ?? .null)")
         let host = origin.url.replacing("/", with: "%2F").replacing(":", with: "%3A")
         _ = try ferry.json("PATCH", "/v1/admin/hosts/\(host)", #"{"paused":true}"#)
-        let held = try ferry.submit(body(origin, #","expected_bytes_to_receive":500"#))
-        #expect(says(held, "host is paused", { $0 <= latest + 60 }), "\(shown ?? .null)")
+        let pausedJob = try ferry.submit(body(origin, #","expected_bytes_to_receive":500"#))
+        #expect(shows(pausedJob, "host is paused", { $0 <= latest + 60 }), "\(shown ?? .null)")
     }
 
-    @Test("a replayed submission says what it waits for")
+    @Test("a replayed submission shows that it waits for a window; responsive_data is rejected")
     func replay() throws {
         let (ferry, origin, database) = try start()
         defer { withExtendedLifetime(database) { ferry.remove() } }
@@ -170,16 +173,16 @@ struct DiscretionaryTests {
         _ = try ferry.json("PATCH", "/v1/admin/windows", never)
         let first = try ferry.call("POST", "/v1/jobs", body(origin), headers: ["Idempotency-Key": "d"])
         let again = try ferry.call("POST", "/v1/jobs", body(origin), headers: ["Idempotency-Key": "d"])
-        for answer in [first, again] {
-            #expect(try answer.status == 201 && answer.json["waiting_for"]?.string == "discretionary")
+        for response in [first, again] {
+            #expect(try response.status == 201 && response.json["waiting_for"]?.string == "discretionary")
         }
         #expect(try first.json["id"] == again.json["id"])
-        let impatient = body(origin, #","network_service_type":"responsive_data""#)
-        let refused = try ferry.json("POST", "/v1/jobs", impatient)
+        let responsive = body(origin, #","network_service_type":"responsive_data""#)
+        let refused = try ferry.json("POST", "/v1/jobs", responsive)
         #expect(refused["errors"]?.array?.first?["pointer"]?.string == "#/schedule/discretionary")
     }
 
-    @Test("a window's rate holds while it is open")
+    @Test("an open window limits the rate of transfers")
     func rate() throws {
         let (ferry, origin, database) = try start()
         defer { withExtendedLifetime(database) { ferry.remove() } }
@@ -194,7 +197,7 @@ struct DiscretionaryTests {
             {"windows":[{"name":"slow","cron":"* * * * *","duration":3600,"discretionary":false,
              "max_bytes_per_second":500000}]}
             """#)
-        // Known to the loops within one look of the lane.
+        // Event loops learn the rate when the node has read the windows again.
         #expect(
             becomes(seconds: 60) {
                 let start = monotonicNanoseconds()
@@ -206,7 +209,7 @@ struct DiscretionaryTests {
             becomes(seconds: 60) {
                 let start = monotonicNanoseconds()
                 return try ferry.run(job)["state"]?.string == "succeeded"
-                    // With the rate it cannot be less than five.
+                    // With the limit, the transfer takes at least five seconds.
                     && monotonicNanoseconds() - start < 4_000_000_000
             })
     }

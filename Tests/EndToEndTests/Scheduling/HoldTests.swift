@@ -4,7 +4,7 @@ import TestSupport
 import TestThreads
 import Testing
 
-@Suite("Operators hold the service", .onOwnThread)
+@Suite("Pauses, drains and the limit of unfinished jobs", .onOwnThread)
 struct HoldTests {
     private func job(_ origin: ScriptedOrigin) -> String {
         #"{"kind":"data","request":{"url":"\#(origin.url)/"}}"#
@@ -18,7 +18,7 @@ struct HoldTests {
         }
     }
 
-    @Test("a paused service accepts jobs and begins none, also after a restart, until it is resumed")
+    @Test("a paused cluster accepts jobs and starts none until it is resumed, also after a restart")
     func pause() throws {
         let database = try TestDatabase()
         let ferry = try FerryProcess(["FERRY_DATABASE_URL": database.url])
@@ -34,9 +34,9 @@ struct HoldTests {
         try ferry.start()
         let status = try ferry.json("GET", "/v1/admin/status")
         #expect(status["paused"] == .bool(true) && status["jobs"]?["queued"] == .integer(1), "\(status)")
-        let waited = try ferry.json("GET", "/v1/jobs/\(id)", headers: ["Prefer": "wait=1"])
-        #expect(waited["state"] == .string("queued"))
-        #expect(waited["waiting_reason"]?["code"] == .string("paused"), "\(waited)")
+        let waiting = try ferry.json("GET", "/v1/jobs/\(id)", headers: ["Prefer": "wait=1"])
+        #expect(waiting["state"] == .string("queued"))
+        #expect(waiting["waiting_reason"]?["code"] == .string("paused"), "\(waiting)")
         #expect(try ferry.call("GET", "/metrics").text.contains("\nferry_paused 1\n"))
         let resumed = try Program.run([Program.ferry, "admin", "resume"], environment: environment)
         #expect(resumed.status == 0, "\(resumed)")
@@ -45,7 +45,7 @@ struct HoldTests {
         #expect(audit.output.contains("pauseService") && audit.output.contains("resumeService"), "\(audit)")
     }
 
-    @Test("a drained node begins nothing, ends what runs, and begins again when it is resumed")
+    @Test("a drained node finishes running jobs and starts no others until it is resumed")
     func drain() throws {
         let database = try TestDatabase()
         let ferry = try FerryProcess(["FERRY_DATABASE_URL": database.url])
@@ -82,13 +82,13 @@ struct HoldTests {
         #expect(isExplained)
         let reason = try ferry.json("GET", "/v1/jobs/\(later)")["waiting_reason"]?["detail"]?.string
         #expect(reason?.contains("drained") == true)
-        #expect(becomes { try ferry.call("GET", "/readyz").status == 200 }, "it still serves the API")
+        #expect(becomes { try ferry.call("GET", "/readyz").status == 200 }, "the node still serves the API")
         let resumed = try Program.run([Program.ferry, "admin", "resume", node], environment: environment)
         #expect(resumed.status == 0, "\(resumed)")
         #expect(try ferry.finished(later)["state"] == .string("succeeded"))
     }
 
-    @Test("a tenant beyond its unfinished jobs is answered with 429 and when to come back; others are not")
+    @Test("a tenant beyond its limit of unfinished jobs gets 429 with Retry-After; others do not")
     func admission() throws {
         let database = try TestDatabase()
         let ferry = try FerryProcess([
@@ -101,9 +101,9 @@ struct HoldTests {
         for _ in 0..<20 { _ = try ferry.submit(later, key: key) }
         var refusal: BufferedRequest.Response?
         let isRefused = becomes {
-            let answer = try ferry.call("POST", "/v1/jobs", later, key: key)
-            refusal = answer
-            return answer.status == 429
+            let response = try ferry.call("POST", "/v1/jobs", later, key: key)
+            refusal = response
+            return response.status == 429
         }
         #expect(isRefused)
         #expect(try refusal?.json["code"] == .string("too_many_jobs"))

@@ -18,8 +18,8 @@ struct HostIsolationTests {
         ])
     }
 
-    /// An origin that answers 503 below `/bad`, 429 with `Retry-After: 3600` below `/quota`, and 200
-    /// elsewhere.
+    /// Returns an origin that answers 503 below `/bad`, 429 with `Retry-After: 3600` below `/quota`, and 200
+    /// for other paths.
     private static func origin() throws -> ScriptedOrigin {
         try ScriptedOrigin { connection in
             while let request = connection.readRequest() {
@@ -40,13 +40,13 @@ struct HostIsolationTests {
         let jobs = (0..<count).map { number in
             #"{"kind":"download","request":{"url":"\#(url)/\#(number)"},"retry":\#(retry)}"#
         }
-        let answer = try ferry.call(
+        let response = try ferry.call(
             "POST", "/v1/jobs/batch", #"{"jobs":[\#(jobs.joined(separator: ","))]}"#, key: key)
-        guard answer.status == 201 else { throw TestSupportError("\(answer.status): \(answer.text)") }
-        return try answer.json["data"]?.array?.compactMap { $0["id"]?.string } ?? []
+        guard response.status == 201 else { throw TestSupportError("\(response.status): \(response.text)") }
+        return try response.json["data"]?.array?.compactMap { $0["id"]?.string } ?? []
     }
 
-    /// The waiting reasons of the tenant's unfinished jobs.
+    /// Returns the waiting reasons of the tenant's unfinished jobs.
     private func reasons(key: String) throws -> [String] {
         try ["queued", "waiting"].flatMap { state in
             let page = try ferry.json("GET", "/v1/jobs?limit=500&state=\(state)", key: key)["data"]
@@ -54,16 +54,17 @@ struct HostIsolationTests {
         }
     }
 
-    /// Runs the jobs of a tenant to their end. Returns the reasons for which any of them waited at its host.
+    /// Waits until the jobs of a tenant have succeeded. Returns the reasons for which any of them waited at
+    /// its host.
     private func hostReasons(of ids: [String], key: String) throws -> Set<String> {
-        var seen: Set<String> = []
+        var foundReasons: Set<String> = []
         let isOver = becomes {
-            seen.formUnion(try reasons(key: key).filter { $0.hasPrefix("host_") })
+            foundReasons.formUnion(try reasons(key: key).filter { $0.hasPrefix("host_") })
             let done = try ferry.json("GET", "/v1/jobs?limit=500&state=succeeded", key: key)["data"]?.array
             return done?.count == ids.count
         }
         #expect(isOver)
-        return seen
+        return foundReasons
     }
 
     private func scopes(_ url: String) throws -> [JSON] {
@@ -80,7 +81,7 @@ struct HostIsolationTests {
         let failing = #"{"max_attempts":1000,"initial_delay":0.1,"multiplier":1}"#
         _ = try submit("\(origin.url)/bad", 100, key: bad, retry: failing)
         #expect(becomes { try !scopes(origin.url).isEmpty }, "the path is limited")
-        // Jobs of the same tenant below another path run beside it.
+        // Jobs of the same tenant below another path run meanwhile.
         let other = try submit("\(origin.url)/other", 50, key: bad)
         for id in other { #expect(try ferry.finished(id, key: bad)["state"]?.string == "succeeded") }
         let ids = try submit("\(origin.url)/good", 300, key: good)
@@ -90,22 +91,22 @@ struct HostIsolationTests {
         #expect(found.contains { $0["path"]?.string == "/bad" }, "\(found)")
         let host = try ferry.json("GET", "/v1/admin/hosts/\(percentEncoded(origin.url))")
         #expect(host["state"]?.string == "normal" && host["request_rate_limit"]?.isNull == true, "\(host)")
-        // Its own jobs say why they wait.
+        // The tenant's own jobs show why they wait.
         #expect(becomes { try reasons(key: bad).contains { $0.hasPrefix("host_") } })
     }
 
-    @Test("a Retry-After that one tenant is given holds no job of another tenant")
+    @Test("Retry-After in a response to one tenant does not delay jobs of another tenant")
     func retryAfter() throws {
         defer { ferry.remove() }
         let origin = try Self.origin()
         defer { origin.stop() }
         let bad = try ferry.makeKey(role: "client", tenant: "bad")
         let good = try ferry.makeKey(role: "client", tenant: "good")
-        let held = try submit("\(origin.url)/quota", 20, key: bad)
+        let waiting = try submit("\(origin.url)/quota", 20, key: bad)
         #expect(becomes { try scopes(origin.url).contains { $0["state"]?.string == "backing_off" } })
         let ids = try submit("\(origin.url)/good", 100, key: good)
         #expect(try hostReasons(of: ids, key: good).isEmpty)
-        for id in held {
+        for id in waiting {
             let job = try ferry.json("GET", "/v1/jobs/\(id)", key: bad)
             #expect(job["state"]?.string == "waiting" || job["state"]?.string == "queued", "\(job)")
         }

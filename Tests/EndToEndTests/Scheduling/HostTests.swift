@@ -6,7 +6,7 @@ import TestSupport
 import TestThreads
 import Testing
 
-@Suite("Hosts that ask to be left alone, and what operators say about hosts", .onOwnThread)
+@Suite("Retry-After of hosts, and operator settings of hosts", .onOwnThread)
 struct HostTests {
     private let database: TestDatabase
 
@@ -27,7 +27,7 @@ struct HostTests {
         #"{"kind":"download","request":{"url":"\#(url)/files/\#(number)"}}"#
     }
 
-    /// The first scope of the host that is limited by itself.
+    /// Returns the first limited scope of the host.
     private func scope(_ url: String, _ ferry: FerryProcess) throws -> JSON? {
         try host(url, ferry)["scopes"]?.array?.first
     }
@@ -37,11 +37,11 @@ struct HostTests {
         return try ferry.submitBatch(#"{"jobs":[\#(jobs)]}"#)
     }
 
-    /// A node learns a moment later that a host is held, and begins what it gets until then: the first jobs
-    /// that wait, once what has begun is over.
-    private func firstHeld(_ url: String, _ ferry: FerryProcess) throws -> [String] {
+    /// Submits jobs until one waits for its host, because a node learns of a hold or pause with a delay and
+    /// starts jobs until then. Returns the jobs that still wait when the others have succeeded.
+    private func submitUntilWaiting(_ url: String, _ ferry: FerryProcess) throws -> [String] {
         var ids: [String] = []
-        func isHeld(_ id: String) throws -> Bool {
+        func isWaiting(_ id: String) throws -> Bool {
             let reason = try ferry.json("GET", "/v1/jobs/\(id)")["waiting_reason"]?["code"]?.string
             return reason?.hasPrefix("host_") == true
         }
@@ -51,22 +51,22 @@ struct HostTests {
         let isKnown = becomes {
             let id = try submit(url, 0..<1, ferry)[0]
             ids.append(id)
-            return try isHeld(id)
+            return try isWaiting(id)
         }
         #expect(isKnown)
-        var held: [String] = []
-        let isQuiet = becomes {
-            held = []
+        var waiting: [String] = []
+        let isSettled = becomes {
+            waiting = []
             for id in ids {
-                if try isHeld(id) { held.append(id) } else if try !isOver(id) { return false }
+                if try isWaiting(id) { waiting.append(id) } else if try !isOver(id) { return false }
             }
-            return !held.isEmpty
+            return !waiting.isEmpty
         }
-        #expect(isQuiet)
-        return held
+        #expect(isSettled)
+        return waiting
     }
 
-    @Test("429 with Retry-After holds the jobs of its path on both nodes, and another host's run on")
+    @Test("429 with Retry-After holds jobs of its path on both nodes; jobs of another host run")
     func retryAfter() throws {
         let first = try start()
         defer { first.remove() }
@@ -74,23 +74,23 @@ struct HostTests {
         defer { second.remove() }
         let busy = try ThrottlingOrigin(seconds: 600)
         defer { busy.stop() }
-        let calm = try ThrottlingOrigin(seconds: 0)
-        defer { calm.stop() }
+        let other = try ThrottlingOrigin(seconds: 0)
+        defer { other.stop() }
         #expect(becomes { try first.json("GET", "/v1/admin/nodes")["data"]?.array?.count == 2 })
-        // One job alone is no evidence about others.
-        let told = try submit(busy.url, 0..<3, first)
+        // One job alone is not enough evidence for a decision about others.
+        let throttledJobs = try submit(busy.url, 0..<3, first)
         let throttled = try #require(busy.throttled.wait().first)
         for ferry in [first, second] {
             #expect(becomes { try scope(busy.url, ferry)?["state"]?.string == "backing_off" })
         }
         busy.endThrottling()
-        let scouts = try [first, second].flatMap { try firstHeld(busy.url, $0) }
+        let firstWaiting = try [first, second].flatMap { try submitUntilWaiting(busy.url, $0) }
         let begunCount = busy.requestCount
-        let held = try scouts + submit(busy.url, 3..<11, second) + submit(busy.url, 11..<21, first)
-        let free = try submit(calm.url, 0..<20, second)
+        let waiting = try firstWaiting + submit(busy.url, 3..<11, second) + submit(busy.url, 11..<21, first)
+        let free = try submit(other.url, 0..<20, second)
         for id in free { #expect(try first.finished(id)["state"]?.string == "succeeded") }
         #expect(busy.requestCount == begunCount, "no request was sent meanwhile")
-        for id in told + held {
+        for id in throttledJobs + waiting {
             let one = try second.json("GET", "/v1/jobs/\(id)")
             #expect(one["state"]?.string == "queued" || one["state"]?.string == "waiting", "\(one)")
         }
@@ -100,13 +100,13 @@ struct HostTests {
         #expect(abs(end - throttled - 600) < 30, "\(known)")
         let kinds = (known["decisions"]?.array ?? []).compactMap { $0["kind"]?.string }
         #expect(kinds.contains("backed_off"), "\(known)")
-        // An operator ends the hold.
+        // The operator ends the hold.
         _ = try second.json("PATCH", path(busy.url), #"{"backoff_until":null}"#)
         #expect(becomes { try scope(busy.url, second)?["backoff_until"]?.string == nil })
-        for id in held { #expect(try first.finished(id)["state"]?.string == "succeeded") }
+        for id in waiting { #expect(try first.finished(id)["state"]?.string == "succeeded") }
     }
 
-    @Test("Retry-After counts for redirected jobs, parts, mirrors, and data with a date")
+    @Test("Retry-After is followed for redirects, segments, mirrors and data jobs, at most one hour")
     func everyKind() throws {
         let ferry = try start()
         defer { ferry.remove() }
@@ -122,12 +122,12 @@ struct HostTests {
         }
         let busy = try (0..<4).map { _ in try throttling("600") }
         let dated = try throttling("Fri, 01 Jan 2100 00:00:00 GMT")
-        let leading = try ScriptedOrigin.answering { _, _ in
+        let redirecting = try ScriptedOrigin.answering { _, _ in
             Array("HTTP/1.1 302 F\r\nLocation: \(busy[0])/x\r\nContent-Length: 0\r\n\r\n".utf8)
         }
-        origins.append(leading)
+        origins.append(redirecting)
         let jobs = [
-            #"{"kind":"download","request":{"url":"\#(leading.url)/"}}"#,
+            #"{"kind":"download","request":{"url":"\#(redirecting.url)/"}}"#,
             #"{"kind":"download","request":{"url":"\#(busy[1])/"},"segments":4}"#,
             #"{"kind":"download","request":{"url":"\#(busy[2])/"},"mirrors":["\#(busy[3])/"]}"#,
             #"{"kind":"data","request":{"url":"\#(dated)/"}}"#,
@@ -137,12 +137,12 @@ struct HostTests {
             #expect(becomes { try scope(url, ferry)?["state"]?.string == "backing_off" }, "\(url)")
         }
         let end = try scope(dated, ferry)?["backoff_until"]?.string.flatMap { Timestamp(rfc3339: $0) }
-        // An hour at most, whatever is asked for.
+        // The hold is limited to one hour.
         let left = try #require(end) - Timestamp(microseconds: wallMicroseconds())
         #expect((3_000...3_600).contains(left))
     }
 
-    @Test("a restart keeps what is known of a host")
+    @Test("a restart keeps the state, scopes and decisions of a host")
     func restart() throws {
         let ferry = try start()
         defer { ferry.remove() }
@@ -156,7 +156,7 @@ struct HostTests {
         }
         var before: [String: JSON] = [:]
         var since = monotonicNanoseconds()
-        // What came of the other jobs is told a moment later.
+        // The outcomes of the other jobs are stored a moment later.
         let isSettled = becomes(seconds: 60) {
             let now = try read()
             if now != before { (before, since) = (now, monotonicNanoseconds()) }
@@ -167,17 +167,17 @@ struct HostTests {
         ferry.kill9()
         try ferry.start()
         var after: [String: JSON] = [:]
-        let isKept = becomes {
+        let isSame = becomes {
             after = try read()
             return after == before
         }
-        #expect(isKept, "\(after), and before \(before)")
-        // And an operator can end it.
+        #expect(isSame, "\(after), and before \(before)")
+        // An operator can end the hold.
         _ = try ferry.json("PATCH", path(origin.url), #"{"backoff_until":null}"#)
         #expect(becomes { try scope(origin.url, ferry)?["state"]?.string != "backing_off" })
     }
 
-    @Test("what operators say is kept, shown and listed; the client shows and changes it")
+    @Test("operator settings of a host are stored, listed, and changed by API and command")
     func operators() throws {
         let ferry = try FerryProcess.shared.get().ferry
         let name = "operators.example"
@@ -185,7 +185,7 @@ struct HostTests {
             "PATCH", "/v1/admin/hosts/\(name)", #"{"maximum_connections":3,"minimum_connections":2}"#)
         #expect(changed.status == 200, "\(changed.text)")
         let wrong = try ferry.call("PATCH", "/v1/admin/hosts/\(name)", #"{"maximum_connections":1}"#)
-        #expect(wrong.status == 422, "below the minimum that is kept")
+        #expect(wrong.status == 422, "a maximum below the stored minimum")
         let list = try ferry.json("GET", "/v1/admin/hosts?limit=500")["data"]?.array ?? []
         let listed = try #require(list.first { $0["host"]?.string == "https://\(name):443" })
         #expect(listed["connection_limit"]?.integer == 3 && listed["state"]?.string == "limited")
@@ -209,7 +209,7 @@ struct HostTests {
         #expect(all.status == 0 && all.output.contains("https://\(name):443"), "\(all)")
     }
 
-    @Test("jobs of a paused host say so, harm nobody, and run when it goes on")
+    @Test("jobs of a paused host show host_paused, block no other host, and run after the pause")
     func paused() throws {
         let ferry = try start()
         defer { ferry.remove() }
@@ -218,7 +218,7 @@ struct HostTests {
         let other = try ThrottlingOrigin(seconds: 0)
         defer { other.stop() }
         _ = try ferry.json("PATCH", path(origin.url), #"{"paused":true}"#)
-        let first = try firstHeld(origin.url, ferry)
+        let first = try submitUntilWaiting(origin.url, ferry)
         let begunCount = origin.requestCount
         let ids = try first + submit(origin.url, 1..<5, ferry)
         for id in ids {
@@ -227,7 +227,7 @@ struct HostTests {
             #expect(job["waiting_reason"]?["code"]?.string == "host_paused", "\(job)")
             #expect(job["waiting_reason"]?["next_check_at"]?.isNull == true)
         }
-        // Claims go round meanwhile.
+        // Jobs of another host are claimed meanwhile.
         for number in 0..<5 {
             #expect(try ferry.run(data(other.url, number))["state"]?.string == "succeeded")
         }
@@ -237,7 +237,7 @@ struct HostTests {
         #expect(origin.requestCount == begunCount + ids.count)
     }
 
-    @Test("a host's rate holds for its transfers")
+    @Test("max_bytes_per_second of a host limits its transfers")
     func rate() throws {
         let ferry = try start()
         defer { ferry.remove() }
@@ -251,7 +251,7 @@ struct HostTests {
         defer { origin.stop() }
         let patched = try ferry.call("PATCH", path(origin.url), #"{"max_bytes_per_second":100000}"#)
         #expect(patched.status == 200, "\(patched.text)")
-        // Known to the engine once the node has looked.
+        // The engine uses the rate after the node has read the setting.
         #expect(
             becomes {
                 let start = monotonicNanoseconds()
@@ -261,10 +261,10 @@ struct HostTests {
     }
 }
 
-/// An origin that answers with 429 and `Retry-After` until `endThrottling`, unless that is 0, and with two
-/// bytes from then on.
+/// An origin that answers 429 with `Retry-After` until `endThrottling()`, and 200 with two bytes afterwards.
+/// With `seconds` 0 it never answers 429.
 private final class ThrottlingOrigin: Sendable {
-    /// When it said 429.
+    /// Fires with the time of each 429 response.
     let throttled = Signal<Timestamp>()
     private let origin: ScriptedOrigin
     private let isThrottling: Shared<Bool>
@@ -277,11 +277,11 @@ private final class ThrottlingOrigin: Sendable {
         origin = try ScriptedOrigin { connection in
             while connection.readRequest() != nil {
                 let isThrottled = isThrottling.value
-                let answer =
+                let response =
                     isThrottled
                     ? "HTTP/1.1 429 Slow\r\nRetry-After: \(seconds)\r\nContent-Length: 0\r\n\r\n"
                     : "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
-                guard connection.send(answer) else { return }
+                guard connection.send(response) else { return }
                 if isThrottled { throttled.fire(Timestamp(microseconds: wallMicroseconds())) }
             }
         }
@@ -292,7 +292,7 @@ private final class ThrottlingOrigin: Sendable {
     func stop() { origin.stop() }
 }
 
-/// A value that several threads read and change.
+/// A value behind a mutex.
 private final class Shared<Value: Sendable>: Sendable {
     private let mutex: Mutex<Value>
     init(_ value: Value) { mutex = Mutex(value) }

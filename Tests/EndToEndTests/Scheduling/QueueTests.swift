@@ -4,10 +4,10 @@ import TestSupport
 import TestThreads
 import Testing
 
-@Suite("The queue", .onOwnThread)
+@Suite("Claim queues", .onOwnThread)
 struct QueueTests {
-    @Test("a session with many queued jobs does not hold up another one, and priorities order within one")
-    func turns() throws {
+    @Test("many queued jobs of a session do not delay another session; priorities order one session")
+    func sessionsAndPriorities() throws {
         let ferry = try FerryProcess(["FERRY_CONCURRENCY": "1"])
         defer { ferry.remove() }
         let origin = try HalfwayOrigin(free: 0, trickles: true)
@@ -16,8 +16,8 @@ struct QueueTests {
             #"{"kind":"data","session":"\#(session)","schedule":{"priority":\#(priority)},"#
                 + #""request":{"url":"\#(url)"}}"#
         }
-        // Holds the only slot until everything is queued.
-        let held = try ferry.submit(job("deep", 0.5, "\(origin.url)/f/1"))
+        // This job uses the only slot until all jobs are queued.
+        let blocking = try ferry.submit(job("deep", 0.5, "\(origin.url)/f/1"))
         try #require(!origin.stopped.wait().isEmpty)
         let deep = try (0..<40).map { try ferry.submit(job("deep", 0.2, "\(origin.url)/f/\($0 + 2)")) }
         let late = try ferry.submit(job("late", 0.1, "\(origin.url)/f/50"))
@@ -25,7 +25,7 @@ struct QueueTests {
         #expect(
             try ferry.json("GET", "/v1/jobs/\(late)")["waiting_reason"]?["code"]?.string == "no_free_slot")
         origin.open()
-        #expect(try ferry.finished(held)["state"]?.string == "succeeded")
+        #expect(try ferry.finished(blocking)["state"]?.string == "succeeded")
         func started(_ id: String) throws -> Timestamp {
             let text = try ferry.finished(id)["started_at"]?.string
             return try #require(text.flatMap { Timestamp(rfc3339: $0) })
@@ -35,25 +35,25 @@ struct QueueTests {
         #expect(try started(urgent) <= order[1])
     }
 
-    @Test("a session has at most as many transfers to one host as it is configured for")
+    @Test("http_maximum_connections_per_host limits a session's transfers to a host")
     func sessionLimit() throws {
         let ferry = try FerryProcess([:])
         defer { ferry.remove() }
         let origin = try HalfwayOrigin(free: 0)
         defer { origin.stop() }
-        let made = try ferry.call(
+        let created = try ferry.call(
             "PUT", "/v1/sessions/narrow", #"{"http_maximum_connections_per_host":2}"#)
-        #expect(made.status == 201, "\(made.text)")
+        #expect(created.status == 201, "\(created.text)")
         let jobs = try (1...6).map { number in
             try ferry.submit(
                 #"{"kind":"data","session":"narrow","request":{"url":"\#(origin.url)/f/\#(number)"}}"#)
         }
         #expect(origin.stopped.wait(for: 2).count == 2)
-        let held = try jobs.map { try ferry.json("GET", "/v1/jobs/\($0)") }
-        #expect(held.filter { $0["state"]?.string == "running" }.count == 2)
-        let reasons = held.compactMap { $0["waiting_reason"]?["code"]?.string }
+        let shown = try jobs.map { try ferry.json("GET", "/v1/jobs/\($0)") }
+        #expect(shown.filter { $0["state"]?.string == "running" }.count == 2)
+        let reasons = shown.compactMap { $0["waiting_reason"]?["code"]?.string }
         #expect(reasons == Array(repeating: "session_limit", count: 4))
-        // Jobs of other sessions are not held up, and the limit holds however long they wait.
+        // A job of another session runs, while the limit still holds.
         let other = try ferry.submit(#"{"kind":"data","request":{"url":"\#(origin.url)/f/9"}}"#)
         #expect(origin.stopped.wait(for: 1).last == 9)
         #expect(origin.requestCount == 3)

@@ -6,9 +6,9 @@ import TestSupport
 import TestThreads
 import Testing
 
-@Suite("Limits of bytes a second", .onOwnThread)
+@Suite("Rate limits", .onOwnThread)
 struct RateTests {
-    @Test("a running job's rate and description are changed at once, and its end tells of them")
+    @Test("PATCH changes rate, priority and description of a running job without a new attempt")
     func job() throws {
         let ferry = try FerryProcess.shared.get().ferry
         let nginx = try Nginx()
@@ -32,17 +32,17 @@ struct RateTests {
         let changed = try patch(#"{"description":"faster","metadata":{"a":"b"}}"#)
         #expect(changed.status == 200, "\(changed.text)")
         #expect(try patch(#"{"description":"late"}"#).status == 412)
-        let hurried = try ferry.call(
+        let accelerated = try ferry.call(
             "PATCH", "/v1/jobs/\(id)",
             #"{"network":{"max_bytes_per_second":50000000},"schedule":{"priority":0.75}}"#)
-        #expect(hurried.status == 200, "\(hurried.text)")
+        #expect(accelerated.status == 200, "\(accelerated.text)")
         let job = try ferry.finished(id)
         #expect(job["state"]?.string == "succeeded" && job["attempt"]?.integer == 1, "\(job)")
         #expect(job["description"]?.string == "faster" && job["schedule"]?["priority"]?.double == 0.75)
         #expect(try ferry.call("PATCH", "/v1/jobs/\(id)", "{}").status == 409)
     }
 
-    @Test("the service's limits are configured, changed while transfers run, and survive a restart")
+    @Test("configured service limits can be changed during transfers and survive a restart")
     func service() throws {
         let nginx = try Nginx()
         defer { nginx.stop() }
@@ -78,22 +78,24 @@ struct RateTests {
             try ferry.json("GET", "/v1/admin/limits")["max_bytes_received_per_second"]?.integer == 20_000_000)
     }
 
-    /// Bytes a second of jobs, each on its node, over at least a second.
+    /// Returns the rates of jobs in bytes per second, measured over at least a second through the node of
+    /// each job.
     private static func rates(_ jobs: [(node: FerryProcess, id: String)]) throws -> [Double] {
-        let look = {
+        let read = {
             try jobs.map {
                 try $0.node.json("GET", "/v1/jobs/\($0.id)")["progress"]?["bytes_received"]?.integer ?? 0
             }
         }
         let began = monotonicNanoseconds()
-        let before = try look()
+        let before = try read()
         poll(nil, 0, 1_000)
-        let after = try look()
+        let after = try read()
         let seconds = Double(monotonicNanoseconds() - began) / 1e9
         return zip(after, before).map { Double($0 - $1) / seconds }
     }
 
-    /// Submits the job; with it the node that runs it: usually this one, unless another one was faster.
+    /// Submits a job and returns it with the node that runs it: usually `node`, unless another node was
+    /// faster.
     private static func begin(
         _ body: String, on node: FerryProcess, of nodes: [FerryProcess]
     ) throws -> (node: FerryProcess, id: String) {
@@ -106,10 +108,10 @@ struct RateTests {
         let runner = try nodes.first { node in
             try String(decoding: #require(readFile(node.directory + "/node")), as: UTF8.self) == name
         }
-        return (try #require(runner, "it runs on \(name ?? "none")"), id)
+        return (try #require(runner, "the job runs on \(name ?? "none")"), id)
     }
 
-    @Test("a session's rate is where its jobs are: all on one node, on both, and on the other")
+    @Test("a session's rate is divided among the nodes that run its jobs")
     func nodes() throws {
         let nginx = try Nginx()
         defer { nginx.stop() }
@@ -124,11 +126,11 @@ struct RateTests {
         defer { for node in nodes { node.remove() } }
         #expect(becomes { try nodes[0].json("GET", "/v1/admin/nodes")["data"]?.array?.count == 2 })
         let limit = 1_000_000.0
-        // Without a limit of connections a job begins where it is submitted.
+        // Without a connection limit, a job runs on the node that accepted it.
         let session = #"{"max_bytes_per_second":1000000,"http_maximum_connections_per_host":null}"#
         #expect(try nodes[0].call("PUT", "/v1/sessions/slow", session).status == 201)
         let body = #"{"kind":"download","session":"slow","request":{"url":"\#(nginx.url)/file"}}"#
-        // Twice a node's half, and no more than all.
+        // The only job gets the whole rate, which is twice an equal share of two nodes.
         let first = try Self.begin(body, on: nodes[0], of: nodes)
         #expect(becomes(seconds: 60) { try Self.rates([first])[0] > 0.85 * limit })
         #expect(try Self.rates([first])[0] < 1.2 * limit)

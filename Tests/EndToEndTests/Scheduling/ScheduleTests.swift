@@ -18,57 +18,59 @@ struct ScheduleTests {
     }
 
     private func create(_ body: String, _ ferry: FerryProcess? = nil) throws -> JSON {
-        let answer = try (ferry ?? self.ferry).call("POST", "/v1/schedules", body)
-        try #require(answer.status == 201, "\(answer.text)")
-        return try answer.json
+        let response = try (ferry ?? self.ferry).call("POST", "/v1/schedules", body)
+        try #require(response.status == 201, "\(response.text)")
+        return try response.json
     }
 
     private func jobs(_ schedule: JSON, _ ferry: FerryProcess? = nil) throws -> [JSON] {
         try (ferry ?? self.ferry).allJobs("&schedule=\(schedule["id"]?.string ?? "")")
     }
 
-    @Test("an interval submits job after job, each with its time in its path, until it is paused and deleted")
+    @Test("an interval submits jobs, each with its time in its paths, until the schedule is paused")
     func interval() throws {
         let origin = try origin()
         defer { origin.stop() }
-        let made = try create(
+        let created = try create(
             #"""
             {"interval":1,"time_zone":"Australia/Lord_Howe","job":{"kind":"download",
              "request":{"url":"\#(origin.url)/{scheduled_at:unix}","headers":{"Cookie":"secret=1"}},
              "destination":{"path":"schedules/interval/{scheduled_at:unix}"}}}
             """#)
-        let path = "/v1/schedules/\(made["id"]?.string ?? "")"
-        #expect(becomes { try jobs(made).count { $0["state"]?.string == "succeeded" } >= 2 })
+        let path = "/v1/schedules/\(created["id"]?.string ?? "")"
+        #expect(becomes { try jobs(created).count { $0["state"]?.string == "succeeded" } >= 2 })
         let paused = try ferry.json("POST", path + "/pause", "{}")
         #expect(paused["enabled"]?.bool == false && paused["next_run_at"]?.isNull == true)
-        // A run that was being submitted may still have come.
-        #expect(becomes { try jobs(made).allSatisfy { $0["state"]?.string == "succeeded" } })
-        let all = try jobs(made)
+        // A job that was being submitted during the pause may still be added.
+        #expect(becomes { try jobs(created).allSatisfy { $0["state"]?.string == "succeeded" } })
+        let all = try jobs(created)
         for job in all {
-            #expect(job["schedule_id"] == made["id"], "\(job)")
+            #expect(job["schedule_id"] == created["id"], "\(job)")
             let at = try #require(job["scheduled_at"]?.string.flatMap { Timestamp(rfc3339: $0) })
             let name = "\(at.microseconds / 1_000_000)"
             #expect(readFile(ferry.files + "/schedules/interval/\(name)") == Array("/\(name)".utf8))
         }
         #expect(Set(all.map { $0["scheduled_at"]?.string }).count == all.count)
-        #expect(origin.requests.allSatisfy { $0.header("cookie") == "secret=1" }, "secrets are opened")
+        #expect(
+            origin.requests.allSatisfy { $0.header("cookie") == "secret=1" },
+            "secret header fields are decrypted")
         let shown = try ferry.json("GET", path)
         #expect(shown["counts"]?["runs"]?.integer == Int64(all.count))
         #expect(shown["last_job"] == all.first?["id"])
         #expect(try ferry.call("DELETE", path).status == 204)
-        #expect(try jobs(made).count == all.count)
+        #expect(try jobs(created).count == all.count)
     }
 
-    @Test("a run by hand is the same job again with the same key, also of a paused schedule")
+    @Test("a manual run of a paused schedule is replayed with the same idempotency key")
     func run() throws {
         let origin = try origin()
         defer { origin.stop() }
-        let made = try create(
+        let created = try create(
             #"""
             {"cron":"0 0 29 2 *","time_zone":"Europe/Berlin","enabled":false,
              "job":{"kind":"data","request":{"url":"\#(origin.url)/hand"}}}
             """#)
-        let path = "/v1/schedules/\(made["id"]?.string ?? "")/run"
+        let path = "/v1/schedules/\(created["id"]?.string ?? "")/run"
         let first = try ferry.call("POST", path, "{}", headers: ["Idempotency-Key": "run-by-hand"])
         #expect(first.status == 201)
         let id = try #require(try first.json["id"]?.string)
@@ -78,10 +80,10 @@ struct ScheduleTests {
         #expect(again.header("idempotency-replayed") == "true")
         #expect(origin.requests.count == 1)
         let retried = try ferry.call("POST", "/v1/jobs/\(id)/retry", "{}")
-        #expect(try retried.json["schedule_id"]?.isNull == true, "the schedule has not submitted it")
+        #expect(try retried.json["schedule_id"]?.isNull == true, "the schedule has not submitted the retry")
     }
 
-    @Test("a creation is repeated with its key, and changed by its entity tag")
+    @Test("creating a schedule is idempotent by key, and replacing it requires its ETag")
     func changes() throws {
         let body = #"{"cron":"@daily","job":{"kind":"data","request":{"url":"http://127.0.0.1:1/"}}}"#
         let first = try ferry.call("POST", "/v1/schedules", body, headers: ["Idempotency-Key": "sch-1"])
@@ -101,7 +103,7 @@ struct ScheduleTests {
         #expect(try ferry.call("GET", path).status == 404)
     }
 
-    @Test("after kill -9, again and again, each occurrence has exactly one job")
+    @Test("each occurrence has exactly one job, also after three kill -9")
     func killed() throws {
         let database = try TestDatabase()
         let ferry = try FerryProcess(["FERRY_DATABASE_URL": database.url])
@@ -129,36 +131,36 @@ struct ScheduleTests {
             }.sorted()
             #expect(times.count >= 3)
             for (earlier, later) in zip(times, times.dropFirst()) {
-                #expect(later - earlier == 1, "none is missing, none is twice")
+                #expect(later - earlier == 1, "an occurrence is missing or doubled")
             }
         }
     }
 
-    @Test("a job keeps its session's values; occurrences of an invalidated session are skipped")
+    @Test("a schedule's jobs have the session's priority; after invalidation, occurrences are skipped")
     func sessions() throws {
         let origin = try origin()
         defer { origin.stop() }
         #expect(try ferry.call("PUT", "/v1/sessions/schedules-s", #"{"priority":0.9}"#).status < 300)
-        let made = try create(
+        let created = try create(
             #"""
             {"interval":1,"job":{"kind":"data","session":"schedules-s",
              "request":{"url":"\#(origin.url)/s"}}}
             """#)
-        #expect(made["job"]?["schedule"]?["priority"]?.double == 0.9)
-        #expect(becomes { try jobs(made).contains { $0["schedule"]?["priority"]?.double == 0.9 } })
-        let path = "/v1/schedules/\(made["id"]?.string ?? "")"
+        #expect(created["job"]?["schedule"]?["priority"]?.double == 0.9)
+        #expect(becomes { try jobs(created).contains { $0["schedule"]?["priority"]?.double == 0.9 } })
+        let path = "/v1/schedules/\(created["id"]?.string ?? "")"
         let invalidate = try ferry.call(
             "POST", "/v1/sessions/schedules-s/invalidate", #"{"mode":"finish"}"#)
         #expect(invalidate.status == 200, "\(invalidate.text)")
-        let count = try jobs(made).count
+        let count = try jobs(created).count
         #expect(becomes { (try ferry.json("GET", path)["counts"]?["skipped"]?.integer ?? 0) >= 2 })
-        #expect(try jobs(made).count == count)
+        #expect(try jobs(created).count == count)
         let refused = try ferry.call("POST", path + "/run", "{}")
         #expect(try refused.status == 409 && refused.json["code"]?.string == "session_invalidated")
         #expect(try ferry.call("DELETE", path).status == 204)
     }
 
-    @Test("the client's commands make, show, run and delete schedules")
+    @Test("ferry schedules creates, lists, shows, runs, pauses, resumes and deletes a schedule")
     func commands() throws {
         let origin = try origin()
         defer { origin.stop() }
@@ -168,9 +170,9 @@ struct ScheduleTests {
                 [Program.ferry, "schedules"] + arguments,
                 environment: ["FERRY_URL": ferry.url, "FERRY_KEY": adminKey], input: input)
         }
-        let created = try run(["create", "-"], text)
-        let id = try #require(created.lines.first, "\(created)")
-        #expect(created.status == 0 && id.hasPrefix("sch_"))
+        let output = try run(["create", "-"], text)
+        let id = try #require(output.lines.first, "\(output)")
+        #expect(output.status == 0 && id.hasPrefix("sch_"))
         #expect(try run(["list"], "").output.contains(id))
         #expect(try run(["show", id], "").output.contains("@monthly"))
         let job = try #require(try run(["run", id], "").lines.first)

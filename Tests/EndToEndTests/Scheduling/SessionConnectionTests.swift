@@ -4,11 +4,11 @@ import TestSupport
 import TestThreads
 import Testing
 
-@Suite("How a session's jobs reach their servers, and whose keys are trusted", .onOwnThread)
+@Suite("Proxies, TLS versions and pinned keys", .onOwnThread)
 struct SessionConnectionTests {
     private let ferry: FerryProcess
     private let authority: TestAuthority
-    /// `request.tls.ca`, as JSON.
+    /// Value of `request.tls.ca` as JSON.
     private let trusted: String
 
     init() throws {
@@ -17,7 +17,7 @@ struct SessionConnectionTests {
         trusted = "\"" + authority.certificate.replacing("\n", with: "\\n") + "\""
     }
 
-    @Test("jobs pass the proxy of their session, but for those that say that they have none")
+    @Test("jobs use the proxy of their session unless their own proxy is null")
     func proxy() throws {
         let proxy = try TestProxy(.http, asksForCredentials: true)
         defer { proxy.stop() }
@@ -25,8 +25,8 @@ struct SessionConnectionTests {
         defer { nginx.stop() }
         try nginx.serve("file", [1, 2, 3])
         let rules = #"{"proxy":{"url":"\#(proxy.url)","user":"user","password":"secret"}}"#
-        let made = try ferry.call("PUT", "/v1/sessions/proxied", rules)
-        #expect(made.status == 201 && !made.text.contains("secret"), "\(made.text)")
+        let created = try ferry.call("PUT", "/v1/sessions/proxied", rules)
+        #expect(created.status == 201 && !created.text.contains("secret"), "\(created.text)")
         for more in ["", #","proxy":null"#] {
             let job = try ferry.run(
                 #"{"kind":"download","session":"proxied","#
@@ -37,7 +37,7 @@ struct SessionConnectionTests {
         }
     }
 
-    @Test("the TLS versions of a session hold for its jobs, beside what they say of TLS themselves")
+    @Test("TLS versions of a session apply to its jobs, in addition to the jobs' own tls fields")
     func versions() throws {
         let nginx = try SecureNginx(authority)
         defer { nginx.stop() }
@@ -61,7 +61,7 @@ struct SessionConnectionTests {
         }
     }
 
-    @Test("a key that is not pinned is refused, and one of several pins is enough, so that keys can change")
+    @Test("a server key without a matching pin is rejected; one match of several pins is enough")
     func pins() throws {
         let nginx = try SecureNginx(authority)
         defer { nginx.stop() }

@@ -7,7 +7,7 @@ import Testing
 
 @Suite("Sessions", .onOwnThread)
 struct SessionTests {
-    /// Two nodes that write below the same root.
+    /// Two nodes with the same storage root.
     private struct Pair {
         let database: TestDatabase
         let first: FerryProcess
@@ -28,14 +28,14 @@ struct SessionTests {
         }
     }
 
-    @Test("what one node was told about a session holds for the next job on the other one")
+    @Test("a session changed through one node applies to the next job on the other node")
     func effective() throws {
         let nodes = try Pair()
         defer { nodes.remove() }
-        let seen = Signal<String>()
+        let rounds = Signal<String>()
         let origin = try ScriptedOrigin { connection in
             while let request = connection.readRequest() {
-                seen.fire(request.header("x-round") ?? "none")
+                rounds.fire(request.header("x-round") ?? "none")
                 connection.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
             }
         }
@@ -52,14 +52,14 @@ struct SessionTests {
             let job = try other.run(#"{"kind":"data","session":"s","request":{"url":"\#(origin.url)/"}}"#)
             #expect(job["state"]?.string == "succeeded", "\(job)")
             #expect(job["request"]?["timeout_for_request"]?.double == Double(timeout))
-            #expect(seen.wait().first == "\(round)")
+            #expect(rounds.wait().first == "\(round)")
         }
         let sessions = try nodes.second.json("GET", "/v1/sessions")["data"]?.array ?? []
         #expect(sessions.compactMap { $0["identifier"]?.string } == ["default", "s"])
         #expect(try nodes.first.json("GET", "/v1/sessions/s/jobs")["data"]?.array?.count == 10)
     }
 
-    @Test("after an invalidation with cancel, a node dies in the middle of it, and the other one ends it")
+    @Test("if a node dies while it cancels an invalidated session, the other node finishes")
     func cancel() throws {
         let nodes = try Pair(["FERRY_CONCURRENCY": "4"])
         defer { nodes.remove() }
@@ -87,10 +87,10 @@ struct SessionTests {
         #expect(try nodes.second.json("GET", "/v1/jobs/\(other)")["state"]?.string == "waiting")
         #expect(try nodes.second.call("DELETE", "/v1/sessions/s").status == 204)
         let again = #"{"kind":"data","session":"s","request":{"url":"\#(origin.url)/"}}"#
-        #expect(try nodes.second.call("POST", "/v1/jobs", again).status == 201, "the name is free again")
+        #expect(try nodes.second.call("POST", "/v1/jobs", again).status == 201, "the name can be used again")
     }
 
-    @Test("endpoints hear nothing of a session without launch events; its jobs' own webhooks do")
+    @Test("with sends_launch_events false, only the jobs' own webhooks get events, not endpoints")
     func launchEvents() throws {
         let database = try TestDatabase()
         let ferry = try FerryProcess(["FERRY_DATABASE_URL": database.url])
@@ -117,13 +117,13 @@ struct SessionTests {
         #expect(receiver.deliveries.wait(for: 1, seconds: 1).isEmpty)
     }
 
-    @Test("the limit of a session holds for its jobs on all nodes, and a change of it at once")
+    @Test("a session's rate applies on all nodes, and a change applies to running jobs")
     func rate() throws {
         let nodes = try Pair()
         defer { nodes.remove() }
         let nginx = try Nginx()
         defer { nginx.stop() }
-        // Both take ten minutes with the limit.
+        // With the limit, both downloads take ten minutes.
         try nginx.serve("file", [])
         #expect(truncate(nginx.root + "/file", 30_000_000) == 0)
         #expect(becomes { try nodes.first.json("GET", "/v1/admin/nodes")["data"]?.array?.count == 2 })
@@ -150,7 +150,7 @@ struct SessionTests {
     }
 
     @Test(
-        "after an invalidation with finish its jobs go on, through a crash as well, and its end is told once")
+        "after invalidation with finish, jobs finish despite a crash, and one event reports the end")
     func finish() throws {
         let receiver = try WebhookReceiver()
         defer { receiver.stop() }
@@ -162,7 +162,7 @@ struct SessionTests {
         let batch = origin.batch(0..<6).replacing(#""kind":"#, with: #""session":"s","kind":"#)
         _ = try ferry.submitBatch(batch)
         #expect(origin.stopped.wait(for: 2).count == 2)
-        let told = try ferry.submit(
+        let withWebhook = try ferry.submit(
             #"{"kind":"data","session":"s","request":{"url":"\#(origin.url)/f/7"},"#
                 + #""webhook":{"url":"\#(receiver.url)","events":["job.succeeded","session.invalidated"]}}"#)
         #expect(
@@ -185,6 +185,6 @@ struct SessionTests {
         #expect(end?["data"]?["session"]?.string == "s" && end?["data"]?["job"] == .null)
         let sequences = deliveries.compactMap { $0["data"]?["sequence"]?.integer }
         #expect(end?["data"]?["sequence"]?.integer == sequences.max(), "after the last job's event")
-        #expect(try ferry.json("GET", "/v1/jobs/\(told)")["state"]?.string == "succeeded")
+        #expect(try ferry.json("GET", "/v1/jobs/\(withWebhook)")["state"]?.string == "succeeded")
     }
 }

@@ -3,28 +3,28 @@ import Synchronization
 import Sys
 import TestSupport
 
-/// A file with an entity tag and ranges that is sent slowly, and the most requests that were ever under way
-/// at once. Any thread.
+/// An origin that sends one file, with entity tag and ranges, slowly, and records the maximum of concurrent
+/// requests. Usable on any thread.
 final class CountingOrigin: Sendable {
     static let bytes = patternBytes(8 << 20, seed: 5)
 
     private struct State {
         var active = 0
-        var most = 0
+        var maximum = 0
         var total = 0
-        /// Requests that were one too many when they came: nothing is sent until that is decided.
-        var judging = 0
+        /// New requests that are not yet counted in `maximum`. No body is sent meanwhile.
+        var pending = 0
     }
-    private final class Gauge: Sendable {
+    private final class RequestCounter: Sendable {
         let state = Mutex(State())
         let isStopped = Atomic<Bool>(false)
-        /// Nothing but the beginning is sent before so many were under way at once.
-        let floor: Int
+        /// Number of concurrent requests before which a response does not pass 64 KiB.
+        let minimum: Int
         let limit: Int
 
-        init(limit: Int, floor: Int) {
+        init(limit: Int, minimum: Int) {
             self.limit = limit
-            self.floor = floor
+            self.minimum = minimum
         }
 
         private var isOver: Bool { state.withLock { $0.active > limit } }
@@ -33,25 +33,27 @@ final class CountingOrigin: Sendable {
             state.withLock { state in
                 state.active += 1
                 state.total += 1
-                state.judging += 1
+                state.pending += 1
             }
-            // Those whose other end has gone leave meanwhile.
+            // An aborted request leaves the count only when its thread notices the closed connection, so a
+            // short excess is not an error.
             let end = monotonicNanoseconds() + 120_000_000_000
             while isOver, monotonicNanoseconds() < end, !isStopped.load(ordering: .relaxed) {
                 poll(nil, 0, 1)
             }
             state.withLock { state in
-                state.most = max(state.most, state.active)
-                state.judging -= 1
+                state.maximum = max(state.maximum, state.active)
+                state.pending -= 1
             }
         }
 
         func end() { state.withLock { $0.active -= 1 } }
 
-        /// Waits until more may be sent; false: the other end has gone, or the test is over.
-        func passes(_ sent: Int, _ connection: OriginConnection) -> Bool {
+        /// Waits until the response may continue. Returns `false` if the client has closed the connection or
+        /// the test has ended.
+        func waitToSend(_ sent: Int, _ connection: OriginConnection) -> Bool {
             while !isStopped.load(ordering: .relaxed), !connection.isClosed {
-                let isHeld = state.withLock { $0.judging > 0 || sent >= 65_536 && $0.most < floor }
+                let isHeld = state.withLock { $0.pending > 0 || sent >= 65_536 && $0.maximum < minimum }
                 if !isHeld { return true }
                 poll(nil, 0, 1)
             }
@@ -60,34 +62,35 @@ final class CountingOrigin: Sendable {
     }
 
     private let origin: ScriptedOrigin
-    private let gauge: Gauge
+    private let counter: RequestCounter
 
     var url: String { origin.url }
-    var most: Int { gauge.state.withLock { $0.most } }
-    var requestCount: Int { gauge.state.withLock { $0.total } }
+    var maximum: Int { counter.state.withLock { $0.maximum } }
+    var requestCount: Int { counter.state.withLock { $0.total } }
 
-    /// `limit`: requests that may be under way. `floor`: as many as must have been before much is sent.
-    init(limit: Int, floor: Int = 0) throws {
-        let gauge = Gauge(limit: limit, floor: floor)
-        self.gauge = gauge
+    /// `limit`: allowed number of concurrent requests. `minimum`: number of concurrent requests before which
+    /// a response does not pass 64 KiB.
+    init(limit: Int, minimum: Int = 0) throws {
+        let counter = RequestCounter(limit: limit, minimum: minimum)
+        self.counter = counter
         origin = try ScriptedOrigin { connection in
             while let request = connection.readRequest() {
-                guard Self.answer(request, connection, gauge) else { return }
+                guard Self.respond(request, connection, counter) else { return }
             }
         }
     }
 
     func stop() {
-        gauge.isStopped.store(true, ordering: .relaxed)
+        counter.isStopped.store(true, ordering: .relaxed)
         origin.stop()
     }
 
-    private static func answer(
-        _ request: ScriptedOrigin.Request, _ connection: OriginConnection, _ gauge: Gauge
+    private static func respond(
+        _ request: ScriptedOrigin.Request, _ connection: OriginConnection, _ counter: RequestCounter
     ) -> Bool {
-        gauge.begin()
+        counter.begin()
         var isActive = true
-        defer { if isActive { gauge.end() } }
+        defer { if isActive { counter.end() } }
         let range = request.header("range").flatMap { text -> Range<Int>? in
             let ends = text.dropFirst(6).split(separator: "-", omittingEmptySubsequences: false)
             guard let first = Int(ends[0]) else { return nil }
@@ -101,17 +104,17 @@ final class CountingOrigin: Sendable {
         }
         head += "Accept-Ranges: bytes\r\nContent-Length: \(part.count)\r\n\r\n"
         guard connection.send(head) else { return false }
-        var place = part.lowerBound
-        while place < part.upperBound {
-            guard gauge.passes(place - part.lowerBound, connection) else { return false }
-            let end = min(part.upperBound, place + 65_536)
-            // With the last byte the other end may ask anew.
+        var offset = part.lowerBound
+        while offset < part.upperBound {
+            guard counter.waitToSend(offset - part.lowerBound, connection) else { return false }
+            let end = min(part.upperBound, offset + 65_536)
+            // A client that has the last byte may send its next request at once.
             if end == part.upperBound {
-                gauge.end()
+                counter.end()
                 isActive = false
             }
-            guard connection.send(Array(bytes[place..<end])) else { return false }
-            place = end
+            guard connection.send(Array(bytes[offset..<end])) else { return false }
+            offset = end
             poll(nil, 0, 2)
         }
         return true

@@ -4,8 +4,8 @@ import Synchronization
 import Sys
 import TestSupport
 
-/// A client of a stream of events, on a socket of its own. Speaks HTTP/1.0, where a stream ends with its
-/// connection and needs no chunks.
+/// Client of an event stream, on its own socket. Uses HTTP/1.0, where the end of the connection ends the
+/// stream and no chunked coding is needed.
 final class EventListener: Sendable {
     struct Message: Sendable {
         var id: String?
@@ -13,15 +13,15 @@ final class EventListener: Sendable {
         var data: JSON = .null
     }
 
-    /// Of the answer.
+    /// Head of the response.
     let head = Signal<String>()
     let messages = Signal<Message>()
-    /// The server has ended the stream.
+    /// Fires when the server has ended the stream.
     let ended = Signal<Void>()
     private let descriptor: Int32
     private let thread: Mutex<Thread?>
 
-    /// `stopsSending`: it closes its sending side behind the request.
+    /// `stopsSending`: closes the client's sending side after the request.
     init(
         _ ferry: FerryProcess, _ path: String, after lastEventID: String? = nil, stopsSending: Bool = false
     ) throws {
@@ -42,7 +42,7 @@ final class EventListener: Sendable {
         thread = Mutex(started)
     }
 
-    /// A connection to a port of the loopback interface.
+    /// Returns a socket that is connected to a loopback port.
     static func connected(to port: UInt16) throws -> Int32 {
         let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
         var address = sockaddr_in()
@@ -97,7 +97,7 @@ final class EventListener: Sendable {
         return message
     }
 
-    /// The next events of the log: neither comments nor progress.
+    /// Returns the next events of the event log, without comments and progress.
     func events(_ count: Int, seconds: Double = 120) -> [Message] {
         var events: [Message] = []
         let deadline = Sys.monotonicNanoseconds() + Int64(seconds * 1e9)
@@ -107,7 +107,8 @@ final class EventListener: Sendable {
         return events
     }
 
-    /// Once, also when it is called again: its number may be somebody else's socket by then.
+    /// Closes the connection. Idempotent: after the first call, the descriptor number may belong to another
+    /// socket.
     func stop() {
         guard let thread = thread.withLock({ $0.take() }) else { return }
         shutdown(descriptor, Int32(SHUT_RDWR))

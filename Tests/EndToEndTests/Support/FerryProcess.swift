@@ -9,13 +9,13 @@ import Testing
 let adminKey = "end-to-end-admin-key-0123456789abcdef"
 let webhookSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo="
 
-/// The built binary, `ferry serve`, as a user runs it: on a free port, with a data directory of its own.
+/// A process of the built binary, `ferry serve`, on a free port with its own data directory.
 final class FerryProcess: Sendable {
-    /// One service for all tests that neither stop it nor fill it up.
+    /// Process for all tests that neither stop it nor use up its limits.
     static let shared = Result {
         let database = try TestDatabase()
         let ferry = try FerryProcess(["FERRY_DATABASE_URL": database.url, "FERRY_LOG_LEVEL": "trace"])
-        // The test process has no later moment than its end.
+        // Swift Testing has no hook after the last test.
         atexit { FerryProcess.atEnd() }
         return (ferry: ferry, database: database)
     }
@@ -40,20 +40,21 @@ final class FerryProcess: Sendable {
         return own.merging(settings) { $1 }
     }
 
-    /// Starts and waits until it is ready. `settings` win over `environment`'s own. Without
-    /// `FERRY_DATABASE_URL` it runs a private PostgreSQL. `host`: the address that it listens on, the
+    /// Starts the process and waits until it is ready. `settings` override `environment`'s defaults. Without
+    /// `FERRY_DATABASE_URL`, the process runs a private PostgreSQL. `host` is the address to listen on:
     /// loopback or all.
     init(_ settings: [String: String] = [:], host: String = "127.0.0.1") throws {
         self.host = host
         directory = try TemporaryDirectory.make("e2e")
-        // The private PostgreSQL runs as another user when we are root.
+        // If the tests run as root, the private PostgreSQL runs as another user.
         chmod(directory, 0o755)
         port = try FreePort.find()
         self.settings = settings
         try start()
     }
 
-    /// `changes` win over the settings that it was made with, for this run. `launcher`: what becomes it.
+    /// Starts the process again. `changes` override `settings` for this run. `launcher` is a command line
+    /// that executes Ferry, such as `nohup`.
     func start(_ changes: [String: String] = [:], launcher: [String] = []) throws {
         let child = try Program.start(
             launcher + [Program.ferry, "serve"], environment: environment.merging(changes) { $1 },
@@ -68,7 +69,7 @@ final class FerryProcess: Sendable {
         guard isReady, !hasEnded else { throw TestSupportError("ferry did not get ready: \(log)") }
     }
 
-    /// The names of its threads.
+    /// Names of the threads of the process.
     var threads: Set<String> {
         guard let pid = pid.withLock({ $0 }) else { return [] }
         let tasks = "/proc/\(pid)/task"
@@ -78,17 +79,17 @@ final class FerryProcess: Sendable {
             })
     }
 
-    /// Ends it as the machine's failure would: nothing is finished.
+    /// Sends SIGKILL, which simulates the crash of a machine, and waits.
     func kill9() { end(SIGKILL) }
 
-    /// SIGTERM and the exit status.
+    /// Sends SIGTERM, waits, and returns the exit status.
     @discardableResult
     func terminate() -> Int32 { end(SIGTERM) }
 
-    /// Waits until it has ended; the exit status.
+    /// Waits until the process has ended and returns the exit status.
     func wait() -> Int32 { end(0) }
 
-    /// Sends a signal to it without waiting for anything.
+    /// Sends a signal and does not wait.
     func send(_ signal: Int32) {
         pid.withLock { pid in if let pid { _ = kill(pid, signal) } }
     }
@@ -100,12 +101,12 @@ final class FerryProcess: Sendable {
         return Program.wait(child)
     }
 
-    /// Stops it and removes what it has written. One that does not end by itself is an issue.
+    /// Stops the process and removes its directory. Records an issue if the process has to be killed.
     func remove() {
         if let log = discard() { Issue.record("ferry had to be killed: \(log)") }
     }
 
-    /// As `remove`; what it had logged, if it had to be killed.
+    /// Like `remove()`, but returns the log if the process had to be killed.
     private func discard() -> String? {
         defer { TemporaryDirectory.remove(directory) }
         guard let child = pid.withLock({ $0.take() }) else { return nil }
@@ -118,10 +119,10 @@ final class FerryProcess: Sendable {
     }
 }
 
-// MARK: Its API
+// MARK: API
 
 extension FerryProcess {
-    /// One request; with the admin key unless `key` says otherwise (empty: without one).
+    /// Sends one request with the key `key`, or without a key if `key` is empty.
     func call(
         _ method: String, _ path: String, _ body: String? = nil, headers: [String: String] = [:],
         key: String = adminKey
@@ -141,7 +142,7 @@ extension FerryProcess {
         return try exchange.perform()
     }
 
-    /// The JSON of an answer, whatever its status.
+    /// Sends one request and returns the JSON of the response, whatever its status.
     func json(
         _ method: String, _ path: String, _ body: String? = nil, headers: [String: String] = [:],
         key: String = adminKey
@@ -151,40 +152,40 @@ extension FerryProcess {
 
     /// Submits a job and returns its identifier.
     func submit(_ body: String, key: String = adminKey) throws -> String {
-        let answer = try call("POST", "/v1/jobs", body, key: key)
-        guard answer.status == 201, let id = try answer.json["id"]?.string else {
-            throw TestSupportError("\(answer.status): \(answer.text)")
+        let response = try call("POST", "/v1/jobs", body, key: key)
+        guard response.status == 201, let id = try response.json["id"]?.string else {
+            throw TestSupportError("\(response.status): \(response.text)")
         }
         return id
     }
 
     /// Submits a batch and returns the identifiers in order.
     func submitBatch(_ body: String) throws -> [String] {
-        let answer = try call("POST", "/v1/jobs/batch", body)
-        guard answer.status == 201, let jobs = try answer.json["data"]?.array else {
-            throw TestSupportError("\(answer.status): \(answer.text)")
+        let response = try call("POST", "/v1/jobs/batch", body)
+        guard response.status == 201, let jobs = try response.json["data"]?.array else {
+            throw TestSupportError("\(response.status): \(response.text)")
         }
         return jobs.compactMap { $0["id"]?.string }
     }
 
-    /// The job once it is terminal, or as it is after 60 seconds.
+    /// Returns the job when it is terminal, or after 60 seconds.
     func finished(_ id: String, key: String = adminKey) throws -> JSON {
         try json("GET", "/v1/jobs/\(id)", headers: ["Prefer": "wait=60"], key: key)
     }
 
-    /// Submits a job and returns it once it is terminal.
+    /// Submits a job and returns it when it is terminal, or after 60 seconds.
     func run(_ body: String, key: String = adminKey) throws -> JSON {
         try json("POST", "/v1/jobs", body, headers: ["Prefer": "wait=60"], key: key)
     }
 
-    /// Unfinished jobs, as `/v1/admin/status` counts them.
+    /// Returns the number of unfinished jobs in `/v1/admin/status`.
     func unfinishedCount() throws -> Int64 {
         let jobs = try json("GET", "/v1/admin/status")["jobs"]
         guard let jobs, jobs["running"] != nil else { throw TestSupportError("no status") }
         return ["waiting", "queued", "running", "suspended"].reduce(0) { $0 + (jobs[$1]?.integer ?? 0) }
     }
 
-    /// Every job of the list, newest first.
+    /// Returns all jobs of all pages, newest first.
     func allJobs(_ filter: String = "") throws -> [JSON] {
         var jobs: [JSON] = []
         var cursor: String?
@@ -196,12 +197,12 @@ extension FerryProcess {
         return jobs
     }
 
-    /// A key of its own for a test: its text.
+    /// Creates an API key and returns its text.
     func makeKey(role: String, tenant: String) throws -> String {
-        let answer = try call(
+        let response = try call(
             "POST", "/v1/admin/keys", #"{"name":"test","role":"\#(role)","tenant":"\#(tenant)"}"#)
-        guard answer.status == 201, let key = try answer.json["key"]?.string else {
-            throw TestSupportError("\(answer.status): \(answer.text)")
+        guard response.status == 201, let key = try response.json["key"]?.string else {
+            throw TestSupportError("\(response.status): \(response.text)")
         }
         return key
     }
@@ -212,8 +213,8 @@ extension BufferedRequest.Response {
     var text: String { String(decoding: body, as: UTF8.self) }
 }
 
-/// Whether the condition becomes true within the time; asked fifty times a second, an error counts as not
-/// yet.
+/// Returns `true` if the condition becomes true within the time. Checks it fifty times a second; an error
+/// counts as `false`.
 func becomes(seconds: Double = 120, _ condition: () throws -> Bool) -> Bool {
     let end = monotonicNanoseconds() + Int64(seconds * 1e9)
     while monotonicNanoseconds() < end {

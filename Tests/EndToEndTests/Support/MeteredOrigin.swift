@@ -2,7 +2,7 @@ import Glibc
 import Synchronization
 import TestSupport
 
-/// A file with an entity tag that is sent only as far as the test lets it; counts what it has sent.
+/// An origin of one file with an entity tag. The test sets the offset up to which bytes are sent.
 final class MeteredOrigin: Sendable {
     static let byteCount = 20_000_000
     static let bytes = patternBytes(byteCount, seed: 77)
@@ -17,11 +17,11 @@ final class MeteredOrigin: Sendable {
         func stop() { isStopped.store(true, ordering: .relaxed) }
         func count(_ more: Int) { sent.add(more, ordering: .relaxed) }
 
-        /// Up to where a byte may be sent, once that is beyond `place`; nil when the test is over.
-        func limit(beyond place: Int) -> Int? {
+        /// Waits until the limit is beyond `offset` and returns it, or `nil` if the test has ended.
+        func limit(beyond offset: Int) -> Int? {
             while !isStopped.load(ordering: .relaxed) {
                 let limit = allowed.load(ordering: .relaxed)
-                if limit > place { return limit }
+                if limit > offset { return limit }
                 poll(nil, 0, 1)
             }
             return nil
@@ -32,7 +32,7 @@ final class MeteredOrigin: Sendable {
     private let meter: Meter
 
     var url: String { origin.url }
-    /// Body bytes of all answers together.
+    /// Sum of the body bytes of all responses.
     var sentByteCount: Int { meter.sentByteCount }
     var ranges: [String?] { origin.requests.map { $0.header("range") } }
 
@@ -44,12 +44,12 @@ final class MeteredOrigin: Sendable {
             while let request = connection.readRequest() {
                 let range = request.header("range").flatMap { Int($0.dropFirst(6).dropLast()) }
                 let isSame = request.header("if-range").map { $0 == #""77""# } ?? true
-                guard Self.answer(connection, isSame ? range : nil, meter) else { return }
+                guard Self.respond(connection, isSame ? range : nil, meter) else { return }
             }
         }
     }
 
-    /// Sends no byte beyond this place of the file until it is moved.
+    /// Sets the offset in the file up to which bytes are sent.
     func allow(upTo count: Int) { meter.allow(upTo: count) }
 
     func stop() {
@@ -57,20 +57,20 @@ final class MeteredOrigin: Sendable {
         origin.stop()
     }
 
-    private static func answer(_ connection: OriginConnection, _ range: Int?, _ meter: Meter) -> Bool {
-        var place = range ?? 0
+    private static func respond(_ connection: OriginConnection, _ range: Int?, _ meter: Meter) -> Bool {
+        var offset = range ?? 0
         let head =
             range == nil
             ? "HTTP/1.1 200 OK\r\n"
-            : "HTTP/1.1 206 Partial\r\nContent-Range: bytes \(place)-\(byteCount - 1)/\(byteCount)\r\n"
-        let length = "Content-Length: \(byteCount - place)\r\nETag: \"77\"\r\n\r\n"
+            : "HTTP/1.1 206 Partial\r\nContent-Range: bytes \(offset)-\(byteCount - 1)/\(byteCount)\r\n"
+        let length = "Content-Length: \(byteCount - offset)\r\nETag: \"77\"\r\n\r\n"
         guard connection.send(head + length) else { return false }
-        while place < byteCount {
-            guard let limit = meter.limit(beyond: place) else { return false }
-            let end = min(limit, place + 65_536)
-            guard !connection.isClosed, connection.send(Array(bytes[place..<end])) else { return false }
-            meter.count(end - place)
-            place = end
+        while offset < byteCount {
+            guard let limit = meter.limit(beyond: offset) else { return false }
+            let end = min(limit, offset + 65_536)
+            guard !connection.isClosed, connection.send(Array(bytes[offset..<end])) else { return false }
+            meter.count(end - offset)
+            offset = end
         }
         return true
     }

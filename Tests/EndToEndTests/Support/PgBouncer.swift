@@ -1,21 +1,21 @@
 import Glibc
 import TestSupport
 
-/// A real PgBouncer in front of a test database, on a free port, with its own directory.
+/// A PgBouncer process in front of a test database, on a free port, with its own directory.
 final class PgBouncer: Sendable {
     let url: String
     private let directory: String
     private let pid: pid_t
 
-    /// `mode`: its `pool_mode`. Nothing else is set that Ferry could need.
+    /// `mode` is the `pool_mode`. The configuration has no setting that serves only Ferry.
     init(before database: TestDatabase, mode: String) throws {
-        guard let place = database.url.split(separator: "host=").last?.split(separator: "&").first,
+        guard let socketDirectory = database.url.split(separator: "host=").last?.split(separator: "&").first,
             let name = database.url.split(separator: "///").last?.split(separator: "?").first
         else { throw TestSupportError("no directory in \(database.url)") }
         directory = try TemporaryDirectory.make("pgbouncer")
         chmod(directory, 0o755)
         let port = try FreePort.find()
-        // It refuses to run as root; the server's own user may open its socket.
+        // PgBouncer refuses to run as root. The user `postgres` may open the server's socket.
         let account = geteuid() == 0 ? "user = postgres" : ""
         let file = directory + "/pgbouncer.ini"
         try writeFile(
@@ -23,7 +23,7 @@ final class PgBouncer: Sendable {
             Array(
                 """
                 [databases]
-                * = host=\(place) user=postgres
+                * = host=\(socketDirectory) user=postgres
                 [pgbouncer]
                 listen_addr = 127.0.0.1
                 listen_port = \(port)

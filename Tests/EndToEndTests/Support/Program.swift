@@ -3,16 +3,17 @@ import Glibc
 import Sys
 import TestSupport
 
-/// The built binary and other programs, with an environment of their own.
+/// Starts the built binary and other programs with a given environment.
 enum Program {
-    /// `ferry`, beside the test bundle.
+    /// Path of `ferry`, in the directory of the test bundle.
     static let ferry: String = {
         let bundle = CommandLine.arguments.first { $0.hasSuffix(".xctest") } ?? CommandLine.arguments[0]
         return bundle.split(separator: "/", omittingEmptySubsequences: false).dropLast()
             .joined(separator: "/") + "/ferry"
     }()
 
-    /// Starts a service that writes to the end of `log`. It dies with the test process, however that ends.
+    /// Starts a program whose output is appended to `log`. The kernel kills the program when the test process
+    /// ends.
     static func start(_ arguments: [String], environment: [String: String], log: String) throws -> pid_t {
         let descriptor = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0o644)
         guard descriptor >= 0 else { throw SystemError("open \(log)") }
@@ -27,14 +28,14 @@ enum Program {
         return pid
     }
 
-    /// Waits for the end; the exit status, or 128 and the signal's number.
+    /// Waits until the process has ended. Returns the exit status, or 128 plus the number of the signal.
     static func wait(_ pid: pid_t) -> Int32 {
         var status: Int32 = 0
         while waitpid(pid, &status, 0) < 0, errno == EINTR {}
         return status & 0x7F == 0 ? status >> 8 & 0xFF : 128 + status & 0x7F
     }
 
-    /// Whether it has ended; its status is taken then.
+    /// Returns `true` if the process has ended, and reaps it then.
     static func hasEnded(_ pid: pid_t) -> Bool {
         var status: Int32 = 0
         return waitpid(pid, &status, WNOHANG) == pid
@@ -43,12 +44,12 @@ enum Program {
     struct Result: Sendable {
         let status: Int32
         let output: String
-        /// What it wrote to standard error.
+        /// Standard error of the program.
         let messages: String
         var lines: [String] { output.split(separator: "\n").map(String.init) }
     }
 
-    /// Runs a program to its end. Signals are open to it, whatever the test runner blocks.
+    /// Runs a program until it ends. Clears the signal mask, which the test runner may have set.
     static func run(
         _ arguments: [String], environment: [String: String] = [:], input: String = ""
     ) throws -> Result {
@@ -92,8 +93,8 @@ enum Program {
     }
 }
 
-/// The thread that starts services: it never ends, and a child's death signal is sent when the thread that
-/// started it ends (prctl(2), PR_SET_PDEATHSIG).
+/// Thread that starts child processes. The thread never ends: a child gets its death signal when the thread
+/// that started it ends (prctl(2), PR_SET_PDEATHSIG).
 private final class Starter: Sendable {
     static let shared = Starter()
     private let tasks = Mailbox<@Sendable () -> Void>()
@@ -107,10 +108,10 @@ private final class Starter: Sendable {
     }
 
     func run<Value: Sendable>(_ body: @escaping @Sendable () -> Value) -> Value {
-        let answer = Mailbox<Value>()
-        tasks.send { answer.send(body()) }
+        let result = Mailbox<Value>()
+        tasks.send { result.send(body()) }
         while true {
-            if let value = answer.wait(milliseconds: -1).first { return value }
+            if let value = result.wait(milliseconds: -1).first { return value }
         }
     }
 }

@@ -3,11 +3,11 @@ import Synchronization
 import Sys
 import TestSupport
 
-/// Stands between nodes and their PostgreSQL like a pooler that shares its sessions: refuses LISTEN, passes
-/// everything else on.
+/// Proxy between nodes and PostgreSQL that rejects `LISTEN`, like a pooler that shares its sessions, and
+/// forwards all other messages.
 final class RefusingPooler: Sendable {
     let url: String
-    /// One for each LISTEN.
+    /// Fires once per rejected `LISTEN`.
     let refused = Signal<Void>()
     private let directory: String
     private let listener: Int32
@@ -15,7 +15,7 @@ final class RefusingPooler: Sendable {
     private let open = Mutex<Set<Int32>>([])
     private let acceptor = Mutex<Thread?>(nil)
 
-    /// `database`: a libpq URI with a directory as its host.
+    /// `database` has a URI whose host is a socket directory.
     init(before database: TestDatabase) throws {
         directory = try TemporaryDirectory.make("pooler")
         let parts = database.url.split(separator: "host=", maxSplits: 1).map(String.init)
@@ -45,13 +45,14 @@ final class RefusingPooler: Sendable {
         acceptor.withLock { $0 = thread }
     }
 
-    /// Once, also when it is called again: the listener's number may be somebody else's socket by then.
+    /// Stops the proxy. Idempotent: after the first call, the listener's descriptor number may belong to
+    /// another socket.
     func stop() {
         guard let thread = acceptor.withLock({ $0.take() }) else { return }
         shutdown(listener, Int32(SHUT_RDWR))
         thread.join()
         close(listener)
-        // Under the lock: a number that was closed is somebody else's socket by then.
+        // Under the lock: after closing, the descriptor number may belong to another socket.
         open.withLock { for descriptor in $0 { shutdown(descriptor, Int32(SHUT_RDWR)) } }
         TemporaryDirectory.remove(directory)
     }
@@ -122,7 +123,7 @@ final class RefusingPooler: Sendable {
     }
 }
 
-/// The messages of a client (PostgreSQL's protocol 3.0, "Message Formats").
+/// Parser of a client's messages (PostgreSQL protocol 3.0, "Message Formats").
 private struct Messages {
     struct Message {
         let bytes: [UInt8]
@@ -131,7 +132,7 @@ private struct Messages {
     var pending: [UInt8] = []
     private var isStarted = false
 
-    /// The next whole one; the first has no type.
+    /// Returns the next complete message. The first message has no type byte.
     mutating func next() -> Message? {
         let start = isStarted ? 1 : 0
         guard pending.count >= start + 4 else { return nil }

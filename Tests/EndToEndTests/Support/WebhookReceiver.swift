@@ -2,7 +2,7 @@ import FerryCore
 import Glibc
 import TestSupport
 
-/// A receiver of webhooks that hands each delivery to the test.
+/// A webhook receiver that passes each delivery to the test.
 final class WebhookReceiver: Sendable {
     struct Delivery: Sendable {
         let path: String
@@ -14,8 +14,8 @@ final class WebhookReceiver: Sendable {
         var json: JSON { (try? JSON.parse(body)) ?? .null }
         var job: JSON? { json["data"]?["job"] }
 
-        /// Standard Webhooks 1.0: HMAC-SHA256 over `id.timestamp.body`, here by the `openssl` program: what
-        /// Ferry signs with shall not judge itself.
+        /// Returns `true` if a `v1` entry is the HMAC-SHA256 of `id.timestamp.body` (Standard Webhooks 1.0).
+        /// Uses the `openssl` program, so that Ferry's own code does not verify itself.
         func isSigned(by secret: String) throws -> Bool {
             guard let key = Base64.decode(String(secret.dropFirst("whsec_".count))) else { return false }
             let directory = try TemporaryDirectory.make("signature")
@@ -29,7 +29,8 @@ final class WebhookReceiver: Sendable {
             return result.status == 0 && entries.contains("v1,\(Base64.encode(code))")
         }
 
-        /// Whether a `v1a` entry is of this public key (`whpk_…`), again by the `openssl` program.
+        /// Returns `true` if a `v1a` entry verifies with this public key (`whpk_…`). Uses the `openssl`
+        /// program.
         func isSigned(byPublicKey text: String) throws -> Bool {
             guard let key = Base64.decode(text.dropFirst("whpk_".count)), key.count == 32 else {
                 return false
@@ -60,11 +61,11 @@ final class WebhookReceiver: Sendable {
     private let origin: ScriptedOrigin
     var url: String { origin.url }
 
-    /// `status` decides the answer to each delivery.
+    /// `status` returns the response status of each delivery.
     init(status: @escaping @Sendable (Delivery) -> Int = { _ in 204 }) throws {
         let deliveries = deliveries
         origin = try ScriptedOrigin.answering { request, body in
-            // The sender was killed in the middle of it.
+            // The sender was killed while it sent the body.
             let length = request.header("content-length").flatMap { Int($0) } ?? 0
             guard body.count == length else { return [] }
             let delivery = Delivery(
@@ -72,9 +73,9 @@ final class WebhookReceiver: Sendable {
                 timestamp: request.header("webhook-timestamp") ?? "",
                 signature: request.header("webhook-signature") ?? "",
                 traceparent: request.header("traceparent") ?? "", body: body)
-            let answer = status(delivery)
+            let code = status(delivery)
             deliveries.fire(delivery)
-            return Array("HTTP/1.1 \(answer) X\r\nContent-Length: 0\r\n\r\n".utf8)
+            return Array("HTTP/1.1 \(code) X\r\nContent-Length: 0\r\n\r\n".utf8)
         }
         port = origin.port
     }

@@ -11,8 +11,8 @@ struct ChallengeTests {
 
     init() throws { ferry = try FerryProcess.shared.get().ferry }
 
-    /// What is asked, once so many credentials were refused.
-    private func asked(_ id: String, failures: Int64 = 0) throws -> JSON {
+    /// Waits for a challenge after this number of refused credentials. Returns its protection space.
+    private func awaitChallenge(_ id: String, failures: Int64 = 0) throws -> JSON {
         var challenge: JSON?
         let isAsked = becomes {
             let job = try ferry.json("GET", "/v1/jobs/\(id)")
@@ -25,13 +25,13 @@ struct ChallengeTests {
     }
 
     private func answer(_ id: String, _ user: String, _ password: String) throws {
-        let answer = try ferry.call(
+        let response = try ferry.call(
             "POST", "/v1/jobs/\(id)/challenge",
             #"{"disposition":"use_credential","credential":{"user":"\#(user)","password":"\#(password)"}}"#)
-        #expect(answer.status == 200, "\(answer.text)")
+        #expect(response.status == 200, "\(response.text)")
     }
 
-    @Test("a proxy's 407 is asked about, tunnel or not, and its credential goes to nobody else")
+    @Test("a 407 of a proxy asks a question, with and without CONNECT; the origin gets no credentials")
     func proxy() throws {
         let proxy = try TestProxy(.http, asksForCredentials: true)
         defer { proxy.stop() }
@@ -48,15 +48,15 @@ struct ChallengeTests {
         let tunnel = try ferry.submit(
             #"{"kind":"data","request":{"url":"\#(nginx.url(.valid))/echo","tls":{"ca":"\#(ca)"},\#(rest)"#)
         for id in [plain, tunnel] {
-            let space = try asked(id)
+            let space = try awaitChallenge(id)
             #expect(space["proxy"]?.bool == true && space["authentication_method"]?.string == "basic")
             #expect(space["url"]?.string?.hasPrefix(proxy.url) == true, "\(space)")
-            // The realm of a refused tunnel is not known.
+            // The realm of a refused CONNECT is not known.
             #expect((space["realm"]?.string != nil) == (id == plain))
         }
         #expect(origin.requests.isEmpty)
         try answer(tunnel, "user", "wrong-sesame")
-        #expect(try asked(tunnel, failures: 1)["proxy"]?.bool == true)
+        #expect(try awaitChallenge(tunnel, failures: 1)["proxy"]?.bool == true)
         for id in [plain, tunnel] {
             try answer(id, "user", "secret")
             let end = try ferry.finished(id)
@@ -68,7 +68,7 @@ struct ChallengeTests {
         #expect(request.header("authorization") == nil && request.header("proxy-authorization") == nil)
     }
 
-    @Test("a scripted proxy's schemes are asked about one by one; Negotiate is none of them")
+    @Test("a proxy's schemes are asked about one by one: digest, ntlm, basic, but not Negotiate")
     func schemes() throws {
         let offered = "Negotiate", digest = #"Digest realm="gate", nonce="n1", qop="auth""#
         let proxy = try ScriptedOrigin.answering { request, _ in
@@ -87,7 +87,7 @@ struct ChallengeTests {
             #"{"kind":"data","request":{"url":"http://127.0.0.1:9/x","proxy":{"url":"\#(proxy.url)"}},"#
             + #""on_challenge":"ask"}"#
         let id = try ferry.submit(body)
-        var methods = [try asked(id)["authentication_method"]?.string]
+        var methods = [try awaitChallenge(id)["authentication_method"]?.string]
         let reject = #"{"disposition":"reject_protection_space"}"#
         for _ in 0..<2 {
             let job = try ferry.json("POST", "/v1/jobs/\(id)/challenge", reject)
@@ -98,14 +98,14 @@ struct ChallengeTests {
         let end = try ferry.json("POST", "/v1/jobs/\(id)/challenge", reject)
         #expect(end["error"]?["code"]?.string == "authentication_required", "\(end)")
         let other = try ferry.submit(body)
-        _ = try asked(other)
+        _ = try awaitChallenge(other)
         try answer(other, "me", "p")
         #expect(try ferry.finished(other)["result"]?["body"]?.string == "ok")
         let used = try ferry.json("GET", "/v1/jobs/\(other)")["request"]?["proxy"]
         #expect(used?["type"]?.string == "digest" && used?["password"]?["set"]?.bool == true)
     }
 
-    @Test("NTLM is asked about, and walked through on one connection, with a body too")
+    @Test("an upload authenticates with NTLM on one connection after a challenge")
     func ntlm() throws {
         let server = try NTLMServer()
         defer { server.stop() }
@@ -113,10 +113,10 @@ struct ChallengeTests {
             #"{"kind":"upload","request":{"url":"\#(server.url)/room","method":"PUT"},"#
             + #""source":{"text":"twelve bytes"},"on_challenge":"ask"}"#
         let id = try ferry.submit(body)
-        let space = try asked(id)
+        let space = try awaitChallenge(id)
         #expect(space["authentication_method"]?.string == "ntlm" && space["proxy"]?.bool == false)
         try answer(id, #"Domain\\User"#, "wrong")
-        _ = try asked(id, failures: 1)
+        _ = try awaitChallenge(id, failures: 1)
         try answer(id, #"Domain\\User"#, "Password")
         let end = try ferry.finished(id)
         #expect(end["state"]?.string == "succeeded", "\(end)")
@@ -131,16 +131,16 @@ struct ChallengeTests {
     }
 }
 
-/// A server that lets in `Domain\User` with `Password` by NTLMv2 (MS-NLMP), on the connection that it has
-/// challenged.
+/// A server that authenticates `Domain\User` with `Password` by NTLMv2 (MS-NLMP), bound to the connection of
+/// its challenge.
 private final class NTLMServer: Sendable {
-    /// NTOWFv2 of that user, as MS-NLMP §4.2.4.1.1 computes it.
+    /// NTOWFv2 of that user (MS-NLMP §4.2.4.1.1).
     private static let key: [UInt8] = [
         0x0C, 0x86, 0x8A, 0x40, 0x3B, 0xFD, 0x7A, 0x93, 0xA3, 0x00, 0x1E, 0xF2, 0x2E, 0xF0, 0x2E, 0x3F,
     ]
     private static let challenge: [UInt8] = [0x01, 0x23, 0x45, 0x67, 0x89, 0xAB, 0xCD, 0xEF]
 
-    /// Of the requests that were let in and had one.
+    /// Fires with the body of each authenticated request that has one.
     let bodies: Signal<[UInt8]>
     private let origin: ScriptedOrigin
     var url: String { origin.url }
@@ -156,26 +156,26 @@ private final class NTLMServer: Sendable {
                 let credential = request.header("authorization") ?? ""
                 let isNTLM = credential.hasPrefix("NTLM ")
                 let message = isNTLM ? Base64.decode(credential.dropFirst(5)) ?? [] : []
-                var answer = "HTTP/1.1 401 X\r\nWWW-Authenticate: Negotiate\r\nWWW-Authenticate: NTLM"
+                var response = "HTTP/1.1 401 X\r\nWWW-Authenticate: Negotiate\r\nWWW-Authenticate: NTLM"
                 switch message.count > 8 ? message[8] : 0 {
                 case 1:
                     isChallenged = true
                     let code = Base64.encode(Self.challengeMessage)
-                    answer = "HTTP/1.1 401 X\r\nWWW-Authenticate: NTLM \(code)"
+                    response = "HTTP/1.1 401 X\r\nWWW-Authenticate: NTLM \(code)"
                 case 3 where isChallenged && Self.isRight(message):
                     if !body.isEmpty { bodies.fire(body) }
                     guard connection.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nin") else { return }
                     continue
                 default: isChallenged = false
                 }
-                guard connection.send(answer + "\r\nContent-Length: 0\r\n\r\n") else { return }
+                guard connection.send(response + "\r\nContent-Length: 0\r\n\r\n") else { return }
             }
         }
     }
 
     func stop() { origin.stop() }
 
-    /// CHALLENGE_MESSAGE (MS-NLMP §2.2.1.2) with target information, so that NTLMv2 answers.
+    /// CHALLENGE_MESSAGE (MS-NLMP §2.2.1.2) with target information, so that the client uses NTLMv2.
     private static var challengeMessage: [UInt8] {
         let domain = Array("Domain".utf16).flatMap { [UInt8(truncatingIfNeeded: $0), UInt8($0 >> 8)] }
         // MsvAvNbDomainName, MsvAvEOL.
@@ -193,7 +193,8 @@ private final class NTLMServer: Sendable {
         return message + target
     }
 
-    /// Whether the NtChallengeResponse of an AUTHENTICATE_MESSAGE (§2.2.1.3) proves the password (§3.3.2).
+    /// Returns `true` if the NtChallengeResponse of an AUTHENTICATE_MESSAGE (§2.2.1.3) proves the password
+    /// (§3.3.2).
     private static func isRight(_ message: [UInt8]) -> Bool {
         guard message.count > 28 else { return false }
         let length = Int(message[20]) | Int(message[21]) << 8

@@ -5,7 +5,7 @@ import TestSupport
 import TestThreads
 import Testing
 
-@Suite("Jobs say how their server is reached", .onOwnThread)
+@Suite("TLS, authentication and proxies of jobs", .onOwnThread)
 struct ConnectionTests {
     private let ferry: FerryProcess
     private let database: TestDatabase
@@ -16,14 +16,14 @@ struct ConnectionTests {
         authority = try TestAuthority.shared.get()
     }
 
-    /// A PEM text inside JSON.
+    /// Returns a PEM text as a JSON string.
     private func quoted(_ text: String) -> String {
         "\"" + text.replacing("\n", with: "\\n") + "\""
     }
 
     @Test(
-        "a job with its own authority, client certificate, pin and Basic credentials; nothing of it is shown")
-    func everything() throws {
+        "a job uses its CA, client certificate, pin and Basic credentials, and shows no secret")
+    func allFields() throws {
         let nginx = try SecureNginx(authority)
         defer { nginx.stop() }
         let tls =
@@ -50,12 +50,12 @@ struct ConnectionTests {
         for text in [dump.output, ferry.log, shown] {
             #expect(!text.contains("open-sesame-55417") && !text.contains(keyLine))
         }
-        // A repetition has the same secrets.
+        // A retry has the same secrets.
         let again = try ferry.json("POST", "/v1/jobs/\(id)/retry", "{}", headers: ["Prefer": "wait=60"])
         #expect(again["result"]?["body"]?.string == job["result"]?["body"]?.string)
     }
 
-    @Test("certificates and keys are read when the job is accepted")
+    @Test("unreadable certificates and keys are rejected with 422 and their pointer")
     func unreadable() throws {
         let cases = [
             (#"{"ca":"hello"}"#, "ca"),
@@ -80,11 +80,11 @@ struct ConnectionTests {
             #"{"client_certificate":\#(quoted(authority.alice.certificate)),"client_key":"#
             + #"\#(quoted(huge.output))}"#
         for (tls, member) in cases + [(large, "client_key")] {
-            let answer = try ferry.call(
+            let response = try ferry.call(
                 "POST", "/v1/jobs", #"{"kind":"data","request":{"url":"https://127.0.0.1:1/","tls":\#(tls)}}"#
             )
-            #expect(answer.status == 422, "\(answer.text)")
-            let errors = try answer.json["errors"]?.array ?? []
+            #expect(response.status == 422, "\(response.text)")
+            let errors = try response.json["errors"]?.array ?? []
             #expect(errors.compactMap { $0["pointer"]?.string } == ["#/request/tls/\(member)"])
             #expect(errors.compactMap { $0["code"]?.string } == ["invalid_value"])
         }
@@ -97,7 +97,7 @@ struct ConnectionTests {
         #expect(good.status == 201, "\(good.text)")
     }
 
-    @Test("bad certificates fail the job with their sentence, at the first attempt")
+    @Test("an expired server certificate fails the job at its first attempt with its message")
     func certificates() throws {
         let nginx = try SecureNginx(authority)
         defer { nginx.stop() }
@@ -109,7 +109,7 @@ struct ConnectionTests {
         #expect(job["error"]?["phase"]?.string == "securing" && job["attempt"]?.integer == 1)
     }
 
-    @Test("a job passes its own proxy, and the protocol it used is counted")
+    @Test("a job uses its own proxy; responses are counted by protocol")
     func proxy() throws {
         let proxy = try TestProxy(.http, asksForCredentials: true)
         defer { proxy.stop() }
@@ -128,11 +128,11 @@ struct ConnectionTests {
         #expect(bad["error"]?["code"]?.string == "authentication_required", "\(bad)")
         #expect(bad["attempt"]?.integer == 1)
         let metrics = try ferry.call("GET", "/metrics").text
-        #expect(metrics.contains("ferry_transfer_answers_total{protocol=\"1.1\"}"))
-        #expect(metrics.contains("ferry_transfer_answers_total{protocol=\"2\"}"))
+        #expect(metrics.contains("ferry_transfer_responses_total{protocol=\"1.1\"}"))
+        #expect(metrics.contains("ferry_transfer_responses_total{protocol=\"2\"}"))
     }
 
-    @Test("the operator's proxy serves every job that does not except its host")
+    @Test("FERRY_PROXY applies to all hosts except those in FERRY_NO_PROXY")
     func serviceProxy() throws {
         let proxy = try TestProxy(.http, asksForCredentials: true)
         defer { proxy.stop() }
@@ -153,11 +153,11 @@ struct ConnectionTests {
         }
         let blocked = try own.call(
             "POST", "/v1/jobs", #"{"kind":"data","request":{"url":"http://10.0.0.1/"}}"#)
-        #expect(blocked.status == 422, "a private address is refused, proxy or not")
+        #expect(blocked.status == 422, "a private address is rejected also with a proxy")
         #expect(!own.log.contains("secret@"))
     }
 
-    @Test("ferry get and put say it with options, secrets from files")
+    @Test("options of ferry get set CA, client certificate, pin, and a password from a file")
     func commands() throws {
         let nginx = try SecureNginx(authority)
         defer { nginx.stop() }
@@ -184,13 +184,13 @@ struct ConnectionTests {
         #expect(bad.status == 2 && bad.messages.contains("--password-file"), "\(bad.messages)")
     }
 
-    @Test("the environment's proxies do not count")
+    @Test("proxy variables of the environment have no effect")
     func environmentProxies() throws {
-        let nobody = "http://127.0.0.1:1"
+        let unusedURL = "http://127.0.0.1:1"
         let own = try TestDatabase()
         var settings = ["FERRY_DATABASE_URL": own.url]
         for name in ["http_proxy", "https_proxy", "all_proxy", "HTTPS_PROXY", "ALL_PROXY"] {
-            settings[name] = nobody
+            settings[name] = unusedURL
         }
         settings["no_proxy"] = "127.0.0.1"
         let ferry = try FerryProcess(settings)
@@ -200,9 +200,9 @@ struct ConnectionTests {
         let direct = try ferry.run(
             #"{"kind":"data","request":{"url":"\#(nginx.url)/echo-headers"},"retry":{"max_attempts":1}}"#)
         #expect(direct["response"]?["status"]?.integer == 200, "\(direct)")
-        // Nor do its exceptions.
+        // no_proxy has no effect either.
         let named = try ferry.run(
-            #"{"kind":"data","request":{"url":"\#(nginx.url)/echo-headers","proxy":{"url":"\#(nobody)"}},"#
+            #"{"kind":"data","request":{"url":"\#(nginx.url)/echo-headers","proxy":{"url":"\#(unusedURL)"}},"#
                 + #""retry":{"max_attempts":1},"schedule":{"waits_for_connectivity":false}}"#)
         #expect(named["error"]?["code"]?.string == "could_not_connect", "\(named)")
     }

@@ -4,14 +4,14 @@ import TestSupport
 import TestThreads
 import Testing
 
-/// What the contract promises of every endpoint alike.
+/// Rules that apply to all endpoints of the API.
 @Suite("Conventions of the API", .onOwnThread)
 struct ConventionTests {
     private let ferry: FerryProcess
 
     init() throws { ferry = try FerryProcess.shared.get().ferry }
 
-    @Test("streams tell progress by themselves, of what ran before as well, and not to who declines it")
+    @Test("event streams send progress of running jobs of their session, unless progress is false")
     func progress() throws {
         let origin = try HalfwayOrigin(free: 0)
         defer { origin.stop() }
@@ -22,34 +22,34 @@ struct ConventionTests {
         let listeners = try paths.map { try EventListener(ferry, $0) }
         let others = try ["/v1/events?session=far&progress=false", "/v1/jobs/\(id)/events?progress=false"]
             .map { try EventListener(ferry, $0) }
-        let elsewhere = try EventListener(ferry, "/v1/events?session=near")
-        defer { for listener in listeners + others + [elsewhere] { listener.stop() } }
+        let otherSession = try EventListener(ferry, "/v1/events?session=near")
+        defer { for listener in listeners + others + [otherSession] { listener.stop() } }
         for listener in listeners {
-            let isTold = becomes {
+            let hasProgress = becomes {
                 listener.messages.wait(seconds: 1).contains { message in
                     message.event == "progress" && message.data["job"]?.string == id
                         && message.data["progress"]?["bytes_received"]?.integer == 10_000
                 }
             }
-            #expect(isTold)
+            #expect(hasProgress)
         }
         origin.open()
         for other in others {
-            var heard: [EventListener.Message] = []
+            var received: [EventListener.Message] = []
             #expect(
                 becomes {
-                    heard += other.messages.wait(seconds: 1)
-                    return heard.contains { $0.event == "job.succeeded" }
+                    received += other.messages.wait(seconds: 1)
+                    return received.contains { $0.event == "job.succeeded" }
                 })
-            #expect(!heard.contains { $0.event == "progress" })
+            #expect(!received.contains { $0.event == "progress" })
         }
-        #expect(!elsewhere.messages.wait(seconds: 1).contains { $0.event == "progress" })
+        #expect(!otherSession.messages.wait(seconds: 1).contains { $0.event == "progress" })
         let refused = try ferry.call("GET", "/v1/events?progress=true")
         #expect(refused.status == 400 && refused.text.contains("text/event-stream"))
     }
 
     @Test(
-        "a query parameter that nobody knows is refused wherever it comes",
+        "an unknown query parameter is rejected with 400 by every route",
         arguments: [
             ("POST", "/v1/jobs"), ("PATCH", "/v1/jobs/x"), ("DELETE", "/v1/jobs/x"),
             ("PUT", "/v1/sessions/x"),
@@ -59,12 +59,12 @@ struct ConventionTests {
             ("POST", "/v1/admin/pause"), ("GET", "/livez"),
         ])
     func unknownParameter(_ method: String, _ path: String) throws {
-        let answer = try ferry.call(method, path + "?wiat=1", method == "GET" ? nil : "{}")
-        #expect(answer.status == 400 && answer.text.contains("wiat"), "\(answer)")
-        #expect(try answer.json["code"]?.string == "invalid_parameter")
+        let response = try ferry.call(method, path + "?wiat=1", method == "GET" ? nil : "{}")
+        #expect(response.status == 400 && response.text.contains("wiat"), "\(response)")
+        #expect(try response.json["code"]?.string == "invalid_parameter")
     }
 
-    @Test("lists of operators come by pages, and a cursor that no list gave is none")
+    @Test("operator lists have pages; a wrong limit or cursor is rejected")
     func pages() throws {
         for path in ["nodes", "tenants", "hosts", "audit"].map({ "/v1/admin/\($0)" }) + ["/v1/sessions"] {
             #expect(try ferry.call("GET", path + "?limit=1").status == 200, "\(path)")
@@ -74,7 +74,7 @@ struct ConventionTests {
         }
     }
 
-    @Test("what a body is not is said in words: encoded, of another charset, or missing")
+    @Test("an encoded body, another charset and a missing body are rejected with a message")
     func bodies() throws {
         let job = #"{"kind":"data","request":{"url":"http://127.0.0.1:1/"}}"#
         let encoded = try ferry.call("POST", "/v1/jobs", job, headers: ["Content-Encoding": "gzip"])
@@ -99,7 +99,7 @@ struct ConventionTests {
         #expect(try ferry.call("DELETE", "/v1/webhooks/\(endpoint)").status == 204)
     }
 
-    @Test("objects of operators have entity tags: 304 for who has them, 412 for who is late")
+    @Test("operator objects have ETags: 304 for If-None-Match, 412 for a stale If-Match")
     func tags() throws {
         let changes = [
             (
@@ -127,7 +127,7 @@ struct ConventionTests {
         }
     }
 
-    @Test("a key is made once for an idempotency key, read by its Location, and revoked as it was read")
+    @Test("an API key is created once per idempotency key, readable, and revoked with If-Match")
     func keys() throws {
         let body = #"{"name":"once","role":"viewer"}"#
         let make = { (body: String) in
@@ -144,7 +144,7 @@ struct ConventionTests {
         let read = try ferry.call("GET", path)
         #expect(read.status == 200 && !read.text.contains(key))
         #expect(try ferry.json("GET", "/v1/admin/keys?limit=1")["data"]?.array?.count == 1)
-        // Others make keys meanwhile: it is among the newest.
+        // Other tests create keys meanwhile, so the key is only among the newest.
         let newest = try ferry.json("GET", "/v1/admin/keys?limit=500")["data"]?.array
         let id = try first.json["id"]
         #expect(newest?.filter { $0["id"] == id }.count == 1)
@@ -154,7 +154,7 @@ struct ConventionTests {
         #expect(try ferry.call("GET", "/v1/jobs?limit=1", key: key).status == 401)
     }
 
-    @Test("jobs are listed by several states, and by hosts as operators name them")
+    @Test("jobs are listed by several states, and by host with or without scheme and port")
     func jobs() throws {
         let origin = try HalfwayOrigin(free: 1)
         defer { origin.stop() }
@@ -168,11 +168,11 @@ struct ConventionTests {
         }
         #expect(try ids("state=running,succeeded") == [running, done])
         #expect(try ids("state=queued,succeeded") == [done] && ids("state=running") == [running])
-        let place = String(origin.url.dropFirst("http://".count))
-        for host in [place, origin.url, "127.0.0.1"] {
+        let hostAndPort = String(origin.url.dropFirst("http://".count))
+        for host in [hostAndPort, origin.url, "127.0.0.1"] {
             #expect(try ids("host=\(host)").count == 2, "\(host)")
         }
-        #expect(try ids("host=https://\(place)").isEmpty && ids("host=127.0.0.1:1").isEmpty)
+        #expect(try ids("host=https://\(hostAndPort)").isEmpty && ids("host=127.0.0.1:1").isEmpty)
         let refused = try ferry.call("GET", "/v1/jobs?host=\(origin.url)/f/1")
         #expect(refused.status == 400 && refused.text.contains("without a path"))
     }

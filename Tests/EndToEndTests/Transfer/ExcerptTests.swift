@@ -3,9 +3,9 @@ import TestSupport
 import TestThreads
 import Testing
 
-@Suite("What servers say that nobody keeps", .onOwnThread)
+@Suite("Excerpts of response bodies", .onOwnThread)
 struct ExcerptTests {
-    @Test("the answer to an upload and the text of a refusal are shown in part, other bodies are not")
+    @Test("body_excerpt shows text responses of uploads and failed downloads, and nothing else")
     func excerpts() throws {
         let ferry = try FerryProcess.shared.get().ferry
         let long = String(repeating: "é", count: 3_000)
@@ -37,6 +37,6 @@ struct ExcerptTests {
         #expect(try excerpt("download", "/binary") == nil)
         #expect(try excerpt("download", "/coded") == nil)
         #expect(try excerpt("download", "/file") == nil)
-        #expect(try excerpt("data", "/gone") == nil, "it is the job's content")
+        #expect(try excerpt("data", "/gone") == nil, "the body is the job's content")
     }
 }

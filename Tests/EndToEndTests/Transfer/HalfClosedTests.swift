@@ -5,14 +5,14 @@ import TestSupport
 import TestThreads
 import Testing
 
-/// Clients that close their sending side right behind their request (shutdown(2), SHUT_WR).
-@Suite("A half-closed client gets its answer", .onOwnThread)
+/// Clients that close their sending side after the request (shutdown(2), SHUT_WR).
+@Suite("Half-closed clients", .onOwnThread)
 struct HalfClosedTests {
     private let ferry: FerryProcess
 
     init() throws { ferry = try FerryProcess.shared.get().ferry }
 
-    @Test("an answer comes from every kind of route: at once, from a lane, after a wait, and of files")
+    @Test("a half-closed client gets responses of every kind of route: direct, database, wait and content")
     func everyRoute() throws {
         let origin = try ScriptedOrigin.answering { _, _ in
             Array("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".utf8)
@@ -28,7 +28,7 @@ struct HalfClosedTests {
             + #""schedule":{"earliest_begin_at":"2099-01-01T00:00:00Z"}}"#
         let waitingID = try ferry.submit(waiting)
         let routes: [(request: String, status: Int, words: String)] = [
-            ("GET /livez", 200, ""), ("GET /metrics", 200, "ferry_event_listeners"),
+            ("GET /livez", 200, ""), ("GET /metrics", 200, "ferry_event_streams"),
             ("GET /none", 404, "not_found"),
             ("GET /v1/jobs/\(id)", 200, id), ("GET /v1/jobs?limit=1", 200, "next_cursor"),
             ("GET /v1/events?limit=1", 200, "next_cursor"),
@@ -43,20 +43,22 @@ struct HalfClosedTests {
             ("GET /v1/jobs/\(id) Prefer: wait=1", 200, "succeeded"),
         ]
         for route in routes {
-            let answer = try halfClosed(route.request)
-            #expect(answer.hasPrefix("HTTP/1.1 \(route.status) "), "\(route.request): \(answer.prefix(400))")
-            #expect(answer.contains(route.words), "\(route.request): \(answer.prefix(400))")
+            let response = try halfClosed(route.request)
+            #expect(
+                response.hasPrefix("HTTP/1.1 \(route.status) "), "\(route.request): \(response.prefix(400))")
+            #expect(response.contains(route.words), "\(route.request): \(response.prefix(400))")
         }
     }
 
-    @Test("a stream of events goes on, with an event that comes long after the client has stopped sending")
+    @Test("an event stream continues after the client has closed its sending side")
     func stream() throws {
         let listener = try EventListener(ferry, "/v1/events?session=half-stream", stopsSending: true)
         defer { listener.stop() }
         #expect(listener.head.wait().first?.contains(" 200 ") == true)
         let begin = try #require(listener.messages.wait().first)
         #expect(begin.event != nil || begin.id != nil)
-        // The server has seen the end of the input, and writes a comment to find out if the client reads.
+        // The server has seen the end of the input and writes a comment to find out whether the client still
+        // reads.
         #expect(listener.messages.wait().first.map { $0.event == nil && $0.id == nil } == true)
         _ = try ferry.submit(
             #"{"kind":"data","session":"half-stream","request":{"url":"http://127.0.0.1:1/"},"#
@@ -64,7 +66,8 @@ struct HalfClosedTests {
         #expect(listener.events(1).first?.event == "job.created")
     }
 
-    /// All that comes until the server closes. `request`: method, path, a field and, in another line, a body.
+    /// Returns all bytes until the server closes. `request` has a method, a path and an optional field, and
+    /// in a second line an optional body.
     private func halfClosed(_ request: String) throws -> String {
         let parts = request.split(separator: "\n", maxSplits: 1).map(String.init)
         let words = parts[0].split(separator: " ", maxSplits: 2).map(String.init)
@@ -84,11 +87,11 @@ struct HalfClosedTests {
             throw SystemError("send")
         }
         shutdown(descriptor, Int32(SHUT_WR))
-        var answer: [UInt8] = []
+        var response: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 65_536)
         while case let count = recv(descriptor, &buffer, buffer.count, 0), count > 0 {
-            answer += buffer[..<count]
+            response += buffer[..<count]
         }
-        return String(decoding: answer, as: UTF8.self)
+        return String(decoding: response, as: UTF8.self)
     }
 }

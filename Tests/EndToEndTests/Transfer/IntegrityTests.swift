@@ -5,13 +5,13 @@ import TestSupport
 import TestThreads
 import Testing
 
-@Suite("Bytes are proved, and codings are undone", .onOwnThread)
+@Suite("Integrity checks and content codings", .onOwnThread)
 struct IntegrityTests {
     private let ferry: FerryProcess
 
     init() throws { ferry = try FerryProcess.shared.get().ferry }
 
-    @Test("checksums of the job are checked; a mismatch is retried and leaves no file")
+    @Test("a job's checksums are verified; a mismatch is retried and leaves no file")
     func checksums() throws {
         let origin = try ScriptedOrigin.answering { _, _ in
             Array("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n123456789".utf8)
@@ -32,7 +32,7 @@ struct IntegrityTests {
         #expect(origin.requests.count == 3 && !names(in: ferry.files).contains("crc-bad"))
     }
 
-    @Test("what the server announced and did not send is fetched again until it is right")
+    @Test("a body that does not match Repr-Digest is fetched again")
     func announced() throws {
         let digest = Base64.encode(Digest.of(Array("right".utf8)))
         let first = Signal<Void>()
@@ -52,7 +52,7 @@ struct IntegrityTests {
         #expect(readFile(ferry.files + "/announced") == Array("right".utf8))
     }
 
-    @Test("accept_encoding is asked for, and the decoded body is what is stored and shown")
+    @Test("accept_encoding is sent to the origin, and the decoded body is stored and shown")
     func codings() throws {
         let text = String(repeating: "so it goes. ", count: 1_000)
         let origin = try ScriptedOrigin.answering { request, _ in

@@ -6,23 +6,23 @@ import Testing
 
 @Suite("Redirects to another origin", .onOwnThread)
 struct RedirectTests {
-    /// What came there.
-    private struct Arrival: Sendable, Equatable {
+    /// A request at the second origin.
+    private struct ReceivedRequest: Sendable, Equatable {
         let method: String
         var body = ""
         var authorization: String?
         var cookie: String?
     }
     private let ferry: FerryProcess
-    private let arrivals = Signal<Arrival>()
+    private let received = Signal<ReceivedRequest>()
 
     init() throws { ferry = try FerryProcess.shared.get().ferry }
 
-    /// `/STATUS` redirects to the other one with that status.
+    /// Returns two origins: `/STATUS` of the first redirects to the second with that status.
     private func origins() throws -> (first: ScriptedOrigin, second: ScriptedOrigin) {
-        let second = try ScriptedOrigin.answering { [arrivals] request, body in
-            arrivals.fire(
-                Arrival(
+        let second = try ScriptedOrigin.answering { [received] request, body in
+            received.fire(
+                ReceivedRequest(
                     method: request.method, body: String(decoding: body, as: UTF8.self),
                     authorization: request.header("authorization"), cookie: request.header("cookie")))
             return Array("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".utf8)
@@ -35,7 +35,7 @@ struct RedirectTests {
     }
 
     @Test(
-        "301 and 302 make a GET of a POST, 303 of a PUT too; 307 and 308 take method and body along",
+        "301 and 302 change POST to GET, 303 also PUT; 307 and 308 preserve method and body",
         arguments: [301, 302, 303, 307, 308])
     func methods(_ status: Int) throws {
         let (first, second) = try origins()
@@ -48,29 +48,33 @@ struct RedirectTests {
                 #"{"kind":"data","retry":{"max_attempts":1},"request":{"url":"\#(first.url)/\#(status)","#
                     + #""method":"\#(method)","body":{"text":"hi"}}}"#)
             #expect(job["state"]?.string == "succeeded", "\(job)")
-            let isKept = status > 303 || status < 303 && method == "PUT"
-            let expected = isKept ? Arrival(method: method, body: "hi") : Arrival(method: "GET")
-            #expect(arrivals.wait() == [expected])
+            let isPreserved = status > 303 || status < 303 && method == "PUT"
+            let expected =
+                isPreserved ? ReceivedRequest(method: method, body: "hi") : ReceivedRequest(method: "GET")
+            #expect(received.wait() == [expected])
         }
     }
 
-    @Test("credentials stay behind, unless the job says that they come along", arguments: [false, true])
-    func credentials(_ comeAlong: Bool) throws {
+    @Test(
+        "credentials go to another origin only with send_credentials_across_origins",
+        arguments: [false, true])
+    func credentials(_ areSent: Bool) throws {
         let (first, second) = try origins()
         defer {
             first.stop()
             second.stop()
         }
         let job = try ferry.run(
-            #"{"kind":"data","redirects":{"send_credentials_across_origins":\#(comeAlong)},"#
+            #"{"kind":"data","redirects":{"send_credentials_across_origins":\#(areSent)},"#
                 + #""request":{"url":"\#(first.url)/302","headers":{"Cookie":"a=b"},"#
                 + #""auth":{"type":"basic","user":"me","password":"open-sesame"}}}"#)
         #expect(job["state"]?.string == "succeeded", "\(job)")
         let basic = "Basic " + Base64.encode(Array("me:open-sesame".utf8))
         #expect(first.requests.first?.header("authorization") == basic)
         let expected =
-            comeAlong
-            ? Arrival(method: "GET", authorization: basic, cookie: "a=b") : Arrival(method: "GET")
-        #expect(arrivals.wait() == [expected])
+            areSent
+            ? ReceivedRequest(method: "GET", authorization: basic, cookie: "a=b")
+            : ReceivedRequest(method: "GET")
+        #expect(received.wait() == [expected])
     }
 }

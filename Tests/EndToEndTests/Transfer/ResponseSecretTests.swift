@@ -4,14 +4,14 @@ import TestSupport
 import TestThreads
 import Testing
 
-/// Secrets of responses and URLs: who sees them, and where they are stored.
+/// Secrets of responses and URLs: which roles see them, and how they are stored.
 @Suite("Secrets in responses", .onOwnThread)
 struct ResponseSecretTests {
-    /// Occurs in every secret value, and nowhere else.
+    /// Text that occurs in every secret value and nowhere else.
     private static let mark = "hush"
     private static let set = JSON.object([.init("set", .bool(true))])
 
-    private struct Bench {
+    private struct Setup {
         let database: TestDatabase
         let ferry: FerryProcess
         let origin: ScriptedOrigin
@@ -54,10 +54,10 @@ struct ResponseSecretTests {
                 + #""job.redirect"]}\#(more)}"#
         }
 
-        /// Every row of every table as text, and every file that Ferry has.
-        func isAnywhere(_ text: String) throws -> [String] {
+        /// Returns the rows of all tables and the paths of all files of Ferry that contain `text`.
+        func occurrences(_ text: String) throws -> [String] {
             let hex = hexadecimal(Array(text.utf8))
-            var places: [String] = []
+            var found: [String] = []
             let dump = try Program.run(
                 ["psql", "-XAt", database.url],
                 input: #"""
@@ -65,30 +65,30 @@ struct ResponseSecretTests {
                     FROM pg_tables WHERE schemaname NOT IN ('pg_catalog', 'information_schema') \gexec
                     """#)
             #expect(dump.status == 0 && dump.output.contains("finished_jobs"), "\(dump.messages)")
-            places += dump.output.split(separator: "\n").filter { $0.contains(text) || $0.contains(hex) }
+            found += dump.output.split(separator: "\n").filter { $0.contains(text) || $0.contains(hex) }
                 .map(String.init)
-            let found = try Program.run(["grep", "-rl", text, ferry.directory])
-            return places + found.output.split(separator: "\n").map(String.init)
+            let files = try Program.run(["grep", "-rl", text, ferry.directory])
+            return found + files.output.split(separator: "\n").map(String.init)
         }
     }
 
-    private static func text(_ answer: BufferedRequest.Response) -> String {
-        String(decoding: answer.body, as: UTF8.self)
+    private static func text(_ response: BufferedRequest.Response) -> String {
+        String(decoding: response.body, as: UTF8.self)
     }
 
-    @Test("clients and admins see the values, viewers see that there are some")
+    @Test("clients and admins see secret values of responses and URLs; viewers see only that they are set")
     func roles() throws {
-        let bench = try Bench()
-        defer { bench.stop() }
-        let job = try bench.ferry.run(bench.body(), key: bench.client)
+        let setup = try Setup()
+        defer { setup.stop() }
+        let job = try setup.ferry.run(setup.body(), key: setup.client)
         let id = try #require(job["id"]?.string)
         #expect(job["state"]?.string == "succeeded", "\(job)")
-        let end = "\(bench.origin.url)/end?X-Amz-Signature="
-        for key in [bench.client, adminKey] {
+        let end = "\(setup.origin.url)/end?X-Amz-Signature="
+        for key in [setup.client, adminKey] {
             for path in ["/v1/jobs/\(id)", "/v1/jobs?limit=1", "/v1/sessions/default/jobs?limit=1"] {
-                let found = try bench.ferry.json("GET", path, key: key)
+                let found = try setup.ferry.json("GET", path, key: key)
                 let job = found["data"]?.array?.first ?? found
-                #expect(job["request"]?["url"]?.string == "\(bench.origin.url)/start?sig=hush-own")
+                #expect(job["request"]?["url"]?.string == "\(setup.origin.url)/start?sig=hush-own")
                 #expect(job["request"]?["headers"]?["X-Unheard-Of"]?.string == "hush-sent")
                 let response = try #require(job["response"])
                 #expect(response["url"]?.string == end + "hush-place&n=1")
@@ -97,28 +97,28 @@ struct ResponseSecretTests {
                 #expect(response["headers"]?["Location"]?.string == "/hush-location")
                 #expect(response["sealed"] == nil)
             }
-            let urls = try Self.urls(bench.ferry.json("GET", "/v1/jobs/\(id)/attempts", key: key))
-            #expect(urls == ["\(bench.origin.url)/start?sig=hush-own", end + "hush-place&n=1"])
+            let urls = try Self.urls(setup.ferry.json("GET", "/v1/jobs/\(id)/attempts", key: key))
+            #expect(urls == ["\(setup.origin.url)/start?sig=hush-own", end + "hush-place&n=1"])
         }
         for path in [
             "/v1/jobs/\(id)", "/v1/jobs", "/v1/sessions/default/jobs", "/v1/jobs/\(id)/attempts",
             "/v1/events", "/v1/jobs/\(id)/events", "/v1/jobs/\(id)/deliveries",
         ] {
-            let answer = try bench.ferry.call("GET", path, key: bench.viewer)
-            #expect(answer.status == 200 && !Self.text(answer).contains(Self.mark), "\(path)")
+            let list = try setup.ferry.call("GET", path, key: setup.viewer)
+            #expect(list.status == 200 && !Self.text(list).contains(Self.mark), "\(path)")
         }
-        let seen = try bench.ferry.json("GET", "/v1/jobs/\(id)", key: bench.viewer)
-        #expect(seen["request"]?["url"]?.string == "\(bench.origin.url)/start?sig=***")
-        #expect(seen["request"]?["headers"]?["X-Unheard-Of"] == Self.set)
-        #expect(seen["request"]?["headers"]?["Accept"]?.string == "*/*")
-        let response = try #require(seen["response"])
+        let viewerJob = try setup.ferry.json("GET", "/v1/jobs/\(id)", key: setup.viewer)
+        #expect(viewerJob["request"]?["url"]?.string == "\(setup.origin.url)/start?sig=***")
+        #expect(viewerJob["request"]?["headers"]?["X-Unheard-Of"] == Self.set)
+        #expect(viewerJob["request"]?["headers"]?["Accept"]?.string == "*/*")
+        let response = try #require(viewerJob["response"])
         #expect(response["url"]?.string == end + "***&n=***" && response["sealed"] == nil)
         for name in ["Set-Cookie", "X-Session-Token", "X-Unheard-Of", "Location"] {
             #expect(response["headers"]?[name] == Self.set, "\(name)")
         }
         #expect(response["headers"]?["ETag"]?.string == "\"tag\"")
-        let urls = try Self.urls(bench.ferry.json("GET", "/v1/jobs/\(id)/attempts", key: bench.viewer))
-        #expect(urls == ["\(bench.origin.url)/start?sig=***", end + "***&n=***"])
+        let urls = try Self.urls(setup.ferry.json("GET", "/v1/jobs/\(id)/attempts", key: setup.viewer))
+        #expect(urls == ["\(setup.origin.url)/start?sig=***", end + "***&n=***"])
     }
 
     private static func urls(_ attempts: JSON) -> [String] {
@@ -127,72 +127,73 @@ struct ResponseSecretTests {
         }
     }
 
-    @Test("events and webhooks carry no value, whoever listens")
+    @Test("events and webhooks contain no secret values of responses and URLs")
     func events() throws {
-        let bench = try Bench()
-        defer { bench.stop() }
-        let listener = try EventListener(bench.ferry, "/v1/events")
+        let setup = try Setup()
+        defer { setup.stop() }
+        let listener = try EventListener(setup.ferry, "/v1/events")
         defer { listener.stop() }
-        let job = try bench.ferry.run(bench.body())
+        let job = try setup.ferry.run(setup.body())
         let id = try #require(job["id"]?.string)
         let events = listener.events(3)
         #expect(events.last?.event == "job.succeeded")
         for event in events { #expect(!"\(event.data)".contains(Self.mark)) }
         let response = events.last?.data["data"]?["job"]?["response"]
         #expect(response?["headers"]?["Set-Cookie"] == Self.set)
-        let deliveries = bench.receiver.deliveries.wait(for: 2)
+        let deliveries = setup.receiver.deliveries.wait(for: 2)
         #expect(deliveries.count == 2)
         for delivery in deliveries {
             #expect(!String(decoding: delivery.body, as: UTF8.self).contains(Self.mark))
         }
-        let listed = try bench.ferry.call("GET", "/v1/jobs/\(id)/events")
+        let listed = try setup.ferry.call("GET", "/v1/jobs/\(id)/events")
         #expect(!Self.text(listed).contains(Self.mark))
     }
 
-    @Test("nothing of it is readable in the database, in the data directory, or in the log")
+    @Test("secret values of responses and URLs are not readable in database, files or log")
     func storage() throws {
-        let bench = try Bench()
-        defer { bench.stop() }
-        let listed = try bench.ferry.call(
+        let setup = try Setup()
+        defer { setup.stop() }
+        let listed = try setup.ferry.call(
             "PUT", "/v1/sessions/s", #"{"http_additional_headers":{"X-Unheard-Of":"hush-session"}}"#)
         #expect(listed.status == 201)
-        let schedule = #"{"interval":3600,"job":\#(bench.body())}"#
-        _ = try bench.ferry.call("POST", "/v1/schedules", schedule)
+        let schedule = #"{"interval":3600,"job":\#(setup.body())}"#
+        _ = try setup.ferry.call("POST", "/v1/schedules", schedule)
         for more in ["", #","session":"s""#] {
-            let job = try bench.ferry.run(bench.body(more))
+            let job = try setup.ferry.run(setup.body(more))
             #expect(job["state"]?.string == "succeeded", "\(job)")
         }
-        // One that waits for an answer about a signed URL, and goes on from there.
-        let asked = try bench.ferry.submit(bench.body(#","redirects":{"policy":"ask"}"#))
-        var place: String?
+        // A job that waits for an answer to a redirect with a signed URL.
+        let redirected = try setup.ferry.submit(setup.body(#","redirects":{"policy":"ask"}"#))
+        var target: String?
         let isAsked = becomes {
-            place = try bench.ferry.json("GET", "/v1/jobs/\(asked)")["question"]?["redirect"]?["url"]?.string
-            return place != nil
+            target = try setup.ferry.json("GET", "/v1/jobs/\(redirected)")["question"]?["redirect"]?["url"]?
+                .string
+            return target != nil
         }
-        #expect(isAsked && place == "\(bench.origin.url)/end?X-Amz-Signature=hush-place&n=1")
-        #expect(try bench.isAnywhere(Self.mark) == [])
-        let answer = try bench.ferry.call(
-            "POST", "/v1/jobs/\(asked)/redirect", #"{"disposition":"follow"}"#)
-        #expect(answer.status == 200, "\(answer.text)")
-        let job = try bench.ferry.finished(asked)
+        #expect(isAsked && target == "\(setup.origin.url)/end?X-Amz-Signature=hush-place&n=1")
+        #expect(try setup.occurrences(Self.mark) == [])
+        let response = try setup.ferry.call(
+            "POST", "/v1/jobs/\(redirected)/redirect", #"{"disposition":"follow"}"#)
+        #expect(response.status == 200, "\(response.text)")
+        let job = try setup.ferry.finished(redirected)
         #expect(job["response"]?["status"]?.integer == 200, "\(job)")
-        #expect(bench.origin.requests.last?.path == "/end?X-Amz-Signature=hush-place&n=1")
-        let patched = try bench.ferry.submit(
-            bench.body(#","schedule":{"earliest_begin_at":"2100-01-01T00:00:00Z"}"#))
-        let edit = try bench.ferry.call(
-            "PATCH", "/v1/jobs/\(patched)", #"{"request":{"url":"\#(bench.origin.url)/end?k=hush-new"}}"#)
+        #expect(setup.origin.requests.last?.path == "/end?X-Amz-Signature=hush-place&n=1")
+        let patched = try setup.ferry.submit(
+            setup.body(#","schedule":{"earliest_begin_at":"2100-01-01T00:00:00Z"}"#))
+        let edit = try setup.ferry.call(
+            "PATCH", "/v1/jobs/\(patched)", #"{"request":{"url":"\#(setup.origin.url)/end?k=hush-new"}}"#)
         #expect(edit.status == 200, "\(edit.text)")
         let edited = try edit.json
-        #expect(edited["request"]?["url"]?.string == "\(bench.origin.url)/end?k=hush-new")
-        #expect(try bench.isAnywhere(Self.mark) == [])
-        // What was stored is used again.
-        let again = try bench.ferry.json(
-            "POST", "/v1/jobs/\(asked)/retry", "{}", headers: ["Prefer": "wait=60"])
-        #expect(again["request"]?["url"]?.string == "\(bench.origin.url)/start?sig=hush-own")
-        bench.ferry.kill9()
-        try bench.ferry.start()
-        let found = try bench.ferry.json("GET", "/v1/jobs/\(patched)")
-        #expect(found["request"]?["url"]?.string == "\(bench.origin.url)/end?k=hush-new")
-        #expect(try bench.isAnywhere(Self.mark) == [])
+        #expect(edited["request"]?["url"]?.string == "\(setup.origin.url)/end?k=hush-new")
+        #expect(try setup.occurrences(Self.mark) == [])
+        // A retry and a restart use the stored secrets.
+        let again = try setup.ferry.json(
+            "POST", "/v1/jobs/\(redirected)/retry", "{}", headers: ["Prefer": "wait=60"])
+        #expect(again["request"]?["url"]?.string == "\(setup.origin.url)/start?sig=hush-own")
+        setup.ferry.kill9()
+        try setup.ferry.start()
+        let found = try setup.ferry.json("GET", "/v1/jobs/\(patched)")
+        #expect(found["request"]?["url"]?.string == "\(setup.origin.url)/end?k=hush-new")
+        #expect(try setup.occurrences(Self.mark) == [])
     }
 }

@@ -4,9 +4,9 @@ import TestSupport
 import TestThreads
 import Testing
 
-@Suite("Downloads go on", .onOwnThread)
+@Suite("Resuming after kill -9", .onOwnThread)
 struct ResumeTests {
-    @Test("ten times kill -9 in the middle cost less than one percent, and the file is whole")
+    @Test("a download killed ten times by kill -9 completes with less than 1 % of bytes sent twice")
     func killed() throws {
         let database = try TestDatabase()
         let ferry = try FerryProcess(["FERRY_DATABASE_URL": database.url])
@@ -17,8 +17,8 @@ struct ResumeTests {
         let id = try ferry.submit(
             #"{"kind":"download","request":{"url":"\#(origin.url)/f"},"destination":{"path":"f"}}"#)
         for cut in 1...10 {
-            #expect(arrived(size / 11 * cut, id, ferry), "cut \(cut)")
-            // A moment later the bytes are in the file, and its record beside it.
+            #expect(receives(size / 11 * cut, id, ferry), "cut \(cut)")
+            // The bytes and the record reach the disk a moment later.
             let isWritten = becomes {
                 byteCount(of: "\(ferry.files)/.ferry-\(id)-1.part") == size / 11 * cut
                     && names(in: ferry.files) == partials(id)
@@ -37,8 +37,8 @@ struct ResumeTests {
         #expect(names(in: ferry.files) == ["f"])
     }
 
-    /// Whether so many bytes have come, those of earlier attempts included.
-    private func arrived(_ count: Int, _ id: String, _ ferry: FerryProcess) -> Bool {
+    /// Returns `true` when the job has received this number of bytes, those of earlier attempts included.
+    private func receives(_ count: Int, _ id: String, _ ferry: FerryProcess) -> Bool {
         becomes {
             try ferry.json("GET", "/v1/jobs/\(id)")["progress"]?["bytes_received"]?.integer == Int64(count)
         }
@@ -49,7 +49,7 @@ struct ResumeTests {
         return lstat(path, &status) == 0 ? Int(status.st_size) : -1
     }
 
-    /// The first attempt's file serves all of them.
+    /// Names of the partial download and its record. All attempts use the file of the first one.
     private func partials(_ id: String) -> Set<String> {
         [".ferry-\(id)-1.part", ".ferry-\(id)-1.part.json"]
     }

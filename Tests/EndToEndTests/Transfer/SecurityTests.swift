@@ -5,14 +5,14 @@ import TestSupport
 import TestThreads
 import Testing
 
-@Suite("Nobody gets further than they may", .onOwnThread)
+@Suite("Roles, tenants, secrets, paths and egress", .onOwnThread)
 struct SecurityTests {
     private let ferry: FerryProcess
     private let database: TestDatabase
 
     init() throws { (ferry, database) = try FerryProcess.shared.get() }
 
-    @Test("each role may do its part, a revoked key nothing, and nobody anything without a key")
+    @Test("each role has its permissions; a revoked, wrong or missing key gets 401")
     func roles() throws {
         let body =
             #"{"kind":"data","request":{"url":"http://127.0.0.1:1/"},"retry":{"max_attempts":1},"#
@@ -35,16 +35,16 @@ struct SecurityTests {
         #expect(
             try ferry.call("GET", "/v1/jobs", key: "").header("www-authenticate")?.hasPrefix("Bearer") == true
         )
-        let made = try ferry.json("POST", "/v1/admin/keys", #"{"name":"short-lived","role":"viewer"}"#)
-        let key = try #require(made["key"]?.string)
+        let created = try ferry.json("POST", "/v1/admin/keys", #"{"name":"short-lived","role":"viewer"}"#)
+        let key = try #require(created["key"]?.string)
         #expect(try ferry.call("GET", "/v1/jobs", key: key).status == 200)
-        let path = "/v1/admin/keys/\(made["id"]?.string ?? "")"
+        let path = "/v1/admin/keys/\(created["id"]?.string ?? "")"
         #expect(try ferry.call("DELETE", path).status == 204)
         #expect(try ferry.call("GET", "/v1/jobs", key: key).status == 401)
         #expect(try !ferry.call("GET", "/v1/admin/keys").text.contains(key))
     }
 
-    @Test("another tenant's objects are not there, and its files lie elsewhere")
+    @Test("objects of another tenant are 404, and its files have another root")
     func tenants() throws {
         let receiver = try WebhookReceiver()
         defer { receiver.stop() }
@@ -69,8 +69,8 @@ struct SecurityTests {
             ("POST", "/v1/jobs/\(id)/retry"), ("DELETE", "/v1/jobs/\(id)"),
             ("GET", "/v1/deliveries/\(delivery)"), ("POST", "/v1/deliveries/\(delivery)/redeliver"),
         ] {
-            let answer = try ferry.call(method, path, method == "POST" ? "{}" : nil, key: b)
-            #expect(answer.status == 404, "\(method) \(path)")
+            let response = try ferry.call(method, path, method == "POST" ? "{}" : nil, key: b)
+            #expect(response.status == 404, "\(method) \(path)")
         }
         #expect(try ferry.json("GET", "/v1/jobs", key: b)["data"]?.array?.isEmpty == true)
         let upload = try ferry.run(
@@ -79,7 +79,7 @@ struct SecurityTests {
         #expect(try ferry.call("GET", "/v1/jobs/\(id)/content", key: a).body == [1, 2, 3])
     }
 
-    @Test("secrets are used, but never shown: not in answers, webhooks, logs, listings or the database")
+    @Test("secrets are sent to the origin, and appear in no response, webhook, log, list or database")
     func secrets() throws {
         let origin = try ScriptedOrigin.answering { _, _ in
             Array("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".utf8)
@@ -109,7 +109,7 @@ struct SecurityTests {
             ["pg_dump", "--dbname", database.url], environment: ["PATH": "/usr/bin:/bin"])
         #expect(dump.status == 0 && dump.output.contains("COPY public.finished_jobs"), "\(dump.messages)")
         let places = [
-            ("the answer to POST", submitted.text), ("the job", job.text),
+            ("the response to POST", submitted.text), ("the job", job.text),
             ("the webhook", String(decoding: delivery.body, as: UTF8.self)),
             ("the list", try ferry.call("GET", "/v1/jobs?limit=500").text),
             ("the deliveries", try ferry.call("GET", "/v1/jobs/\(id)/deliveries").text),
@@ -124,7 +124,7 @@ struct SecurityTests {
         for (place, text) in places { #expect(!text.contains(adminKey), "the admin key is in \(place)") }
     }
 
-    @Test("no path leaves the storage root: not by its text, not by a symbolic link, not for reading")
+    @Test("a path cannot leave the storage root by its text or by a symbolic link")
     func paths() throws {
         let nginx = try Nginx()
         defer { nginx.stop() }
@@ -142,10 +142,10 @@ struct SecurityTests {
                 #""kind":"download","destination":{"path":"\#(path)"}"#,
                 #""kind":"upload","source":{"path":"\#(path)"}"#,
             ] {
-                let answer = try ferry.call(
+                let response = try ferry.call(
                     "POST", "/v1/jobs", #"{"request":{"url":"\#(nginx.url)/file"},\#(part)}"#)
-                #expect(answer.status == 422, "\(part)")
-                let pointer = try answer.json["errors"]?.array?.first?["pointer"]?.string ?? ""
+                #expect(response.status == 422, "\(part)")
+                let pointer = try response.json["errors"]?.array?.first?["pointer"]?.string ?? ""
                 #expect(["#/destination/path", "#/source/path"].contains(pointer))
             }
         }
@@ -160,7 +160,7 @@ struct SecurityTests {
                 #"{"kind":"upload","request":{"url":"\#(nginx.url)/put/x"},"source":{"path":"\#(path)"}}"#)
             #expect(job["error"]?["code"]?.string == "source_not_found", "\(job)")
         }
-        // The link itself may be replaced; what it leads to may not.
+        // A download may replace the link, but not the link's target.
         let replaced = try ferry.run(
             #"{"kind":"download","request":{"url":"\#(nginx.url)/file"},"destination":{"path":"links/file"}}"#
         )
@@ -169,7 +169,7 @@ struct SecurityTests {
         #expect(names(in: outside) == ["secret"])
     }
 
-    @Test("no transfer and no webhook reaches an address that is not allowed, not by a redirect either")
+    @Test("transfers, webhooks and redirects to addresses that are not allowed are blocked")
     func egress() throws {
         for url in [
             "http://10.0.0.1/", "http://169.254.169.254/latest/meta-data/", "http://[::1]/",
@@ -193,7 +193,7 @@ struct SecurityTests {
             let job = try ferry.run(#"{"kind":"data","request":{"url":"\#(origin.url)/"}}"#)
             #expect(job["state"]?.string == "failed", "\(job)")
             #expect(job["error"]?["code"]?.string == "blocked_address", "\(job)")
-            #expect(job["attempt"]?.integer == 1, "what is blocked is not tried again")
+            #expect(job["attempt"]?.integer == 1, "a blocked job is not retried")
         }
     }
 }

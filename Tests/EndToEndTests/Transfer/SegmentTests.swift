@@ -6,13 +6,13 @@ import TestSupport
 import TestThreads
 import Testing
 
-@Suite("Parts and mirrors end to end", .onOwnThread)
+@Suite("Segments and mirrors", .onOwnThread)
 struct SegmentTests {
     private let ferry: FerryProcess
 
     init() throws { ferry = try FerryProcess.shared.get().ferry }
 
-    @Test("a file is fetched from nginx in four parts that its connection limit slows one by one")
+    @Test("a download with four segments fetches four ranges in parallel")
     func nginx() throws {
         let nginx = try Nginx()
         defer { nginx.stop() }
@@ -27,10 +27,10 @@ struct SegmentTests {
         #expect(names(in: ferry.files + "/parts") == ["a.bin"])
         let isSame = readFile(ferry.files + "/parts/a.bin") == bytes
         #expect(isSame)
-        // The log says which ranges were asked for, and how much of each was sent.
+        // The log of nginx has the range of each request; the attempt has the byte counts.
         let attempts = try ferry.json("GET", "/v1/jobs/\(job["id"]?.string ?? "")/attempts")
         let transactions = attempts["data"]?.array?.first?["transactions"]?.array ?? []
-        // It writes a line once it has seen the end.
+        // nginx logs a request after its end.
         #expect(becomes { nginx.log.count == transactions.count }, "\(attempts)")
         let lines = nginx.log
         let starts = Set(lines.compactMap { $0.range?.lowerBound })
@@ -41,7 +41,7 @@ struct SegmentTests {
         #expect(received.reduce(0, +) == Int64(bytes.count))
     }
 
-    @Test("a mirror serves what the request's own URL does not, in the same attempt")
+    @Test("if the request's URL fails, a mirror serves the file in the same attempt")
     func mirrors() throws {
         let nginx = try Nginx()
         defer { nginx.stop() }
@@ -64,7 +64,7 @@ struct SegmentTests {
         #expect(failed["error"]?["code"]?.string == "unacceptable_status")
     }
 
-    @Test("mirrors and segments are checked like everything else")
+    @Test("wrong mirrors and segments are rejected with 422")
     func refusals() throws {
         let job = { (rest: String) in
             try ferry.call(
@@ -76,20 +76,20 @@ struct SegmentTests {
             (#""mirrors":["ftp://a.example/"]"#, "#/mirrors/0", "invalid_value"),
             (#""mirrors":["http://127.0.0.1:1"]"#, "#/mirrors/0", "duplicate"),
         ] {
-            let answer = try job(rest)
-            #expect(answer.status == 422)
-            let errors = try answer.json["errors"]?.array ?? []
-            #expect(errors.map { $0["pointer"]?.string } == [pointer], "\(answer.text)")
+            let response = try job(rest)
+            #expect(response.status == 422)
+            let errors = try response.json["errors"]?.array ?? []
+            #expect(errors.map { $0["pointer"]?.string } == [pointer], "\(response.text)")
             #expect(errors.first?["code"]?.string == code)
         }
     }
 
-    @Test("a job in parts that is cancelled leaves nothing, and its connections are closed")
+    @Test("cancelling a segmented download removes its files")
     func cancelled() throws {
         let running = Signal<Void>()
         let gate = Gate()
-        let origin = try RangeOrigin(patternBytes(8 << 20)) { answer, _, _ in
-            answer.halfway = (
+        let origin = try RangeOrigin(patternBytes(8 << 20)) { response, _, _ in
+            response.halfway = (
                 after: 30_000,
                 body: {
                     running.fire(())
@@ -103,7 +103,7 @@ struct SegmentTests {
             #"{"kind":"download","request":{"url":"\#(origin.url)"},"segments":3,"#
                 + #""destination":{"path":"cancelled/x"}}"#)
         #expect(running.wait(for: 3).count == 3)
-        // What was sent has not come for that.
+        // The bytes that the origin has sent may not have arrived yet.
         #expect(
             becomes {
                 let progress = try ferry.json("GET", "/v1/jobs/\(id)")["progress"]
@@ -114,13 +114,13 @@ struct SegmentTests {
         #expect(becomes { names(in: ferry.files + "/cancelled").isEmpty })
     }
 
-    @Test("a node that is killed in the middle of the parts leaves no wrong file, and the next one the whole")
+    @Test("after kill -9 of a segmented download no file is published; the next attempt completes it")
     func killed() throws {
         let bytes = patternBytes(8 << 20, seed: 3)
         let running = Signal<Void>()
         let gate = Gate()
-        let origin = try RangeOrigin(bytes) { answer, _, _ in
-            answer.halfway = (
+        let origin = try RangeOrigin(bytes) { response, _, _ in
+            response.halfway = (
                 after: 300_000,
                 body: {
                     running.fire(())

@@ -5,26 +5,27 @@ import TestSupport
 import TestThreads
 import Testing
 
-/// Thousands of answers that do not go on, and uploads that nobody reads: what one of them may cost.
+/// Memory of thousands of responses that stall, and of uploads whose server does not read.
 @Suite("Memory while servers are slow", .onOwnThread)
 struct SlowServerTests {
     private static let bodyCount = 500
     private static let headCount = 600
     private static let uploadCount = 100
-    /// All but the end of what may gather in memory.
+    /// Bytes of each body: almost all that is collected in memory before a file is created.
     private static let announced = 256 << 10
     private static let sent = 250 << 10
-    /// Of each upload, in pieces.
+    /// Bytes that the origin reads of each upload, in pieces.
     private static let pieceByteCount = 64 << 10
     private static let pieceCount = 10
-    /// Of a job, a transfer, its connection and its head; the figure to reach is 24 KiB in a release build.
+    /// Allowed memory of a job, its transfer, its connection and its head. The target is 24 KiB in a release
+    /// build.
     private static let transferByteCount = 64 << 10
-    /// libcurl's buffer for a large body, and what was made of the job for it.
+    /// Allowed memory of an upload: libcurl's buffer for a large body, and the transfer.
     private static let uploadByteCount = (512 << 10) + transferByteCount
-    /// What may gather, and what the allocator keeps of it.
-    private static let room = 64 << 20
+    /// Allowed memory of collected bodies, with the allocator's overhead.
+    private static let capacity = 64 << 20
 
-    /// Stops each connection at its place, and tells.
+    /// Returns an origin that stalls each connection at the point of its path and fires `reached`.
     private static func origin(_ reached: Signal<Void>, _ gate: Gate) throws -> ScriptedOrigin {
         let body = patternBytes(sent)
         return try ScriptedOrigin { connection in
@@ -63,8 +64,7 @@ struct SlowServerTests {
         return Int(try #require(line?.split(separator: " ").last.flatMap { Double($0) }))
     }
 
-    /// Begins these jobs, waits until their servers have stopped, and returns by how much the process has
-    /// grown.
+    /// Submits the jobs, waits until their servers stall, and returns the growth of resident memory in bytes.
     private static func grown(
         _ ferry: FerryProcess, _ reached: Signal<Void>, _ jobs: [String], received byteCount: Int = 0
     ) throws -> Int {
@@ -75,20 +75,20 @@ struct SlowServerTests {
         _ = try ferry.submitBatch(#"{"jobs":["# + jobs.joined(separator: ",") + "]}")
         #expect(reached.wait(for: jobs.count, seconds: 240).count == jobs.count)
         #expect(becomes(seconds: 240) { try number(received, ferry) - last >= byteCount })
-        // What has gathered for a second goes to the disk.
+        // Collected bytes are written to disk after a second.
         _ = becomes(seconds: 5) { try number(resident, ferry) - before < jobs.count * (16 << 10) }
         return try number(resident, ferry) - before
     }
 
-    /// Nothing times out, however slow the machine is.
+    /// Returns a request with a timeout that is long enough for a slow machine.
     private static func request(_ url: String, _ method: String = "GET") -> String {
         #""request":{"url":"\#(url)","method":"\#(method)","timeout_for_request":3600}"#
     }
 
-    @Test("what an open transfer holds has a bound, however much its server has sent or has not read")
+    @Test("the memory of a stalled transfer is bounded")
     func bounded() throws {
         let (reached, gate) = (Signal<Void>(), Gate())
-        // What one host does not answer says nothing about the others.
+        // Separate hosts, because host control limits requests to a host that does not respond.
         let origins = try (0..<3).map { _ in try Self.origin(reached, gate) }
         let ferry = try FerryProcess(["FERRY_CONCURRENCY": "4000", "FERRY_FILE_SYNC": "none"])
         defer {
@@ -102,7 +102,7 @@ struct SlowServerTests {
                 #"{"kind":"\#(kind)",\#(Self.request("\(origins[0].url)/\(path)/\($0)"))}"#
             }
             let grown = try Self.grown(ferry, reached, jobs, received: jobs.count * Self.sent)
-            let bound = Self.room + jobs.count * Self.transferByteCount
+            let bound = Self.capacity + jobs.count * Self.transferByteCount
             #expect(grown < bound, "\(kind), \(path): \(grown >> 20) MiB")
         }
         let heads = (1...Self.headCount).map {
@@ -111,7 +111,7 @@ struct SlowServerTests {
         let grownByHeads = try Self.grown(ferry, reached, heads)
         #expect(grownByHeads < heads.count * Self.transferByteCount, "heads: \(grownByHeads >> 20) MiB")
 
-        // Nothing is stored of it.
+        // A sparse file, which uses no disk space.
         try writeFile(ferry.files + "/large", [])
         try #require(truncate(ferry.files + "/large", 64 << 20) == 0)
         let uploads = (1...Self.uploadCount).map {

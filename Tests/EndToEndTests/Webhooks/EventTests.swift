@@ -5,7 +5,7 @@ import TestSupport
 import TestThreads
 import Testing
 
-@Suite("What happens is told", .onOwnThread)
+@Suite("Events", .onOwnThread)
 struct EventTests {
     private let ferry: FerryProcess
 
@@ -17,7 +17,7 @@ struct EventTests {
 
     private func types(_ events: [JSON]) -> [String] { events.compactMap { $0["type"]?.string } }
 
-    @Test("the events of a job and of its session are listed, newest first, by pages and filters")
+    @Test("events of a job and of its session are listed newest first, with pages and filters")
     func lists() throws {
         let origin = try HalfwayOrigin(free: 10)
         defer { origin.stop() }
@@ -47,7 +47,7 @@ struct EventTests {
         #expect(try ferry.call("GET", "/v1/jobs/\(JobID(high: 1, low: 1))/events").status == 404)
     }
 
-    @Test("a session's stream tells what happens, and goes on after Last-Event-ID without a gap")
+    @Test("a session's stream sends its events, and continues after Last-Event-ID without a gap")
     func resume() throws {
         let origin = try HalfwayOrigin(free: 100)
         defer { origin.stop() }
@@ -55,17 +55,17 @@ struct EventTests {
         defer { listener.stop() }
         let head = try #require(listener.head.wait().first)
         #expect(head.contains("200") && head.contains("text/event-stream") && head.contains("no-store"))
-        // It says where it begins.
+        // The stream starts with the id of its position.
         let begin = listener.messages.wait().first?.id
         #expect(begin?.hasPrefix("evt_") == true)
         _ = try ferry.run(job(origin, session: "unheard"))
         _ = try ferry.run(job(origin, session: "heard"))
-        let heard = listener.events(3)
-        try #require(heard.count >= 3)
-        #expect(heard.prefix(3).map(\.event) == ["job.created", "job.started", "job.succeeded"])
-        #expect(heard.first?.data["data"]?["session"]?.string == "heard")
+        let received = listener.events(3)
+        try #require(received.count >= 3)
+        #expect(received.prefix(3).map(\.event) == ["job.created", "job.started", "job.succeeded"])
+        #expect(received.first?.data["data"]?["session"]?.string == "heard")
         for _ in 0..<2 { _ = try ferry.run(job(origin, session: "heard")) }
-        let again = try EventListener(ferry, "/v1/events?session=heard", after: heard[0].id)
+        let again = try EventListener(ferry, "/v1/events?session=heard", after: received[0].id)
         defer { again.stop() }
         let resumed = again.events(8)
         let numbers = resumed.compactMap { $0.data["data"]?["sequence"]?.integer }
@@ -74,13 +74,13 @@ struct EventTests {
         defer { whole.stop() }
         let all = whole.events(3)
         #expect(all.prefix(3).map(\.event) == ["job.created", "job.started", "job.succeeded"])
-        // Another one that has missed what is not kept any more is told how things stand.
+        // A client whose events are no longer stored gets a snapshot.
         let late = try EventListener(ferry, "/v1/events?session=heard", after: "\(EventID(high: 1, low: 0))")
         defer { late.stop() }
         #expect(late.events(1).first?.event == "snapshot")
     }
 
-    @Test("a job's stream shows the job, its progress and its events, and ends with it")
+    @Test("a job's stream sends a snapshot, progress and events, and ends with the job")
     func ofJob() throws {
         let origin = try HalfwayOrigin(free: 0)
         defer { origin.stop() }
@@ -92,7 +92,7 @@ struct EventTests {
         var begin: [EventListener.Message] = []
         let isHalfway = becomes {
             begin += listener.messages.wait(seconds: 1)
-            // A sign of life may follow it.
+            // A keep-alive comment may follow.
             return begin.contains { $0.data["progress"]?["bytes_received"]?.integer == 10_000 }
         }
         #expect(isHalfway)
@@ -108,7 +108,7 @@ struct EventTests {
         #expect(over.head.wait().first?.contains(" 204 ") == true)
     }
 
-    @Test("kill -9 loses no event: every number is there, and each job was created, started and ended once")
+    @Test("after kill -9 the sequence has no gap, and each job has one created, started and ended event")
     func killed() throws {
         let database = try TestDatabase()
         let ferry = try FerryProcess(["FERRY_CONCURRENCY": "32", "FERRY_DATABASE_URL": database.url])
@@ -130,15 +130,15 @@ struct EventTests {
         } while cursor != nil
         let numbers = events.compactMap { $0["data"]?["sequence"]?.integer }
         #expect(numbers.reversed() == Array(1...Int64(events.count)))
-        let lives = Dictionary(grouping: events) { $0["data"]?["job"]?["id"]?.string ?? "" }
+        let eventsByJob = Dictionary(grouping: events) { $0["data"]?["job"]?["id"]?.string ?? "" }
         for id in ids {
-            let types = types((lives[id] ?? []).reversed())
+            let types = types((eventsByJob[id] ?? []).reversed())
             #expect(types.first == "job.created" && types.last == "job.succeeded", "\(types)")
             #expect(types.count { $0 == "job.started" } == 1 && types.count { $0 == "job.succeeded" } == 1)
         }
     }
 
-    @Test("ferry events lists them, and follows a job to its end")
+    @Test("ferry events lists events, and with --follow ends with the job")
     func client() throws {
         let origin = try HalfwayOrigin(free: 10)
         defer { origin.stop() }

@@ -6,9 +6,9 @@ import TestSupport
 import TestThreads
 import Testing
 
-@Suite("No job reaches Ferry's own API and database", .onOwnThread)
+@Suite("Requests to Ferry's own API and database", .onOwnThread)
 struct OwnEndpointTests {
-    /// The first address of an interface other than the loopback; nil without a network.
+    /// First IPv4 address of an interface other than loopback, or `nil` without a network.
     private var interfaceAddress: String? {
         var first: UnsafeMutablePointer<ifaddrs>?
         guard getifaddrs(&first) == 0 else { return nil }
@@ -17,27 +17,27 @@ struct OwnEndpointTests {
         while let entry = next {
             next = entry.pointee.ifa_next
             guard let raw = entry.pointee.ifa_addr, Int32(raw.pointee.sa_family) == AF_INET else { continue }
-            var place = UnsafeRawPointer(raw).loadUnaligned(as: sockaddr_in.self).sin_addr
+            var ipAddress = UnsafeRawPointer(raw).loadUnaligned(as: sockaddr_in.self).sin_addr
             var text = [CChar](repeating: 0, count: Int(INET_ADDRSTRLEN))
-            inet_ntop(AF_INET, &place, &text, socklen_t(text.count))
+            inet_ntop(AF_INET, &ipAddress, &text, socklen_t(text.count))
             let address = text.withUnsafeBufferPointer { $0.baseAddress.map { String(cString: $0) } ?? "" }
             if !address.hasPrefix("127.") { return address }
         }
         return nil
     }
 
-    /// The code of a job's failure that is sent there; nil when it did not fail.
+    /// Runs a job with this URL. Returns its error code, or `nil` if it did not fail.
     private func failure(_ ferry: FerryProcess, _ url: String) throws -> String? {
-        let answer = try ferry.call(
+        let response = try ferry.call(
             "POST", "/v1/jobs",
             #"{"kind":"data","request":{"url":"\#(url)"},"retry":{"max_attempts":1},"#
                 + #""schedule":{"waits_for_connectivity":false}}"#,
             headers: ["Prefer": "wait=60"])
-        if answer.status == 422 { return try answer.json["errors"]?.array?.first?["code"]?.string }
-        return try answer.json["error"]?["code"]?.string
+        if response.status == 422 { return try response.json["errors"]?.array?.first?["code"]?.string }
+        return try response.json["error"]?["code"]?.string
     }
 
-    @Test("a service that listens everywhere is closed to its jobs under each of its addresses")
+    @Test("jobs cannot reach the API of a service on 0.0.0.0 by any address or redirect")
     func everywhere() throws {
         let address = try #require(interfaceAddress, "the machine has no network")
         let database = try TestDatabase()
@@ -56,10 +56,12 @@ struct OwnEndpointTests {
         defer { redirecting.stop() }
         #expect(try failure(ferry, redirecting.url) == "blocked_address")
         let free = try FreePort.find()
-        #expect(try failure(ferry, "http://\(address):\(free)/") == "could_not_connect", "only that port")
+        #expect(
+            try failure(ferry, "http://\(address):\(free)/") == "could_not_connect",
+            "only the API's port is blocked")
     }
 
-    @Test("the database is closed to jobs under each address of its machine")
+    @Test("jobs cannot reach the port of the database by any address of its machine")
     func database() throws {
         let port = try FreePort.find()
         let server = try TestServer(tcpPort: port)

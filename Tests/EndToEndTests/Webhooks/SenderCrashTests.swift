@@ -6,85 +6,85 @@ import TestSupport
 import TestThreads
 import Testing
 
-/// What a sender is doing when it is killed.
+/// Step of a delivery at which the sender is killed.
 enum SendingStep: String, CaseIterable, Sendable {
-    /// The relay has not made the deliveries; the jobs are over.
-    case unmade
-    /// A try has failed, and the next one is not claimed yet.
-    case unclaimed
-    /// Claimed, but the receiver has as many at once as it may have.
+    /// The jobs have ended, and the relay has not created the deliveries.
+    case notCreated
+    /// A try has failed, and the next one is not claimed.
+    case notClaimed
+    /// Deliveries are claimed, and the receiver already has its maximum of concurrent requests.
     case claimed
     /// The receiver has accepted the connection and reads nothing.
     case connected
-    /// It has read the head of the request.
+    /// The receiver has read the head of the request.
     case halfRead
-    /// It has read everything and does not answer.
+    /// The receiver has read the request and does not respond.
     case read
-    /// Its answer stops in the middle of the status line.
-    case halfAnswered
-    /// It has answered just now.
-    case answered
-    /// The answer is recorded.
+    /// The receiver's response stops in the middle of the status line.
+    case halfResponded
+    /// The receiver has responded.
+    case responded
+    /// The response is stored.
     case recorded
 }
 
-/// A receiver that stops every delivery at one step until it is opened, and accepts them from then on.
+/// A receiver that stops every delivery at one step until `open()`, and then accepts deliveries.
 private final class SteppingReceiver: Sendable {
-    struct Arrival: Sendable {
+    struct ReceivedRequest: Sendable {
         let path: String
         let id: String
         let body: [UInt8]
         var sequence: Int64 { (try? JSON.parse(body))?["data"]?["sequence"]?.integer ?? 0 }
     }
 
-    /// Requests that were read to their end.
-    let arrivals = Signal<Arrival>()
+    /// Fires with each request that was read completely.
+    let requests = Signal<ReceivedRequest>()
     let reached = Signal<Void>()
     private let gate: Gate
-    private let presence: Presence
+    private let openConnections: OpenConnections
     private let origin: ScriptedOrigin
     var url: String { origin.url }
-    /// Whether all connections that were accepted have ended.
-    var isIdle: Bool { presence.isEmpty }
+    /// `true` if all accepted connections have ended.
+    var isIdle: Bool { openConnections.isEmpty }
 
-    /// Connections that are being served.
-    private final class Presence: Sendable {
+    /// Number of open connections.
+    private final class OpenConnections: Sendable {
         private let count = Atomic(0)
         var isEmpty: Bool { count.load(ordering: .sequentiallyConsistent) == 0 }
-        func come() { count.add(1, ordering: .sequentiallyConsistent) }
-        func go() { count.subtract(1, ordering: .sequentiallyConsistent) }
+        func add() { count.add(1, ordering: .sequentiallyConsistent) }
+        func remove() { count.subtract(1, ordering: .sequentiallyConsistent) }
     }
 
     init(_ step: SendingStep) throws {
-        let (arrivals, reached, gate, presence) = (arrivals, reached, Gate(), Presence())
+        let (requests, reached, gate, openConnections) = (requests, reached, Gate(), OpenConnections())
         self.gate = gate
-        self.presence = presence
+        self.openConnections = openConnections
         origin = try ScriptedOrigin { connection in
-            presence.come()
-            defer { presence.go() }
-            /// Says that the step is reached, and waits there.
-            func stays() -> Bool {
+            openConnections.add()
+            defer { openConnections.remove() }
+            /// Fires `reached` and waits for the gate. Returns `false` if the gate was already open.
+            func pause() -> Bool {
                 guard !gate.pass(seconds: 0) else { return false }
                 reached.fire(())
                 _ = gate.pass()
                 return true
             }
-            if step == .connected, stays() { return }
+            if step == .connected, pause() { return }
             while let request = connection.readRequest() {
-                if step == .halfRead, stays() { return }
+                if step == .halfRead, pause() { return }
                 let body = connection.readBody(of: request)
-                // The sender was killed in the middle of it.
+                // The sender was killed while it sent the body.
                 guard body.count == request.header("content-length").flatMap({ Int($0) }) else { return }
-                arrivals.fire(
-                    Arrival(path: request.path, id: request.header("webhook-id") ?? "", body: body))
-                if step == .read || step == .claimed, stays() { return }
-                if step == .unclaimed, !gate.pass(seconds: 0) {
+                requests.fire(
+                    ReceivedRequest(path: request.path, id: request.header("webhook-id") ?? "", body: body))
+                if step == .read || step == .claimed, pause() { return }
+                if step == .notClaimed, !gate.pass(seconds: 0) {
                     guard connection.send("HTTP/1.1 500 X\r\nContent-Length: 0\r\n\r\n") else { return }
                     continue
                 }
-                if step == .halfAnswered, !gate.pass(seconds: 0) {
+                if step == .halfResponded, !gate.pass(seconds: 0) {
                     connection.send("HTTP/1.1 2")
-                    _ = stays()
+                    _ = pause()
                     return
                 }
                 guard connection.send("HTTP/1.1 204 X\r\nContent-Length: 0\r\n\r\n") else { return }
@@ -101,13 +101,13 @@ private final class SteppingReceiver: Sendable {
     }
 }
 
-@Suite("The sender is killed", .onOwnThread)
+@Suite("Crashes of the sender", .onOwnThread)
 struct SenderCrashTests {
     private static let jobCount = 8
     private static let paths = ["/own", "/plain", "/ordered"]
 
     @Test(
-        "at every step of a delivery: each event arrives all the same, soon, with its identifier, in order",
+        "after kill -9 at any step, each event is delivered with its id, and in order if required",
         arguments: SendingStep.allCases)
     func steps(_ step: SendingStep) throws {
         let database = try TestDatabase()
@@ -117,17 +117,17 @@ struct SenderCrashTests {
         defer { receiver.stop() }
         let origin = try WebhookReceiver()
         defer { origin.stop() }
-        // As many as there may be: what is refused is not given up however long the test takes.
+        // The maximum of retries, so that no delivery is given up, however long the test takes.
         let more = String(repeating: ",1", count: 29)
         for path in Self.paths.dropFirst() {
-            let made = try ferry.call(
+            let created = try ferry.call(
                 "POST", "/v1/webhooks",
                 #"{"url":"\#(receiver.url)\#(path)","events":["job.succeeded"],"#
                     + #""ordered":\#(path == "/ordered"),"retry":{"delays":[1\#(more)]}}"#)
-            #expect(made.status == 201)
+            #expect(created.status == 201)
         }
         var connection = try Connection(url: database.url)
-        if step == .unmade { try lock(&connection) }
+        if step == .notCreated { try lock(&connection) }
         let job =
             #"{"kind":"data","request":{"url":"\#(origin.url)/"},"#
             + #""webhook":{"url":"\#(receiver.url)/own","events":["job.succeeded"]}}"#
@@ -135,16 +135,17 @@ struct SenderCrashTests {
         let ids = try ferry.submitBatch(#"{"jobs":[\#(batch)]}"#)
         try reach(step, ids, ferry, receiver, &connection)
         ferry.kill9()
-        if step == .unmade || step == .unclaimed { try connection.execute(script: "ROLLBACK") }
+        if step == .notCreated || step == .notClaimed { try connection.execute(script: "ROLLBACK") }
         receiver.open()
-        // What the dead one has sent comes before what the next one sends.
+        // Requests of the killed sender are read before those of the next one.
         #expect(eventually { receiver.isIdle })
-        let before = receiver.arrivals.wait(for: .max, seconds: 0)
-        let heldCount = try heldCount(&connection)
+        let before = receiver.requests.wait(for: .max, seconds: 0)
+        let leasedCount = try leasedCount(&connection)
         try ferry.start()
-        // Nothing waits for the end of a lease, which would leave no such try.
+        // The next sender records each leased delivery's try as sender_lost at once. If it waited for the
+        // lease to expire, there would be no such try.
         let lost = "delivery_tries WHERE error = 'sender_lost'"
-        try wait(&connection) { try count(lost, &$0) >= heldCount }
+        try wait(&connection) { try count(lost, &$0) >= leasedCount }
         var deliveries: [JSON] = []
         let areAccepted = becomes {
             deliveries = try ids.flatMap {
@@ -154,24 +155,25 @@ struct SenderCrashTests {
                 && deliveries.allSatisfy { $0["state"]?.string == "accepted" }
         }
         #expect(areAccepted, "\(deliveries)")
-        let after = receiver.arrivals.wait(for: .max, seconds: 0)
+        let after = receiver.requests.wait(for: .max, seconds: 0)
         if step == .recorded { #expect(after.isEmpty) }
         check(before + after)
         for delivery in deliveries { check(tries: delivery["tries"]?.array ?? [], step) }
     }
 
-    /// Nobody adds or changes deliveries until the end of the transaction.
+    /// Blocks all changes of deliveries until the end of the transaction.
     private func lock(_ connection: inout Connection) throws {
         try connection.execute(script: "BEGIN; LOCK TABLE deliveries IN SHARE MODE")
     }
 
     private func count(_ query: String, _ connection: inout Connection) throws -> Int64 {
-        let statement = Statement("count", "SELECT count(*) FROM \(query)", isPlannedAnew: true)
+        let statement = Statement("count", "SELECT count(*) FROM \(query)", usesCustomPlan: true)
         return try connection.execute(statement).int64(0, 0)
     }
 
-    /// What the dead sender still has, once the server has ended the last of its statements.
-    private func heldCount(_ connection: inout Connection) throws -> Int64 {
+    /// Waits until PostgreSQL has ended the killed sender's connections. Returns the number of deliveries
+    /// that it has leased.
+    private func leasedCount(_ connection: inout Connection) throws -> Int64 {
         let others =
             "pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend' "
             + "AND pid <> pg_backend_pid()"
@@ -192,62 +194,62 @@ struct SenderCrashTests {
         _ connection: inout Connection
     ) throws {
         switch step {
-        case .unmade:
+        case .notCreated:
             for id in ids { #expect(try ferry.finished(id)["state"]?.string == "succeeded") }
             #expect(try count("deliveries", &connection) == 0)
-        case .unclaimed:
-            // Something of every lane has failed, and waits for its next try.
+        case .notClaimed:
+            // A delivery of each of the three receiver queues has failed and waits for its next try.
             let tried = "(SELECT FROM deliveries WHERE tries > 0 AND node IS NULL GROUP BY lane) l"
             try wait(&connection) { try count(tried, &$0) == 3 }
             try lock(&connection)
             let waiting = "pg_locks WHERE NOT granted AND relation = 'deliveries'::regclass"
             try wait(&connection) { try count(waiting, &$0) > 0 }
         case .claimed:
-            // Four requests to each of two receivers, and one in order.
+            // At most four requests to each of two receivers, and one to the ordered receiver.
             try wait(&connection) { try count("deliveries WHERE node IS NOT NULL", &$0) > 9 }
             #expect(receiver.reached.wait().count <= 9)
         case .recorded:
             try wait(&connection) { try count("deliveries WHERE state = 'accepted'", &$0) == 24 }
-        case .connected, .halfRead, .read, .halfAnswered, .answered:
+        case .connected, .halfRead, .read, .halfResponded, .responded:
             #expect(!receiver.reached.wait().isEmpty)
         }
     }
 
-    private func check(_ arrivals: [SteppingReceiver.Arrival]) {
+    private func check(_ requests: [SteppingReceiver.ReceivedRequest]) {
         for path in Self.paths {
-            let some = arrivals.filter { $0.path == path }
+            let requestsOfPath = requests.filter { $0.path == path }
             var bodies: [String: Set<[UInt8]>] = [:]
-            for arrival in some { bodies[arrival.id, default: []].insert(arrival.body) }
+            for request in requestsOfPath { bodies[request.id, default: []].insert(request.body) }
             #expect(bodies.count == Self.jobCount, "\(path)")
             #expect(bodies.values.allSatisfy { $0.count == 1 }, "\(path)")
             guard path == "/ordered" else { continue }
-            // Repetitions of one event follow each other; none comes before the one before it is done.
-            let sequences = some.map(\.sequence)
+            // Repetitions of an event follow each other. No event comes before its predecessor is accepted.
+            let sequences = requestsOfPath.map(\.sequence)
             #expect(sequences == sequences.sorted())
         }
     }
 
-    /// Each try is there, the last one is the accepted one, and a lost one says so. On a busy machine the
-    /// sender may have given one up before it was killed.
+    /// Expects that all tries are listed, that the last one was accepted, and that lost ones have their
+    /// error. On a busy machine a try may have timed out before the kill.
     private func check(tries: [JSON], _ step: SendingStep) {
         #expect(tries.compactMap { $0["number"]?.integer } == (1...Int64(max(1, tries.count))).map { $0 })
         #expect(tries.last?["status"]?.integer == 204, "\(tries)")
         for one in tries.dropLast() {
             let isLost =
                 ["sender_lost", "timed_out"].contains(one["error"]?.string) && one["status"] == .null
-            #expect(isLost || (step == .unclaimed && one["status"]?.integer == 500), "\(tries)")
+            #expect(isLost || (step == .notClaimed && one["status"]?.integer == 500), "\(tries)")
         }
     }
 
-    @Test("before the request is sent: an endpoint whose handshake hangs gets everything at its new address")
+    @Test("a delivery killed during the TLS handshake goes to the endpoint's changed URL")
     func handshake() throws {
         let database = try TestDatabase()
         let ferry = try FerryProcess(["FERRY_DATABASE_URL": database.url])
         defer { ferry.remove() }
         let gate = Gate()
-        let greeted = Signal<Int>()
+        let handshakes = Signal<Int>()
         let silent = try ScriptedOrigin { connection in
-            greeted.fire(connection.read(1).count)
+            handshakes.fire(connection.read(1).count)
             _ = gate.pass()
         }
         defer {
@@ -256,24 +258,24 @@ struct SenderCrashTests {
         }
         let receiver = try WebhookReceiver()
         defer { receiver.stop() }
-        let made = try ferry.json(
+        let created = try ferry.json(
             "POST", "/v1/webhooks",
             #"{"url":"https://127.0.0.1:\#(silent.port)/hook","events":["job.succeeded"],"#
                 + #""retry":{"delays":[1,1,1]}}"#)
         let id = try ferry.submit(#"{"kind":"data","request":{"url":"\#(receiver.url)/"}}"#)
-        #expect(greeted.wait().first == 1)
+        #expect(handshakes.wait().first == 1)
         let before = try ferry.json("GET", "/v1/jobs/\(id)/deliveries")["data"]?.array?.first
         ferry.kill9()
         try ferry.start()
-        let path = "/v1/webhooks/\(made["id"]?.string ?? "")"
+        let path = "/v1/webhooks/\(created["id"]?.string ?? "")"
         let patch = #"{"url":"\#(receiver.url)/hook"}"#
         #expect(try ferry.call("PATCH", path, patch).status == 200)
         gate.open()
-        let arrivals = receiver.deliveries.wait(for: 2)
-        #expect(arrivals.last?.path == "/hook" && arrivals.last?.id == before?["event"]?.string)
+        let requests = receiver.deliveries.wait(for: 2)
+        #expect(requests.last?.path == "/hook" && requests.last?.id == before?["event"]?.string)
     }
 
-    @Test("a lost node's deliveries are due again when its lease is over")
+    @Test("the deliveries of a dead node are sent again after its lease has expired")
     func lostNode() throws {
         let database = try TestDatabase()
         let settings = [
@@ -302,8 +304,8 @@ struct SenderCrashTests {
         try sender.start()
         #expect(becomes { try delivery()?["state"]?.string == "accepted" })
         #expect(try errors() == ["sender_lost", nil])
-        let arrivals = receiver.arrivals.wait(for: 2)
-        #expect(arrivals.count == 2 && Set(arrivals.map(\.id)).count == 1)
-        #expect(Set(arrivals.map(\.body)).count == 1)
+        let requests = receiver.requests.wait(for: 2)
+        #expect(requests.count == 2 && Set(requests.map(\.id)).count == 1)
+        #expect(Set(requests.map(\.body)).count == 1)
     }
 }

@@ -12,13 +12,13 @@ struct WebhookTests {
 
     init() throws { ferry = try FerryProcess.shared.get().ferry }
 
-    /// Others run jobs at the same service: each endpoint has a session of its own.
+    /// Creates an endpoint with its own session, because other tests run jobs in the same process.
     private func create(_ receiver: WebhookReceiver, session: String, _ extra: String = "") throws -> JSON {
         try ferry.json(
             "POST", "/v1/webhooks", #"{"url":"\#(receiver.url)/hook","session":"\#(session)"\#(extra)}"#)
     }
 
-    @Test("a test sends a request that both of the endpoint's keys have signed, and shows what came back")
+    @Test("testing an endpoint sends a ping signed with secret and private key, and shows the try")
     func ping() throws {
         let receiver = try WebhookReceiver()
         defer { receiver.stop() }
@@ -38,7 +38,7 @@ struct WebhookTests {
         #expect(try ferry.call("POST", path + "/test", "{}").status == 404)
     }
 
-    @Test("after a rotation both secrets sign, and after one without an overlap only the new one")
+    @Test("after a rotation both secrets sign; after one without overlap only the new one signs")
     func rotation() throws {
         let receiver = try WebhookReceiver()
         defer { receiver.stop() }
@@ -56,13 +56,14 @@ struct WebhookTests {
         let last = try #require(receiver.deliveries.wait().first)
         #expect(try last.isSigned(by: third["secret"]?.string ?? ""))
         #expect(try last.isSigned(by: second["secret"]?.string ?? "") == false)
-        // The day that the first rotation has promised it is over as well: somebody may know it.
+        // A rotation without overlap also ends the overlap of the first one, because the secret may be
+        // compromised.
         #expect(try last.isSigned(by: first["secret"]?.string ?? "") == false)
         #expect(try last.isSigned(byPublicKey: third["public_key"]?.string ?? ""))
         #expect(try last.isSigned(byPublicKey: first["public_key"]?.string ?? "") == false)
     }
 
-    /// Runs `count` jobs of a session one after another; their identifiers.
+    /// Runs `count` jobs of a session one after another and returns their ids.
     private func run(_ count: Int, _ origin: HalfwayOrigin, session: String, _ extra: String = "") throws
         -> [String]
     {
@@ -74,7 +75,7 @@ struct WebhookTests {
         }
     }
 
-    @Test("an ordered endpoint gets what it has asked for, each event once and in order, while it falters")
+    @Test("an ordered endpoint that refuses every fourth try gets its events in order")
     func ordered() throws {
         let origin = try HalfwayOrigin(free: 100)
         defer { origin.stop() }
@@ -95,37 +96,39 @@ struct WebhookTests {
                 try ferry.json("GET", path + "/deliveries?state=accepted")["data"]?.array?.count == 8
             })
         let all = receiver.deliveries.wait(for: 8)
-        var told: [WebhookReceiver.Delivery] = []
-        for delivery in all where told.last?.id != delivery.id { told.append(delivery) }
-        #expect(told.count == 8 && Set(told.map(\.id)).count == 8, "nothing overtakes what is tried again")
-        let numbers = told.compactMap { $0.json["data"]?["sequence"]?.integer }
+        var delivered: [WebhookReceiver.Delivery] = []
+        for delivery in all where delivered.last?.id != delivery.id { delivered.append(delivery) }
+        #expect(
+            delivered.count == 8 && Set(delivered.map(\.id)).count == 8,
+            "an event was delivered before the retry of an earlier one")
+        let numbers = delivered.compactMap { $0.json["data"]?["sequence"]?.integer }
         #expect(numbers.count == 8 && numbers == numbers.sorted())
-        #expect(Set(told.compactMap { $0.job?["id"]?.string }) == Set(ids))
-        let types = told.compactMap { $0.json["type"]?.string }
+        #expect(Set(delivered.compactMap { $0.job?["id"]?.string }) == Set(ids))
+        let types = delivered.compactMap { $0.json["type"]?.string }
         #expect(types.filter { $0 == "job.created" }.count == 4)
         #expect(types.filter { $0 == "job.succeeded" }.count == 4)
         #expect(try ferry.call("DELETE", path).status == 204)
     }
 
-    @Test("410 disables an endpoint with its reason; enabled again it gets what has waited, and a replay all")
+    @Test("410 disables an endpoint; enabled again, it gets waiting deliveries, and a replay sends all")
     func disabledAndReplayed() throws {
         let origin = try HalfwayOrigin(free: 100)
         defer { origin.stop() }
-        let isBack = Atomic(false)
-        let receiver = try WebhookReceiver { _ in isBack.load(ordering: .relaxed) ? 204 : 410 }
+        let isUp = Atomic(false)
+        let receiver = try WebhookReceiver { _ in isUp.load(ordering: .relaxed) ? 204 : 410 }
         defer { receiver.stop() }
         let since = Timestamp(microseconds: Sys.wallMicroseconds()) + -60
         let endpoint = try create(receiver, session: "gone", #","ordered":true,"events":["job.created"]"#)
         let path = "/v1/webhooks/\(endpoint["id"]?.string ?? "")"
         let job = #"{"kind":"data","session":"gone","request":{"url":"\#(origin.url)/f/1"}}"#
-        // Their events have their deliveries together.
+        // A batch, so that all events have their deliveries together.
         let ids = try ferry.submitBatch(#"{"jobs":[\#(job),\#(job),\#(job)]}"#)
         #expect(becomes { try ferry.json("GET", path)["disabled_reason"]?["code"]?.string == "gone" })
         let count = { (state: String) in
             try ferry.json("GET", path + "/deliveries?state=\(state)")["data"]?.array?.count ?? 0
         }
         #expect(becomes { try count("given_up") == 1 && count("pending") == 2 })
-        isBack.store(true, ordering: .relaxed)
+        isUp.store(true, ordering: .relaxed)
         let enabled = try ferry.json("PATCH", path, #"{"enabled":true}"#)
         #expect(enabled["disabled_reason"] == .null && enabled["enabled"]?.bool == true)
         #expect(becomes { try count("accepted") == 2 })
@@ -134,21 +137,21 @@ struct WebhookTests {
         #expect(becomes { try count("accepted") == 3 })
         let all = try ferry.json("POST", path + "/replay", #"{"since":"\#(since)"}"#)
         #expect(all["redelivered"]?.integer == 3)
-        let told = receiver.deliveries.wait(for: 7)
-        #expect(told.count == 7 && Set(told.map(\.id)).count == 3)
-        #expect(Set(told.compactMap { $0.job?["id"]?.string }) == Set(ids))
+        let delivered = receiver.deliveries.wait(for: 7)
+        #expect(delivered.count == 7 && Set(delivered.map(\.id)).count == 3)
+        #expect(Set(delivered.compactMap { $0.job?["id"]?.string }) == Set(ids))
         #expect(becomes { try count("accepted") == 3 })
         #expect(try ferry.call("DELETE", path).status == 204)
     }
 
-    @Test("a replay takes the events of its time; sent again by hand, an earlier one goes before what waits")
+    @Test("a replay sends the events of its period; a redelivery goes before waiting ones")
     func timeAndOrder() throws {
         let origin = try HalfwayOrigin(free: 100)
         defer { origin.stop() }
-        let isBack = Atomic(true)
-        let receiver = try WebhookReceiver { _ in isBack.load(ordering: .relaxed) ? 204 : 503 }
+        let isUp = Atomic(true)
+        let receiver = try WebhookReceiver { _ in isUp.load(ordering: .relaxed) ? 204 : 503 }
         defer { receiver.stop() }
-        // What is refused waits for longer than the test takes.
+        // A refused delivery waits longer than the test takes.
         let rules = #","ordered":true,"events":["job.created"],"retry":{"delays":[600,600]}"#
         let endpoint = try create(receiver, session: "again", rules)
         let path = "/v1/webhooks/\(endpoint["id"]?.string ?? "")"
@@ -160,17 +163,19 @@ struct WebhookTests {
             _ = try ferry.run(job)
             #expect(becomes { try accepted().count == count })
         }
-        // The newest first.
-        let told = try accepted()
-        let (from, until) = (told[1]["occurred_at"]?.string ?? "", told[0]["occurred_at"]?.string ?? "")
+        // Newest first.
+        let delivered = try accepted()
+        let (from, until) = (
+            delivered[1]["occurred_at"]?.string ?? "", delivered[0]["occurred_at"]?.string ?? ""
+        )
         #expect(receiver.deliveries.wait(for: 2).count == 2)
         let times = [(#"{"since":"\#(from)","until":"\#(until)"}"#, 1), (#"{"since":"\#(until)"}"#, 0)]
         for (time, index) in times {
             #expect(try ferry.json("POST", path + "/replay", time)["redelivered"]?.integer == 1)
-            #expect(receiver.deliveries.wait().map(\.id) == [told[index]["event"]?.string])
+            #expect(receiver.deliveries.wait().map(\.id) == [delivered[index]["event"]?.string])
             #expect(becomes { try accepted().count == 2 })
         }
-        isBack.store(false, ordering: .relaxed)
+        isUp.store(false, ordering: .relaxed)
         _ = try ferry.run(job)
         let refused = try #require(receiver.deliveries.wait().first)
         var waiting: JSON?
@@ -179,19 +184,19 @@ struct WebhookTests {
             return waiting?["tries"]?.array?.first?["status"]?.integer == 503
         }
         #expect(isKnown && waiting?["event"]?.string == refused.id, "\(waiting ?? .null)")
-        isBack.store(true, ordering: .relaxed)
+        isUp.store(true, ordering: .relaxed)
         func sendAgain(_ delivery: JSON?) throws {
             let again = "/v1/deliveries/\(delivery?["id"]?.string ?? "")/redeliver"
             #expect(try ferry.call("POST", again, "{}").status == 200)
         }
-        try sendAgain(told[1])
-        #expect(receiver.deliveries.wait().map(\.id) == [told[1]["event"]?.string])
+        try sendAgain(delivered[1])
+        #expect(receiver.deliveries.wait().map(\.id) == [delivered[1]["event"]?.string])
         try sendAgain(waiting)
         #expect(receiver.deliveries.wait().map(\.id) == [refused.id])
         #expect(try ferry.call("DELETE", path).status == 204)
     }
 
-    @Test("of a hundred endpoints ten are dead; the others get everything, in order where they want it")
+    @Test("with 10 of 100 endpoints down, the others get all events, in order if required")
     func manyEndpoints() throws {
         let database = try TestDatabase()
         let own = try FerryProcess(["FERRY_DATABASE_URL": database.url])
@@ -212,21 +217,24 @@ struct WebhookTests {
         let closed = "http://127.0.0.1:\(try FreePort.find())"
         for number in 0..<100 {
             let url = number < 5 ? silent.url : number < 10 ? closed : receiver.url
-            let answer = try own.call(
+            let response = try own.call(
                 "POST", "/v1/webhooks",
                 #"{"url":"\#(url)/\#(number)","ordered":\#(number % 2 == 0),"events":["job.succeeded"]}"#)
-            #expect(answer.status == 201)
+            #expect(response.status == 201)
         }
         let ids = try own.submitBatch(origin.batch(0..<20))
-        // Each once, repetitions aside: on a busy machine an answer may take longer than a try.
-        var told: [WebhookReceiver.Delivery] = []
+        // Counts each event once: on a busy machine a response may take longer than a try, which is repeated
+        // then.
+        var delivered: [WebhookReceiver.Delivery] = []
         var known: Set<String> = []
         #expect(
             becomes(seconds: 240) {
-                told += receiver.deliveries.wait(seconds: 1).filter { known.insert($0.path + $0.id).inserted }
-                return told.count == 1_800
-            }, "\(told.count)")
-        let sequences = Dictionary(grouping: told, by: \.path).mapValues { deliveries in
+                delivered += receiver.deliveries.wait(seconds: 1).filter {
+                    known.insert($0.path + $0.id).inserted
+                }
+                return delivered.count == 1_800
+            }, "\(delivered.count)")
+        let sequences = Dictionary(grouping: delivered, by: \.path).mapValues { deliveries in
             deliveries.compactMap { $0.json["data"]?["sequence"]?.integer }
         }
         #expect(sequences.count == 90)
@@ -235,12 +243,12 @@ struct WebhookTests {
             let isOrdered = (Int(path.dropFirst()) ?? 1) % 2 == 0
             if isOrdered { #expect(numbers == numbers.sorted(), "\(path)") }
         }
-        #expect(Set(told.compactMap { $0.job?["id"]?.string }) == Set(ids))
+        #expect(Set(delivered.compactMap { $0.job?["id"]?.string }) == Set(ids))
         let pending = try own.json("GET", "/v1/admin/status")["webhooks"]?["pending"]?.integer ?? 0
-        #expect(pending >= 200, "what the dead ones miss waits")
+        #expect(pending >= 200, "deliveries of the endpoints that are down wait")
     }
 
-    @Test("after kill -9 an ordered endpoint misses nothing, and nothing comes before what came first")
+    @Test("after kill -9 an ordered endpoint gets all events in order")
     func killed() throws {
         let database = try TestDatabase()
         let own = try FerryProcess(["FERRY_DATABASE_URL": database.url])
@@ -255,26 +263,26 @@ struct WebhookTests {
         let before = receiver.deliveries.wait(for: 20, seconds: 240)
         own.kill9()
         try own.start()
-        var told = before
-        var seen = Set(before.map(\.id))
+        var delivered = before
+        var eventIDs = Set(before.map(\.id))
         #expect(
             becomes(seconds: 240) {
                 for delivery in receiver.deliveries.wait(seconds: 1) {
-                    told.append(delivery)
-                    seen.insert(delivery.id)
+                    delivered.append(delivery)
+                    eventIDs.insert(delivery.id)
                 }
-                return seen.count == 200
-            }, "\(seen.count)")
+                return eventIDs.count == 200
+            }, "\(eventIDs.count)")
         var first: [Int64] = []
         var known: Set<String> = []
-        for delivery in told where known.insert(delivery.id).inserted {
+        for delivery in delivered where known.insert(delivery.id).inserted {
             first.append(delivery.json["data"]?["sequence"]?.integer ?? 0)
         }
-        #expect(first == first.sorted(), "in the order of their numbers, repetitions aside")
-        #expect(Set(told.compactMap { $0.job?["id"]?.string }) == Set(ids))
+        #expect(first == first.sorted(), "first deliveries are in sequence order")
+        #expect(Set(delivered.compactMap { $0.job?["id"]?.string }) == Set(ids))
     }
 
-    @Test("a test of a receiver that is not there shows why, once, and does not disable the endpoint")
+    @Test("testing an endpoint that is down shows one failed try and leaves it enabled")
     func deadReceiver() throws {
         let receiver = try WebhookReceiver()
         let endpoint = try create(receiver, session: "dead")

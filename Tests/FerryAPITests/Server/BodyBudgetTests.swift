@@ -110,11 +110,11 @@ struct BodyBudgetTests {
     @Test("a tenant's bodies take at most as much memory as they leave free")
     func shares() {
         let budget = BodyBudget(capacity: 100)
-        let rooms = ["a", "a", "b", "c"].map { budget.room(for: $0, requestID: "r") }
-        #expect(rooms[0].take(30) == nil && rooms[0].take(50) == nil, "it grows")
-        #expect(rooms[1].take(1) != nil)
-        #expect(rooms[2].take(26) != nil && rooms[2].take(25) == nil)
-        #expect(rooms[3].take(13) != nil && rooms[3].take(12) == nil)
-        withExtendedLifetime(rooms) { #expect(budget.taken == 87) }
+        let reservations = ["a", "a", "b", "c"].map { budget.reservation(for: $0, requestID: "r") }
+        #expect(reservations[0].take(30) == nil && reservations[0].take(50) == nil, "it grows")
+        #expect(reservations[1].take(1) != nil)
+        #expect(reservations[2].take(26) != nil && reservations[2].take(25) == nil)
+        #expect(reservations[3].take(13) != nil && reservations[3].take(12) == nil)
+        withExtendedLifetime(reservations) { #expect(budget.taken == 87) }
     }
 }

@@ -40,7 +40,8 @@ final class Fixture: Sendable {
     ) {
         self.store = store
         var ports = APIPorts(
-            store: store, content: store, clock: FixedClock(), egress: egress, waiters: waiters)
+            store: store, submissions: store, feed: store, tenants: store, node: store, content: store,
+            clock: FixedClock(), egress: egress, waiters: waiters)
         ports.readiness = { readiness }
         ports.metrics = { Array("# HELP a b\n".utf8) }
         ports.running = { store.state.withLock { $0.running } }
@@ -58,7 +59,7 @@ final class Fixture: Sendable {
         let configured = APIKey(
             id: Self.adminKeyID, role: .viewer, name: "FERRY_ADMIN_KEY",
             hash: digest(ofKey: Self.adminKey), createdAt: Timestamp(microseconds: 0))
-        store.create(NewKey(configured)) { _ in }
+        store.createKey(NewKey(configured)) { _ in }
         clientKey = Self.add(.client, "default", 1, store)
         viewerKey = Self.add(.viewer, "default", 2, store)
         strangerKey = Self.add(.admin, "other", 3, store)
@@ -79,7 +80,7 @@ final class Fixture: Sendable {
         let record = APIKey(
             id: KeyID(high: 0, low: number), tenant: tenant, role: role, name: role.rawValue,
             hash: digest(ofKey: key), createdAt: Timestamp(microseconds: 0), revokedAt: nil)
-        store.create(NewKey(record)) { _ in }
+        store.createKey(NewKey(record)) { _ in }
         return key
     }
 

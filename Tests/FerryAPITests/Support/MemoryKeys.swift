@@ -16,7 +16,7 @@ extension MemoryStore: KeyStore {
         reply(found.map { .success($0) } ?? .failure(.notFound))
     }
 
-    func create(_ new: NewKey, reply: @escaping Reply<KeyCreation>) {
+    func createKey(_ new: NewKey, reply: @escaping Reply<KeyCreation>) {
         reply(
             state.withLock { state -> Result<KeyCreation, StoreError> in
                 if let key = new.idempotency {
@@ -35,7 +35,7 @@ extension MemoryStore: KeyStore {
             })
     }
 
-    func revoke(_ id: KeyID, reply: @escaping Reply<Void>) {
+    func revokeKey(_ id: KeyID, reply: @escaping Reply<Void>) {
         let isKnown = state.withLock { state in
             guard let index = state.keys.firstIndex(where: { $0.id == id }) else { return false }
             let key = state.keys[index]

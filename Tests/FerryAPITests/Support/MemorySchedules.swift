@@ -39,8 +39,8 @@ extension MemoryStore: ScheduleStore {
         }
     }
 
-    func create(
-        _ schedule: NewSchedule, idempotency: Submission.Idempotency?,
+    func createSchedule(
+        _ schedule: NewSchedule, _ idempotency: Submission.Idempotency?,
         reply: @escaping Reply<Created<ScheduleRecord>>
     ) {
         let now = Timestamp(microseconds: 0)
@@ -75,7 +75,7 @@ extension MemoryStore: ScheduleStore {
         reply(.success(Array(page.sorted { $0.id > $1.id }.prefix(limit))))
     }
 
-    func change(
+    func changeSchedule(
         _ id: ScheduleID, tenant: String, revision: Int32?, template: JobTemplate?,
         _ change: @escaping @Sendable (ScheduleSpec) -> ScheduleSpec, reply: @escaping Reply<ScheduleRecord>
     ) {
@@ -87,14 +87,14 @@ extension MemoryStore: ScheduleStore {
             })
     }
 
-    func delete(_ id: ScheduleID, tenant: String, revision: Int32?, reply: @escaping Reply<Void>) {
+    func deleteSchedule(_ id: ScheduleID, tenant: String, revision: Int32?, reply: @escaping Reply<Void>) {
         let found = changed(id, tenant, revision) { _ in }
         if case .success = found { state.withLock { _ = $0.schedules.removeValue(forKey: id) } }
         reply(found.map { _ in })
     }
 
-    func run(
-        _ id: ScheduleID, tenant: String, idempotency: Submission.Idempotency?, traceparent: String,
+    func runSchedule(
+        _ id: ScheduleID, tenant: String, _ idempotency: Submission.Idempotency?, traceparent: String,
         reply: @escaping Reply<Created<JobRecord>>
     ) {
         reply(

@@ -34,7 +34,7 @@ extension MemoryStore {
             if condition == .none { return reply(.success(.needsCondition)) }
         }
         let record = SessionRecord(
-            key, revision: (before?.revision ?? 0) + 1, epoch: sessionBoard.current.epoch + 1,
+            key, revision: (before?.revision ?? 0) + 1, epoch: sessionCache.current.epoch + 1,
             createdAt: Timestamp(microseconds: 0),
             // Later than the jobs that are accepted before the change.
             updatedAt: Timestamp(microseconds: before == nil ? 0 : 2_000_000),
@@ -49,7 +49,7 @@ extension MemoryStore {
             state.sessions[record.key] = record
             return state.sessions
         }
-        sessionBoard.put(SessionSnapshot(epoch: record.epoch, removal: 0, records: all))
+        sessionCache.put(SessionSnapshot(epoch: record.epoch, removal: 0, records: all))
     }
 
     func invalidateSession(
@@ -64,7 +64,7 @@ extension MemoryStore {
         }
         let now = Timestamp(microseconds: 1)
         let record = SessionRecord(
-            key, revision: found.revision + 1, epoch: sessionBoard.current.epoch + 1,
+            key, revision: found.revision + 1, epoch: sessionCache.current.epoch + 1,
             createdAt: found.createdAt, updatedAt: now, configuration: found.configuration,
             invalidation: mode, invalidatedAt: now, endedAt: now)
         put(record)

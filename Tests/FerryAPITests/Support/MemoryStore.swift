@@ -4,9 +4,9 @@ import Glibc
 import Synchronization
 
 /// The store's ports in memory. Replies are called immediately, on the caller's thread.
-final class MemoryStore: SubmissionSink, JobReader, JobControl, DeliveryReader, EventReader,
-    StatusSource, LimitStore, HostStore, JobEditor, DependencyReader, AnswerSink, SessionStore,
-    ContentStore, ServiceControl, AuditLog
+final class MemoryStore: SubmissionSink, JobReader, JobControl, DeliveryReader, EventReader, EventFeed,
+    NodeOperations, LimitStore, HostStore, DependencyReader, AnswerSink, SessionStore, ContentStore,
+    ServiceControl, TenantReader, AuditLog
 {
     func answer(
         _ id: JobID, tenant: String, revision: Int32?, kind: JobQuestion.Kind, askedAt: Timestamp?,
@@ -38,7 +38,7 @@ final class MemoryStore: SubmissionSink, JobReader, JobControl, DeliveryReader, 
         reply(.success(jobs.filter { state.withLock { $0 }.jobs[$0]?.tenant != tenant }))
     }
 
-    func firstAnswer(to key: Submission.Idempotency, reply: @escaping Reply<Submission.Accepted?>) {
+    func firstAcceptance(of key: Submission.Idempotency, reply: @escaping Reply<Submission.Accepted?>) {
         guard let first = state.withLock({ $0.idempotency["\(key.tenant) \(key.route) \(key.key)"] }) else {
             return reply(.success(nil))
         }
@@ -85,7 +85,7 @@ final class MemoryStore: SubmissionSink, JobReader, JobControl, DeliveryReader, 
         var hasUnnumberedEvents = false
         var sink: (any EventSink)?
         var webhooks: [WebhookRecord] = []
-        var webhookKeys: [String: (fingerprint: [UInt8], made: MadeWebhook)] = [:]
+        var webhookKeys: [String: (fingerprint: [UInt8], made: CreatedWebhook)] = [:]
         var replays: [(since: Timestamp, until: Timestamp?, onlyFailed: Bool)] = []
         var hosts: [String: HostRecord] = [:]
         var hostCountMax = 10
@@ -94,7 +94,7 @@ final class MemoryStore: SubmissionSink, JobReader, JobControl, DeliveryReader, 
         var templates: [ScheduleID: JobTemplate] = [:]
         var scheduleKeys: [String: ScheduleID] = [:]
     }
-    let sessionBoard = SessionCache()
+    let sessionCache = SessionCache()
     let state = Mutex(State())
 
     func edit(
@@ -266,7 +266,7 @@ final class MemoryStore: SubmissionSink, JobReader, JobControl, DeliveryReader, 
             found(id, tenant).flatMap { job in
                 guard job.state.isTerminal else { return .failure(.invalidState(job.state)) }
                 guard (try? JobSpec(storedJSON: job.specJSON))?.acknowledgement != nil else {
-                    return .failure(.notAwaited)
+                    return .failure(.acknowledgementNotRequired)
                 }
                 if job.acknowledgedAt == nil {
                     state.withLock { $0.jobs[id]?.acknowledgedAt = Timestamp(microseconds: 1) }

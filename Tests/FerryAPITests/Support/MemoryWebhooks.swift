@@ -15,7 +15,7 @@ extension MemoryStore: WebhookStore {
                         }
                         return .success(.known(first.made))
                     }
-                    let made = MadeWebhook(
+                    let made = CreatedWebhook(
                         id: new.record.id, createdAt: new.record.createdAt, sealedKeys: new.record.sealedKeys)
                     state.webhookKeys[key.key] = (key.fingerprint, made)
                 }
@@ -25,7 +25,7 @@ extension MemoryStore: WebhookStore {
             })
     }
 
-    func webhook(createdWith key: Submission.Idempotency, reply: @escaping Reply<MadeWebhook>) {
+    func webhook(createdWith key: Submission.Idempotency, reply: @escaping Reply<CreatedWebhook>) {
         guard let first = state.withLock({ $0.webhookKeys[key.key] }) else {
             return reply(.failure(.notFound))
         }
@@ -81,7 +81,7 @@ extension MemoryStore: WebhookStore {
                 let ping = DeliveryID(high: 9, low: id.low)
                 let response = DeliveryRecord.Try(
                     number: 1, startedAt: record.createdAt, duration: 0.01, status: 204, error: nil,
-                    answer: "")
+                    responseExcerpt: "")
                 state.withLock { state in
                     state.deliveries.append(
                         DeliveryRecord(

@@ -13,8 +13,7 @@ struct DeliveriesTests {
         let id = DeliveryID(high: 3, low: 4)
         let attempt = DeliveryRecord.Try(
             number: 1, startedAt: Timestamp(microseconds: 0), duration: 0.25, status: 500,
-            error: "unacceptable_status",
-            answer: "oh \"no\"")
+            error: "unacceptable_status", responseExcerpt: "oh \"no\"")
         fixture.store.state.withLock {
             $0.deliveries = [
                 DeliveryRecord(

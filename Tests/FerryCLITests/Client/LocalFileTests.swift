@@ -9,7 +9,7 @@ struct LocalFileTests {
         "a suggested file name never leaves the directory",
         arguments: [
             ("a.txt", "a.txt"), ("../a.txt", "a.txt"), ("c:\\a.txt", "a.txt"), (".profile", nil), ("", nil),
-            // One character each for Swift, several for the file system.
+            // Each name is one `Character` in Swift and several characters in the file system.
             ("a\u{202E}gpj.exe", "agpj.exe"), ("a\u{2028}b\u{9B}", "ab"),
             ("sub/\u{301}x", "\u{301}x"), ("/\u{200D}x", "\u{200D}x"), (".\u{301}x", nil),
         ] as [(String, String?)])

@@ -16,7 +16,7 @@ private let failed =
 
 @Suite("Client commands")
 struct ClientCommandTests {
-    /// A service with one job, which has ended with the second look.
+    /// Returns a service with one job that has ended at the second request for it.
     private func service(ends end: String = succeeded, content: String = "hello") throws -> FakeService {
         let looks = Counter()
         return try FakeService { request in
@@ -274,7 +274,7 @@ struct ClientCommandTests {
         ["a", "--url", "http://u:p@x"],
     ]
 
-    @Test("what the parser refuses gives status 2", arguments: misuses)
+    @Test("invalid arguments exit with status 2", arguments: misuses)
     func usage(arguments: [String]) {
         #expect(run(Get.self, arguments).status == 2)
     }
@@ -307,11 +307,12 @@ struct ClientCommandTests {
         }
         defer { draining.stop() }
         #expect(run(Healthcheck.self, ["--url", draining.url]).status == 1)
-        let told = run(Healthcheck.self, ["--json", "--url", draining.url])
+        let notReady = run(Healthcheck.self, ["--json", "--url", draining.url])
         #expect(
-            told.out == #"{"ready":false,"checks":[{"name":"database","state":"ok"},"#
+            notReady.out == #"{"ready":false,"checks":[{"name":"database","state":"ok"},"#
                 + #"{"name":"room","state":"warning"},{"name":"not_draining","state":"failed"}]}"# + "\n")
-        #expect(told.status == 1 && draining.requests.wait(milliseconds: 0).last?.path == "/readyz?verbose")
+        #expect(
+            notReady.status == 1 && draining.requests.wait(milliseconds: 0).last?.path == "/readyz?verbose")
     }
 
     @Test("admin status prints all values with their paths")

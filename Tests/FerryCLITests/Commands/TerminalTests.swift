@@ -7,7 +7,7 @@ struct TerminalTests {
         #"{"id":"job_a","state":"failed\u001b[2J","kind":"data","description":"\u001b]0;x\u0007\nstate: b","#
         + #""request":{"url":"http://a/\tb\u202e\u009b1m"},"error":{"message":"\r\u001b[1A\u007f"}}"#
 
-    /// Whether it moves nothing but to the next line or the next stop.
+    /// Returns `true` if the text moves the cursor only to the next line or tab stop.
     private func isPlain(_ text: String) -> Bool {
         text.unicodeScalars.allSatisfy { scalar in
             switch scalar.value {

@@ -3,7 +3,7 @@ import Testing
 
 @Suite("Lists of several pages")
 struct ListingTests {
-    /// A list of two entries, each on a page of its own.
+    /// Returns a service with a list of two entries, each on its own page.
     private func service(_ path: String, _ first: String, _ second: String) throws -> FakeService {
         try FakeService { request in
             if request.path == "\(path)?limit=500" {

@@ -26,7 +26,7 @@ struct WatchTests {
                 let progress = "event: progress\ndata: {\"progress\":{\"bytes_received\":2}}\n\n"
                 return (200, snapshot + progress + Self.event("evt_2", "job.attempt_failed", running))
             case 2:
-                // What is not complete when the connection breaks was not seen.
+                // An event that is incomplete when the connection breaks is ignored.
                 return (200, ":\n\n" + String(Self.event("evt_3", "job.succeeded", succeeded).dropLast(20)))
             default: return (200, Self.event("evt_3", "job.succeeded", succeeded))
             }

@@ -4,8 +4,7 @@ import Glibc
 import Synchronization
 import Sys
 
-/// A service of a test's making on a free port of 127.0.0.1: one request a connection, answered by a
-/// function.
+/// A fake service on a free port of 127.0.0.1. A function answers one request per connection.
 final class FakeService: Sendable {
     struct Request: Sendable {
         let method: String
@@ -89,7 +88,8 @@ final class FakeService: Sendable {
         }
     }
 
-    /// Once, also when it is called again: the listener's number may be somebody else's socket by then.
+    /// Stops the service. Idempotent: after the first call, the listener's descriptor number may belong to
+    /// another socket.
     func stop() {
         guard let thread = thread.withLock({ $0.take() }) else { return }
         shutdown(listener, Int32(SHUT_RDWR))
@@ -98,7 +98,7 @@ final class FakeService: Sendable {
     }
 }
 
-/// A port of 127.0.0.1 that nobody listens on, and nobody else gets as long as this lives.
+/// A port of 127.0.0.1 without a listener, reserved as long as the object lives.
 final class ClosedPort {
     private let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
     let url: String
@@ -112,7 +112,7 @@ final class ClosedPort {
     deinit { close(descriptor) }
 }
 
-/// Gives a socket a free port of 127.0.0.1: 0, or -1 with errno, and the port.
+/// Binds a socket to a free port of 127.0.0.1. Returns the port and 0, or -1 with errno.
 private func bindToLoopback(_ descriptor: Int32) -> (code: Int32, port: UInt16) {
     var address = sockaddr_in()
     address.sin_family = sa_family_t(AF_INET)
@@ -126,7 +126,7 @@ private func bindToLoopback(_ descriptor: Int32) -> (code: Int32, port: UInt16) 
     return (code, UInt16(bigEndian: address.sin_port))
 }
 
-/// What a command wrote and how it ended.
+/// Output and exit status of a command.
 struct Run {
     let out: String
     let err: String
@@ -138,7 +138,7 @@ private final class Capture: Sendable {
     let err = Mutex("")
 }
 
-/// Runs a command in this process, as `ferry` would, with a console of its own.
+/// Runs a command in this process, as `ferry` would, with its own console.
 func run<Command: ParsableCommand>(_ type: Command.Type, _ arguments: [String], isTerminal: Bool = false)
     -> Run
 {
@@ -164,7 +164,7 @@ func run<Command: ParsableCommand>(_ type: Command.Type, _ arguments: [String], 
         status: status)
 }
 
-/// A directory that is removed with everything in it.
+/// Runs `body` with a directory that is removed with its contents afterwards.
 func withTemporaryDirectory(_ body: (String) throws -> Void) throws {
     var template = Array("/tmp/ferry-cli-XXXXXX".utf8CString)
     guard let raw = mkdtemp(&template) else { throw SystemError("mkdtemp") }

@@ -70,13 +70,14 @@ struct AttemptRecordTests {
     func keptBytes(_ total: Int64?) throws {
         let kept = PartialDownload(byteCount: 700_000, total: total)
         let packed = AttemptRecord.packed(
-            number: 2, node: Self.node, Self.trace([Self.full]), .suspended, errorJSON: nil, kept: kept,
-            .inverted)
+            number: 2, node: Self.node, Self.trace([Self.full]), .suspended, errorJSON: nil,
+            partialDownload: kept, .inverted)
         let read = try #require(AttemptRecord(packed: packed, node: nil))
-        #expect(read.kept == kept && read.transactions == [Self.full] && read.outcome == .suspended)
+        #expect(
+            read.partialDownload == kept && read.transactions == [Self.full] && read.outcome == .suspended)
         let without = AttemptRecord.packed(
             number: 2, node: Self.node, Self.trace([Self.full]), .suspended, errorJSON: nil, .inverted)
-        #expect(try #require(AttemptRecord(packed: without, node: nil)).kept == nil)
+        #expect(try #require(AttemptRecord(packed: without, node: nil)).partialDownload == nil)
         #expect(without.count < packed.count, "a record without partial bytes has none")
     }
 

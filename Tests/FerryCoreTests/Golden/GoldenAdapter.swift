@@ -209,8 +209,8 @@ enum GoldenAdapter {
     private static func node(_ context: JSON?) -> NodeAbilities {
         var node = NodeAbilities(
             hasHTTP3: context?["http3"] == .bool(true),
-            complaintAboutCertificates: { $0.contains("CERTIFICATE") ? nil : "This is no certificate." },
-            complaintAboutKey: { pem, _ in pem.contains("PRIVATE KEY") ? nil : "This is no key." })
+            certificateError: { $0.contains("CERTIFICATE") ? nil : "This is no certificate." },
+            keyError: { pem, _ in pem.contains("PRIVATE KEY") ? nil : "This is no key." })
         node.hasNTLM = context?["ntlm"] == .bool(true)
         node.retentionSeconds = context?["retention"]?.double ?? node.retentionSeconds
         node.missingDigests = Set(context?["missing_digests"]?.array?.compactMap(\.string) ?? [])

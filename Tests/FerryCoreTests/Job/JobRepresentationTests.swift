@@ -52,7 +52,7 @@ struct JobRepresentationTests {
 
     @Test("a job without a running attempt shows its partial bytes", arguments: JobState.allCases)
     func keptBytes(_ state: JobState) throws {
-        let kept = try record(state) { $0.kept = PartialDownload(byteCount: 25, total: 100) }
+        let kept = try record(state) { $0.partialDownload = PartialDownload(byteCount: 25, total: 100) }
         let progress = try shown(kept)["progress"]
         #expect(progress?["bytes_received"]?.integer == 25)
         #expect(progress?["bytes_expected_to_receive"]?.integer == 100)
@@ -105,7 +105,7 @@ struct JobRepresentationTests {
     func result() throws {
         let id = JobID(high: 1, low: 2)
         let result = TransferResult(
-            path: nil, size: 3, sha256: "ab", body: [0xFF], isKept: false, verified: .length)
+            path: nil, size: 3, sha256: "ab", body: [0xFF], isManaged: false, verified: .length)
         let job = try shown(
             record(.succeeded) {
                 $0.resultJSON = result.json(job: id)
@@ -116,7 +116,7 @@ struct JobRepresentationTests {
         #expect(job["progress"]?["bytes_received"] == .integer(3))
         #expect(job["progress"]?["fraction_completed"]?.double == 1)
         let upload = TransferResult(
-            path: nil, size: 3, sha256: "ab", body: nil, isKept: false, verified: .length)
+            path: nil, size: 3, sha256: "ab", body: nil, isManaged: false, verified: .length)
         #expect(try JSON.parse(upload.json(job: id))["content_url"] == .null)
     }
 
@@ -124,7 +124,7 @@ struct JobRepresentationTests {
     func sent(_ kind: JobKind) throws {
         let id = JobID(high: 1, low: 2)
         var result = TransferResult(
-            path: "a", size: 3, sha256: "ab", body: nil, isKept: false, verified: .length)
+            path: "a", size: 3, sha256: "ab", body: nil, isManaged: false, verified: .length)
         result.file = FileIdentity(inode: 1, modified: 2)
         let source = kind == .upload ? #","source":{"text":"a"}"# : ""
         let spec = try decode(

@@ -148,11 +148,11 @@ struct DeadlineTests {
         for wrong in [##""#/jobs/2""##, ##""#/jobs/-1""##, ##""#/jobs/""##, #""job_x""#, #""""#] {
             #expect(throws: InvalidFields.self) { try read(wrong) }
         }
-        #expect(complaints(body(#""\#(first)","\#(first)""#)).map(\.code) == ["duplicate"])
-        #expect(complaints(body("1")).map(\.pointer) == ["#/schedule/depends_on/0"])
-        #expect(complaints(body(##""#/jobs/0""##)).map(\.code) == ["invalid_value"])
+        #expect(errors(body(#""\#(first)","\#(first)""#)).map(\.code) == ["duplicate"])
+        #expect(errors(body("1")).map(\.pointer) == ["#/schedule/depends_on/0"])
+        #expect(errors(body(##""#/jobs/0""##)).map(\.code) == ["invalid_value"])
         let many = (UInt64(0)..<101).map { #""\#(JobID(high: 9, low: $0))""# }.joined(separator: ",")
-        #expect(complaints(body(many)).map(\.code) == ["too_many"])
+        #expect(errors(body(many)).map(\.code) == ["too_many"])
     }
 
     @Test("scheduling hints are read, stored and shown; invalid ones are rejected")
@@ -171,9 +171,9 @@ struct DeadlineTests {
         #expect(shown?["network_service_type"]?.string == "responsive_data")
         #expect(shown?["deadline_at"]?.string == "2026-11-22T00:00:00.000000Z")
         let late = body(#""deadline_at":"2026-11-22T00:00:00Z","earliest_begin_at":"2026-11-22T00:00:00Z""#)
-        #expect(complaints(late).map(\.pointer) == ["#/schedule/deadline_at"])
-        #expect(complaints(body(#""network_service_type":"voice""#)).map(\.code) == ["not_supported"])
-        #expect(complaints(body(#""network_service_type":"x""#)).map(\.code) == ["invalid_value"])
+        #expect(errors(late).map(\.pointer) == ["#/schedule/deadline_at"])
+        #expect(errors(body(#""network_service_type":"voice""#)).map(\.code) == ["not_supported"])
+        #expect(errors(body(#""network_service_type":"x""#)).map(\.code) == ["invalid_value"])
     }
 
     @Test("limits from an earlier reading do not replace those of a later one")

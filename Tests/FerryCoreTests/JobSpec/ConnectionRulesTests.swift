@@ -3,9 +3,8 @@ import Testing
 
 /// A node that accepts every text with these words as a certificate or key.
 private let ableNode = NodeAbilities(
-    hasHTTP3: true,
-    complaintAboutCertificates: { $0.contains("CERTIFICATE") ? nil : "This is no certificate." },
-    complaintAboutKey: { $0.contains("KEY") && $1 != nil ? nil : "This is no key." })
+    hasHTTP3: true, certificateError: { $0.contains("CERTIFICATE") ? nil : "This is no certificate." },
+    keyError: { $0.contains("KEY") && $1 != nil ? nil : "This is no key." })
 
 private func request(_ members: String, scheme: String = "https") -> String {
     #"{"kind":"data","request":{"url":"\#(scheme)://a.example/",\#(members)}}"#
@@ -151,8 +150,8 @@ struct ConnectionRulesTests {
     @Test("a node that cannot read certificates rejects them")
     func unable() throws {
         #expect(
-            complaints(request(#""tls":{"ca":"CERTIFICATE"}"#)).map(\.pointer) == ["#/request/tls/ca"])
-        #expect(complaints(request(#""http_version":"3""#)).map(\.code) == ["not_supported"])
+            errors(request(#""tls":{"ca":"CERTIFICATE"}"#)).map(\.pointer) == ["#/request/tls/ca"])
+        #expect(errors(request(#""http_version":"3""#)).map(\.code) == ["not_supported"])
     }
 
     @Test("proxy URLs are read with and without credentials")

@@ -89,10 +89,10 @@ struct FormDecodingTests {
             (upload(#"{"text":"a","form":{"field":""}}"#), ["#/source/form/field"]),
             (upload(#"{"form":{}}"#), ["#/source"]), (upload(#"{"job":"x"}"#), ["#/source/job"]),
         ] {
-            #expect(complaints(text).map(\.pointer) == pointers, "\(text.prefix(200))")
+            #expect(errors(text).map(\.pointer) == pointers, "\(text.prefix(200))")
         }
         let many = (0..<101).map { _ in #"{"name":"a","text":"b"}"# }.joined(separator: ",")
-        #expect(complaints(data("[\(many)]")).map(\.code) == ["too_many"])
+        #expect(errors(data("[\(many)]")).map(\.code) == ["too_many"])
     }
 
     @Test("a destination with a final slash is a directory and renames by default")

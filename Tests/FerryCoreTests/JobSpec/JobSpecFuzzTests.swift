@@ -165,7 +165,7 @@ struct JobSpecFuzzTests {
     @Test("an invalid value is rejected with its pointer", arguments: wrongs)
     func refused(_ wrong: Wrong) {
         for value in wrong.values {
-            let errors = complaints(job(wrong.pointer, value))
+            let errors = errors(job(wrong.pointer, value))
             #expect(errors.map(\.pointer) == [wrong.pointer], "\(value.prefix(80)): \(errors)")
             #expect(errors.allSatisfy { !$0.detail.isEmpty && $0.detail.hasSuffix(".") })
         }
@@ -271,7 +271,7 @@ struct JobSpecFuzzTests {
     @Test("invalid combinations are rejected")
     func combinations() {
         for (text, pointer) in Self.combinations {
-            #expect(complaints(text).map(\.pointer) == [pointer], "\(text): \(complaints(text))")
+            #expect(errors(text).map(\.pointer) == [pointer], "\(text): \(errors(text))")
         }
     }
 

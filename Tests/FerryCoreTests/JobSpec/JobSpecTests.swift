@@ -5,7 +5,7 @@ func decode(_ text: String) throws -> ValidatedJob {
     try ValidatedJob(JSON.parse(Array(text.utf8))) { _ in nil }
 }
 
-func complaints(_ text: String, at prefix: String = "#") -> [FieldError] {
+func errors(_ text: String, at prefix: String = "#") -> [FieldError] {
     do {
         _ = try ValidatedJob(try JSON.parse(Array(text.utf8)), at: prefix) {
             $0.host == "10.0.0.1" ? "This address may not be reached." : nil
@@ -123,7 +123,7 @@ struct JobSpecTests {
 
     @Test("all errors are reported at once with their pointers")
     func everything() {
-        let errors = complaints(
+        let errors = errors(
             #"{"kind":"upload","sesion":"x","request":{"url":"ftp://a","method":"get"},"#
                 + #""schedule":{"priority":2,"x/y~":1},"retry":7}"#,
             at: "#/jobs/17")
@@ -137,13 +137,13 @@ struct JobSpecTests {
     @Test("the number of errors is limited")
     func bounded() {
         let members = (0..<5_000).map { "\"x\($0)\":1" }.joined(separator: ",")
-        #expect(complaints("{\(members)}").count == ValidationErrors.countMax)
+        #expect(errors("{\(members)}").count == ValidationErrors.countMax)
     }
 
     @Test("accept_encoding excludes the header field and uploads")
     func codings() {
         let download = { (request: String) in
-            complaints(#"{"kind":"download","request":{"url":"http://a.example/",\#(request)}}"#).map(
+            errors(#"{"kind":"download","request":{"url":"http://a.example/",\#(request)}}"#).map(
                 \.pointer)
         }
         #expect(download(#""accept_encoding":"gzip""#).isEmpty)
@@ -152,7 +152,7 @@ struct JobSpecTests {
             download(#""headers":{"accept-encoding":"x"},"accept_encoding":"br""#)
                 == ["#/request/accept_encoding"])
         #expect(
-            complaints(
+            errors(
                 #"{"kind":"upload","request":{"url":"http://a.example/","accept_encoding":"any"},"#
                     + #""source":{"text":""}}"#
             ).map(\.code) == ["invalid_combination"])
@@ -164,7 +164,7 @@ struct JobSpecTests {
             #"{"kind":"data","request":{"url":"http://a.example/"},"retry":{"initial_delay":600}}"#)
         #expect(job.spec.retry.delayMax == 600)
         #expect(
-            complaints(
+            errors(
                 #"{"kind":"data","request":{"url":"http://a.example/"},"retry":{"initial_delay":9,"#
                     + #""max_delay":1}}"#
             ).map(\.code) == ["invalid_combination"])

@@ -179,13 +179,13 @@ struct QuestionTests {
         #expect(standard.answer(to: .redirect).disposition == .reject)
         #expect(standard.answer(to: .challenge).disposition == .performDefaultHandling)
         let parts = #"{"kind":"download","request":{"url":"http://a.example/"},"segments":2,"#
-        #expect(complaints(parts + #""on_challenge":"ask"}"#).map(\.pointer) == ["#/on_challenge"])
+        #expect(errors(parts + #""on_challenge":"ask"}"#).map(\.pointer) == ["#/on_challenge"])
         #expect(
-            complaints(parts + #""redirects":{"policy":"ask"}}"#).map(\.pointer) == ["#/redirects/policy"])
+            errors(parts + #""redirects":{"policy":"ask"}}"#).map(\.pointer) == ["#/redirects/policy"])
         let post = #"{"kind":"data","request":{"url":"http://a.example/","method":"POST"},"#
         #expect(
-            complaints(post + #""redirects":{"policy":"ask"}}"#).map(\.pointer) == ["#/redirects/policy"])
-        #expect(complaints(post + #""redirects":{"policy":"ask"},"retry":{"non_idempotent":true}}"#).isEmpty)
+            errors(post + #""redirects":{"policy":"ask"}}"#).map(\.pointer) == ["#/redirects/policy"])
+        #expect(errors(post + #""redirects":{"policy":"ask"},"retry":{"non_idempotent":true}}"#).isEmpty)
     }
 
     @Test("challenges of RFC 9110 are parsed from one or more fields")

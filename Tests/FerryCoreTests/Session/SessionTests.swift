@@ -9,7 +9,7 @@ struct SessionTests {
             seal: { $0 })
     }
 
-    private func complaints(_ text: String) -> [FieldError] {
+    private func errors(_ text: String) -> [FieldError] {
         do {
             _ = try draft(text)
             return []
@@ -206,7 +206,7 @@ struct SessionTests {
             (#"{"nothing":1}"#, "#/nothing", "unknown_field"), ("[]", "#", "wrong_type"),
         ])
     func refusals(_ body: String, _ pointer: String, _ code: String) {
-        #expect(complaints(body).map { [$0.pointer, $0.code] } == [[pointer, code]])
+        #expect(errors(body).map { [$0.pointer, $0.code] } == [[pointer, code]])
     }
 
     @Test("a job uses the values of its session where it has none")

@@ -54,15 +54,15 @@ struct NameCharactersTests {
                 "#/request/body/multipart/0/file_name"
             ),
         ] {
-            let found = complaints(text)
+            let found = errors(text)
             #expect(found.map(\.pointer) == [pointer] && found.map(\.code) == ["invalid_value"], "\(text)")
         }
-        let fields = complaints(
+        let fields = errors(
             job("upload", #""source":{"path":"x","form":{"fields":{"\#(name)":"x"}}}"#))
         #expect(fields.map(\.code) == ["invalid_value"])
         // Texts that are not names are not restricted.
         if escaped != "\\u0000" {
-            #expect(complaints(job("data", #""description":"\#(name)","metadata":{"a":"\#(name)"}"#)).isEmpty)
+            #expect(errors(job("data", #""description":"\#(name)","metadata":{"a":"\#(name)"}"#)).isEmpty)
         }
     }
 }

@@ -8,7 +8,7 @@ struct WebhookEndpointTests {
         return try WebhookEndpoint(json) { $0.host == "10.0.0.1" ? "Not there." : nil }
     }
 
-    private func complaints(_ text: String) -> [String] {
+    private func errors(_ text: String) -> [String] {
         do throws(InvalidFields) {
             _ = try decoded(text)
             return []
@@ -67,7 +67,7 @@ struct WebhookEndpointTests {
             (#"{"url":"https://a.example","session":""}"#, ["#/session invalid_value"]),
             (#"{"url":"https://a.example","id":"whk_1"}"#, ["#/id unknown_field"]),
         ])
-    func wrong(_ text: String, _ expected: [String]) { #expect(complaints(text) == expected) }
+    func wrong(_ text: String, _ expected: [String]) { #expect(errors(text) == expected) }
 
     @Test("a merge patch changes the members that it names; null restores the default")
     func patches() throws {

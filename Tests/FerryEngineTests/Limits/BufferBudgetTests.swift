@@ -71,7 +71,7 @@ import Testing
             goesOn.fire(())
             let success = try #require(fixture.sink.arrived.wait(for: 1).first?.success)
             #expect(success.body == Self.bytes && success.sha256 == sha256(Self.bytes))
-            #expect(success.size == Self.bytes.count && !success.isKept && success.path == nil)
+            #expect(success.size == Self.bytes.count && !success.isManaged && success.path == nil)
             #expect(eventually { fixture.files().isEmpty }, "\(fixture.files())")
         }
     }
@@ -105,9 +105,9 @@ import Testing
     }
 
     /// Of a data job: 20 bytes need no room.
-    private static func staying(_ room: BufferBudget) throws -> BodyWriter.Gathering {
+    private static func staying(_ budget: BufferBudget) throws -> BodyWriter.Gathering {
         BodyWriter.Gathering(
-            claim: try #require(room.claim(0)), since: 0, stayingByteCount: 20, needsNoFile: true)
+            claim: try #require(budget.claim(0)), since: 0, stayingByteCount: 20, needsNoFile: true)
     }
 
     private static func append(_ count: Int, to writer: BodyWriter) throws {
@@ -117,33 +117,33 @@ import Testing
     private static func destination(_ fixture: Fixture) throws -> Destination {
         Destination(
             root: try StorageDirectory.root(fixture.root, .own), path: "a", ifExists: .replace,
-            of: fixture.attempt(.download, "http://a.example/"), isKept: false)
+            of: fixture.attempt(.download, "http://a.example/"), isManaged: false)
     }
 
     @Test("a body of unknown length reserves memory as it grows, and moves to its file if none is free")
     func grows() throws {
         let fixture = try Fixture()
         defer { fixture.stop() }
-        let room = BufferBudget(byteCount: 50)
+        let budget = BufferBudget(byteCount: 50)
         let destination = try Self.destination(fixture)
-        let writer = try Self.writer(try Self.staying(room), expected: nil) { () throws(TransferError) in
+        let writer = try Self.writer(try Self.staying(budget), expected: nil) { () throws(TransferError) in
             destination
         }
         try Self.append(20, to: writer)
         try writer.secondPassed(EngineLimits.gatheringMax)
-        #expect(writer.inMemory?.count == 20 && room.claim(50) != nil, "so few stay")
+        #expect(writer.inMemory?.count == 20 && budget.claim(50) != nil, "so few stay")
         try Self.append(20, to: writer)
-        #expect(writer.inMemory?.count == 40 && room.claim(11) == nil && room.claim(10) != nil)
+        #expect(writer.inMemory?.count == 40 && budget.claim(11) == nil && budget.claim(10) != nil)
         try Self.append(20, to: writer)
-        #expect(writer.inMemory == nil && room.claim(50) != nil)
+        #expect(writer.inMemory == nil && budget.claim(50) != nil)
         #expect(fixture.files() == ["tenant/" + destination.partialName])
         #expect(readFile(fixture.root + "/" + destination.partialName) == [UInt8](repeating: 7, count: 60))
     }
 
     @Test("a data job's body stays in memory if no file can be made")
     func stays() throws {
-        let room = BufferBudget(byteCount: 50)
-        let writer = try Self.writer(try Self.staying(room), expected: nil) { () throws(TransferError) in
+        let budget = BufferBudget(byteCount: 50)
+        let writer = try Self.writer(try Self.staying(budget), expected: nil) { () throws(TransferError) in
             throw storageError(ENOSPC)
         }
         try Self.append(40, to: writer)
@@ -157,28 +157,28 @@ import Testing
     func letsGo() throws {
         let fixture = try Fixture()
         defer { fixture.stop() }
-        let room = BufferBudget(byteCount: 100)
+        let budget = BufferBudget(byteCount: 100)
         let destination = try Self.destination(fixture)
         let writer = try Self.writer(
-            BodyWriter.Gathering(claim: try #require(room.claim(100)), since: 0), expected: 100
+            BodyWriter.Gathering(claim: try #require(budget.claim(100)), since: 0), expected: 100
         ) { () throws(TransferError) in destination }
         try Self.append(50, to: writer)
         try writer.secondPassed(EngineLimits.gatheringMax - 1)
-        #expect(fixture.files().isEmpty && room.claim(1) == nil)
+        #expect(fixture.files().isEmpty && budget.claim(1) == nil)
         try writer.secondPassed(EngineLimits.gatheringMax)
-        #expect(fixture.files() == ["tenant/" + destination.partialName] && room.claim(100) != nil)
+        #expect(fixture.files() == ["tenant/" + destination.partialName] && budget.claim(100) != nil)
         withExtendedLifetime(writer) {}
     }
 
     @Test("the budget grants its bytes and no more, until a reservation is released")
-    func room() {
-        let room = BufferBudget(byteCount: 100)
-        var first = room.claim(60)
-        #expect(first != nil && room.claim(60) == nil)
-        let second = room.claim(40)
-        #expect(second != nil && room.claim(1) == nil)
+    func budget() {
+        let budget = BufferBudget(byteCount: 100)
+        var first = budget.claim(60)
+        #expect(first != nil && budget.claim(60) == nil)
+        let second = budget.claim(40)
+        #expect(second != nil && budget.claim(1) == nil)
         first = nil
-        #expect(room.claim(61) == nil && room.claim(60) != nil)
+        #expect(budget.claim(61) == nil && budget.claim(60) != nil)
         withExtendedLifetime(second) {}
     }
 }

@@ -68,7 +68,7 @@ import Testing
             }
             #expect(results.count == waiting.count)
             #expect(Set(results.map { $0.attempt.job }).count == waiting.count)
-            fixture.engine.settled(results.filter { $0.success != nil }.map { $0.attempt.job })
+            fixture.engine.removeLeftovers(of: results.filter { $0.success != nil }.map { $0.attempt.job })
             for result in results where result.success == nil {
                 #expect(result.failure?.isRetryable == true, "\(String(describing: result.failure))")
                 next.append((Int(result.attempt.spec.description ?? "") ?? 0, result.attempt.job))

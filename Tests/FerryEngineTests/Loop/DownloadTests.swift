@@ -36,7 +36,7 @@ func sha256(_ bytes: [UInt8]) -> String {
             #expect(success.size == Int64(size))
             #expect(success.sha256 == sha256(bytes))
             #expect(success.verified == .length)
-            #expect(!success.isKept)
+            #expect(!success.isManaged)
             #expect(readFile(fixture.root + "/a/b/c.bin") == bytes)
             #expect(result.bytesReceived == Int64(size))
             #expect(result.response?.status == 200)
@@ -52,7 +52,7 @@ func sha256(_ bytes: [UInt8]) -> String {
             let attempt = fixture.attempt(.download, nginx.url + "/file")
             fixture.engine.begin([attempt])
             let success = try #require(fixture.sink.arrived.wait().first?.success)
-            #expect(success.isKept && success.path == nil)
+            #expect(success.isManaged && success.path == nil)
             #expect(
                 readFile(fixture.directory + "/results/" + ManagedFiles.path(for: attempt.job)) == [1, 2, 3])
         }
@@ -77,7 +77,7 @@ func sha256(_ bytes: [UInt8]) -> String {
             fixture.engine.begin(attempts)
             let paths = fixture.sink.arrived.wait(for: 2).compactMap { $0.success?.path }
             #expect(Set(paths) == ["a-1.txt", "a-2.txt"])
-            fixture.engine.settled(attempts.map(\.job))
+            fixture.engine.removeLeftovers(of: attempts.map(\.job))
             #expect(eventually { fixture.files() == ["tenant/a.txt", "tenant/a-1.txt", "tenant/a-2.txt"] })
         }
     }
@@ -96,7 +96,7 @@ func sha256(_ bytes: [UInt8]) -> String {
             }
             #expect(second?.success?.path == "a.txt")
             #expect(readFile(fixture.root + "/a.txt") == [8])
-            fixture.engine.settled([first.job])
+            fixture.engine.removeLeftovers(of: [first.job])
             #expect(eventually { fixture.files() == ["tenant/a.txt"] })
         }
     }
@@ -183,7 +183,7 @@ func sha256(_ bytes: [UInt8]) -> String {
             #expect(result.failure?.code == .nodeLost)
             #expect(!fixture.files().isEmpty && fixture.files().allSatisfy { $0.contains(".part") })
             // Whoever holds the lease has finished the job.
-            fixture.engine.settled([result.attempt.job])
+            fixture.engine.removeLeftovers(of: [result.attempt.job])
         }
     }
 
@@ -258,7 +258,7 @@ func sha256(_ bytes: [UInt8]) -> String {
             fixture.engine.drain(seconds: 0.1)
             let result = try #require(fixture.sink.arrived.wait().first)
             #expect(result.isReleased)
-            fixture.engine.settled([result.attempt.job])
+            fixture.engine.removeLeftovers(of: [result.attempt.job])
             #expect(try #require(fixture.run(.download, nginx.url + "/file")).isReleased)
         }
     }

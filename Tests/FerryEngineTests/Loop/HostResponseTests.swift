@@ -39,8 +39,8 @@ import Testing
             for kind in [JobKind.data, .download] {
                 let result = try #require(fixture.run(kind, origin.url))
                 #expect((result.success != nil) == (kind == .data))
-                #expect(result.answer?.status == 503 && result.answer?.scope.origin == origin.url)
-                #expect((30...60).contains(result.answer?.retryAfter ?? 0))
+                #expect(result.hostResponse?.status == 503 && result.hostResponse?.scope.origin == origin.url)
+                #expect((30...60).contains(result.hostResponse?.retryAfter ?? 0))
             }
         }
     }
@@ -59,9 +59,9 @@ import Testing
             let result = try #require(fixture.run(.download, first.url))
             let scope = RequestScope(tenant: "tenant", origin: busy.url, path: "/x")
             #expect(
-                result.answer
+                result.hostResponse
                     == HostResponse(job: result.attempt.job, scope: scope, status: 429, retryAfter: 60))
-            #expect(result.scope == scope && result.endedElsewhere)
+            #expect(result.scope == scope && result.endedAtOtherHost)
         }
     }
 
@@ -76,10 +76,10 @@ import Testing
                     $0.spec.mirrors = [origins[1].url]
                 })
             #expect(result.failure?.code == .unacceptableStatus && result.retryAfter == 60)
-            let told = fixture.sink.answered.wait(for: 2)
+            let told = fixture.sink.received.wait(for: 2)
             #expect(told.map(\.scope.origin) == origins.map(\.url))
             #expect(told.map(\.status) == [429, 503] && told.map(\.retryAfter) == [60, 7])
-            #expect(result.answer == nil)
+            #expect(result.hostResponse == nil)
         }
     }
 
@@ -101,7 +101,7 @@ import Testing
                 fixture.attempt(.download, origin.url) { $0.spec.segmentCountMax = 4 }
             ])
             // All three: if the first part ends before, no source is left for the rest.
-            let told = fixture.sink.answered.wait(for: 3)
+            let told = fixture.sink.received.wait(for: 3)
             #expect(told.count == 3)
             for one in told {
                 #expect(one.status == 429 && one.retryAfter == 30)
@@ -109,7 +109,7 @@ import Testing
             }
             gate.open()
             let result = try #require(fixture.sink.arrived.wait().first)
-            #expect(result.success?.size == Int64(bytes.count) && result.answer == nil)
+            #expect(result.success?.size == Int64(bytes.count) && result.hostResponse == nil)
         }
     }
 
@@ -137,7 +137,7 @@ import Testing
                 real.stop()
             }
             let result = try #require(fixture.run(.download, busy.url) { try? $0.pass(real.url) })
-            #expect(result.response?.status == 429 && result.answer == nil)
+            #expect(result.response?.status == 429 && result.hostResponse == nil)
         }
     }
 }

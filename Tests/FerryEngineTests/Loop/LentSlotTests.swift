@@ -69,7 +69,7 @@ struct LentSlotTests {
         #expect(fixture.sink.unanswered.wait() == [origin.url])
         // Lent again: it was back with what came.
         answer.open()
-        #expect(fixture.sink.answered.wait().map(\.status) == [200])
+        #expect(fixture.sink.received.wait().map(\.status) == [200])
         #expect(fixture.sink.lendings.wait() == [attempt.job])
         #expect(fixture.sink.lent.withLock { $0 } == 1)
         end.open()
@@ -99,7 +99,7 @@ struct LentSlotTests {
         #expect(fixture.sink.stallReported.wait().count == 1)
         gate.open()
         // That it answers is told as well.
-        #expect(fixture.sink.answered.wait().map(\.status) == [200])
+        #expect(fixture.sink.received.wait().map(\.status) == [200])
         #expect(try #require(fixture.sink.arrived.wait().first).text == "ok")
     }
 

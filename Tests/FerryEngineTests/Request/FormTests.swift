@@ -62,7 +62,7 @@ import Testing
             let left = patternBytes(1_000)
             let job = fixture.addJob(
                 TransferResult(
-                    path: nil, size: 1_000, sha256: sha256(left), body: left, isKept: false,
+                    path: nil, size: 1_000, sha256: sha256(left), body: left, isManaged: false,
                     verified: .length),
                 response: TransferResponse(
                     status: 200, url: "http://a.example/", headers: [], mimeType: "image/png",
@@ -158,7 +158,7 @@ import Testing
             let result = { (path: String?, body: [UInt8]?) in
                 TransferResult(
                     path: path, size: Int64(body?.count ?? bytes.count), sha256: sha256(body ?? bytes),
-                    body: body, isKept: path == nil && body == nil, verified: .length)
+                    body: body, isManaged: path == nil && body == nil, verified: .length)
             }
             try writeFile(fixture.root + "/there", bytes)
             let kept = fixture.addJob(result(nil, nil))
@@ -182,7 +182,7 @@ import Testing
     func noSource() throws {
         try Self.with { origin, _, fixture in
             let body = TransferResult(
-                path: nil, size: 1, sha256: sha256([1]), body: [1], isKept: false, verified: .length)
+                path: nil, size: 1, sha256: sha256([1]), body: [1], isManaged: false, verified: .length)
             var nothing = body
             nothing.body = nil
             var file = body
@@ -219,9 +219,9 @@ import Testing
             origin.stop()
         }
         let kept = TransferResult(
-            path: nil, size: 1, sha256: sha256([1]), body: nil, isKept: true, verified: .length)
+            path: nil, size: 1, sha256: sha256([1]), body: nil, isManaged: true, verified: .length)
         var named = kept
-        (named.path, named.isKept) = ("shared", false)
+        (named.path, named.isManaged) = ("shared", false)
         let run = { (job: JobID, home: NodeID?) in
             fixture.engine.begin([
                 fixture.attempt(.upload, origin.url, home: home) { $0.spec.source = .job(job) }
@@ -264,8 +264,8 @@ import Testing
             // Some that are hashed at once, and some that take several slices.
             for bytes in [[1], patternBytes(20_000_000)] as [[UInt8]] {
                 var result = TransferResult(
-                    path: "there", size: Int64(bytes.count), sha256: sha256(bytes), body: nil, isKept: false,
-                    verified: .length)
+                    path: "there", size: Int64(bytes.count), sha256: sha256(bytes), body: nil,
+                    isManaged: false, verified: .length)
                 // Of the file that was published, which is gone.
                 result.file = FileIdentity(inode: 1, modified: 2)
                 let job = fixture.addJob(result)
@@ -296,7 +296,7 @@ import Testing
             let size: Int64 = 1 << 40
             try #require(truncate(fixture.root + "/huge", off_t(size)) == 0)
             var result = TransferResult(
-                path: "huge", size: size, sha256: sha256([]), body: nil, isKept: false, verified: .length)
+                path: "huge", size: size, sha256: sha256([]), body: nil, isManaged: false, verified: .length)
             result.file = FileIdentity(inode: 1, modified: 2)
             let source = fixture.addJob(result)
             let attempt = fixture.attempt(.upload, origin.url) {

@@ -120,7 +120,7 @@ import Testing
             let file = try #require(writer.keep())
             #expect(file.byteCount == 1 << 20)
             unlink(ballast)
-            #expect(file.keep(syncs: false)?.kept?.byteCount == 1 << 20)
+            #expect(file.keep(syncs: false)?.partialDownload?.byteCount == 1 << 20)
         }
     }
 

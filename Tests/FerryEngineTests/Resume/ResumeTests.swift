@@ -209,7 +209,7 @@ import Testing
             let second = fixture.run(.download, origin.url + "/f", job: job, number: 2) { $0.to("f") }
             #expect(second?.failure?.code == .couldNotConnect)
             #expect(fixture.files().count == 2)
-            fixture.engine.settled([job])
+            fixture.engine.removeLeftovers(of: [job])
         }
     }
 
@@ -223,7 +223,7 @@ import Testing
             let second = fixture.run(.download, origin.url + "/f", job: job, number: 2) { $0.to("f", .fail) }
             #expect(second?.success?.sha256 == sha256(Self.bytes))
             #expect(Self.ranges(origin) == [nil, nil])
-            fixture.engine.settled([job])
+            fixture.engine.removeLeftovers(of: [job])
         }
     }
 }

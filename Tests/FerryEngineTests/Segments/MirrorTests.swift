@@ -23,7 +23,7 @@ private let bytes = patternBytes(6 << 20, seed: 3)
                 change(&$0)
             })
         // Bytes for a later attempt are removed with the job.
-        if result.success == nil { fixture.engine.settled([result.attempt.job]) }
+        if result.success == nil { fixture.engine.removeLeftovers(of: [result.attempt.job]) }
         try check(result, fixture)
         #expect(eventually { fixture.files().allSatisfy { !$0.contains(".part") } })
     }
@@ -248,7 +248,7 @@ private let bytes = patternBytes(6 << 20, seed: 3)
     }
 }
 
-@Suite struct MirrorBoardTests {
+@Suite struct MirrorStatisticsTests {
     private static let second: Int64 = 1_000_000_000
 
     private static func places(_ statistics: MirrorStatistics, _ origins: [String], _ now: Int64) -> [Int] {

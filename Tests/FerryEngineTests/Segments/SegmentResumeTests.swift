@@ -106,8 +106,9 @@ private let bytes = patternBytes(size, seed: 11)
         let results = fixture.sink.arrived.wait(for: 2)
         let stopped = try #require(results.first { $0.attempt.job == attempt.job })
         #expect(stopped.success == nil && stopped.failure == nil)
-        #expect(stopped.kept?.byteCount == (how == .cancel ? nil : Int64(size)), "\(stopped.outcome)")
-        fixture.engine.settled([first.job] + (how == .cancel ? [attempt.job] : []))
+        #expect(
+            stopped.partialDownload?.byteCount == (how == .cancel ? nil : Int64(size)), "\(stopped.outcome)")
+        fixture.engine.removeLeftovers(of: [first.job] + (how == .cancel ? [attempt.job] : []))
         #expect(eventually { fixture.files().count == (how == .cancel ? 1 : 3) }, "\(fixture.files())")
     }
 

@@ -29,11 +29,11 @@ import Testing
             let space = Self.space(0)
             #expect(throws: TransferError.self) { try space.claim(at: place, expecting: Self.needed) }
             #expect(space.hasShortages)
-            #expect(throws: TransferError.self) { try space.awaitRoom(at: place, expecting: Self.needed) }
+            #expect(throws: TransferError.self) { try space.needSpace(at: place, expecting: Self.needed) }
             space.measure()
             #expect(!space.hasShortages)
             // Whoever still needs as much finds out, and is remembered again.
-            try space.awaitRoom(at: place, expecting: Self.needed)
+            try space.needSpace(at: place, expecting: Self.needed)
             #expect(throws: TransferError.self) { try space.claim(at: place, expecting: Self.needed) }
             #expect(space.hasShortages)
         }
@@ -46,10 +46,10 @@ import Testing
             #expect(throws: TransferError.self) { try space.claim(at: place, expecting: Self.needed) }
             for _ in 1...3 {
                 space.measure()
-                #expect(throws: TransferError.self) { try space.awaitRoom(at: place, expecting: Self.needed) }
+                #expect(throws: TransferError.self) { try space.needSpace(at: place, expecting: Self.needed) }
             }
             #expect(space.hasShortages)
-            try space.awaitRoom(at: place, expecting: 1 << 20)
+            try space.needSpace(at: place, expecting: 1 << 20)
             #expect(!space.hasShortages)
         }
     }

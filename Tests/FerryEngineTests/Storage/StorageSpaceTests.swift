@@ -39,7 +39,7 @@ import Testing
     func announced() throws {
         try Self.with { fixture, _ in
             try writeFile(fixture.directory + "/ballast", [UInt8](repeating: 0, count: 1 << 20))
-            #expect(eventually { fixture.engine.rooms.allSatisfy { $0.free <= 15 << 20 } })
+            #expect(eventually { fixture.engine.storageSpaces.allSatisfy { $0.free <= 15 << 20 } })
             // What is larger than the whole file system need not wait for room.
             for (size, mayPass) in [(17 << 20, false), ((16 << 20) - 400_000, false), (15 << 20, true)] {
                 let origin = try Self.origin(announcing: size, sending: 0)
@@ -139,14 +139,14 @@ import Testing
             let result = try #require(fixture.sink.arrived.wait().first)
             #expect(result.failure?.code == .storageFull, "\(result.outcome)")
             #expect(result.failure?.isRetryable == true)
-            let kept = try #require(result.kept?.byteCount)
+            let kept = try #require(result.partialDownload?.byteCount)
             #expect(kept > 1 << 20)
 
             // While the disk is full no request is sent, and the bytes stay.
             let count = origin.requests.count
             begin(2)
             let refused = fixture.sink.arrived.wait().first
-            #expect(refused?.failure?.code == .storageFull && refused?.kept != nil)
+            #expect(refused?.failure?.code == .storageFull && refused?.partialDownload != nil)
             unlink(ballast)
             #expect(origin.requests.count == count)
             // Room is looked for once a second.
@@ -167,7 +167,7 @@ import Testing
 
     /// Whether the engine has seen that there is room.
     private static func becomesFree(_ fixture: Fixture) -> Bool {
-        eventually { fixture.engine.rooms.allSatisfy { $0.free > 1 << 20 } }
+        eventually { fixture.engine.storageSpaces.allSatisfy { $0.free > 1 << 20 } }
     }
 
     @Test("a job that found no space sends no request until there is some, and then at once")
@@ -177,7 +177,7 @@ import Testing
             defer { origin.stop() }
             let ballast = fixture.directory + "/ballast"
             try writeFile(ballast, [UInt8](repeating: 0, count: 15_600 << 10))
-            #expect(eventually { fixture.engine.rooms.allSatisfy { $0.free < 1 << 20 } })
+            #expect(eventually { fixture.engine.storageSpaces.allSatisfy { $0.free < 1 << 20 } })
             let job = try #require(fixture.run(.download, origin.url) { $0.to("x") }?.attempt.job)
             #expect(origin.requests.count == 1)
             for number in 2...5 as ClosedRange<Int32> {
@@ -195,8 +195,8 @@ import Testing
     func gate() throws {
         try Self.with { fixture, admission in
             #expect(admission.isOpen)
-            #expect(fixture.engine.rooms.count == 2)
-            #expect(fixture.engine.rooms.allSatisfy { $0.reserve == 838_860 && $0.free > 15 << 20 })
+            #expect(fixture.engine.storageSpaces.count == 2)
+            #expect(fixture.engine.storageSpaces.allSatisfy { $0.reserve == 838_860 && $0.free > 15 << 20 })
             try writeFile(fixture.directory + "/ballast", [UInt8](repeating: 0, count: 15_800 << 10))
             #expect(eventually { !admission.isOpen })
             unlink(fixture.directory + "/ballast")

@@ -136,7 +136,7 @@ import Testing
             let space = StorageSpace(
                 reserve: 0, watched: [], admission: DownloadAdmission(), shortageMax: shortageMax)
             #expect(space.isUnavailable(at: root) && space.hasShortages)
-            #expect(throws: TransferError.self) { try space.awaitRoom(at: root, expecting: 0) }
+            #expect(throws: TransferError.self) { try space.needSpace(at: root, expecting: 0) }
             space.measure()
             #expect(space.hasShortages == isKept)
         }

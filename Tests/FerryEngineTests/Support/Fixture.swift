@@ -13,15 +13,15 @@ final class Fixture: Sendable {
     final class Sink: ResultSink {
         let arrived = Signal<AttemptResult>()
         let resumed = Signal<Int64>()
-        let answered = Signal<HostResponse>()
+        let received = Signal<HostResponse>()
         func record(_ result: AttemptResult) {
             if let error = result.failure { expectDocumented(error) }
             arrived.fire(result)
         }
         func resumed(_ attempt: Attempt, at offset: Int64) { resumed.fire(offset) }
-        func answered(_ answer: HostResponse) { answered.fire(answer) }
+        func received(_ response: HostResponse) { received.fire(response) }
         let unanswered = Signal<String>()
-        func unanswered(_ attempt: Attempt, at scope: RequestScope) -> Bool {
+        func noteUnanswered(_ attempt: Attempt, at scope: RequestScope) -> Bool {
             unanswered.fire(scope.origin)
             let isAccepted = acceptsStallReports.withLock { $0 }
             if isAccepted { stallReported.fire(()) }
@@ -97,7 +97,7 @@ final class Fixture: Sendable {
         self.directory = directory
         let loopback = IPNetwork(cidr: "127.0.0.0/8").map { [$0] } ?? []
         var configuration = EngineConfiguration(
-            storageRoot: { "\(directory)/\($0)" }, keptDirectory: directory + "/results",
+            storageRoot: { "\(directory)/\($0)" }, managedFilesDirectory: directory + "/results",
             egress: EgressPolicy(allowing: allowsLoopback ? loopback : []), userAgent: "ferry-test")
         change(&configuration)
         mkdir(directory + "/tenant", 0o755)

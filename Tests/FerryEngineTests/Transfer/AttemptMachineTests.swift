@@ -6,7 +6,7 @@ import Testing
     private static let question = JobQuestion(.begin, askedAt: Timestamp(microseconds: 0), timeout: 1)
     private static let error = TransferError(.connectionLost, "x", phase: .waiting, isRetryable: true)
     private static let result = TransferResult(
-        path: nil, size: 1, sha256: "", body: nil, isKept: false, verified: .length)
+        path: nil, size: 1, sha256: "", body: nil, isManaged: false, verified: .length)
     private static let events: [AttemptMachine.Event] = [
         .prepared, .preparationFailed(error), .head(.accept), .head(.redirect), .head(.resend),
         .head(.restart), .head(.refuse(error, retryAfter: 3)), .head(.ask(question)), .enoughDiscarded,

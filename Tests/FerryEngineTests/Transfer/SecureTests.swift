@@ -95,7 +95,7 @@ import Testing
     }
 
     /// What a server says to a handshake before it hangs up, and what is made of it.
-    private static let refusals: [(said: [UInt8], isAnswer: Bool, word: String)] = [
+    private static let refusals: [(said: [UInt8], isRefusal: Bool, word: String)] = [
         (Array("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n".utf8), true, "does not speak TLS"),
         (Array("220 smtp.example ESMTP\r\n".utf8), true, "does not speak TLS"),
         // Fatal alerts (RFC 8446 §6.2): handshake_failure, internal_error, unrecognized_name.
@@ -104,7 +104,7 @@ import Testing
     ]
 
     @Test("a server that refuses TLS counts as reached, one that closes does not", arguments: refusals)
-    func refusal(_ said: [UInt8], isAnswer: Bool, word: String) throws {
+    func refusal(_ said: [UInt8], isRefusal: Bool, word: String) throws {
         let origin = try ScriptedOrigin { connection in
             // The ClientHello: a record (RFC 8446 §5.1).
             let head = connection.read(5)
@@ -120,8 +120,8 @@ import Testing
         let url = "https://127.0.0.1:\(origin.port)/"
         let error = try #require(fixture.run(.data, url)?.failure)
         #expect([.tlsFailed, .connectionLost].contains(error.code) && error.phase == .securing, "\(error)")
-        #expect(error.isRetryable && error.isAnswer == isAnswer, "\(error)")
-        #expect(!isAnswer || error.message.contains(word), "\(error)")
+        #expect(error.isRetryable && error.isRefusal == isRefusal, "\(error)")
+        #expect(!isRefusal || error.message.contains(word), "\(error)")
     }
 
     @Test("a client certificate is sent to the job's origin, and not after a redirect to another")

@@ -16,7 +16,8 @@ import Testing
         func destination(_ number: Int32) throws -> Destination {
             Destination(
                 root: try StorageDirectory.root(fixture.root, .own), path: "file", ifExists: .replace,
-                of: fixture.attempt(.download, "http://a.example/", job: id, number: number), isKept: false)
+                of: fixture.attempt(.download, "http://a.example/", job: id, number: number), isManaged: false
+            )
         }
 
         func path(_ number: Int32) -> String {
@@ -80,7 +81,7 @@ import Testing
             #expect(record.isSequential && record.ranges.ranges == [0..<60_000])
             #expect(record.synced.byteCount == (isSynced ? 60_000 : 0))
             try second.file.append(patternBytes(100_000))
-            #expect(second.file.keep(syncs: isSynced)?.kept?.byteCount == 160_000)
+            #expect(second.file.keep(syncs: isSynced)?.partialDownload?.byteCount == 160_000)
 
             let third = try #require(try job.takeOver(3, withGaps: true))
             #expect(third.ranges.ranges == [0..<160_000])

@@ -108,7 +108,7 @@ struct ClaimScheduleTests {
             ClaimQueue(id: -2, tenant: "a", session: "s", origin: "http://b:80"), head: instant(10), limit: 2)
         schedule.add(ClaimQueue(id: 1, tenant: "a", session: "s"), head: instant(20))
         let requests = schedule.plan(5)
-        #expect(requests.map(\.lot.id) == [-2, 1])
+        #expect(requests.map(\.queue.id) == [-2, 1])
         #expect(requests.map(\.count) == [2, 3])
     }
 
@@ -118,7 +118,7 @@ struct ClaimScheduleTests {
         let queue = ClaimQueue(id: -1, tenant: "a", session: "s", origin: "http://a:80")
         schedule.add(queue, head: instant(0), limit: 6)
         let request = schedule.plan(10)
-        #expect(request.map(\.lot) == [queue] && request.map(\.count) == [6])
+        #expect(request.map(\.queue) == [queue] && request.map(\.count) == [6])
         schedule.settle(request[0], claimed: 0, .blocked(until: instant(5)))
         #expect(!schedule.hasReady && schedule.nextWake == instant(5) && schedule.plan(10).isEmpty)
         schedule.wake(at: instant(4))
@@ -146,7 +146,7 @@ struct ClaimScheduleTests {
         }
         #expect(schedule.plan(10).map(\.count) == [4])
         // The queues take turns.
-        #expect(schedule.plan(10).map(\.lot.id) != schedule.plan(10).map(\.lot.id))
+        #expect(schedule.plan(10).map(\.queue.id) != schedule.plan(10).map(\.queue.id))
     }
 
     @Test("a scope of one tenant does not keep queues of other tenants out of the same plan")
@@ -160,7 +160,7 @@ struct ClaimScheduleTests {
         }
         #expect(schedule.plan(10).map(\.count) == [4, 4])
         schedule.block(origin: "http://a:80", HostScope(tenant: "a"), until: instant(60))
-        #expect(schedule.plan(10).map(\.lot.tenant) == ["b"])
+        #expect(schedule.plan(10).map(\.queue.tenant) == ["b"])
     }
 
     @Test("an empty queue is removed with its session and tenant")
@@ -266,13 +266,13 @@ struct SimulatedTable {
         return requests.reduce(0) { $0 + serve($1) }
     }
 
-    private mutating func note(_ requests: [ClaimSchedule.Ask]) {
+    private mutating func note(_ requests: [ClaimSchedule.Request]) {
         asked = [:]
         for request in requests {
-            if let origin = Self.number(of: request.lot) { asked[origin, default: 0] += request.count }
+            if let origin = Self.number(of: request.queue) { asked[origin, default: 0] += request.count }
         }
         askedCount = requests.reduce(0) { $0 + $1.count }
-        askedTwiceCount = requests.count - Set(requests.map(\.lot.id)).count
+        askedTwiceCount = requests.count - Set(requests.map(\.queue.id)).count
     }
 
     /// Claims until `total` jobs were found or none is left; returns the number of jobs of each queue.
@@ -284,18 +284,18 @@ struct SimulatedTable {
             guard !requests.isEmpty else { break }
             for request in requests {
                 let count = serve(request)
-                served[request.lot.id, default: 0] += count
+                served[request.queue.id, default: 0] += count
                 sum += count
             }
         }
         return served
     }
 
-    private mutating func serve(_ request: ClaimSchedule.Ask) -> Int {
-        let origin = Self.number(of: request.lot)
+    private mutating func serve(_ request: ClaimSchedule.Request) -> Int {
+        let origin = Self.number(of: request.queue)
         let permits = origin.flatMap { limits[$0] }.map { $0 - runningOf[origin ?? 0, default: 0] } ?? .max
-        let claimed = min(request.count, rows[request.lot.id, default: 0], permits)
-        rows[request.lot.id, default: 0] -= claimed
+        let claimed = min(request.count, rows[request.queue.id, default: 0], permits)
+        rows[request.queue.id, default: 0] -= claimed
         if let origin {
             runningOf[origin, default: 0] += claimed
             for _ in 0..<claimed {

@@ -24,7 +24,7 @@ struct QueueLimitTests {
         #expect(schedule.count == 50_000)
         let newcomer = ClaimQueue(id: 1, tenant: "few", session: "s")
         schedule.add(newcomer, head: instant(1))
-        #expect(schedule.count == 50_000 && schedule.plan(16).contains { $0.lot == newcomer })
+        #expect(schedule.count == 50_000 && schedule.plan(16).contains { $0.queue == newcomer })
     }
 
     @Test("beyond the limit, tenants get equal shares and each job is served once", arguments: [true, false])
@@ -77,13 +77,13 @@ struct QueueLimitTests {
         add(5, 30)
         #expect(!schedule.knows(4) && !schedule.knows(5))
         add(6, 25)
-        #expect(!schedule.knows(2) && schedule.plan(3).map(\.lot.id) == [1, 3, 6])
+        #expect(!schedule.knows(2) && schedule.plan(3).map(\.queue.id) == [1, 3, 6])
         // After a claim its first job is less urgent.
         let requests = schedule.plan(3)
         schedule.settle(requests[0], claimed: 1, .more, head: instant(50))
         for request in requests.dropFirst() { schedule.settle(request, claimed: 0, .more) }
         add(7, 45)
-        #expect(!schedule.knows(1) && schedule.plan(3).map(\.lot.id) == [3, 6, 7])
+        #expect(!schedule.knows(1) && schedule.plan(3).map(\.queue.id) == [3, 6, 7])
     }
 }
 
@@ -115,9 +115,9 @@ private struct CrowdedTable {
 
     mutating func claim(_ count: Int) {
         for request in schedule.plan(count) {
-            let claimed = min(request.count, rows[request.lot.id, default: 0])
-            rows[request.lot.id, default: 0] -= claimed
-            served += Array(repeating: request.lot, count: claimed)
+            let claimed = min(request.count, rows[request.queue.id, default: 0])
+            rows[request.queue.id, default: 0] -= claimed
+            served += Array(repeating: request.queue, count: claimed)
             schedule.settle(request, claimed: claimed, claimed == request.count ? .more : .empty)
         }
     }

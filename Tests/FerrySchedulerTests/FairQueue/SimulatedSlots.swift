@@ -46,10 +46,10 @@ struct SimulatedSlots {
     private mutating func claim() {
         guard running.count < count else { return }
         for request in schedule.plan(count - running.count) {
-            let length = seconds[request.lot.id] ?? 1
+            let length = seconds[request.queue.id] ?? 1
             for _ in 0..<request.count {
                 running.append(
-                    Running(queue: request.lot, end: now + length, seconds: length, cost: request.cost))
+                    Running(queue: request.queue, end: now + length, seconds: length, cost: request.cost))
             }
             schedule.settle(request, claimed: request.count, .more)
         }

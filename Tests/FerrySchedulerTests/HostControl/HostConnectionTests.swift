@@ -31,29 +31,29 @@ struct HostConnectionTests {
         var pauses: [Double] = []
         for _ in 0..<8 {
             let next = host.nextProbeAt ?? now
-            #expect(!host.errands(at: next + -0.001).probes)
+            #expect(!host.dueActions(at: next + -0.001).probes)
             pauses.append(next - now)
             now = next
-            #expect(!host.errands(at: now, mayProbe: false).probes)
-            #expect(host.errands(at: now).probes)
-            #expect(!host.errands(at: now + 1).probes, "one probe at a time")
+            #expect(!host.dueActions(at: now, mayProbe: false).probes)
+            #expect(host.dueActions(at: now).probes)
+            #expect(!host.dueActions(at: now + 1).probes, "one probe at a time")
             #expect(host.probed(.couldNotConnect, at: now) == nil)
         }
         #expect(pauses == [1, 2, 4, 8, 16, 32, 60, 60])
         #expect(host.probed(nil, at: now)?.kind == .reachable && host.state(at: now) == .recovering)
         var released: [Int] = []
         for index in 0..<8 {
-            let count = host.errands(at: now).releases
+            let count = host.dueActions(at: now).releases
             released.append(count)
             host.released(count, of: count)
-            #expect(host.errands(at: now).releases == 0)
+            #expect(host.dueActions(at: now).releases == 0)
             if index != 1, index != 4 {
                 _ = host.take([path: answered], inFlight: [path: 1], now: now)
             }
             now = now + 0.5
         }
         #expect(released == [2, 4, 4, 8, 16, 16, 32, 64], "doubled only after a response")
-        host.released(3, of: host.errands(at: now).releases)
+        host.released(3, of: host.dueActions(at: now).releases)
         #expect(host.state(at: now) == .normal && host.dueAt(now) ?? now > now)
     }
 
@@ -61,12 +61,12 @@ struct HostConnectionTests {
     func relapse() {
         var host = HostControl()
         _ = host.take([path: unreachable(2, .hostNotFound)], inFlight: [:], now: start)
-        #expect(host.errands(at: start + 1).probes)
-        #expect(host.errands(at: start + 1 + CircuitBreaker.probeLeaseSeconds).probes)
+        #expect(host.dueActions(at: start + 1).probes)
+        #expect(host.dueActions(at: start + 1 + CircuitBreaker.probeLeaseSeconds).probes)
         _ = host.probed(.hostNotFound, at: start + 70)
         _ = host.probed(.hostNotFound, at: start + 80)
         _ = host.probed(nil, at: start + 90)
-        #expect(host.errands(at: start + 90).releases == 2)
+        #expect(host.dueActions(at: start + 90).releases == 2)
         _ = host.take([path: unreachable(2)], inFlight: [:], now: start + 94)
         #expect(host.state(at: start + 94) == .recovering, "a probe has just reached it")
         _ = host.take([path: unreachable(2)], inFlight: [:], now: start + 95)
@@ -99,13 +99,13 @@ struct HostConnectionTests {
         var host = HostControl()
         _ = host.take([path: unreachable(1)], inFlight: [path: 1], now: start)
         for seconds in 1...4 {
-            #expect(host.errands(at: start + Double(seconds)).probes)
+            #expect(host.dueActions(at: start + Double(seconds)).probes)
             host.stopProbing(at: start + Double(seconds))
             #expect(host.state(at: start) == .unreachable)
         }
-        #expect(host.errands(at: start + 5).probes)
+        #expect(host.dueActions(at: start + 5).probes)
         host.stopProbing(at: start + 5)
-        #expect(host.state(at: start + 5) == .normal && !host.errands(at: start + 70).probes)
+        #expect(host.state(at: start + 5) == .normal && !host.dueActions(at: start + 70).probes)
     }
 
     @Test("a response to one node proves to the others that the host can be reached")
@@ -117,9 +117,9 @@ struct HostConnectionTests {
         #expect(!host.isReached(byOthersThan: here, after: start + 5))
         #expect(!host.isReached(byOthersThan: there, after: start + 4))
         var report = unreachable(3)
-        report.add(.silent, job: job(1))
+        report.add(.unanswered, job: job(1))
         report.add(.lost, job: job(1))
-        #expect(report.withoutMisses.unreachable == 0 && report.withoutMisses.silent == 0)
-        #expect(report.withoutMisses.lost == 1)
+        let other = report.withoutFailedConnections
+        #expect(other.unreachable == 0 && other.silent == 0 && other.lost == 1)
     }
 }

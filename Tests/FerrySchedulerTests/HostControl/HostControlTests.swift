@@ -45,7 +45,7 @@ struct HostControlTests {
         #expect(
             host.take([path: report(told(90), told(90))], inFlight: [path: 1], now: start + 5)
                 .isEmpty)
-        _ = host.errands(at: start + 21)
+        _ = host.dueActions(at: start + 21)
         #expect(host.limits(at: start + 21)[path]?.blockedUntil == nil)
         #expect(host.limits(at: start + 21)[path]?.connectionLimit == 1, "slow start")
         #expect(host.limits(at: start + 2)[.origin] == nil)
@@ -122,7 +122,7 @@ struct HostControlTests {
             _ = host.take([path: report(failed: 50)], inFlight: [path: 50], now: now)
             now = now + 1
         }
-        #expect(host.limits(at: now)[path] == HostControl.Limit(connectionLimit: 1, requestRate: 1))
+        #expect(host.limits(at: now)[path] == HostLimit(connectionLimit: 1, requestRate: 1))
         for _ in 0..<120 {
             _ = host.take([path: report(failed: 1)], inFlight: [path: 0], now: now)
             now = now + 1
@@ -169,7 +169,7 @@ struct HostControlTests {
 
     private func silent(_ count: Int) -> ScopeReport {
         var report = ScopeReport()
-        for index in 0..<count { report.add(.silent, job: job(UInt64(index))) }
+        for index in 0..<count { report.add(.unanswered, job: job(UInt64(index))) }
         return report
     }
 
@@ -220,7 +220,7 @@ struct HostControlTests {
     }
 
     @Test("silence limits a tenant or an origin only if no scope in use in it is answered")
-    func silenceSpreads() {
+    func unansweredSpreads() {
         let (second, other) = (HostScope(tenant: "a", path: "y"), HostScope(tenant: "b", path: "x"))
         var host = HostControl()
         let inFlight = [path: 5, second: 5, other: 5]
@@ -233,7 +233,7 @@ struct HostControlTests {
     }
 
     @Test("a host with long transfers counts as silent only after twice their mean duration")
-    func usualSilence() {
+    func usualUnanswered() {
         var host = HostControl()
         _ = host.take([path: report(answered: 2, seconds: 20)], inFlight: [path: 9], now: start)
         #expect(host.take([path: silent(3)], inFlight: [path: 9], now: start + 39).isEmpty)
@@ -253,7 +253,8 @@ struct HostControlTests {
         #expect(host.configure(settings, backoffUntil: nil, now: start)?.kind == .configured)
         #expect(
             host.limits(at: start)[.origin]
-                == HostControl.Limit(connectionLimit: 7, blockedUntil: .distantFuture, requestRate: 2.5))
+                == HostLimit(
+                    connectionLimit: 7, blockedUntil: .distantFuture, isPaused: true, requestRate: 2.5))
         #expect(
             host.state(at: start) == .paused && host.configure(settings, backoffUntil: nil, now: start) == nil
         )
@@ -319,7 +320,7 @@ struct HostControlTests {
     func codec() throws {
         var random = Seeded(7)
         let signals: [HostSignal] = [
-            .answered, .answered, .answered, .lost, .none, .silent, busy,
+            .answered, .answered, .answered, .lost, .none, .unanswered, busy,
             .throttled(status: 429, retryAfter: 2),
             .throttled(status: 503, retryAfter: 1e12), .unreachable(.couldNotConnect),
         ]
@@ -340,9 +341,9 @@ struct HostControlTests {
                     inFlight[scope] = Int(random.next() % 64)
                 }
                 _ = host.take(reports, inFlight: inFlight, now: now)
-                let errands = host.errands(at: now)
-                if errands.probes { _ = host.probed(random.next() % 2 == 0 ? nil : .timedOut, at: now) }
-                if errands.releases > 0 { host.released(Int(random.next() % 5), of: errands.releases) }
+                let dueActions = host.dueActions(at: now)
+                if dueActions.probes { _ = host.probed(random.next() % 2 == 0 ? nil : .timedOut, at: now) }
+                if dueActions.releases > 0 { host.released(Int(random.next() % 5), of: dueActions.releases) }
                 for (scope, limit) in host.limits(at: now) {
                     #expect(limit.connectionLimit ?? 1 >= 1 && limit.requestRate ?? 1 >= TokenBucket.rateMin)
                     #expect(limit.blockedUntil ?? now <= now + HostControl.holdSecondsMax)

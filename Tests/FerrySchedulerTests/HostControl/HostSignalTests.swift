@@ -25,11 +25,11 @@ struct HostSignalTests {
     }
 
     private static func result(
-        _ outcome: AttemptResult.Outcome, _ answer: HostResponse? = nil, elsewhere: Bool = false
+        _ outcome: AttemptResult.Outcome, _ hostResponse: HostResponse? = nil, elsewhere: Bool = false
     ) -> AttemptResult {
         AttemptResult(
             attempt: attempt(), outcome: outcome, response: nil, bytesReceived: 0, bytesSent: 0,
-            endedElsewhere: elsewhere, answer: answer)
+            endedAtOtherHost: elsewhere, hostResponse: hostResponse)
     }
 
     private static func failed(
@@ -43,7 +43,7 @@ struct HostSignalTests {
     }
 
     private static let success = AttemptResult.Outcome.succeeded(
-        TransferResult(path: nil, size: 1, sha256: "", body: nil, isKept: false, verified: .length))
+        TransferResult(path: nil, size: 1, sha256: "", body: nil, isManaged: false, verified: .length))
 
     @Test("a status leads to the same signal for failed and successful attempts")
     func statuses() {
@@ -107,7 +107,7 @@ struct HostSignalTests {
     func refusal() {
         for isRetryable in [true, false] {
             let error = TransferError(
-                .tlsFailed, "It refused.", phase: .securing, isRetryable: isRetryable, isAnswer: true)
+                .tlsFailed, "It refused.", phase: .securing, isRetryable: isRetryable, isRefusal: true)
             #expect(!HostSignal.isUnreachable(error))
             #expect(HostSignal(Self.result(.failed(error, retryAfter: nil))) == .answered)
             let elsewhere = Self.result(.failed(error, retryAfter: nil), elsewhere: true)

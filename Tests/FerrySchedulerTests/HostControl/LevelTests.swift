@@ -41,7 +41,7 @@ struct LevelTests {
         let jobs = (0..<3).map { JobID(high: 1, low: $0) }
         var first = ScopeReport()
         first.add(.throttled(status: 429, retryAfter: 9), job: jobs[0])
-        first.add(.silent, job: jobs[0])
+        first.add(.unanswered, job: jobs[0])
         #expect(first.retryAfterJobs == .one(jobs[0]) && first.isTrouble)
         var second = ScopeReport()
         second.add(.throttled(status: 429, retryAfter: 5), job: jobs[1])

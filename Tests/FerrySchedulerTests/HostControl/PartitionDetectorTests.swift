@@ -72,20 +72,20 @@ import Testing
     @Test("failures are consecutive until a host responds or 15 s pass")
     func misses() {
         let second: Int64 = 1_000_000_000
-        let miss = HostSignal.unreachable(.hostNotFound)
-        let missed = { (signals: [(Int64, HostSignal)]) in
-            var misses = UnreachableNodes()
-            for (at, signal) in signals { misses.note(signal, at: at * second) }
-            return misses
+        let failed = HostSignal.unreachable(.hostNotFound)
+        let after = { (signals: [(Int64, HostSignal)]) in
+            var attempts = UnreachableAttempts()
+            for (at, signal) in signals { attempts.note(signal, at: at * second) }
+            return attempts
         }
-        #expect(missed([]).hasReached && missed([(1, miss), (2, miss)]).seconds(at: 9 * second) == nil)
-        let three = missed([(1, miss), (2, .lost), (2, .silent), (3, miss), (4, .none), (5, miss)])
+        #expect(after([]).hasReached && after([(1, failed), (2, failed)]).seconds(at: 9 * second) == nil)
+        let three = after([(1, failed), (2, .lost), (2, .unanswered), (3, failed), (4, .none), (5, failed)])
         #expect(three.seconds(at: 9 * second) == 8 && !three.hasReached, "lost connections do not count")
         for answer in [HostSignal.answered, .throttled(status: 429, retryAfter: nil)] {
-            let reached = missed([(1, miss), (2, miss), (3, miss), (4, answer)])
+            let reached = after([(1, failed), (2, failed), (3, failed), (4, answer)])
             #expect(reached.hasReached && reached.seconds(at: 9 * second) == nil)
         }
-        let apart = missed([(1, miss), (2, miss), (3, miss), (19, miss)])
+        let apart = after([(1, failed), (2, failed), (3, failed), (19, failed)])
         #expect(apart.seconds(at: 20 * second) == nil && !apart.hasReached)
     }
 }

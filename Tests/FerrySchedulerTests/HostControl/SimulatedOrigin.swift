@@ -80,7 +80,7 @@ struct SimulatedOrigin {
     private var served = 0
     private var tokens: Double
     private var credits: [HostScope: Double] = [:]
-    private var limits: [HostScope: HostControl.Limit] = [:]
+    private var limits: [HostScope: HostLimit] = [:]
     private var reports: [HostScope: ScopeReport] = [:]
     private var isStored = false
     private var tick = 0
@@ -239,7 +239,7 @@ struct SimulatedOrigin {
             running[HostScope(tenant: stream.tenant, path: stream.path), default: 0] += inFlight[index]
         }
         decisions += control.take(told, by: nil, inFlight: running, now: now)
-        _ = control.errands(at: now)
+        _ = control.dueActions(at: now)
         limits = control.limits(at: now)
         credits = credits.filter { limits[$0.key]?.requestRate != nil }
     }

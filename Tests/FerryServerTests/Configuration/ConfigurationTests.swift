@@ -6,7 +6,7 @@ import Testing
 
 @Suite("Sources of settings")
 struct ConfigurationTests {
-    /// `file`: what FERRY_CONFIG names.
+    /// `file`: content of the file that FERRY_CONFIG names.
     private func configuration(
         file: String = "", environment: [String: String] = [:], flags: [String: String] = [:]
     ) throws -> Configuration {

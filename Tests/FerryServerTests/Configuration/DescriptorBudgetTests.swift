@@ -8,20 +8,22 @@ struct DescriptorBudgetTests {
         DescriptorBudget(limit: limit, transfers: 256, clients: 2_000, keptConnections: 512)
     }
 
-    @Test("with enough of them everything is as it was asked for", arguments: [2_712, 4_096, 1 << 20, .max])
+    @Test("with enough descriptors the configured values apply", arguments: [2_712, 4_096, 1 << 20, .max])
     func enough(limit: Int) {
         let budget = budget(limit)
         #expect(budget.transfers == 256 && budget.clients == 2_000)
         #expect(budget.keptConnections == min(512, (limit - 2_712) / 2))
     }
 
-    @Test("with fewer there is less of everything, and never more than there are", arguments: 64...3_000)
+    @Test(
+        "with fewer descriptors all values shrink, and their sum stays within the limit",
+        arguments: 64...3_000)
     func fewer(limit: Int) {
         let budget = budget(limit)
         #expect(budget.transfers >= 1 && budget.clients >= 16 && budget.lentSlots >= 0)
-        let most =
+        let sum =
             2 * budget.transfers + budget.clients + budget.keptConnections + 2 * budget.lentSlots
-        #expect(most <= limit - min(200, limit / 4))
+        #expect(sum <= limit - min(200, limit / 4))
     }
 
     @Test("a limit of 1,024 open files allows three quarters of the transfers")

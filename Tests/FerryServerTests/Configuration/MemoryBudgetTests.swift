@@ -7,7 +7,8 @@ import Testing
 
 @Suite("Memory of the node")
 struct MemoryBudgetTests {
-    @Test("with enough of it everything is as documented", arguments: [2 << 30, 64 << 30, .max])
+    @Test(
+        "with enough memory the budgets have their documented values", arguments: [2 << 30, 64 << 30, .max])
     func enough(limit: Int) {
         let budget = MemoryBudget(limit: limit)
         #expect(budget.bodies == 256 << 20 && budget.gathered == 32 << 20)
@@ -20,7 +21,7 @@ struct MemoryBudgetTests {
         #expect(MemoryBudget(limit: 0).bodies == 4 << 20 && MemoryBudget(limit: 0).gathered == 1 << 20)
     }
 
-    /// Each a file's path and what is in it, below a directory of its own.
+    /// Returns the limit for a directory with these files, by path and content.
     private func limit(_ files: [String: String]) throws -> Int {
         let directory = try TemporaryDirectory.make("memory")
         defer { TemporaryDirectory.remove(directory) }
@@ -50,7 +51,7 @@ struct MemoryBudgetTests {
             "fs/memory/a:b/memory.limit_in_bytes": "9223372036854771712\n",
         ]
         #expect(try limit(first) == 60_000_000)
-        // In a container the path is the host's: its own group is the root.
+        // In a container the file names the host's path, but the container's own group is the root.
         let contained = [
             "groups": "2:memory:/docker/0123\n", "fs/memory/memory.limit_in_bytes": "70000000\n",
         ]

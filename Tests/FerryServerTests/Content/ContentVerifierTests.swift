@@ -13,7 +13,7 @@ private func sha256(_ bytes: [UInt8]) -> String { hexEncoded(Digest.of(bytes)) }
 @Suite("Verification of changed files") struct ContentProofsTests {
     private static let byteCount = FileFingerprint.sliceByteCount + 1_000
 
-    /// A file that was last changed so long ago that its stamp counts.
+    /// Writes a file whose last change is old enough that its stamp identifies its content.
     private static func settledFile(_ bytes: [UInt8], at path: String) throws {
         try writeFile(path, bytes)
         var status = stat()
@@ -44,7 +44,7 @@ private func sha256(_ bytes: [UInt8]) -> String { hexEncoded(Digest.of(bytes)) }
         #expect(Set(stamps).count == 4)
     }
 
-    /// The bytes that the answer leads to; nil: it refuses.
+    /// Waits for the result and returns the content's bytes, or `nil` if the content is refused.
     private static func bytes(_ answer: Signal<Result<OpenContent, StoreError>>) throws -> [UInt8]? {
         guard case .success(let content) = try #require(answer.wait().first) else { return nil }
         defer { close(content.descriptor) }
@@ -80,7 +80,7 @@ private func sha256(_ bytes: [UInt8]) -> String { hexEncoded(Digest.of(bytes)) }
             }
             #expect(verifier.readByteCount == Int64(bytes.count), "round \(round)")
         }
-        // Whoever touches it makes it another file.
+        // A change of the file changes its stamp.
         try Self.settledFile(Array(bytes.reversed()), at: place + "/file")
         #expect(try Self.bytes(Self.verify(verifier, place + "/file", sha256(bytes))) == nil)
         #expect(verifier.readByteCount == 2 * Int64(bytes.count))
@@ -112,7 +112,7 @@ private func sha256(_ bytes: [UInt8]) -> String { hexEncoded(Digest.of(bytes)) }
             defer { close(descriptor) }
             let fingerprint = FileFingerprint(try #require(FileStamp(descriptor)), descriptor)
             #expect(fingerprint.step() == .more)
-            // What was read already.
+            // Changes a byte that was already read.
             if changes { #expect(pwrite(descriptor, "x", 1, 0) == 1) }
             let step = fingerprint.step()
             if changes {
@@ -145,7 +145,7 @@ private func sha256(_ bytes: [UInt8]) -> String { hexEncoded(Digest.of(bytes)) }
     func tenants() throws {
         let place = try TemporaryDirectory.make("verifier")
         defer { TemporaryDirectory.remove(place) }
-        // Nothing is stored of them, and reading them takes its time.
+        // Sparse files: they use no disk space and take long to read.
         for number in 1...3 {
             try writeFile(place + "/large\(number)", [])
             try #require(truncate(place + "/large\(number)", 64 << 30) == 0)
@@ -163,7 +163,7 @@ private func sha256(_ bytes: [UInt8]) -> String { hexEncoded(Digest.of(bytes)) }
         }
         #expect(try Self.bytes(Self.verify(verifier, place + "/small", sha256(bytes), tenant: "b")) == bytes)
         #expect(large.allSatisfy { $0.wait(for: 1, seconds: 0).isEmpty })
-        // Who stops waits for nobody.
+        // `stop()` does not wait for files that are being read.
         verifier.stop()
         for answer in large {
             guard case .failure(.unavailable)? = answer.wait().first else {

@@ -5,12 +5,12 @@ import TestSupport
 import Testing
 
 @Suite("Log sink") struct LogSinkTests {
-    /// A pipe of 4,096 bytes, which is full after that.
+    /// Runs `body` with a pipe whose buffer has 4,096 bytes.
     private static func withPipe(_ body: (_ reading: Int32, _ writing: Int32) throws -> Void) throws {
         var ends: [Int32] = [0, 0]
         try #require(pipe(&ends) == 0)
         defer { for end in ends { close(end) } }
-        // F_SETPIPE_SZ of fcntl(2), which the module map leaves out.
+        // F_SETPIPE_SZ of fcntl(2), which the module map does not contain.
         try #require(fcntl(ends[1], 1031, 4_096) == 4_096)
         try body(ends[0], ends[1])
     }
@@ -45,7 +45,7 @@ import Testing
     func lost() throws {
         try Self.withPipe { reading, writing in
             let sink = LogSink(writing, byteCountMax: 2_000)
-            // What fills the pipe, what waits, and what is lost.
+            // Lines that fill the pipe, lines that wait, and lines that are dropped.
             for number in 0..<100 {
                 sink.write(Self.line("\(number) " + String(repeating: "y", count: 96))) { _ in [] }
             }
@@ -55,7 +55,7 @@ import Testing
             _ = Self.read(reading)
             sink.write(Self.line("after")) { Self.line("lost \($0)") }
             var got = Self.read(reading)
-            // A pipe of one page takes what is written in pieces.
+            // A pipe of one page may split what is written.
             if !sink.flush() || got.count < 2 { got += Self.read(reading) }
             #expect(got == ["lost \(lostCount)", "after"])
         }
@@ -104,7 +104,7 @@ import Testing
         var ends: [Int32] = [0, 0]
         try #require(pipe(&ends) == 0)
         defer { close(ends[1]) }
-        // Children that other tests start have both ends until their exec, or as long as they run.
+        // Child processes of other tests hold both ends until their exec, or as long as they run.
         for end in ends { _ = fcntl(end, F_SETFD, FD_CLOEXEC) }
         close(ends[0])
         var writing = pollfd(fd: ends[1], events: 0, revents: 0)

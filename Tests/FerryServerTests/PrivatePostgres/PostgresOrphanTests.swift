@@ -8,7 +8,7 @@ import Testing
 
 @Suite("starts of the private PostgreSQL after a crash")
 struct PostgresOrphanTests {
-    /// A server that no Ferry owns, in the cluster of `place`.
+    /// A server in the cluster of `place` that no Ferry process owns.
     private struct Orphan {
         let cluster: PostgresCluster
         let process: PostgresProcess
@@ -28,15 +28,15 @@ struct PostgresOrphanTests {
         var processFile: String { "\(cluster.directory)/postmaster.pid" }
         var socketLock: String { "\(cluster.directory)/.s.PGSQL.5432.lock" }
 
-        /// How it has ended: a status of waitpid(2).
+        /// Waits for the end of the server and returns its waitpid(2) status.
         func end() -> Int32 { process.finish().status }
     }
 
-    /// A program that sleeps under the name of another one, until the test ends.
+    /// A process that sleeps under another program's name until the test ends.
     private final class Sleeper {
         let process: PostgresProcess
 
-        /// `account`: PostgreSQL takes processes of others for none of its own.
+        /// `account`: PostgreSQL ignores processes of other accounts.
         init(
             called name: String, in directory: String, place: Place, account: PostgresProcess.Account = .own
         ) throws {
@@ -69,7 +69,7 @@ struct PostgresOrphanTests {
     func deafOrphan() throws {
         let place = try Place.withCluster()
         let orphan = try Orphan(in: place)
-        // Stopped, it is deaf to everything but SIGKILL; so is the child that it waits for.
+        // A stopped process reacts only to SIGKILL. The child that the server waits for is stopped as well.
         let children = PostgresOccupant.find(in: orphan.cluster.directory, account: orphan.cluster.account)
             .filter { $0.parent == orphan.process.pid }
         try #require(!children.isEmpty)
@@ -81,8 +81,8 @@ struct PostgresOrphanTests {
             by: [(SIGINT, 50), (SIGQUIT, 50), (SIGKILL, 60_000)]
         ) { notices.send($0) }
         #expect(orphan.end() == SIGKILL)
-        let said = notices.take()
-        #expect(said.count == 2 && said[0].contains("process \(orphan.process.pid)"), "\(said)")
+        let messages = notices.take()
+        #expect(messages.count == 2 && messages[0].contains("process \(orphan.process.pid)"), "\(messages)")
         let next = try PrivatePostgres.start(dataDirectory: place.path)
         next.stop()
     }
@@ -110,7 +110,7 @@ struct PostgresOrphanTests {
         kill(orphan.process.pid, SIGKILL)
         #expect(orphan.end() == SIGKILL)
         let texts = try [orphan.processFile, orphan.socketLock].map { try #require(FileTree.text(of: $0)) }
-        // Of the name but elsewhere, and in the cluster but of another name.
+        // One process has the name but another directory; one has the directory but another name.
         let unrelated = try [("postgres", place.path), ("backup", orphan.cluster.directory)].map {
             try Sleeper(called: $0, in: $1, place: place, account: orphan.cluster.account)
         }
@@ -193,7 +193,7 @@ struct PostgresOrphanTests {
         try #require(mkdir(path, 0o700) == 0)
         try cluster.makeSocketDirectory(path)
         #expect(FileTree.status(path)?.st_uid == account.uid)
-        // What others could have made or can enter is theirs.
+        // A directory that other users can enter, or could have created, is rejected.
         chmod(path, 0o755)
         #expect(throws: PrivatePostgresError.self) { try cluster.makeSocketDirectory(path) }
     }

@@ -16,7 +16,7 @@ final class Place: Sendable {
     }
     deinit { FileTree.remove(path) }
 
-    /// A directory below which a cluster lies already, copied from one that was made once.
+    /// Returns a directory that contains a copy of a cluster that was created once.
     static func withCluster(at subdirectory: String = "") throws -> Place {
         let place = try Place()
         let parent = place.path + subdirectory
@@ -38,7 +38,7 @@ final class Place: Sendable {
         if case .success(let place) = template { FileTree.remove(place.path) }
     }
 
-    /// What a cluster lies in, owned by whoever would run the server.
+    /// Creates the directory of a cluster, owned by the account that would run the server.
     func makeClusterDirectory() throws {
         let directory = "\(path)/postgres"
         guard mkdir(directory, 0o700) == 0 else { throw SystemError("mkdir") }
@@ -69,7 +69,7 @@ func write(_ text: String, to path: String) throws {
     if let owner { fchown(descriptor, owner.st_uid, owner.st_gid) }
 }
 
-/// Looks every 5 ms until it holds, for two minutes.
+/// Waits up to two minutes for a condition. Checks it every 5 ms.
 func waitUntil(_ condition: () -> Bool) throws {
     let deadline = monotonicNanoseconds() + 120_000_000_000
     while !condition() {

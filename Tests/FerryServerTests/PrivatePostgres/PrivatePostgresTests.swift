@@ -45,7 +45,7 @@ struct PrivatePostgresTests {
         try run("CREATE TABLE kept (n int)", on: server.url)
         let killed = try #require(postmaster(in: place))
         kill(killed, SIGKILL)
-        // The first start may be too early for what the dead one has left, which is said as well.
+        // The first start may fail because the killed server's processes still run; that is logged as well.
         #expect(!notices.wait(milliseconds: 120_000).isEmpty)
         try waitUntil { (try? run("TABLE kept", on: server.url)) != nil }
         #expect(postmaster(in: place) != killed)
@@ -68,7 +68,7 @@ struct PrivatePostgresTests {
     func inheritedLock() throws {
         let place = try Place()
         let cluster = try PostgresCluster.prepare(dataDirectory: place.path, userName: nil)
-        // Such a child holds the same open file as the Ferry that has closed its own descriptor.
+        // A forked child shares the open file whose descriptor Ferry has closed.
         let inherited = try cluster.lock()
         let start = monotonicNanoseconds()
         let exec = Thread(name: "exec") {
@@ -126,7 +126,7 @@ struct PrivatePostgresTests {
         server.stop()
         #expect(directoryNames(disk) == ["pgdata"])
         #expect(FileTree.status("\(moved)/postgres") == nil)
-        // As when the disk is not mounted.
+        // Simulates a disk that is not mounted.
         try #require(rename(disk, "\(place.path)/elsewhere") == 0)
         for hasDirectory in [false, true] {
             if hasDirectory { try #require(mkdir(disk, 0o755) == 0 && mkdir(moved, 0o755) == 0) }
@@ -139,13 +139,13 @@ struct PrivatePostgresTests {
         #expect(directoryNames(moved).isEmpty && FileTree.target(ofLink: link) == "\(moved)/")
     }
 
-    @Test("a cluster that cannot be read is not taken for none", arguments: [false, true])
+    @Test("an unreadable cluster is an error and is not replaced", arguments: [false, true])
     func unreadCluster(isMoved: Bool) throws {
         let place = try Place()
         try place.makeClusterDirectory()
         let (link, moved) = ("\(place.path)/postgres", "\(place.path)/moved")
         if isMoved { try #require(rename(link, moved) == 0 && symlink(moved, link) == 0) }
-        // An error for everybody: root may read everything.
+        // A directory is an error for every user; root could read a file without permissions.
         try #require(mkdir("\(link)/PG_VERSION", 0o755) == 0)
         let error = #expect(throws: PrivatePostgresError.self) {
             try PrivatePostgres.start(dataDirectory: place.path)

@@ -8,15 +8,15 @@ import Testing
 
 @testable import FerryStore
 
-@Suite("Backlog and throughput estimates", .onOwnThread)
+@Suite("Backlog and throughput rates", .onOwnThread)
 struct BacklogTests {
     let database: TestDatabase
 
     init() throws { database = try TestDatabase(template: template) }
 
     private func addition(_ number: Int) -> [ClaimQueue: Backlog.Addition] {
-        let lot = ClaimQueue(id: Int64(number), tenant: "acme", session: "s\(number)")
-        return [lot: Backlog.Addition(head: Timestamp(microseconds: Int64(number)), count: 1)]
+        let queue = ClaimQueue(id: Int64(number), tenant: "acme", session: "s\(number)")
+        return [queue: Backlog.Addition(head: Timestamp(microseconds: Int64(number)), count: 1)]
     }
 
     @Test("additions beyond the limit are forgotten, and a scan is requested")
@@ -56,7 +56,7 @@ struct BacklogTests {
         #expect(control.context.backlog.mark == 0 && control.context.backlog.takeAdditions().isEmpty)
     }
 
-    @Test("full throughput estimates still take measurements, and keep the latest of all nodes")
+    @Test("full throughput rates still take measurements, and keep the latest of all nodes")
     func throughputs() throws {
         var connection = try Connection(url: database.url)
         let most = ThroughputEstimates.originCountMax
@@ -66,35 +66,35 @@ struct BacklogTests {
                 SELECT 'https://h' || n, 1000000, now() - n * interval '1 s'
                 FROM generate_series(1, \(most + 10)) n
                 """)
-        let book = ThroughputEstimates()
+        let rates = ThroughputEstimates()
         let now = Timestamp(microseconds: Sys.wallMicroseconds())
-        try book.exchange(&connection, now: now)
-        #expect(book.bytesPerSecond("https://h\(most)") == 1e6)
-        #expect(book.bytesPerSecond("https://h\(most + 1)") == nil)
-        for _ in 0..<2 { book.note("https://h1", byteCount: 2_000_000, seconds: 1) }
-        book.note("https://new", byteCount: 3_000_000, seconds: 1)
-        let known = try #require(book.bytesPerSecond("https://h1"))
-        #expect(abs(known - 1.51e6) < 1 && book.bytesPerSecond("https://new") == 3e6)
-        #expect(book.bytesPerSecond("https://h2") == 1e6, "others are not forgotten for it")
-        try book.exchange(&connection, now: now + 1)
-        let shared = try #require(book.bytesPerSecond("https://h1"))
-        #expect(abs(shared - 1.255e6) < 1 && book.bytesPerSecond("https://new") == 3e6)
-        #expect(book.bytesPerSecond("https://h\(most)") == nil, "no more than there may be")
+        try rates.exchange(&connection, now: now)
+        #expect(rates.bytesPerSecond("https://h\(most)") == 1e6)
+        #expect(rates.bytesPerSecond("https://h\(most + 1)") == nil)
+        for _ in 0..<2 { rates.note("https://h1", byteCount: 2_000_000, seconds: 1) }
+        rates.note("https://new", byteCount: 3_000_000, seconds: 1)
+        let known = try #require(rates.bytesPerSecond("https://h1"))
+        #expect(abs(known - 1.51e6) < 1 && rates.bytesPerSecond("https://new") == 3e6)
+        #expect(rates.bytesPerSecond("https://h2") == 1e6, "others are not forgotten for it")
+        try rates.exchange(&connection, now: now + 1)
+        let shared = try #require(rates.bytesPerSecond("https://h1"))
+        #expect(abs(shared - 1.255e6) < 1 && rates.bytesPerSecond("https://new") == 3e6)
+        #expect(rates.bytesPerSecond("https://h\(most)") == nil, "no more than there may be")
     }
 
     @Test("measurements that wait to be written are bounded, and each origin's are continued")
     func unshared() throws {
-        let book = ThroughputEstimates()
+        let rates = ThroughputEstimates()
         let most = ThroughputEstimates.originCountMax
-        for number in 1...most { book.note("https://h\(number)", byteCount: 2_000_000, seconds: 2) }
-        book.note("https://new", byteCount: 2_000_000, seconds: 1)
-        #expect(book.bytesPerSecond("https://new") == nil)
-        book.note("https://h1", byteCount: 2_000_000, seconds: 1)
-        let known = try #require(book.bytesPerSecond("https://h1"))
+        for number in 1...most { rates.note("https://h\(number)", byteCount: 2_000_000, seconds: 2) }
+        rates.note("https://new", byteCount: 2_000_000, seconds: 1)
+        #expect(rates.bytesPerSecond("https://new") == nil)
+        rates.note("https://h1", byteCount: 2_000_000, seconds: 1)
+        let known = try #require(rates.bytesPerSecond("https://h1"))
         #expect(abs(known - 1.3e6) < 1)
         var connection = try Connection(url: database.url)
-        try book.exchange(&connection, now: Timestamp(microseconds: Sys.wallMicroseconds()))
-        book.note("https://new", byteCount: 2_000_000, seconds: 1)
-        #expect(book.bytesPerSecond("https://new") == 2e6 && book.bytesPerSecond("https://h2") == 1e6)
+        try rates.exchange(&connection, now: Timestamp(microseconds: Sys.wallMicroseconds()))
+        rates.note("https://new", byteCount: 2_000_000, seconds: 1)
+        #expect(rates.bytesPerSecond("https://new") == 2e6 && rates.bytesPerSecond("https://h2") == 1e6)
     }
 }

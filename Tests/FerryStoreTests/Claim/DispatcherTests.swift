@@ -33,7 +33,7 @@ struct DispatcherTests {
     func heldDownloads() throws {
         let node = try TestNode(database.url, slots: 1)
         defer { node.store.stop() }
-        node.downloads.set(.noRoom)
+        node.downloads.set(.noSpace)
         let download = try node.submit(newJob(priority: 0.9))
         #expect(download.state == .queued)
         let other = try node.submit(newJob(kind: .data))

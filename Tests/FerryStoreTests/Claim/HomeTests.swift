@@ -138,16 +138,16 @@ struct HomeTests {
         let found = try connection.execute(Statements.lookLots, look)
         let elsewhere = (0..<found.rowCount).filter { found.bool($0, 9) }
         try #require(elsewhere.count == 1)
-        let lot = found.int64(elsewhere[0], 0)
+        let queue = found.int64(elsewhere[0], 0)
         var claim = Parameters()
-        claim.appendArray(.int64, [lot]) { $0.append(int64: $1) }
+        claim.appendArray(.int64, [queue]) { $0.append(int64: $1) }
         claim.appendArray(.int32, [4]) { $0.append(int32: Int32($1)) }
         claim.append(first.id)
         claim.append(Timestamp(microseconds: Sys.wallMicroseconds()))
         claim.append(bool: false)
         claim.append(bool: false)
         claim.append(bool: false)
-        claim.appendArray(.timestamp, [lot]) { parameters, _ in parameters.append(timestamp: .min) }
+        claim.appendArray(.timestamp, [queue]) { parameters, _ in parameters.append(timestamp: .min) }
         claim.append(float64: 15)
         claim.appendArray(.bool, [false]) { $0.append(bool: $1) }
         claim.appendArray(.uuid, [second.id]) { $0.append($1) }

@@ -298,20 +298,20 @@ struct QueueTests {
 
     @Test("a claim queue of a transaction that was undone is not remembered")
     func undoneLots() throws {
-        let book = ClaimQueueCache()
+        let cache = ClaimQueueCache()
         var connection = try Connection(url: database.url)
         let name = ClaimQueueCache.Name(tenant: "acme", session: "undone", origin: "")
         do {
             try connection.transaction { connection throws(PostgresError) in
-                _ = try book.find([name], &connection, isCommitted: false)
+                _ = try cache.find([name], &connection, isCommitted: false)
                 throw PostgresError(.statementFailed, message: "undone")
             }
         } catch {
-            #expect(book.known(name) == nil)
+            #expect(cache.known(name) == nil)
         }
-        let lot = try #require(try book.find([name], &connection, isCommitted: true)[name])
-        #expect(book.known(name)?.id == lot.id)
-        book.forget([lot.id])
-        #expect(book.known(name) == nil)
+        let queue = try #require(try cache.find([name], &connection, isCommitted: true)[name])
+        #expect(cache.known(name)?.id == queue.id)
+        cache.forget([queue.id])
+        #expect(cache.known(name) == nil)
     }
 }

@@ -76,19 +76,19 @@ struct RateShareTests {
 
     /// A node as its board knows it.
     private struct Simulated {
-        let board = LimitsCache(fallback: TransferLimits())
+        let cache = LimitsCache(fallback: TransferLimits())
         let runner = RecordingRunner()
         var told = RateDemand()
         var part: Int64 = 0
 
         mutating func beat(_ demand: RateDemand, beside others: [RateDemand], isHeard: Bool = true) {
-            let own = board.beginTelling(demand)
+            let own = cache.beginPublishing(demand)
             if isHeard {
                 told = demand
-                board.endTelling(
+                cache.endPublishing(
                     demand, own: own, others: others.map(\.json), nodeCount: others.count + 1)
             }
-            board.apply(nil, reading: board.beginReading(), to: runner)
+            cache.apply(nil, reading: cache.beginReading(), to: runner)
             part = runner.limits.take().last?.1.part(of: limit, for: key) ?? 0
         }
     }

@@ -58,7 +58,7 @@ struct ReasonTests {
         let key = SessionKey(tenant: "acme", name: "narrow")
         _ = try wait { node.store.control.putSession(key, draft, if: .none, reply: $0) }.get()
         try expect(.sessionLimit, of: node.submit(newJob(session: "narrow")).id)
-        node.downloads.set(.noRoom)
+        node.downloads.set(.noSpace)
         try expect(.storageLow, of: free)
         node.downloads.set(.unwritable)
         try expect(.storageUnavailable, of: free)

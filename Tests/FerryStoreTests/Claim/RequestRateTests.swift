@@ -141,6 +141,6 @@ struct RequestRateTests {
                     .unacceptableStatus, "The server answered with status 503.", phase: .waiting,
                     isRetryable: true), retryAfter: nil),
             response: nil, bytesReceived: 0, bytesSent: 0,
-            answer: HostResponse(job: attempt.job, scope: attempt.scope, status: 503, retryAfter: nil))
+            hostResponse: HostResponse(job: attempt.job, scope: attempt.scope, status: 503, retryAfter: nil))
     }
 }

@@ -40,7 +40,7 @@ struct ControlTests {
                 }, reply: reply)
         }
         return result.flatMap { edit in
-            if case .done(let record) = edit { .success(record) } else { .failure(.failed) }
+            if case .success(let record) = edit { .success(record) } else { .failure(.failed) }
         }
     }
 
@@ -314,11 +314,11 @@ struct ControlTests {
             first.secret == "whsec_x" && first.type == "job.cancelled" && first.url.hasPrefix("https://hook"))
         #expect(try claim().isEmpty)
         node.store.deliveries.record([
-            tried(first, .retry(at: first.occurredAt), status: 503, answer: "hel\0lo")
+            tried(first, .retry(at: first.occurredAt), status: 503, excerpt: "hel\0lo")
         ])
         let second = try #require(try claim().first)
         #expect(second.id == first.id && second.event == first.event && second.tryNumber == 2)
-        node.store.deliveries.record([tried(second, .accepted, status: 204, answer: "hel\0lo")])
+        node.store.deliveries.record([tried(second, .accepted, status: 204, excerpt: "hel\0lo")])
         try eventually("it is accepted") { try node.status().deliveriesPending == 0 }
         let listed = try wait {
             node.store.control.deliveries(of: .job(job.id), tenant: "acme", limit: 10, reply: $0)
@@ -327,8 +327,8 @@ struct ControlTests {
         #expect(listed == [shown] && shown.state == .accepted && shown.nextTryAt == nil)
         let tries = shown.tries
         #expect(tries.map(\.status) == [503, 204] && tries.map(\.number) == [1, 2])
-        #expect(tries[0].answer == "hel\u{FFFD}lo")
-        try wait { node.store.control.redeliver(first.id, tenant: "acme", reply: $0) }.get()
+        #expect(tries[0].responseExcerpt == "hel\u{FFFD}lo")
+        _ = try wait { node.store.control.redeliver(first.id, tenant: "acme", reply: $0) }.get()
         #expect(try node.status().deliveriesPending == 1)
         #expect(try claim().first?.tryNumber == 3)
         var connection = try Connection(url: database.url)

@@ -137,7 +137,7 @@ private final class Day: Sendable {
 
     private func submit(_ job: NewJob) throws {
         let accepted = try insist { reply in
-            node.store.intake.submit(
+            node.store.submissions.submit(
                 Submission(jobs: [job], idempotency: key("\(job.id)"), reply: reply))
         }
         #expect(accepted.jobs.map(\.id) == [job.id])

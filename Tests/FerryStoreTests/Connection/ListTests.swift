@@ -54,7 +54,8 @@ struct ListTests {
             script: """
                 INSERT INTO jobs (id, created_at, expires_at, priority, kind, state, tenant, session, origin,
                     spec, lot, urgency, metadata)
-                SELECT ('01900000-0000-7000-8000-' || lpad(i::text, 12, '0'))::uuid, now(), now(), 0.5,
+                SELECT ('01900000-0000-7000-8000-' || lpad(i::text, 12, '0'))::uuid, now(),
+                    now() + interval '1 day', 0.5,
                     'download', 'suspended', 'acme', 'default', 'https://example.org:443',
                     '{"kind":"download","request":{"url":"https://example.org/"}}', 1, now(),
                     CASE WHEN i = 1 THEN '{"order": "1"}'::jsonb END

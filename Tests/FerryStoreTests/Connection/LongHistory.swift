@@ -23,7 +23,7 @@ final class LongHistory: Sendable {
         database = try TestDatabase(template: template)
         var options = ConnectionOptions()
         options.statementTimeout = nil
-        options.answerTimeout = .seconds(300)
+        options.resultTimeout = .seconds(300)
         var connection = try Connection(url: database.url, options: options)
         try connection.execute(script: Self.partitions)
         try connection.execute(script: Self.jobs(1, 1_000, isSkewed: true))

@@ -117,7 +117,7 @@ struct PlanTests {
     private static let jobReads: [Case] = [
         Case("jobs by id", Statements.readJobs, "\(scattered), true", rows: 100, buffers: 600),
         Case("known jobs", Statements.knownJobs, "\(scattered), 'acme'", rows: 100, buffers: 600),
-        Case("leftovers of jobs", Statements.judgeJobs, "\(scattered), 60", rows: 100, buffers: 600),
+        Case("leftovers of jobs", Statements.readLeftovers, "\(scattered), 60", rows: 100, buffers: 600),
         Case(
             "attempts of a job", Statements.readAttempts, "\(LongHistory.id(500_000)), 'acme'", rows: 2,
             buffers: 20),
@@ -225,7 +225,7 @@ struct PlanTests {
         ReadPool.adjust(&options)
         options.statementTimeout = nil
         options.idleInTransactionTimeout = nil
-        options.answerTimeout = .seconds(120)
+        options.resultTimeout = .seconds(120)
         return options
     }()
 

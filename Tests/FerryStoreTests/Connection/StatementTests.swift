@@ -15,6 +15,7 @@ struct StatementTests {
 
     @Test("every statement can be prepared, and has as many parameters as its constant")
     func parameters() throws {
+        #expect(Set(Statements.all.map(\.name)) == (try Statements.fileNames))
         var connection = try Connection(url: database.url)
         for statement in Statements.all {
             try connection.execute(script: "PREPARE \(statement.name) AS \(statement.sql)")
@@ -76,7 +77,7 @@ struct StatementTests {
             Statements.claimJobs, Statements.finishJobs, Statements.retryJobs, Statements.releaseJobs,
             Statements.promoteJobs, Statements.nextDue, Statements.heldJobs, Statements.checkLeases,
             Statements.reclaimJobs,
-            Statements.lookAtLanes, Statements.claimLimitedJobs, Statements.divertJobs,
+            Statements.readReceiverQueues, Statements.claimLimitedJobs, Statements.divertJobs,
             Statements.awaitHosts,
             Statements.divertRunning, Statements.findLots, Statements.lockLots, Statements.readPermits,
             Statements.lookLots, Statements.claimDeliveries, Statements.recordTries, Statements.readKeys,
@@ -167,7 +168,7 @@ struct StatementTests {
         let calls: [(Statement, String)] = [
             (Statements.claimDeliveries, "512, 30, \(lane), '{64}', '{f}', NULL, 16384"),
             (Statements.takeBackDeliveries, "'cfcd2084-95d5-65ef-66e7-dff9f98764da', 30"),
-            (Statements.lookAtLanes, "'00000000-0000-0000-0000-000000000000', 1000"),
+            (Statements.readReceiverQueues, "'00000000-0000-0000-0000-000000000000', 1000"),
             (
                 Statements.recordTries,
                 "\(lane), '{1}', '{now}', '{1}', '{200}', '{NULL}', '{a}', '{accepted}', '{NULL}'"
@@ -241,13 +242,13 @@ struct StatementTests {
     }
 
     @Test("the session room is the least that server, role and database leave")
-    func sessionRoom() throws {
+    func freeSessionCount() throws {
         let empty = try TestDatabase()
-        #expect(try #require(try Migrator.sessionRoom(url: empty.url)) > 20)
+        #expect(try #require(try Migrator.freeSessionCount(url: empty.url)) > 20)
         var connection = try Connection(url: empty.url)
         try connection.execute(script: "CREATE ROLE few LOGIN CONNECTION LIMIT 7")
         let ofRole = empty.url.replacingOccurrences(of: "user=postgres", with: "user=few")
-        #expect(try Migrator.sessionRoom(url: ofRole) == 7)
+        #expect(try Migrator.freeSessionCount(url: ofRole) == 7)
         // One of them is this connection's.
         try connection.execute(
             script: """
@@ -255,8 +256,8 @@ struct StatementTests {
                     EXECUTE format('ALTER DATABASE %I CONNECTION LIMIT 4', current_database());
                 END$$
                 """)
-        #expect(try Migrator.sessionRoom(url: ofRole) == 3)
-        #expect(try #require(try Migrator.sessionRoom(url: empty.url)) > 20, "superusers have no limit")
+        #expect(try Migrator.freeSessionCount(url: ofRole) == 3)
+        #expect(try #require(try Migrator.freeSessionCount(url: empty.url)) > 20, "superusers have no limit")
         try connection.execute(script: "DROP ROLE few")
     }
 }

@@ -34,7 +34,7 @@ struct DeliveryOutboxTests {
         for _ in 0..<5 {
             let found = try claim(DeliveryDemand(total: total, other: 2)).due
             #expect(found.count == total)
-            served.formUnion(found.map(\.lane))
+            served.formUnion(found.map(\.receiverQueue))
         }
         #expect(served.count == queueCount)
     }
@@ -141,19 +141,19 @@ struct DeliveryOutboxTests {
         try addDeliveriesInOrder(3, to: endpoint)
         let due = try claim(DeliveryDemand(total: 2, other: 2)).due
         #expect(due.count == 2 && due.allSatisfy { $0.endpoint?.revision == 1 })
-        let lane = try #require(due.first).lane
-        let none = DeliveryDemand(total: 1, lanes: [lane: 0], other: 0)
-        #expect(try claim(none).revisions == [lane: 1])
+        let queue = try #require(due.first).receiverQueue
+        let none = DeliveryDemand(total: 1, queues: [queue: 0], other: 0)
+        #expect(try claim(none).revisions == [queue: 1])
         _ = try wait {
             node.store.control.deleteWebhook(endpoint, tenant: "acme", revision: nil, reply: $0)
         }.get()
-        #expect(try claim(none).revisions == [lane: 2])
+        #expect(try claim(none).revisions == [queue: 2])
         // Claimed deliveries stay until they are returned, so that their sender notices the deletion.
         var connection = try Connection(url: database.url)
         try connection.execute(script: "SET ferry.shard = 'sweep'")
         let left = Statement("left_over", "SELECT count(*) FROM deliveries")
         try sweep(&connection)
-        #expect(try connection.execute(left).int64(0, 0) == 2 && claim(none).revisions == [lane: 2])
+        #expect(try connection.execute(left).int64(0, 0) == 2 && claim(none).revisions == [queue: 2])
         node.store.deliveries.record(due.map { tried($0, .returned) })
         try eventually("the returned deliveries are removed") {
             try sweep(&connection)

@@ -41,7 +41,7 @@ struct WebhookReplayTests {
         return try edited.get().get()
     }
 
-    private func made(with key: Submission.Idempotency) throws -> MadeWebhook {
+    private func made(with key: Submission.Idempotency) throws -> CreatedWebhook {
         try wait { node.store.control.webhook(createdWith: key, reply: $0) }.get()
     }
 
@@ -53,7 +53,7 @@ struct WebhookReplayTests {
             Issue.record("it was not made")
             return
         }
-        let expected = MadeWebhook(id: first.id, createdAt: first.createdAt, sealedKeys: [1, 2, 3])
+        let expected = CreatedWebhook(id: first.id, createdAt: first.createdAt, sealedKeys: [1, 2, 3])
         func expectFirst() throws {
             guard case .known(let known) = try create(endpoint, key("k")) else {
                 Issue.record("the key was not kept")

@@ -129,9 +129,9 @@ struct WebhookStoreTests {
         let (a, b) = (try create { $0.format = .cloudevents }, try create())
         try add(10, to: a)
         try add(10, to: b)
-        let lane = ReceiverQueueID(high: b.id.high, low: b.id.low)
-        let found = try claim(DeliveryDemand(total: 100, lanes: [lane: 0], other: 3))
-        #expect(found.due.count == 3 && found.revisions == [lane: 1])
+        let queue = ReceiverQueueID(high: b.id.high, low: b.id.low)
+        let found = try claim(DeliveryDemand(total: 100, queues: [queue: 0], other: 3))
+        #expect(found.due.count == 3 && found.revisions == [queue: 1])
         for delivery in found.due {
             #expect(delivery.endpoint?.id == a.id && delivery.endpoint?.format == .cloudevents)
             #expect(delivery.url == "https://hooks.example/in")
@@ -172,7 +172,7 @@ struct WebhookStoreTests {
         node.store.deliveries.record([tried(first[0], .retry(at: later)), tried(first[1], .returned)])
         let waiting = try claim()
         #expect(waiting.due.isEmpty && waiting.next == later)
-        try wait { node.store.control.redeliver(first[0].id, tenant: "acme", reply: $0) }.get()
+        _ = try wait { node.store.control.redeliver(first[0].id, tenant: "acme", reply: $0) }.get()
         let second = try claim(DeliveryDemand(total: 100, other: 3)).due
         #expect(second.map(\.sequence) == [1, 2, 3])
         node.store.deliveries.record(second.map { tried($0, .accepted, status: 204) })

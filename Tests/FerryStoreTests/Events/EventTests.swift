@@ -88,9 +88,9 @@ struct EventTests {
 
     @Test("a refused inbox row is set aside and its events are numbered; other sessions continue")
     func rejection() throws {
-        let places = DeliveryCredits()
-        places.publish(DeliveryDemand(total: 10, other: 10))
-        let node = try TestNode(database.url) { $0.places = places }
+        let credits = DeliveryCredits()
+        credits.publish(DeliveryDemand(total: 10, other: 10))
+        let node = try TestNode(database.url) { $0.credits = credits }
         defer { node.store.stop() }
         var connection = try Connection(url: database.url)
         try connection.execute(
@@ -118,7 +118,7 @@ struct EventTests {
         #expect(rejected.text(0, 2).contains("refused") && node.store.metrics.rejectedEvents == 1)
         // Credits of deliveries that were rolled back are free again.
         let reserved = (0..<20 as Range<UInt64>).count {
-            places.reserve(.example($0))
+            credits.reserve(.example($0))
         }
         #expect(reserved == 7)
     }
@@ -224,25 +224,25 @@ struct EventTests {
 
     @Test("deliveries to job webhooks are handed to this node's sender while it has credits")
     func handover() throws {
-        let places = DeliveryCredits()
+        let credits = DeliveryCredits()
         let handed = Mailbox<LeasedDeliveries>()
-        places.connect { handed.send($0) }
-        places.publish(DeliveryDemand(total: 10, other: 2))
-        let node = try TestNode(database.url) { $0.places = places }
+        credits.connect { handed.send($0) }
+        credits.publish(DeliveryDemand(total: 10, other: 2))
+        let node = try TestNode(database.url) { $0.credits = credits }
         defer { node.store.stop() }
         _ = try node.submit((0..<3).map { _ in newJob(session: "s", webhook: true) }).get()
         for attempt in try node.attempts(3) { node.end(attempt, success) }
         try node.waitForDeliveries(3)
-        var (deliveries, overflowing): ([Delivery], Set<ReceiverQueueID>) = ([], [])
+        var (deliveries, unreserved): ([Delivery], Set<ReceiverQueueID>) = ([], [])
         eventually("two deliveries are handed over, one exceeds the credits") {
             for message in handed.wait(milliseconds: 100) {
                 deliveries += message.deliveries
-                overflowing.formUnion(message.overflowing)
+                unreserved.formUnion(message.unreserved)
             }
-            return deliveries.count == 2 && !overflowing.isEmpty
+            return deliveries.count == 2 && !unreserved.isEmpty
         }
         let claimed = try claim(1, node)[0]
-        #expect(overflowing == [claimed.lane] && deliveries.allSatisfy { $0.lane == claimed.lane })
+        #expect(unreserved == Set(deliveries.map(\.receiverQueue)) && unreserved == [claimed.receiverQueue])
         #expect(claimed.url == deliveries[0].url && claimed.tryNumber == deliveries[0].tryNumber)
         #expect(Set(deliveries.map(\.id)).count == 2 && !deliveries.map(\.id).contains(claimed.id))
         let events = try log().events(of: "s").filter { $0.record.type == .jobSucceeded }
@@ -377,7 +377,7 @@ struct EventTests {
                         to_timestamp(1763762400) + '123456 microseconds', 3, 70000,
                         '\(state.rawValue)', \(reason.map { "'\($0.rawValue)'" } ?? "NULL"), '\\x0102')
                     """
-                let rows = try connection.execute(Statement("pack", sql, isPlannedAnew: true))
+                let rows = try connection.execute(Statement("pack", sql, usesCustomPlan: true))
                 #expect(rows.bytes(0, 0) == packed, "\(type) \(state) \(String(describing: wanted))")
             }
         }

@@ -147,7 +147,7 @@ struct AwayTests {
         node.store.dispatcher.record(
             AttemptResult(
                 attempt: next, outcome: Self.couldNotConnect, response: nil, bytesReceived: 0, bytesSent: 0,
-                endedElsewhere: true))
+                endedAtOtherHost: true))
         try eventually("it waits again") { try node.job(job).get().record.state == .waiting }
         let due = try #require(try node.job(job).get().record.nextAttemptAt)
         let pause = due - Timestamp(microseconds: Sys.wallMicroseconds())

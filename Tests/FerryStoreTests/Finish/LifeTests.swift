@@ -18,7 +18,7 @@ struct LifeTests {
         let node = try TestNode(database.url, works: false)
         defer { node.store.stop() }
         let accepted = Signal<Bool>()
-        node.store.intake.submit(
+        node.store.submissions.submit(
             Submission(jobs: [newJob()], idempotency: nil) { accepted.fire((try? $0.get()) != nil) })
         // Rounds of the lane that beats: what was asked for is there by then.
         try eventually("it is known to the others") { try node.status().nodes.count == 2 }

@@ -99,7 +99,7 @@ struct ResultSpoolTests {
             due.map { delivery in
                 DeliveryTry(
                     delivery: delivery.id, number: delivery.tryNumber, startedAt: delivery.occurredAt,
-                    duration: 0.1, status: 204, error: nil, answer: "", verdict: .accepted)
+                    duration: 0.1, status: 204, error: nil, responseExcerpt: "", verdict: .accepted)
             })
         first.store.stop()
         try server.start()

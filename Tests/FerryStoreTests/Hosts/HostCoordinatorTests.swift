@@ -39,21 +39,21 @@ struct HostCoordinatorTests {
     private func ledElsewhere(_ attempt: Attempt) -> AttemptResult {
         AttemptResult(
             attempt: attempt, outcome: couldNotConnect(), response: nil, bytesReceived: 0, bytesSent: 0,
-            endedElsewhere: true)
+            endedAtOtherHost: true)
     }
 
     @Test("reports of a cut-off node keep responses and drop failures to reach hosts")
     func cutOff() {
         let job = TestNode.identifiers.make() as JobID
         var report = ScopeReport()
-        for signal in [HostSignal.unreachable(.couldNotConnect), .silent, .answered] {
+        for signal in [HostSignal.unreachable(.couldNotConnect), .unanswered, .answered] {
             report.add(signal, job: job)
         }
-        let believed = report.withoutMisses
+        let believed = report.withoutFailedConnections
         #expect(believed.answered == 1 && !believed.isTrouble)
-        var nothing = ScopeReport()
-        for signal in [HostSignal.unreachable(.couldNotConnect), .silent] { nothing.add(signal, job: job) }
-        #expect(nothing.withoutMisses.isEmpty, "the report is empty")
+        var other = ScopeReport()
+        for signal in [HostSignal.unreachable(.couldNotConnect), .unanswered] { other.add(signal, job: job) }
+        #expect(other.withoutFailedConnections.isEmpty, "the report is empty")
     }
 
     @Test("jobs of an unreachable host wait without using attempts until one of its probes succeeds")
@@ -288,5 +288,5 @@ func throttled(_ attempt: Attempt, retryAfter: Double) -> AttemptResult {
                 .unacceptableStatus, "The server answered with status 429.", phase: .waiting,
                 isRetryable: true), retryAfter: retryAfter),
         response: nil, bytesReceived: 0, bytesSent: 0,
-        answer: HostResponse(job: attempt.job, scope: attempt.scope, status: 429, retryAfter: retryAfter))
+        hostResponse: .init(job: attempt.job, scope: attempt.scope, status: 429, retryAfter: retryAfter))
 }

@@ -227,7 +227,7 @@ struct AcknowledgementTests {
             claimed.map { delivery in
                 DeliveryTry(
                     delivery: delivery.id, number: delivery.tryNumber, startedAt: delivery.occurredAt,
-                    duration: 0.1, status: 204, error: nil, answer: "", verdict: .accepted)
+                    duration: 0.1, status: 204, error: nil, responseExcerpt: "", verdict: .accepted)
             })
         eventually("it is acknowledged") {
             (try? node.job(job).get().record.acknowledgedAt) != nil
@@ -296,7 +296,7 @@ struct AcknowledgementTests {
             if case .failure(let error) = result { error } else { nil }
         }
         #expect(failure(acknowledge(node, waiting.id)) == .invalidState(.waiting, waitingFor: .beginDate))
-        #expect(failure(acknowledge(node, plain)) == .notAwaited)
+        #expect(failure(acknowledge(node, plain)) == .acknowledgementNotRequired)
         #expect(failure(acknowledge(node, kept, tenant: "other")) == .notFound)
         // A deleted job needs no acknowledgement.
         _ = try wait { node.store.control.delete(kept, tenant: "acme", reply: $0) }.get()

@@ -19,7 +19,7 @@ struct ChangeOrderTests {
     private func edit(
         _ id: JobID, revision: Int32,
         _ change: @escaping @Sendable (JobDraft) throws(InvalidFields) -> JobDraft
-    ) -> Result<JobEdit, StoreError> {
+    ) -> Result<Result<JobRecord, InvalidFields>, StoreError> {
         wait { node.store.control.edit(id, tenant: "acme", revision: revision, change, reply: $0) }
     }
 
@@ -28,7 +28,7 @@ struct ChangeOrderTests {
         defer { node.store.stop() }
         let id = try node.submit(newJob()).id
         let refused = try edit(id, revision: 9) { _ throws(InvalidFields) in throw Self.invalid }.get()
-        guard case .refused(let fields) = refused else {
+        guard case .failure(let fields) = refused else {
             Issue.record("\(refused)")
             return
         }

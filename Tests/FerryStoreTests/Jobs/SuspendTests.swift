@@ -194,34 +194,34 @@ struct SuspendTests {
         let job = newJob()
         _ = try node.submit(job)
         let kept = PartialDownload(byteCount: 700_000, total: 1_000_000)
-        let shown = { try node.job(job.id).get().record.kept }
+        let shown = { try node.job(job.id).get().record.partialDownload }
         for left in [kept, nil, kept] {
             let attempt = try node.attempt()
             #expect(try attempt.number == 1 || shown() == kept, "before its own are known")
             _ = try suspend(job.id, on: node).get()
-            node.store.dispatcher.record(result(attempt, .suspended, kept: left))
+            node.store.dispatcher.record(result(attempt, .suspended, partial: left))
             try eventually("it is suspended") { try node.job(job.id).get().record.state == .suspended }
             // An attempt without a trace has not begun: the bytes of the one before are still there.
             #expect(try shown() == kept)
             let query = JobQuery(tenant: "acme", limit: 10)
             let listed = try wait { node.store.control.jobs(query, reply: $0) }.get().records
-            #expect(listed.map(\.kept) == [kept])
+            #expect(listed.map(\.partialDownload) == [kept])
             if left == nil || attempt.number == 1 { _ = try resume(job.id, on: node).get() }
         }
         let ended = try wait {
             node.store.control.cancel(job.id, tenant: "acme", keepsBytes: true, reply: $0)
         }.get()
-        #expect(ended.kept == kept)
+        #expect(ended.partialDownload == kept)
         #expect(try shown() == kept)
         let dropped = newJob()
         _ = try node.submit(dropped)
         let attempt = try node.attempt()
         _ = try suspend(dropped.id, on: node).get()
-        node.store.dispatcher.record(result(attempt, .suspended, kept: kept))
+        node.store.dispatcher.record(result(attempt, .suspended, partial: kept))
         try eventually("it is suspended") { try node.job(dropped.id).get().record.state == .suspended }
         let cancelled = try wait { node.store.control.cancel(dropped.id, tenant: "acme", reply: $0) }.get()
-        #expect(cancelled.kept == nil && cancelled.resumeData == nil)
-        #expect(try node.job(dropped.id).get().record.kept == nil)
+        #expect(cancelled.partialDownload == nil && cancelled.resumeData == nil)
+        #expect(try node.job(dropped.id).get().record.partialDownload == nil)
     }
 
     @Test("kept_attempt skips records of lost attempts and unreadable ones")
@@ -229,10 +229,10 @@ struct SuspendTests {
         try TestNode(database.url).store.stop()
         let instant = Timestamp(microseconds: 1)
         let trace = AttemptTrace(startedAt: instant, finishedAt: instant)
-        let packed = { (number: Int32, kept: PartialDownload?) in
+        let packed = { (number: Int32, partial: PartialDownload?) in
             AttemptRecord.packed(
-                number: number, node: nil, trace, .failed, errorJSON: Array("{}".utf8), kept: kept,
-                .inverted)
+                number: number, node: nil, trace, .failed, errorJSON: Array("{}".utf8),
+                partialDownload: partial, .inverted)
         }
         let latest = packed(2, PartialDownload(byteCount: 5, total: nil))
         let lost: [UInt8] = [2] + Array(repeating: 8, count: 28)
@@ -253,12 +253,12 @@ struct SuspendTests {
         let job = newJob()
         _ = try node.submit(job)
         let kept = PartialDownload(byteCount: 7, total: 10)
-        node.store.dispatcher.record(result(try node.attempt(), .released, kept: kept))
+        node.store.dispatcher.record(result(try node.attempt(), .released, partial: kept))
         let next = try node.attempt()
         let record = try node.job(job.id).get()
-        #expect(next.number == 2 && record.hasBytes && record.record.kept == kept)
+        #expect(next.number == 2 && record.hasBytes && record.record.partialDownload == kept)
         node.end(next, success)
-        #expect(try node.job(job.id).get().record.kept == nil)
+        #expect(try node.job(job.id).get().record.partialDownload == nil)
     }
 
     @Test("a suspended job that expires fails with resume data")
@@ -270,7 +270,7 @@ struct SuspendTests {
         _ = try node.submit(job)
         let attempt = try node.attempt()
         _ = try suspend(job.id, on: node).get()
-        node.store.dispatcher.record(result(attempt, .suspended, kept: kept))
+        node.store.dispatcher.record(result(attempt, .suspended, partial: kept))
         try eventually("it is suspended") { try node.job(job.id).get().record.state == .suspended }
         let end = attempt.expiry.microseconds + 50_000
         eventually("its time is over") { Sys.wallMicroseconds() > end }
@@ -279,7 +279,7 @@ struct SuspendTests {
         node.waitUntilFinished(job.id)
         let record = try node.job(job.id).get().record
         #expect(record.state == .failed && record.resumeData == "sealed \(job.id)")
-        #expect(record.kept == kept)
+        #expect(record.partialDownload == kept)
         #expect(node.observer.leaving.withLock { $0.contains(job.id) })
     }
 

@@ -157,7 +157,7 @@ struct ClusterTests {
                 INSERT INTO job_counts (shard, running) VALUES ('test', 1);
                 """)
         // The commit that hands the lease over failed as far as this process knows.
-        node.store.dispatcher.noteLostAnswer()
+        node.store.dispatcher.noteLostResult()
         let attempt = try node.attempt()
         #expect(attempt.number == 2)
     }
@@ -218,11 +218,11 @@ struct ClusterTests {
         defer { server.remove() }
         try Migrator.migrate(url: server.url())
         let node = try TestNode(server.url(), leaseSeconds: 0.8)
-        eventually("it is alive") { node.store.watch.holdsLease && node.store.isReady }
+        eventually("it is alive") { node.store.heartbeat.holdsLease && node.store.isReady }
         server.stop()
-        eventually("the lease ends") { !node.store.watch.holdsLease }
+        eventually("the lease ends") { !node.store.heartbeat.holdsLease }
         try server.start()
-        eventually("the lease is back") { node.store.watch.holdsLease }
+        eventually("the lease is back") { node.store.heartbeat.holdsLease }
         node.store.stop()
     }
 
@@ -238,7 +238,7 @@ struct ClusterTests {
         let answered = Mailbox<Bool>()
         func submitMany() {
             for _ in 0..<200 {
-                node.store.intake.submit(
+                node.store.submissions.submit(
                     Submission(jobs: [newJob()], idempotency: nil) { answer in
                         if case .success(let taken) = answer { accepted.send(taken.jobs[0].id) }
                         answered.send(true)

@@ -36,12 +36,12 @@ struct FailureDetectorTests {
 
     @Test("a node is dead after a lease of reads without a new heartbeat", arguments: cases)
     func waits(looks: [Look], dead: [Double]) {
-        var silence = FailureDetector(leaseSeconds: Self.lease)
+        var detector = FailureDetector(leaseSeconds: Self.lease)
         let node = NodeID(high: 1, low: 2)
         var found: [Double] = []
         for look in looks {
             let heartbeat = Timestamp(microseconds: look.heartbeat * 1_000_000)
-            let gone = silence.dead([node: heartbeat], at: Int64(look.at * 1e9))
+            let gone = detector.dead([node: heartbeat], at: Int64(look.at * 1e9))
             if gone == [node: heartbeat] { found.append(look.at) } else { #expect(gone.isEmpty) }
         }
         #expect(found == dead)
@@ -49,14 +49,14 @@ struct FailureDetectorTests {
 
     @Test("nodes are judged independently, and one that was missing in a read counts as new")
     func several() {
-        var silence = FailureDetector(leaseSeconds: Self.lease)
+        var detector = FailureDetector(leaseSeconds: Self.lease)
         let (first, second) = (NodeID(high: 0, low: 1), NodeID(high: 0, low: 2))
         let heartbeat = Timestamp(microseconds: 1)
         var dead: [[NodeID: Timestamp]] = []
         for number in 0..<12 {
             var heartbeats = [first: heartbeat]
             if number != 2 { heartbeats[second] = heartbeat }
-            dead.append(silence.dead(heartbeats, at: Int64(number) * 3_000_000_000))
+            dead.append(detector.dead(heartbeats, at: Int64(number) * 3_000_000_000))
         }
         #expect(dead[4].isEmpty && dead[5] == [first: heartbeat] && dead[7] == [first: heartbeat])
         #expect(dead[8].count == 2 && dead[11].count == 2)
@@ -64,13 +64,13 @@ struct FailureDetectorTests {
 
     @Test("no node is found dead while it relies on its lease", arguments: [0.5, 2, 15, 60])
     func fencing(lease: Double) {
-        var silence = FailureDetector(leaseSeconds: lease)
+        var detector = FailureDetector(leaseSeconds: lease)
         let node = NodeID(high: 1, low: 2)
         let giveUp = Int64((lease - NodeLease.margin(of: lease)) * 1e9)
-        _ = silence.dead([node: Timestamp(microseconds: 1)], at: 0)
+        _ = detector.dead([node: Timestamp(microseconds: 1)], at: 0)
         for look in 1...10 {
             let now = giveUp * Int64(look) / 10
-            #expect(silence.dead([node: Timestamp(microseconds: 1)], at: now).isEmpty)
+            #expect(detector.dead([node: Timestamp(microseconds: 1)], at: now).isEmpty)
         }
     }
 }

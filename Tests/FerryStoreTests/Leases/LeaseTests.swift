@@ -22,9 +22,9 @@ struct LeaseTests {
     private func endLease(of node: TestNode, _ connection: inout Connection) throws {
         try connection.execute(script: "SELECT pg_advisory_lock(x'6665727279726573'::bigint)")
         // Those before it have been counted.
-        try eventually("a heartbeat waits") { try isBlocked("watch", database.url) }
+        try eventually("a heartbeat waits") { try isBlocked("heartbeat", database.url) }
         node.store.context.lease.confirm(sentAt: .min / 2)
-        #expect(!node.store.watch.holdsLease)
+        #expect(!node.store.heartbeat.holdsLease)
     }
 
     private func letHeartbeatsGo(_ connection: inout Connection) throws {
@@ -37,7 +37,7 @@ struct LeaseTests {
         defer { node.store.stop() }
         _ = try node.submit(newJob())
         let attempt = try node.attempt()
-        let watch = node.store.watch
+        let heartbeat = node.store.heartbeat
         var connection = try Connection(url: database.url)
         try endLease(of: node, &connection)
         // Another node may have taken the job by then.
@@ -47,8 +47,8 @@ struct LeaseTests {
                     next_attempt_at = now() + interval '1 day', revision = revision + 1
                 """)
         try letHeartbeatsGo(&connection)
-        eventually("it is held again") { watch.holdsLease }
-        #expect(!watch.holdsLease(of: attempt.job, attempt: attempt.number))
+        eventually("it is held again") { heartbeat.holdsLease }
+        #expect(!heartbeat.holdsLease(of: attempt.job, attempt: attempt.number))
     }
 
     @Test("the lease ends before a stopping node gives back its jobs")
@@ -58,7 +58,7 @@ struct LeaseTests {
         let attempt = try node.attempt()
         node.store.stop()
         #expect(try countedStates(database.url) == ["queued": 1])
-        #expect(!node.store.watch.holdsLease(of: attempt.job, attempt: attempt.number))
+        #expect(!node.store.heartbeat.holdsLease(of: attempt.job, attempt: attempt.number))
     }
 
     @Test("without a lease no job is leased, neither by a submission nor by a claim")
@@ -80,7 +80,7 @@ struct LeaseTests {
     }
 
     /// Who writes a lease.
-    enum Writer: String, CaseIterable { case intake, dispatcher }
+    enum Writer: String, CaseIterable { case submissions, dispatcher }
 
     @Test(
         "jobs that were being leased when the lease lapsed do not begin",
@@ -91,7 +91,7 @@ struct LeaseTests {
         let job = newJob()
         eventually("the first jobs begin with their acceptance") { !node.store.hasBacklog }
         if writer == .dispatcher {
-            node.downloads.set(.noRoom)
+            node.downloads.set(.noSpace)
             #expect(try node.submit(job).state == .queued)
         }
         var connection = try Connection(url: database.url)
@@ -109,21 +109,21 @@ struct LeaseTests {
                 """)
         let answers = Mailbox<JobState?>()
         switch writer {
-        case .intake:
-            node.store.intake.submit(
+        case .submissions:
+            node.store.submissions.submit(
                 Submission(jobs: [job], idempotency: nil) { answers.send(try? $0.get().jobs.first?.state) })
         case .dispatcher: node.downloads.set(nil)
         }
         try eventually("it is being written") { try isBlocked(writer.rawValue, database.url) }
         try endLease(of: node, &connection)
         try letHeartbeatsGo(&connection)
-        eventually("it is held again") { node.store.watch.holdsLease }
+        eventually("it is held again") { node.store.heartbeat.holdsLease }
         try gate.execute(script: "SELECT pg_advisory_unlock_all()")
-        if writer == .intake { #expect(answers.wait(milliseconds: 60_000) == [JobState.running]) }
+        if writer == .submissions { #expect(answers.wait(milliseconds: 60_000) == [JobState.running]) }
         // It is given back, and nothing is lost of it.
         let attempt = try node.attempt()
         #expect(attempt.job == job.id && attempt.number == 2 && attempt.failedAttemptCount == 0)
-        eventually("that one is held") { node.store.watch.holdsLease(of: job.id, attempt: 2) }
+        eventually("that one is held") { node.store.heartbeat.holdsLease(of: job.id, attempt: 2) }
         node.end(attempt, success)
         #expect(try node.job(job.id).get().record.state == .succeeded)
         eventually("every slot and lease is free") {
@@ -132,17 +132,17 @@ struct LeaseTests {
     }
 
     @Test("an expected lease is known, but neither held nor compared with the database")
-    func book() {
-        let book = LeaseRegistry()
+    func registry() {
+        let registry = LeaseRegistry()
         let jobs: [JobID] = (0..<3).map { _ in TestNode.identifiers.make() }
-        book.expect(jobs)
-        #expect(jobs.allSatisfy { book.contains($0) && !book.holds($0, attempt: 1) })
-        #expect(book.all.isEmpty)
-        book.insert([(jobs[0], Int32(1))])
-        book.dismiss([jobs[1]])
-        #expect(book.all == [jobs[0]: 1] && book.holds(jobs[0], attempt: 1))
-        #expect(!book.contains(jobs[1]) && book.contains(jobs[2]))
-        book.remove([(jobs[0], Int32(1))])
-        #expect(!book.contains(jobs[0]))
+        registry.expect(jobs)
+        #expect(jobs.allSatisfy { registry.contains($0) && !registry.holds($0, attempt: 1) })
+        #expect(registry.all.isEmpty)
+        registry.insert([(jobs[0], Int32(1))])
+        registry.dismiss([jobs[1]])
+        #expect(registry.all == [jobs[0]: 1] && registry.holds(jobs[0], attempt: 1))
+        #expect(!registry.contains(jobs[1]) && registry.contains(jobs[2]))
+        registry.remove([(jobs[0], Int32(1))])
+        #expect(!registry.contains(jobs[0]))
     }
 }

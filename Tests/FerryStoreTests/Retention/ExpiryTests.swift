@@ -23,19 +23,19 @@ struct ExpiryTests {
         var connection = try Connection(url: database.url)
         try connection.execute(script: "UPDATE jobs SET expires_at = now() - interval '1 second'")
         let left = Statement("left", "SELECT count(*) FROM jobs")
-        let lane = node.store.watch.makeConnection()
+        let reaperDatabase = node.store.heartbeat.makeConnection()
         let reaper = Reaper(
-            node.store.control.context, node.store.watch.deliveryReclaimer, wakeDispatcher: {})
+            node.store.control.context, node.store.heartbeat.deliveryReclaimer, wakeDispatcher: {})
         var counts: [Int64] = []
         var isAll = false
         while !isAll, counts.count < 9 {
-            isAll = try reaper.expire(lane, until: 0)
+            isAll = try reaper.expire(reaperDatabase, until: 0)
             counts.append(try connection.execute(left).int64(0, 0))
         }
         #expect(counts == [703, 203, 0])
         let failed = Statement("failed", "SELECT count(*) FROM finished_jobs WHERE state = 'failed'")
         #expect(try connection.execute(failed).int64(0, 0) == 1_203)
-        #expect(try reaper.expire(lane, until: .max))
+        #expect(try reaper.expire(reaperDatabase, until: .max))
     }
 
     @Test("a waiting job fails at its deadline, original or edited, and not at the next heartbeat")
@@ -78,10 +78,10 @@ struct ExpiryTests {
                 ALTER TABLE finished_jobs ADD CONSTRAINT nobody_ends CHECK (false);
                 INSERT INTO job_counts (shard) VALUES ('a lane that is gone/1')
                 """)
-        let lane = node.store.watch.makeConnection()
+        let reaperDatabase = node.store.heartbeat.makeConnection()
         let reaper = Reaper(
-            node.store.control.context, node.store.watch.deliveryReclaimer, wakeDispatcher: {})
-        #expect(throws: PostgresError.self) { _ = try reaper.expireAndSweep(lane, until: .max) }
+            node.store.control.context, node.store.heartbeat.deliveryReclaimer, wakeDispatcher: {})
+        #expect(throws: PostgresError.self) { _ = try reaper.expireAndSweep(reaperDatabase, until: .max) }
         let left = Statement("left", "SELECT count(*) FROM job_counts WHERE shard LIKE 'a lane%'")
         #expect(try connection.execute(left).int64(0, 0) == 0)
     }

@@ -53,7 +53,7 @@ struct FinishedJobRetentionTests {
         for (statement, arguments) in [
             (Statements.readJobs, "ARRAY['\(uuid(job))']::uuid[], true"),
             (Statements.readAttempts, "'\(uuid(job))', 'acme'"), (Statements.deleteJob, "'\(uuid(job))', 1"),
-            (Statements.judgeJobs, "ARRAY['\(uuid(job))']::uuid[], 1"),
+            (Statements.readLeftovers, "ARRAY['\(uuid(job))']::uuid[], 1"),
             (Statements.knownJobs, "ARRAY['\(uuid(job))']::uuid[], NULL"),
         ] {
             try connection.execute(script: "PREPARE \(statement.name) AS \(statement.sql)")
@@ -285,7 +285,7 @@ struct FinishedJobRetentionTests {
         node.store.deliveries.record([
             DeliveryTry(
                 delivery: told[0].id, number: 1, startedAt: told[0].occurredAt, duration: 0, status: 200,
-                error: nil, answer: "", verdict: .accepted)
+                error: nil, responseExcerpt: "", verdict: .accepted)
         ])
         var rest: [Delivery] = []
         try eventually("the session is over") {

@@ -19,7 +19,7 @@ struct ScheduleReplayTests {
         Submission.Idempotency(tenant: "acme", route: route, key: key, fingerprint: [body])
     }
 
-    private func create(_ key: Submission.Idempotency) throws -> Accepted<ScheduleRecord> {
+    private func create(_ key: Submission.Idempotency) throws -> Created<ScheduleRecord> {
         let json = #"{"time_zone":"UTC","missed":"run_once","overlap":"allow","enabled":true,"interval":100}"#
         let schedule = NewSchedule(
             id: TestNode.identifiers.make(), tenant: "acme",
@@ -34,7 +34,7 @@ struct ScheduleReplayTests {
 
     private func run(
         _ id: ScheduleID, _ key: Submission.Idempotency
-    ) -> Result<Accepted<JobRecord>, StoreError> {
+    ) -> Result<Created<JobRecord>, StoreError> {
         wait {
             node.store.control.runSchedule(id, tenant: "acme", key, traceparent: "t", reply: $0)
         }
@@ -79,7 +79,7 @@ struct ScheduleReplayTests {
         let route = "POST /v1/schedules/\(schedule.id)/run"
         #expect(run(schedule.id, key(route, "k", 2)).failure == .idempotencyKeyReused)
         let submission = wait { (reply: @escaping Reply<Submission.Accepted>) in
-            node.store.intake.submit(
+            node.store.submissions.submit(
                 Submission(jobs: [newJob()], idempotency: key("POST /v1/jobs", "k", 3), reply: reply))
         }
         #expect(submission.failure == .idempotencyKeyReused)

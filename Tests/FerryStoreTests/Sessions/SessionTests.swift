@@ -40,7 +40,7 @@ struct SessionTests {
         _ node: TestNode, _ jobs: [NewJob], epoch: Int64?, key: Submission.Idempotency? = nil
     ) -> Result<Submission.Accepted, StoreError> {
         wait { reply in
-            node.store.intake.submit(
+            node.store.submissions.submit(
                 Submission(jobs: jobs, idempotency: key, sessionEpoch: epoch, reply: reply))
         }
     }
@@ -60,7 +60,7 @@ struct SessionTests {
         else { throw Unexpected() }
         #expect(changed.revision == 2 && changed.record?.configuration.weight == 2)
         #expect(try overview(node).get().record?.configuration.weight == 2)
-        #expect(node.store.sessionBoard.current.record("acme", "s")?.revision == 2)
+        #expect(node.store.control.sessionCache.current.record("acme", "s")?.revision == 2)
     }
 
     @Test("a configuration in another order is no change, with If-Match or without")
@@ -98,7 +98,7 @@ struct SessionTests {
         guard case .created = try put(node, draft("a")).get() else { throw Unexpected() }
         guard case .unchanged = try put(node, draft("a")).get() else { throw Unexpected() }
         guard case .needsCondition = try put(node, draft("b")).get() else { throw Unexpected() }
-        #expect(node.store.sessionBoard.current.record("acme", "s")?.secrets.webhookSecret == "a")
+        #expect(node.store.control.sessionCache.current.record("acme", "s")?.secrets.webhookSecret == "a")
         // Equal strings in Swift, but different bytes.
         guard case .changed = try put(node, draft("\u{E9}"), if: .exists).get() else { throw Unexpected() }
         guard case .needsCondition = try put(node, draft("e\u{301}")).get() else { throw Unexpected() }
@@ -111,7 +111,7 @@ struct SessionTests {
             first.store.stop()
             second.store.stop()
         }
-        let cache = second.store.sessionBoard
+        let cache = second.store.control.sessionCache
         for round in 0..<5 {
             let known = cache.current.epoch
             let condition: SessionCondition = round == 0 ? .none : .revision(Int32(round))
@@ -135,13 +135,13 @@ struct SessionTests {
         defer { node.store.stop() }
         _ = try put(node, draft { $0.weight = 2 }).get()
         _ = try put(node, draft { $0.weight = 3 }, if: .revision(1)).get()
-        let known = node.store.sessionBoard.current.epoch
+        let known = node.store.control.sessionCache.current.epoch
         var connection = try Connection(url: database.url)
         try connection.execute(
             script: "DELETE FROM session_configurations; UPDATE session_epoch SET epoch = 0, removal = 0")
         _ = try submit(node, [newJob(session: "s")], epoch: nil).get()
-        #expect(node.store.sessionBoard.current.epoch == 0)
-        #expect(node.store.sessionBoard.current.records.isEmpty)
+        #expect(node.store.control.sessionCache.current.epoch == 0)
+        #expect(node.store.control.sessionCache.current.records.isEmpty)
         #expect(submit(node, [newJob(session: "s")], epoch: known).failure == .sessionsChanged)
         guard case .created = try put(node, draft()).get() else { throw Unexpected() }
     }
@@ -155,7 +155,7 @@ struct SessionTests {
             let name = SessionKey(tenant: "acme", name: "race\(round)")
             let answers = (0..<2).map { index in
                 Pending { reply in
-                    nodes[index].store.intake.submit(
+                    nodes[index].store.submissions.submit(
                         Submission(jobs: [newJob(session: name.name)], idempotency: nil, reply: reply))
                 }
             }

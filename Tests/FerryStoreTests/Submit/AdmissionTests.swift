@@ -23,9 +23,9 @@ struct AdmissionTests {
     func tight() throws {
         let admission = Admission(jobCountMax: 10)
         admission.note(total: 12)
-        #expect(!admission.isTight, "nobody has asked")
+        #expect(!admission.needsCount, "nobody has asked")
         #expect(admission.admit(1, of: "a") == nil, "not counted yet")
-        #expect(admission.isTight)
+        #expect(admission.needsCount)
         admission.note([tenant("a", 9), tenant("b", 3)], nextAt: monotonicNanoseconds() + 500_000_000_000)
         #expect(admission.admit(1, of: "a") == nil)
         let wait = try #require(admission.admit(1, of: "a"))
@@ -64,7 +64,7 @@ struct AdmissionTests {
             Issue.record("another submission was accepted, or refused for another reason")
             return
         }
-        #expect(node.store.metrics.surplusJobs == 1 && node.store.intake.waitingCount == 0)
+        #expect(node.store.metrics.surplusJobs == 1 && node.store.submissions.waitingCount == 0)
         #expect(try countedStates(database.url) == ["queued": 5])
     }
 
@@ -88,7 +88,7 @@ struct AdmissionTests {
         #expect(try node.submit([newJob(tenant: "other")]).get().jobs.count == 1)
         // The last census may be from before the other one's job.
         try eventually("both are counted") {
-            try wait { node.store.census.tenants(reply: $0) }.get().map(\.tenant) == ["acme", "other"]
+            try wait { node.store.tenantCounts.tenants(reply: $0) }.get().map(\.tenant) == ["acme", "other"]
         }
         let jobs = try wait { node.store.control.jobs(JobQuery(tenant: "acme"), reply: $0) }.get().records
         for job in jobs.prefix(4) {

@@ -24,7 +24,7 @@ struct SubmissionAwayTests {
         let answers = Mailbox<String>()
         // The first one waits for the database, and the second one is tried together with it.
         for (session, epoch) in [("patient", nil), ("changed", 0)] as [(String, Int64?)] {
-            node.store.intake.submit(
+            node.store.submissions.submit(
                 Submission(jobs: [newJob(session: session)], idempotency: nil, sessionEpoch: epoch) { _ in
                     answers.send(session)
                 })
@@ -36,7 +36,7 @@ struct SubmissionAwayTests {
             answered += next
         }
         #expect(answered.sorted() == ["changed", "patient"])
-        #expect(node.store.intake.waitingCount == 0)
+        #expect(node.store.submissions.waitingCount == 0)
     }
 
     @Test("a committed submission is accepted even if the replies to repeated ones cannot be read")

@@ -107,7 +107,7 @@ struct SubmissionTests {
         defer { nodes.forEach { $0.store.stop() } }
         let answers = Mailbox<Result<Submission.Accepted, StoreError>>()
         for round in 0..<40 {
-            nodes[round % 2].store.intake.submit(
+            nodes[round % 2].store.submissions.submit(
                 Submission(jobs: [newJob()], idempotency: key("race")) { answers.send($0) })
         }
         var ids: Set<JobID> = []
@@ -134,7 +134,7 @@ struct SubmissionTests {
         let answers = Mailbox<(Int, Bool)>()
         let bad = newJob(origin: "a\0b")
         for (index, jobs) in [[newJob(), newJob()], [newJob(), bad], [newJob()]].enumerated() {
-            node.store.intake.submit(
+            node.store.submissions.submit(
                 Submission(jobs: jobs, idempotency: nil) { answer in
                     if case .success = answer {
                         answers.send((index, true))

@@ -110,7 +110,7 @@ final class TestNode: Sendable {
     func submit(
         _ jobs: [NewJob], key: Submission.Idempotency? = nil
     ) -> Result<Submission.Accepted, StoreError> {
-        wait { reply in store.intake.submit(Submission(jobs: jobs, idempotency: key, reply: reply)) }
+        wait { reply in store.submissions.submit(Submission(jobs: jobs, idempotency: key, reply: reply)) }
     }
 
     func submit(_ job: NewJob) throws -> Submission.Accepted.Job {
@@ -208,7 +208,7 @@ func eventually(_ what: Comment, _ check: () throws -> Bool) rethrows {
 }
 
 /// Whether a lane whose name begins so waits for a lock, or for one of this table.
-func isBlocked(_ lane: String, at table: String? = nil, _ url: String) throws -> Bool {
+func isBlocked(_ connection: String, at table: String? = nil, _ url: String) throws -> Bool {
     // In a transaction of its own: within one the sessions are seen as they were at first.
     var watcher = try Connection(url: url)
     let ofTable = table.map { "AND l.relation = '\($0)'::regclass" } ?? ""
@@ -217,14 +217,14 @@ func isBlocked(_ lane: String, at table: String? = nil, _ url: String) throws ->
         """
         SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid)
         WHERE NOT l.granted AND a.datname = current_database()
-            AND a.application_name LIKE 'ferry \(lane)%' \(ofTable)
+            AND a.application_name LIKE 'ferry \(connection)%' \(ofTable)
         """)
     return try watcher.execute(blocked).int64(0, 0) > 0
 }
 
 func result(
     _ attempt: Attempt, _ outcome: AttemptResult.Outcome, leavesBytes: Bool = false,
-    kept: PartialDownload? = nil
+    partial: PartialDownload? = nil
 ) -> AttemptResult {
     AttemptResult(
         attempt: attempt, outcome: outcome,
@@ -232,12 +232,12 @@ func result(
             status: 200, url: attempt.spec.request.url, headers: [.init("Server", "test")], mimeType: nil,
             suggestedFilename: nil, expectedContentLength: 1),
         bytesReceived: 1, bytesSent: 0,
-        trace: kept.map { _ in AttemptTrace(startedAt: attempt.startedAt, finishedAt: attempt.startedAt) },
-        leavesBytes: leavesBytes, kept: kept)
+        trace: partial.map { _ in AttemptTrace(startedAt: attempt.startedAt, finishedAt: attempt.startedAt) },
+        leavesBytes: leavesBytes, partialDownload: partial)
 }
 
 let success = AttemptResult.Outcome.succeeded(
-    TransferResult(path: "a", size: 1, sha256: "ab", body: nil, isKept: false, verified: .length))
+    TransferResult(path: "a", size: 1, sha256: "ab", body: nil, isManaged: false, verified: .length))
 
 func failure(isRetryable: Bool = true) -> AttemptResult.Outcome {
     .failed(
@@ -320,7 +320,7 @@ extension Delivery {
     /// Each of a lane and a tenant of its own.
     static func example(_ number: UInt64) -> Delivery {
         Delivery(
-            id: DeliveryID(high: 0, low: number), lane: ReceiverQueueID(high: 0, low: number),
+            id: DeliveryID(high: 0, low: number), receiverQueue: ReceiverQueueID(high: 0, low: number),
             event: EventID(high: 0, low: number), type: EventType.jobSucceeded.rawValue,
             tenant: "tenant \(number)", session: "s", job: nil, sequence: 1,
             occurredAt: Timestamp(microseconds: 0), url: "https://hook.example.org/", secret: nil,
@@ -330,11 +330,11 @@ extension Delivery {
 
 /// What a try of a delivery came to.
 func tried(
-    _ delivery: Delivery, _ verdict: DeliveryTry.Verdict, status: Int? = nil, answer: String = ""
+    _ delivery: Delivery, _ verdict: DeliveryTry.Verdict, status: Int? = nil, excerpt: String = ""
 ) -> DeliveryTry {
     DeliveryTry(
         delivery: delivery.id, number: delivery.tryNumber, startedAt: delivery.occurredAt, duration: 0.1,
-        status: status, error: nil, answer: answer, verdict: verdict)
+        status: status, error: nil, responseExcerpt: excerpt, verdict: verdict)
 }
 
 /// Queues copies of the only job of an origin, each by so many microseconds more urgent than the one before.

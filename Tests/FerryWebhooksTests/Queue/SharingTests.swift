@@ -8,15 +8,15 @@ import Testing
 struct SharingTests {
     @Test("a delivery leased to a stopped sender is returned at once")
     func handedOverLate() throws {
-        let places = DeliveryCredits()
-        let bench = try Bench { $0.credits = places }
-        #expect(eventually { places.isOpen })
+        let credits = DeliveryCredits()
+        let bench = try Bench { $0.credits = credits }
+        #expect(eventually { credits.isOpen })
         let delivery = Delivery.example(7, url: "http://127.0.0.1:9/")
-        #expect(places.reserve(delivery))
+        #expect(credits.reserve(delivery))
         bench.sender.stop()
         var handed = LeasedDeliveries(leasedUntil: bench.clock.now() + 100_000)
         handed.deliveries = [delivery]
-        places.hand(handed)
+        credits.hand(handed)
         let tries = take(1, from: bench.queue.tries)
         #expect(tries.map(\.delivery) == [delivery.id] && tries.map(\.verdict) == [.returned])
     }

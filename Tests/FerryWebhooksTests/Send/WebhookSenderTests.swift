@@ -18,7 +18,8 @@ struct WebhookSenderTests {
         let delivery = Delivery.example(url: receiver.url)
         let result = try #require(bench.deliver([delivery]).first)
         #expect(result.verdict == .accepted)
-        #expect(result.status == 202 && result.error == nil && result.answer == "fine" && result.number == 1)
+        #expect(result.status == 202 && result.error == nil && result.number == 1)
+        #expect(result.responseExcerpt == "fine")
         let request = try #require(take(1, from: receiver.requests).first)
         let secret = try #require(serviceSecret)
         let id = try #require(request.header("webhook-id"))
@@ -55,27 +56,27 @@ struct WebhookSenderTests {
     @Test("leased deliveries are sent without a claim, as many as there are credits")
     func handedOver() throws {
         let receiver = try Receiver(Receiver.status("200 OK"))
-        let places = DeliveryCredits()
-        let bench = try Bench { $0.credits = places }
+        let credits = DeliveryCredits()
+        let bench = try Bench { $0.credits = credits }
         defer { receiver.stop() }
         // The claim of the start, and what it has said of the places.
-        #expect(eventually { places.isOpen && bench.queue.claimCount > 0 })
+        #expect(eventually { credits.isOpen && bench.queue.claimCount > 0 })
         var handed = LeasedDeliveries(leasedUntil: bench.clock.now() + 100_000)
         handed.deliveries = [.example(99, url: "ftp://x/")]
-        #expect(places.reserve(handed.deliveries[0]))
-        places.hand(handed)
+        #expect(credits.reserve(handed.deliveries[0]))
+        credits.hand(handed)
         // Its report comes after all that the start claims. The clock stands still, and makes no more claims.
         #expect(take(1, from: bench.queue.tries).map(\.verdict) == [.givenUp])
         let claimCount = bench.queue.claimCount
         let deliveries = (0..<20 as Range<UInt64>).map { Delivery.example($0, url: receiver.url) }
-        handed.deliveries = deliveries.filter { places.reserve($0) }
+        handed.deliveries = deliveries.filter { credits.reserve($0) }
         #expect(handed.deliveries.count == 16)
-        places.hand(handed)
+        credits.hand(handed)
         let tries = take(16, from: bench.queue.tries)
         #expect(tries.count == 16 && tries.allSatisfy { $0.verdict == .accepted && $0.number == 1 })
         #expect(take(16, from: receiver.requests).count == 16 && bench.queue.claimCount == claimCount)
         bench.sender.stop()
-        #expect(!places.isOpen && !places.reserve(deliveries[0]))
+        #expect(!credits.isOpen && !credits.reserve(deliveries[0]))
     }
 
     @Test("ten silent endpoints of a hundred do not delay the others")
@@ -188,7 +189,7 @@ struct WebhookSenderTests {
                 "timed_out", "connection_lost", "response_invalid", "could_not_connect", "host_not_found",
                 "request_invalid",
             ])
-        #expect(tries.allSatisfy { $0.status == nil && $0.answer == "" })
+        #expect(tries.allSatisfy { $0.status == nil && $0.responseExcerpt == "" })
         #expect(tries.last?.verdict == .givenUp)
     }
 
@@ -219,7 +220,7 @@ struct WebhookSenderTests {
         }
         let result = try #require(bench.deliver([.example(url: receiver.url)]).first)
         #expect(result.status == 500)
-        #expect(result.answer.utf8.count <= 1_024 && result.answer.hasPrefix("xäää"))
+        #expect(result.responseExcerpt.utf8.count <= 1_024 && result.responseExcerpt.hasPrefix("xäää"))
     }
 
     @Test("a silent receiver uses at most its window and delays no other")
@@ -333,12 +334,13 @@ struct WebhookSenderTests {
         }
         let first = try #require(
             bench.deliver([.example(url: receiver.url, type: "job.challenge")]).first)
-        #expect(first.verdict != .accepted && first.error == "internal_error" && first.answer.isEmpty)
+        #expect(
+            first.verdict != .accepted && first.error == "internal_error" && first.responseExcerpt.isEmpty)
         isAway.withLock { $0 = false }
         bench.clock.advance(60)
         bench.sender.wake()
         let second = try #require(take(1, from: bench.queue.tries).first)
-        #expect(second.verdict == .accepted && second.status == 200 && second.answer.isEmpty)
+        #expect(second.verdict == .accepted && second.status == 200 && second.responseExcerpt.isEmpty)
         #expect(taken.take().count == 2)
     }
 

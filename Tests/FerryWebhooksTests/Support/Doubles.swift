@@ -42,7 +42,7 @@ final class MemoryQueue: DeliveryStore {
             for index in state.rows.indices where state.rows[index].delivery.endpoint?.id == endpoint.id {
                 let delivery = state.rows[index].delivery
                 state.rows[index].delivery = delivery.copy(endpoint: endpoint)
-                state.revisions[delivery.lane] = endpoint.revision
+                state.revisions[delivery.receiverQueue] = endpoint.revision
             }
         }
     }
@@ -51,31 +51,31 @@ final class MemoryQueue: DeliveryStore {
     var claimCount: Int { state.withLock { $0.claimCount } }
 
     func claim(
-        _ rooms: DeliveryDemand, leaseSeconds: Double, reply: @escaping @Sendable (ClaimedDeliveries) -> Void
+        _ demand: DeliveryDemand, leaseSeconds: Double, reply: @escaping @Sendable (ClaimedDeliveries) -> Void
     ) {
         let now = clock.now()
         reply(
             state.withLock { state in
                 state.claimCount += 1
                 var found = ClaimedDeliveries()
-                found.revisions = state.revisions.filter { rooms.lanes[$0.key] != nil }
+                found.revisions = state.revisions.filter { demand.queues[$0.key] != nil }
                 var counts: [ReceiverQueueID: Int] = [:]
                 // Ordered lanes in which something is pending that is not due.
                 var held: Set<ReceiverQueueID> = []
                 for index in state.rows.indices {
                     let (delivery, dueAt) = (state.rows[index].delivery, state.rows[index].dueAt)
-                    guard dueAt <= now, !held.contains(delivery.lane) else {
+                    guard dueAt <= now, !held.contains(delivery.receiverQueue) else {
                         if dueAt > now { found.next = min(found.next ?? dueAt, dueAt) }
-                        if delivery.isOrdered { held.insert(delivery.lane) }
+                        if delivery.isOrdered { held.insert(delivery.receiverQueue) }
                         continue
                     }
-                    let room = rooms.lanes[delivery.lane] ?? rooms.other
-                    guard counts[delivery.lane, default: 0] < room else { continue }
-                    guard found.due.count < rooms.total else {
+                    let capacity = demand.queues[delivery.receiverQueue] ?? demand.other
+                    guard counts[delivery.receiverQueue, default: 0] < capacity else { continue }
+                    guard found.due.count < demand.total else {
                         found.isMore = true
                         break
                     }
-                    counts[delivery.lane, default: 0] += 1
+                    counts[delivery.receiverQueue, default: 0] += 1
                     found.due.append(delivery)
                     state.rows[index].dueAt = now + leaseSeconds
                 }
@@ -108,9 +108,9 @@ extension Delivery {
 
     func copy(endpoint: Endpoint?, jobJSON: [UInt8]? = nil, tryNumber: Int32? = nil) -> Delivery {
         Delivery(
-            id: id, lane: lane, event: event, type: type, tenant: tenant, session: session, job: job,
-            sequence: sequence, occurredAt: occurredAt, url: url, secret: secret, endpoint: endpoint,
-            jobJSON: jobJSON ?? self.jobJSON, traceparent: traceparent,
+            id: id, receiverQueue: receiverQueue, event: event, type: type, tenant: tenant, session: session,
+            job: job, sequence: sequence, occurredAt: occurredAt, url: url, secret: secret,
+            endpoint: endpoint, jobJSON: jobJSON ?? self.jobJSON, traceparent: traceparent,
             tryNumber: tryNumber ?? self.tryNumber)
     }
 
@@ -122,7 +122,7 @@ extension Delivery {
         let origin = UInt64(bitPattern: Int64((try? WebURL.parse(url).origin)?.hashValue ?? 0))
         return Delivery(
             id: DeliveryID(high: 1, low: number),
-            lane: endpoint.map { ReceiverQueueID(high: $0.id.high, low: $0.id.low) }
+            receiverQueue: endpoint.map { ReceiverQueueID(high: $0.id.high, low: $0.id.low) }
                 ?? ReceiverQueueID(high: 4, low: origin),
             event: EventID(high: 2, low: number), type: type,
             tenant: tenant, session: "default", job: JobID(high: 3, low: number), sequence: Int64(number),

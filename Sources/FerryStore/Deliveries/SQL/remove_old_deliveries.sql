@@ -1,7 +1,7 @@
 -- Removes deliveries older than their retention, deliveries of deleted endpoints, and deleted endpoints
 -- without deliveries. An endpoint stays for 10 minutes, since a pass of the relay may have read it. A
 -- delivery that a sender has claimed for a deleted endpoint stays until it is returned or its lease is over:
--- the sender notices the deletion by its pending deliveries (look_at_lanes.sql).
+-- the sender notices the deletion by its pending deliveries (read_receiver_queues.sql).
 -- Locks: the deliveries, skipping those that another transaction has locked, then this connection's row of
 -- job_counts.
 -- $1 upper bound of ids of old deliveries (exclusive), $2 maximum number of deliveries of each kind. Returns

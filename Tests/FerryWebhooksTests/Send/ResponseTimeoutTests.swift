@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 @Suite("Response timeout of receivers")
-struct AnswerTimeoutTests {
+struct ResponseTimeoutTests {
     /// Reads a request, sends the beginning of an answer, waits for the gate, and sends the end.
     private func receiver(_ beginning: String, _ gate: Gate, _ end: String) throws -> ScriptedOrigin {
         try ScriptedOrigin { connection in
@@ -45,6 +45,6 @@ struct AnswerTimeoutTests {
         #expect(timedOut.allSatisfy { $0.verdict == .retry(at: bench.clock.now() + 5) })
         late.open()
         let answered = take(1, from: bench.queue.tries)
-        #expect(answered.map(\.status) == [500] && answered.map(\.answer) == ["nope"])
+        #expect(answered.map(\.status) == [500] && answered.map(\.responseExcerpt) == ["nope"])
     }
 }

@@ -5,7 +5,7 @@ import TestThreads
 import Testing
 
 /// Every way in which an answer can be delimited, and some in which it cannot.
-@Suite(.serialized, .onOwnThread) struct AnswerTests {
+@Suite(.serialized, .onOwnThread) struct ResponseTests {
     struct Row: Sendable, CustomTestStringConvertible {
         let name: String
         var method = "GET"

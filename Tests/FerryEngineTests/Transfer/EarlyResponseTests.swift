@@ -6,20 +6,20 @@ import Testing
 
 /// Servers that refuse an upload and hang up while its body is on its way: what they said is the error, also
 /// when libcurl sees the closed connection first.
-@Suite(.serialized, .onOwnThread) struct EarlyAnswerTests {
-    enum Farewell: String, CaseIterable, Sendable { case none, proper, resets }
+@Suite(.serialized, .onOwnThread) struct EarlyResponseTests {
+    enum Ending: String, CaseIterable, Sendable { case none, proper, resets }
 
     private static let count = 40
 
     private static func run(
-        _ identity: TestAuthority.Identity?, _ farewell: Farewell, _ answer: String
+        _ identity: TestAuthority.Identity?, _ ending: Ending, _ answer: String
     ) throws -> [AttemptResult] {
         let origin = try ScriptedOrigin(as: identity) { connection in
             guard connection.readRequest() != nil else { return }
             connection.send("HTTP/1.1 100 Continue\r\n\r\n")
             _ = connection.read(300_000)
             connection.send(answer)
-            switch farewell {
+            switch ending {
             case .none: break
             case .proper: connection.sayGoodbye()
             case .resets: connection.reset()
@@ -45,14 +45,14 @@ import Testing
     @Test("a refusal before the connection closes is the error", arguments: [false, true])
     func refusal(isSecure: Bool) throws {
         let identity = isSecure ? try TestAuthority.shared.get().server : nil
-        for farewell in [Farewell.none, .proper] {
+        for ending in [Ending.none, .proper] {
             let results = try Self.run(
-                identity, farewell, "HTTP/1.1 413 No\r\nContent-Length: 2\r\n\r\nno")
+                identity, ending, "HTTP/1.1 413 No\r\nContent-Length: 2\r\n\r\nno")
             #expect(results.count == Self.count)
             for result in results {
                 #expect(
                     result.failure?.code == .unacceptableStatus && result.response?.status == 413,
-                    "\(farewell): \(String(describing: result.failure))")
+                    "\(ending): \(String(describing: result.failure))")
             }
         }
     }
@@ -61,11 +61,11 @@ import Testing
     func silence(isSecure: Bool) throws {
         let identity = isSecure ? try TestAuthority.shared.get().server : nil
         for answer in ["", "HTTP/1.1 413 No\r\nContent-Length: 2\r\n"] {
-            for farewell in Farewell.allCases {
-                for result in try Self.run(identity, farewell, answer) {
+            for ending in Ending.allCases {
+                for result in try Self.run(identity, ending, answer) {
                     #expect(
                         [.connectionLost, .incompleteBody].contains(result.failure?.code),
-                        "\(farewell): \(String(describing: result.failure))")
+                        "\(ending): \(String(describing: result.failure))")
                 }
             }
         }

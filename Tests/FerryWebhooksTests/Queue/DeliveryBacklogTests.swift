@@ -4,13 +4,13 @@ import Testing
 @testable import FerryWebhooks
 
 @Suite("Receiver queues")
-struct LaneTests {
+struct DeliveryBacklogTests {
     private let now = Timestamp(microseconds: 1_790_000_000_000_000)
 
     private func item(
-        _ number: UInt64, lane: String, tenant: String = "default", endpoint: Delivery.Endpoint? = nil
+        _ number: UInt64, host: String, tenant: String = "default", endpoint: Delivery.Endpoint? = nil
     ) throws -> DeliveryBacklog.Item {
-        let url = "http://\(lane).example/"
+        let url = "http://\(host).example/"
         return .init(
             delivery: .example(number, url: url, endpoint: endpoint, tenant: tenant),
             url: try WebURL.parse(url), startBefore: now + 10)
@@ -98,17 +98,17 @@ struct LaneTests {
     func turns() throws {
         var backlog = DeliveryBacklog(concurrency: 100, waitingMax: 1_000)
         let demand = backlog.demand(total: 100, now: now)
-        #expect(demand.other == 16 && demand.lanes.isEmpty)
+        #expect(demand.other == 16 && demand.queues.isEmpty)
         backlog.add(
-            try (0..<10).map { try item($0, lane: "a") } + (10..<12).map { try item($0, lane: "b") },
+            try (0..<10).map { try item($0, host: "a") } + (10..<12).map { try item($0, host: "b") },
             demand: demand, now: now)
         var started: [UInt64] = []
         while let next = backlog.next() { started.append(next.delivery.id.low) }
         #expect(started == [0, 10, 1, 11, 2, 3])
         #expect(backlog.inFlightCount == 6 && backlog.waitingCount == 6)
-        let lane = try item(0, lane: "a").delivery.lane
-        #expect(backlog.demand(total: 100, now: now).lanes[lane] == 6)
-        let returned = backlog.finished(lane, .accepted(duration: 0.1), endsRun: false, now: now, jitter: 0)
+        let queue = try item(0, host: "a").delivery.receiverQueue
+        #expect(backlog.demand(total: 100, now: now).queues[queue] == 6)
+        let returned = backlog.finished(queue, .accepted(duration: 0.1), endsRun: false, now: now, jitter: 0)
         #expect(returned.isEmpty)
         // Two for the place that is free and the one that the window has grown by.
         let fifth = backlog.next()
@@ -127,21 +127,21 @@ struct LaneTests {
             return count
         }
         backlog.addLeased(
-            try (0..<40).map { try item($0, lane: "a\($0)", tenant: "a") }, overflowing: [], now: now)
+            try (0..<40).map { try item($0, host: "a\($0)", tenant: "a") }, unreserved: [], now: now)
         #expect(started() == ["a": 12])
         backlog.addLeased(
-            try (40..<80).map { try item($0, lane: "b\($0)", tenant: "b") }, overflowing: [], now: now)
+            try (40..<80).map { try item($0, host: "b\($0)", tenant: "b") }, unreserved: [], now: now)
         // Nothing has ended, and it begins at once.
         #expect(started() == ["b": 4])
-        let lane = try item(0, lane: "a0").delivery.lane
-        _ = backlog.finished(lane, .accepted(duration: 1), endsRun: false, now: now, jitter: 0)
+        let queue = try item(0, host: "a0").delivery.receiverQueue
+        _ = backlog.finished(queue, .accepted(duration: 1), endsRun: false, now: now, jitter: 0)
         // Both have their quarter: the last one stays free for a third.
         #expect(started().isEmpty && backlog.inFlightCount == 15)
-        backlog.addLeased([try item(80, lane: "c", tenant: "c")], overflowing: [], now: now)
+        backlog.addLeased([try item(80, host: "c", tenant: "c")], unreserved: [], now: now)
         #expect(started() == ["c": 1])
         for number in 1..<8 as Range<UInt64> {
-            let lane = try item(number, lane: "a\(number)").delivery.lane
-            _ = backlog.finished(lane, .accepted(duration: 1), endsRun: false, now: now, jitter: 0)
+            let queue = try item(number, host: "a\(number)").delivery.receiverQueue
+            _ = backlog.finished(queue, .accepted(duration: 1), endsRun: false, now: now, jitter: 0)
         }
         // They take turns.
         #expect(started() == ["a": 2, "b": 1] || started() == ["a": 1, "b": 2])
@@ -152,8 +152,8 @@ struct LaneTests {
     func fullTenants() throws {
         var backlog = DeliveryBacklog(concurrency: 4, waitingMax: 20)
         backlog.addLeased(
-            try (0..<11).map { try item($0, lane: "a\($0)", tenant: "a") }
-                + [try item(20, lane: "b", tenant: "b")], overflowing: [], now: now)
+            try (0..<11).map { try item($0, host: "a\($0)", tenant: "a") }
+                + [try item(20, host: "b", tenant: "b")], unreserved: [], now: now)
         #expect(backlog.demand(total: 4, now: now).fullTenants == ["a"])
         #expect(backlog.takeChangedDemand(total: 8).demand.fullTenants == ["a"])
         for _ in 0..<3 { _ = backlog.next() }
@@ -163,14 +163,14 @@ struct LaneTests {
     @Test("a large delivery counts by its weight toward its tenant's share")
     func weights() throws {
         var backlog = DeliveryBacklog(concurrency: 4, waitingMax: 100)
-        let plain = try item(0, lane: "a", tenant: "a")
+        let plain = try item(0, host: "a", tenant: "a")
         let json = Array(repeating: UInt8(ascii: "0"), count: 300_000)
         let heavy = plain.delivery.copy(endpoint: nil, jobJSON: json)
         #expect(plain.delivery.weight == 1 && heavy.weight == 19)
         let items = (0..<3).map { _ in
             DeliveryBacklog.Item(delivery: heavy, url: plain.url, startBefore: plain.startBefore)
         }
-        backlog.addLeased(items + [try item(1, lane: "b", tenant: "b")], overflowing: [], now: now)
+        backlog.addLeased(items + [try item(1, host: "b", tenant: "b")], unreserved: [], now: now)
         #expect(backlog.waitingCount == 4 && backlog.waitingWeight == 58)
         #expect(backlog.demand(total: 4, now: now).fullTenants == ["a"])
         for _ in 0..<2 { _ = backlog.next() }
@@ -182,24 +182,24 @@ struct LaneTests {
     @Test("what was claimed of an endpoint before it was changed goes back", arguments: [false, true])
     func changed(isOrdered: Bool) throws {
         var backlog = DeliveryBacklog(concurrency: 100, waitingMax: 1_000)
-        let lane = ReceiverQueueID(high: 5, low: 5)
+        let queue = ReceiverQueueID(high: 5, low: 5)
         let before = try endpoint(isOrdered: isOrdered)
         let demand = backlog.demand(total: 100, now: now)
         backlog.add(
-            try (0..<8).map { try item($0, lane: "a", endpoint: before) } + [item(8, lane: "b")],
+            try (0..<8).map { try item($0, host: "a", endpoint: before) } + [item(8, host: "b")],
             demand: demand, now: now)
         let first = backlog.next()
         #expect(first != nil)
-        let same = backlog.update(revisions: [lane: 1])
+        let same = backlog.update(revisions: [queue: 1])
         #expect(same.isEmpty)
         let waitingCount = backlog.waitingCount
-        let returned = backlog.update(revisions: [lane: 2])
+        let returned = backlog.update(revisions: [queue: 2])
         // Not that of another receiver, nor what is on its way.
         #expect(returned.map(\.delivery.id.low) == Array(1..<8))
         #expect(backlog.waitingCount == waitingCount - 7 && backlog.inFlightCount == 1)
         let after = try endpoint(isOrdered: isOrdered, revision: 2)
-        backlog.add([try item(1, lane: "a", endpoint: after)], demand: demand, now: now)
-        let again = backlog.update(revisions: [lane: 2])
+        backlog.add([try item(1, host: "a", endpoint: after)], demand: demand, now: now)
+        let again = backlog.update(revisions: [queue: 2])
         #expect(again.isEmpty)
     }
 
@@ -207,56 +207,56 @@ struct LaneTests {
     func opening() throws {
         var backlog = DeliveryBacklog(concurrency: 100, waitingMax: 1_000)
         let demand = backlog.demand(total: 100, now: now)
-        backlog.add(try (0..<16).map { try item($0, lane: "a") }, demand: demand, now: now)
-        let lane = try item(0, lane: "a").delivery.lane
+        backlog.add(try (0..<16).map { try item($0, host: "a") }, demand: demand, now: now)
+        let queue = try item(0, host: "a").delivery.receiverQueue
         var returned = 0
         for _ in 0..<5 {
             guard backlog.next() != nil else { break }
             returned +=
-                backlog.finished(lane, .failed(retryAfter: nil), endsRun: true, now: now, jitter: 0.5).count
+                backlog.finished(queue, .failed(retryAfter: nil), endsRun: true, now: now, jitter: 0.5).count
         }
         #expect(returned == 11 && backlog.waitingCount == 0)
-        #expect(backlog.demand(total: 100, now: now).lanes[lane] == 0)
+        #expect(backlog.demand(total: 100, now: now).queues[queue] == 0)
         #expect(backlog.nextProbe(after: now) == now + 5 && backlog.nextProbe(after: now + 5) == nil)
-        #expect(backlog.demand(total: 100, now: now + 5).lanes[lane] == 1)
+        #expect(backlog.demand(total: 100, now: now + 5).queues[queue] == 1)
         backlog.removeIdleQueues(now + 20)
-        #expect(backlog.demand(total: 100, now: now).lanes[lane] == 0)
+        #expect(backlog.demand(total: 100, now: now).queues[queue] == 0)
         backlog.removeIdleQueues(now + 66)
-        #expect(backlog.demand(total: 100, now: now).lanes.isEmpty)
+        #expect(backlog.demand(total: 100, now: now).queues.isEmpty)
     }
 
     @Test("new leases follow the window and are 0 while more waits or the breaker is open")
     func handing() throws {
         var backlog = DeliveryBacklog(concurrency: 100, waitingMax: 1_000)
-        let lane = try item(0, lane: "a").delivery.lane
+        let queue = try item(0, host: "a").delivery.receiverQueue
         #expect(backlog.takeChangedDemand(total: 9).demand.other == 16)
-        backlog.addLeased(try (0..<10).map { try item($0, lane: "a") }, overflowing: [], now: now)
-        #expect(backlog.takeChangedDemand(total: 9).demand.lanes == [lane: 6])
-        #expect(backlog.takeChangedDemand(total: 9).demand.lanes.isEmpty)
-        backlog.addLeased([], overflowing: [lane], now: now)
-        #expect(backlog.takeChangedDemand(total: 9).demand.lanes == [lane: 0])
+        backlog.addLeased(try (0..<10).map { try item($0, host: "a") }, unreserved: [], now: now)
+        #expect(backlog.takeChangedDemand(total: 9).demand.queues == [queue: 6])
+        #expect(backlog.takeChangedDemand(total: 9).demand.queues.isEmpty)
+        backlog.addLeased([], unreserved: [queue], now: now)
+        #expect(backlog.takeChangedDemand(total: 9).demand.queues == [queue: 0])
         // A claim that finds less than it had room for has found everything.
         let demand = backlog.demand(total: 100, now: now)
-        backlog.add([try item(10, lane: "a")], demand: demand, now: now)
-        #expect(backlog.takeChangedDemand(total: 9).demand.lanes == [lane: 5])
+        backlog.add([try item(10, host: "a")], demand: demand, now: now)
+        #expect(backlog.takeChangedDemand(total: 9).demand.queues == [queue: 5])
         for _ in 0..<ReceiverCircuitBreaker.failureCountMax {
             guard backlog.next() != nil else { break }
-            _ = backlog.finished(lane, .failed(retryAfter: nil), endsRun: true, now: now, jitter: 0.5)
+            _ = backlog.finished(queue, .failed(retryAfter: nil), endsRun: true, now: now, jitter: 0.5)
         }
-        #expect(backlog.takeChangedDemand(total: 9).demand.lanes == [lane: 0])
+        #expect(backlog.takeChangedDemand(total: 9).demand.queues == [queue: 0])
         backlog.removeIdleQueues(now + 66)
         let gone = backlog.takeChangedDemand(total: 9).gone
-        #expect(gone == [lane])
+        #expect(gone == [queue])
     }
 
     @Test("after 410 the endpoint's deliveries are returned, and its breaker stays closed")
     func gone() throws {
         var backlog = DeliveryBacklog(concurrency: 100, waitingMax: 1_000)
         let demand = backlog.demand(total: 100, now: now)
-        backlog.add(try (0..<16).map { try item($0, lane: "a") }, demand: demand, now: now)
-        let lane = try item(0, lane: "a").delivery.lane
+        backlog.add(try (0..<16).map { try item($0, host: "a") }, demand: demand, now: now)
+        let queue = try item(0, host: "a").delivery.receiverQueue
         while backlog.next() != nil {}
-        let returned = backlog.finished(lane, .gone, endsRun: false, now: now, jitter: 0)
+        let returned = backlog.finished(queue, .gone, endsRun: false, now: now, jitter: 0)
         #expect(returned.count == 12 && backlog.inFlightCount == 3 && backlog.waitingCount == 0)
         #expect(backlog.nextProbe(after: now) == nil)
     }
@@ -266,19 +266,19 @@ struct LaneTests {
         var backlog = DeliveryBacklog(concurrency: 100, waitingMax: 1_000)
         let endpoint = try ordered()
         let demand = backlog.demand(total: 100, now: now)
-        backlog.add(try (0..<4).map { try item($0, lane: "a", endpoint: endpoint) }, demand: demand, now: now)
-        let lane = ReceiverQueueID(high: 5, low: 5)
+        backlog.add(try (0..<4).map { try item($0, host: "a", endpoint: endpoint) }, demand: demand, now: now)
+        let queue = ReceiverQueueID(high: 5, low: 5)
         let first = backlog.next()
         let second = backlog.next()
         #expect(first?.delivery.id.low == 0 && second == nil)
-        #expect(backlog.demand(total: 100, now: now).lanes[lane] == 0)
-        let leftOver = backlog.finished(lane, .accepted(duration: 0), endsRun: false, now: now, jitter: 0)
+        #expect(backlog.demand(total: 100, now: now).queues[queue] == 0)
+        let leftOver = backlog.finished(queue, .accepted(duration: 0), endsRun: false, now: now, jitter: 0)
         #expect(leftOver.isEmpty)
         let next = backlog.next()
         #expect(next?.delivery.id.low == 1)
-        let returned = backlog.finished(lane, .failed(retryAfter: nil), endsRun: true, now: now, jitter: 0)
+        let returned = backlog.finished(queue, .failed(retryAfter: nil), endsRun: true, now: now, jitter: 0)
         #expect(returned.map(\.delivery.id.low) == [2, 3])
         let last = backlog.next()
-        #expect(last == nil && backlog.demand(total: 100, now: now).lanes[lane] == 16)
+        #expect(last == nil && backlog.demand(total: 100, now: now).queues[queue] == 16)
     }
 }

@@ -3,7 +3,7 @@ import HTTPServer
 import Synchronization
 import Testing
 
-/// Gives bytes as fast as it is pulled, up to `total`, or waits for `give`.
+/// Returns bytes as fast as the server reads, up to `total`, or waits for `give`.
 private final class CountingStream: ResponseStream {
     struct State: Sendable {
         var ready: Int
@@ -54,7 +54,7 @@ private func answering(_ response: @escaping @Sendable () -> Response) -> Script
 
 private func isOpen(_ descriptor: Int32) -> Bool { fcntl(descriptor, F_GETFD) >= 0 }
 
-@Suite struct AnswerTests {
+@Suite struct ResponseTests {
     @Test("small and large arrays arrive complete", arguments: [0, 1, 262_144, 262_145, 3_000_000])
     func arrays(size: Int) throws {
         try serving(answering { Response(status: 200, body: .bytes(CountingStream.bytes(size))) }) { server in
@@ -109,10 +109,11 @@ private func isOpen(_ descriptor: Int32) -> Bool { fcntl(descriptor, F_GETFD) >=
                 try client.send("GET \(path) HTTP/1.1\r\nHost: a\r\n\r\n")
                 #expect(try client.head().status == 200)
             }
-            // Most of it is not sent yet: the sockets' buffers do not hold so much.
+            // Most of the file is not sent yet: the sockets' buffers are smaller.
             try #require(files["/cut"].map { ftruncate($0, 4_096) } == 0)
             #expect(try Client(server).get("/").status == 200)
-            // As a client that does not give up: the server must, not its timeout of idle connections.
+            // The client does not give up. The server must end the response, not its timeout of idle
+            // connections.
             var rest: [UInt8]?
             let isOver = eventually {
                 rest = try? cut.rest()
@@ -120,7 +121,7 @@ private func isOpen(_ descriptor: Int32) -> Bool { fcntl(descriptor, F_GETFD) >=
             }
             #expect(isOver && rest.map { $0.count < total } == true)
             #expect(eventually { handler.ended.withLock { $0.contains { $0.path == "/cut" } } })
-            // The others were looked at in the same round.
+            // The server has checked the other connections in the same pass.
             #expect(try whole.bytes(total).count == total)
         }
     }
@@ -133,7 +134,7 @@ private func isOpen(_ descriptor: Int32) -> Bool { fcntl(descriptor, F_GETFD) >=
         var body: FileBody? = FileBody(descriptor: pair[1], offset: 0, length: 1)
         _ = consume body
         body = nil
-        // The end of the pipe is seen exactly when nobody holds its writing side.
+        // Reading returns 0 only after all descriptors of the writing side are closed.
         var byte: UInt8 = 0
         #expect(read(pair[0], &byte, 1) == 0)
     }
@@ -165,7 +166,7 @@ private func isOpen(_ descriptor: Int32) -> Bool { fcntl(descriptor, F_GETFD) >=
             try client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
             #expect(try client.head().fields["Content-Length"] == "\(total)")
             var before = -1
-            // Standing still for 100 ms: what is given by then sits in the sockets' buffers.
+            // No progress for 100 ms: the bytes read until then are in the sockets' buffers.
             while case let given = stream.state.withLock({ $0.given }), given != before {
                 before = given
                 _ = poll(nil, 0, 100)

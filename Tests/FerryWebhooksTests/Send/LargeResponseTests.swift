@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 @Suite("Heads of receivers' responses")
-struct LargeAnswerTests {
+struct LargeResponseTests {
     /// A receiver that sends the pieces and then, if it is to, the last one until the connection ends.
     private func receiver(_ pieces: [String], repeats: Bool = false) throws -> ScriptedOrigin {
         try ScriptedOrigin { connection in

@@ -3,11 +3,11 @@ import Synchronization
 import Sys
 import TestSupport
 
-/// An origin of files `/f/<n>` of 20,000 bytes that depend on `n`. So many answers go out at once; every
-/// later one stops half-way until `open()`.
+/// An origin of files `/f/<n>` of 20,000 bytes that depend on `n`. The first `free` responses are complete at
+/// once; each later response pauses after half of its bytes until `open()`.
 final class HalfwayOrigin: Sendable {
     static let byteCount = 20_000
-    /// The number of each file that stopped half-way.
+    /// Fires with the file's number when a response pauses.
     let stopped = Signal<Int>()
     private let gate: Gate
     private let origin: ScriptedOrigin
@@ -17,7 +17,8 @@ final class HalfwayOrigin: Sendable {
 
     static func bytes(_ number: Int) -> [UInt8] { patternBytes(byteCount, seed: UInt64(number)) }
 
-    /// `trickles`: of what has stopped a byte a second comes; none of it is silent, so no slot is lent.
+    /// `trickles`: a paused response continues with one byte per second, so that its attempt does not count
+    /// as stalled and its slot stays in use.
     init(free: Int, trickles: Bool = false) throws {
         let gate = Gate()
         let stopped = stopped
@@ -52,8 +53,7 @@ final class HalfwayOrigin: Sendable {
         origin.stop()
     }
 
-    /// The body of a batch that downloads the files of `numbers`, each to the same name below the storage
-    /// root.
+    /// Returns a batch request that downloads the files `numbers` to `f/<n>` below the storage root.
     func batch(_ numbers: Range<Int>, webhook: String? = nil) -> String {
         let jobs = numbers.map { number in
             #"{"kind":"download","request":{"url":"\#(url)/f/\#(number)"},"#
@@ -64,11 +64,11 @@ final class HalfwayOrigin: Sendable {
     }
 }
 
-/// 0, 1, 2, … for any thread.
+/// Counts 0, 1, 2, …. Usable on any thread.
 final class Counter: Sendable {
     private let count = Atomic(0)
     func next() -> Int { count.add(1, ordering: .relaxed).oldValue }
 }
 
-/// What is in a directory, hidden names too; empty when there is none.
+/// Returns the names in a directory, hidden ones included. Empty if the directory does not exist.
 func names(in path: String) -> Set<String> { Set(directoryNames(path)) }

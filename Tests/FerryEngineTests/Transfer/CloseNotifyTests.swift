@@ -5,7 +5,7 @@ import TestThreads
 import Testing
 
 /// A body over TLS that ends with its connection needs close_notify (RFC 9112 §9.8).
-@Suite(.serialized, .onOwnThread) struct FarewellTests {
+@Suite(.serialized, .onOwnThread) struct CloseNotifyTests {
     private static let bytes = patternBytes(40_000, seed: 9)
     private static let tag = "HTTP/1.1 200 OK\r\nETag: \"one\"\r\n"
 

@@ -1,0 +1,71 @@
+import FerryAPI
+import FerryCore
+import FerryEngine
+import FerryStore
+import Glibc
+
+// The parts of the store that are ports of the API as they are.
+extension ControlLane: StorePorts {}
+extension EventTail: EventFeed {}
+extension TenantCounts: TenantReader {}
+
+/// Operations of the API that the store and the engine of this node carry out together.
+struct NodeAdapter: NodeOperations {
+    let store: Store
+    let paths: StoragePaths
+    let engine: Engine?
+    let health: Health
+    let throughput = Throughput()
+
+    func attempts(of id: JobID, tenant: String, reply: @escaping Reply<JobAttempts>) {
+        let read = { @Sendable (running: AttemptSnapshot?) in
+            store.control.attempts(of: id, tenant: tenant) { result in
+                reply(
+                    result.map { attempts in
+                        var attempts = attempts
+                        if let running { attempts.add(running) }
+                        return attempts
+                    })
+            }
+        }
+        if let engine { engine.snapshot(of: id, reply: read) } else { read(nil) }
+    }
+
+    func delete(_ id: JobID, tenant: String, revision: Int32?, reply: @escaping Reply<Void>) {
+        let file = "\(paths.managedFiles)/\(ManagedFiles.path(for: id))"
+        store.control.delete(id, tenant: tenant, revision: revision) { result in
+            // The row is gone. If a crash leaves the file, the sweep finds it by its name.
+            if case .success(let record) = result {
+                if let engine { engine.remove(file) } else { unlink(file) }
+                // A spec that cannot be read has no bytes to forget.
+                if let spec = try? JobSpec(storedJSON: record.specJSON), spec.kind == .download {
+                    engine?.forget(
+                        ResumePoint(
+                            tenant: tenant, job: id, url: spec.request.url, path: spec.destination?.path))
+                }
+            }
+            reply(result.map { _ in })
+        }
+    }
+
+    func status(reply: @escaping Reply<ServiceStatus>) {
+        store.control.status { result in
+            reply(
+                result.map { stored in
+                    var status = ServiceStatus(stored)
+                    status.isDatabaseOK = store.isReady
+                    // Last measured by the engine.
+                    status.storageFreeBytes = engine?.storageSpaces.map(\.free).min() ?? health.freeBytes
+                    status.holdsDownloads = health.holdsDownloads
+                    let counts = engine?.snapshot
+                    let rates = throughput.rates(
+                        received: counts?.bytesReceived ?? 0, sent: counts?.bytesSent ?? 0,
+                        finished: store.metrics.recordedResults)
+                    status.bytesReceivedPerSecond = rates.bytesReceived
+                    status.bytesSentPerSecond = rates.bytesSent
+                    status.jobsFinishedPerSecond = rates.jobsFinished
+                    return status
+                })
+        }
+    }
+}

@@ -1,0 +1,70 @@
+import Foundation
+import Postgres
+import Testing
+
+@testable import FerryStore
+
+extension Statements {
+    /// All statements, by folder of `Sources/FerryStore`.
+    static let all = [
+        // Admin
+        allKeys, beginAudit, changeDrain, changePause, changeSetting, countTenants, createKey, endAudit,
+        foldCounts, listAudit, listKeys, putSetting, readFirstKey, readKey, readOperations, readSetting,
+        readStatus, removeOldAudit, revokeKey, setSetting,
+        // Claim
+        awaitHosts, claimJobs, claimLimitedJobs, divertJobs, divertRunning, findLots, heldJobs, lockLots,
+        lockOldLots, lookLots, mendLots, nextDue, promoteJobs, removeOldLots,
+        // Connection
+        notify, setShard, tryLock,
+        // Deliveries
+        addDeliveries, addSessionReceivers, claimDeliveries, createWebhook, deleteWebhook, editWebhook,
+        expireDeliveries, listDeliveries, listWebhooks, readReceiverQueues, pingWebhook, readDelivery,
+        readFirstWebhook, readInterests, hashReceiverQueues, readWebhook, recordTries, redeliver,
+        removeOldDeliveries, replayDeliveries, takeBackDeliveries, takeSessionReceivers,
+        // Events
+        followEvents, hasEvent, hasEvents, hasUnnumberedEvents, jobEvents, keepEvents, lastEvent,
+        listEvents, numberEvents, putBackEvents, rejectEvents, removeOldEvents, takeEvents,
+        // Finish
+        askJobs, awaitConnectivity, dueDeadlines, finishJobs, nextDeadline, releaseJobs, retryJobs,
+        suspendJobs, tellJobs,
+        // Hosts
+        createHosts, forgetHosts, grantConnections, keepDecisions, listHosts, loadHosts, lockHosts,
+        putThroughputs, readHost, readHostLimits, readPermits, readThroughputs, releaseWaiting,
+        removeOldThroughputs, saveHostLimits, saveHosts, strandedHosts, sweepConnections, writeConnections,
+        // Jobs
+        acknowledgeJobs, deleteJob, editJob, readLeftovers, listJobs, readAttempts, readJobs, remindJobs,
+        requestCancel, requestSuspend, resumeJob, suspendJob,
+        // Leases
+        checkLeases, heartbeat, lockHeartbeat, lockRescue, readHealth, readHeartbeats, readNodes,
+        reclaimJobs, removeNode, rescueJobs,
+        // Retention
+        addHistory, detachHistory, dropHistory, expiredJobs, hasEventsUntil, lateHistory, oldDefaultJobs,
+        oldJobs, oldRestJobs, oldSessionJobs, readHistory, removeJobs, removeOldKeys,
+        // Schedules
+        advanceSchedules, createSchedule, deleteSchedule, dropLocks, dueSchedules, holdLock, insertRuns,
+        listSchedules, nextSchedule, noteRun, postponeSchedule, readSchedule, replaceSchedule,
+        stretchWindows, sweepRuns, unfinishedRuns,
+        // Schema
+        freeSessionCount,
+        // Sessions
+        cancelSessions, changedSessions, countDefaultJobs, countSessionJobs, countSessions, deleteSession,
+        drainSessions, drainedSessions, endSessions, invalidateSession, listSessions, lockSessionEpoch,
+        putSession, readSession, readSessionEpoch, requestCancels,
+        // Submit
+        addDependencies, knownJobs, readKeys, submitJobs, submitKeyedJobs,
+        // Waiting
+        answerJob, askBegins, deferJobs, discretionaryJobs, dueBegins, dueQuestions, flagDependencies,
+        hasDependencyNews, hasDueQuestions, lockDependents, releaseDependents, resolveDependencies,
+        startJobs,
+    ]
+
+    /// Names of the SQL files in `Sources/FerryStore`.
+    static var fileNames: Set<String> {
+        get throws {
+            let root = URL(filePath: "../../../Sources/FerryStore", relativeTo: URL(filePath: #filePath))
+            let files = try #require(FileManager.default.enumerator(atPath: root.path))
+            let paths = files.compactMap { $0 as? String }.filter { $0.contains("/SQL/") }
+            return Set(paths.map { URL(filePath: $0).deletingPathExtension().lastPathComponent })
+        }
+    }
+}

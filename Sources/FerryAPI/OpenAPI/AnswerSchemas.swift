@@ -2,94 +2,19 @@ internal import FerryCore
 
 /// Bodies of responses, as JSON Schema 2020-12.
 let answerSchemas = #"""
-    "Job": {
-      "type": "object",
-      "description": "The accepted fields with their effective values, and how far the job is. Every \#
-    member is present.",
-      "required": [
-        "id", "tenant", "state", "waiting_for", "revision", "waiting_reason", "created_at", "started_at",
-        "finished_at", "next_attempt_at", "attempt", "node", "link", "retry_of", "schedule_id",
-        "scheduled_at", "kind", "session", "description", "metadata", "request", "mirrors", "destination",
-        "source", "integrity",
-        "resume_data", "redirects", "accept", "on_challenge", "schedule", "network", "retry", "segments",
-        "webhook", "progress", "response", "result", "error", "question", "answered_by", "questions",
-        "acknowledgement", "acknowledged_at"
-      ],
+    "WaitingReason": {
+      "type": "object", "description": "Why a job does not run.",
+      "required": ["code", "detail", "next_check_at"],
       "properties": {
-        "id": {"$ref": "#/components/schemas/JobID"},
-        "tenant": {"type": "string"},
-        "state": {"$ref": "#/components/schemas/JobState"},
-        "waiting_for": {
-          "enum": [
-            null, "begin_date", "discretionary", "connectivity", "retry", "dependency", "challenge",
-            "confirmation", "redirect"
-          ]
+        "code": {"enum": \#(names(WaitingReason.Code.self)), "description": "Stable code of the reason."},
+        "detail": {"type": "string", "description": "What would have to happen for the job to start."},
+        "next_check_at": {
+          "type": ["string", "null"], "format": "date-time", "description": "Time of the next check."
         },
-        "revision": {"type": "integer", "minimum": 0},
-        "waiting_reason": {
-          "type": ["object", "null"],
-          "required": ["code", "detail", "next_check_at"],
-          "properties": {
-            "code": {"enum": \#(names(WaitingReason.Code.self))},
-            "detail": {"type": "string", "description": "What would have to happen for the job to start."},
-            "next_check_at": {"type": ["string", "null"], "format": "date-time"},
-            "jobs": {
-              "type": "array", "items": {"$ref": "#/components/schemas/JobID"},
-              "description": "With the code dependency: those that have not ended yet."
-            }
-          }
-        },
-        "created_at": {"type": "string", "format": "date-time"},
-        "started_at": {"type": ["string", "null"], "format": "date-time"},
-        "finished_at": {"type": ["string", "null"], "format": "date-time"},
-        "next_attempt_at": {"type": ["string", "null"], "format": "date-time"},
-        "acknowledgement": {
-          "oneOf": [
-            {"type": "null"}, {"const": false}, {"$ref": "#/components/schemas/JobAcknowledgement"}
-          ]
-        },
-        "acknowledged_at": {
-          "type": ["string", "null"], "format": "date-time",
-          "description": "When somebody has said that the result has arrived."
-        },
-        "attempt": {"type": "integer", "minimum": 0},
-        "node": {"type": ["string", "null"]}, "link": {"type": "string"},
-        "retry_of": {"type": ["string", "null"]}, "schedule_id": {"type": ["string", "null"]},
-        "scheduled_at": {"type": ["string", "null"], "format": "date-time"},
-        "question": {"oneOf": [{"type": "null"}, {"$ref": "#/components/schemas/Question"}]},
-        "answered_by": {"oneOf": [{"type": "null"}, {"$ref": "#/components/schemas/AnsweredBy"}]},
-        "questions": {"type": "object"},
-        "kind": {"enum": ["download", "upload", "data"]},
-        "session": {"type": "string"},
-        "description": {"type": ["string", "null"]},
-        "metadata": {"type": "object", "additionalProperties": {"type": "string"}},
-        "request": {
-          "type": "object", "required": ["url", "method", "headers"],
-          "properties": {
-            "url": {"$ref": "#/components/schemas/ShownURL"},
-            "headers": {
-              "type": "object",
-              "additionalProperties": {
-                "oneOf": [{"type": "string"}, {"$ref": "#/components/schemas/Hidden"}]
-              }
-            }
-          }
-        },
-        "mirrors": {"type": "array"},
-        "destination": {"type": ["object", "null"]},
-        "source": {"type": ["object", "null"]}, "integrity": {"type": "object"},
-        "resume_data": {
-          "type": ["string", "null"],
-          "description": "With it another job goes on from the bytes that this one has left, for a day."
-        },
-        "redirects": {"type": "object"}, "accept": {"type": "object"},
-        "on_challenge": {"type": "string"}, "schedule": {"type": "object"}, "network": {"type": "object"},
-        "retry": {"type": "object"}, "segments": {"type": "integer"},
-        "webhook": {"type": ["object", "null"]},
-        "progress": {"$ref": "#/components/schemas/Progress"},
-        "response": {"oneOf": [{"type": "null"}, {"$ref": "#/components/schemas/TransferResponse"}]},
-        "result": {"oneOf": [{"type": "null"}, {"$ref": "#/components/schemas/TransferResult"}]},
-        "error": {"oneOf": [{"type": "null"}, {"$ref": "#/components/schemas/TransferError"}]}
+        "jobs": {
+          "type": "array", "items": {"$ref": "#/components/schemas/JobID"},
+          "description": "With the code dependency: those that have not ended yet."
+        }
       }
     },
     "JobID": {"type": "string", "pattern": "^job_[0-7][0-9a-hjkmnp-tv-z]{25}$"},
@@ -126,8 +51,12 @@ let answerSchemas = #"""
     },
     "Hidden": {
       "type": "object", "required": ["set"], "additionalProperties": false,
-      "properties": {"set": {"const": true}},
+      "properties": {"set": {"type": "boolean", "description": "true."}},
       "description": "There is a value, and it is not shown."
+    },
+    "ShownFieldValue": {
+      "oneOf": [{"type": "string"}, {"$ref": "#/components/schemas/Hidden"}],
+      "description": "Value of a header field, or that there is one."
     },
     "TransferResponse": {
       "type": "object",
@@ -139,7 +68,7 @@ let answerSchemas = #"""
         "status": {"type": "integer"}, "url": {"$ref": "#/components/schemas/ShownURL"},
         "headers": {
           "type": "object",
-          "additionalProperties": {"oneOf": [{"type": "string"}, {"$ref": "#/components/schemas/Hidden"}]},
+          "additionalProperties": {"$ref": "#/components/schemas/ShownFieldValue"},
           "description": "Clients and admins see all values; viewers, events and webhooks those of fields \#
     that carry no credential."
         },

@@ -114,23 +114,5 @@ let bodySchemas = #"""
       "description": "Below the tenant's storage root: relative, without empty, . or .. parts; parts of \#
     at most 255 bytes that do not begin with .ferry-; without control characters, line separators and \#
     bidirectional controls."
-    },
-    "DestinationPath": {
-      "type": "string", "minLength": 1, "maxLength": 1024,
-      "pattern": "^(?!\\.\\.?(/|$)|\\.ferry-)[^/\#(forbiddenInNames)]{1,255}(/(?!\\.\\.?(/|$)|\\.ferry-)\#
-    [^/\#(forbiddenInNames)]{1,255})*/?$",
-      "description": "As Path. With a slash at its end it is a directory, and the file gets the name that \#
-    the answer suggests: that of Content-Disposition, else the URL's last part, else the job's \#
-    identifier."
-    },
-    "Destination": {
-      "type": "object", "required": ["path"], "additionalProperties": false,
-      "properties": {
-        "path": {"$ref": "#/components/schemas/DestinationPath"},
-        "if_exists": {
-          "enum": ["replace", "fail", "rename"], "default": "replace",
-          "description": "Where the answer suggests the name, rename is the default."
-        }
-      }
     }
     """#

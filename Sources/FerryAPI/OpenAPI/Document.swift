@@ -25,9 +25,8 @@ let openAPIDocument: [UInt8] = {
     writer.raw(Array("{\(headerComponents)}".utf8))
     writer.name("schemas")
     let schemas = [
-        jobRequestSchemas, sessionSchemas, bodySchemas, connectionSchemas, answerSchemas, attemptSchemas,
-        eventSchemas, errorSchemas, patchSchemas, operatorSchemas, webhookSchemas, hostSchemas,
-        questionSchemas, acknowledgementSchemas, scheduleSchemas, keySchemas,
+        fieldSchemas, sessionSchemas, bodySchemas, answerSchemas, attemptSchemas, eventSchemas, errorSchemas,
+        operatorSchemas, webhookSchemas, hostSchemas, questionSchemas, scheduleSchemas, keySchemas,
     ]
     writer.raw(Array("{\(schemas.joined(separator: ","))}".utf8))
     writer.endObject()

@@ -1,20 +1,5 @@
 /// Questions of jobs and their answers, as JSON Schema 2020-12.
 let questionSchemas = #"""
-    "QuestionRules": {
-      "type": "object", "additionalProperties": false,
-      "description": "What holds when nobody has answered a question about the job.",
-      "properties": {
-        "timeout": {
-          "type": "number", "minimum": 1, "maximum": 604800, "default": 600,
-          "description": "Seconds that an answer is waited for."
-        },
-        "begin": {"enum": ["continue_loading", "cancel"], "default": "continue_loading"},
-        "redirect": {"enum": ["follow", "reject", "cancel"], "default": "reject"},
-        "challenge": {
-          "enum": ["perform_default_handling", "cancel"], "default": "perform_default_handling"
-        }
-      }
-    },
     "Question": {
       "type": "object",
       "description": "What somebody is to say before the job goes on.",
@@ -60,23 +45,6 @@ let questionSchemas = #"""
         "at": {"type": "string", "format": "date-time"}
       }
     },
-    "NewRequest": {
-      "type": "object", "additionalProperties": false,
-      "description": "A merge patch of the job's request.",
-      "properties": {
-        "url": {"type": "string", "maxLength": 8192},
-        "headers": {"$ref": "#/components/schemas/HeaderPatch"},
-        "timeout_for_request": {"type": ["number", "null"], "minimum": 1, "maximum": 604800}
-      }
-    },
-    "HeaderPatch": {
-      "type": ["object", "null"], "maxProperties": 100,
-      "propertyNames": {"pattern": "^[A-Za-z0-9!#$%&'*+.^_`|~-]+$"},
-      "additionalProperties": {
-        "type": ["string", "null"], "pattern": "^[^\\u0000-\\u0008\\u000a-\\u001f\\u007f]*$"
-      },
-      "description": "Null removes a field; names are the same whatever their case."
-    },
     "AskedAt": {
       "type": ["string", "null"], "format": "date-time",
       "description": "As the question says it, to the last digit; when another one is open by now, the \#
@@ -98,7 +66,7 @@ let questionSchemas = #"""
       "type": "object", "required": ["disposition", "request"], "additionalProperties": false,
       "properties": {
         "disposition": {"const": "use_new_request"},
-        "request": {"$ref": "#/components/schemas/NewRequest"},
+        "request": {"$ref": "#/components/schemas/RequestPatch"},
         "asked_at": {"$ref": "#/components/schemas/AskedAt"}
       }
     },
@@ -134,6 +102,14 @@ let questionSchemas = #"""
           }
         }
       ]
+    },
+    "UserName": {
+      "type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[^:\\u0000-\\u001f\\u007f]+$",
+      "description": "At most 255 bytes of UTF-8."
+    },
+    "Password": {
+      "type": "string", "maxLength": 1024, "pattern": "^[^\\u0000-\\u001f\\u007f]*$",
+      "description": "At most 1,024 bytes of UTF-8. Encrypted and shown as {\"set\": true}."
     },
     "Credential": {
       "description": "For Basic and Digest user and password, for Bearer a token. Sealed, and never shown.",

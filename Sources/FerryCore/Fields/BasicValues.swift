@@ -15,6 +15,7 @@ extension Optional: FieldValue where Wrapped: FieldValue {
         if let self { self.encode(into: &writer, isRedacted: isRedacted) } else { writer.null() }
     }
     package static func schema(_ rule: Rule) -> [JSON.Member] { Wrapped.schema(rule) }
+    package static func shownSchema(_ rule: Rule) -> [JSON.Member] { Wrapped.shownSchema(rule) }
 }
 
 extension Bool: FieldValue {
@@ -241,6 +242,9 @@ extension Array: FieldValue where Element: FieldValue {
             members.append(JSON.Member("minItems", JSON(rule.counts.lowerBound)))
         }
         return members
+    }
+    package static func shownSchema(_ rule: ListRule<Element.Rule>) -> [JSON.Member] {
+        [JSON.Member("type", "array"), JSON.Member("items", .object(Element.shownSchema(rule.item)))]
     }
 }
 

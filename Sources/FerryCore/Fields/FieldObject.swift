@@ -7,6 +7,16 @@ package protocol FieldObject: Sendable, Equatable {
     /// Description of the object, for OpenAPI and the reference.
     static var summary: String { get }
 
+    /// Name of the object in OpenAPI, such as `Retry`.
+    static var schemaName: String { get }
+
+    /// Members of the object's JSON Schema that state rules of several fields. `kind`: that of the job, or `nil`
+    /// for objects outside of jobs.
+    static func schemaRules(for kind: JobKind?) -> [JSON.Member]
+
+    /// Members of a field's JSON Schema that differ between job kinds, or `nil` if none do.
+    static func schema(of field: String, for kind: JobKind) -> [JSON.Member]?
+
     /// Declares the fields in the order in which they are shown: calls `visitor` once for each of them. Must
     /// name the same fields whatever their values are.
     mutating func fields(_ visitor: inout some FieldVisitor)
@@ -21,6 +31,9 @@ package protocol FieldObject: Sendable, Equatable {
 }
 
 extension FieldObject {
+    package static var schemaName: String { "\(Self.self)" }
+    package static func schemaRules(for kind: JobKind?) -> [JSON.Member] { [] }
+    package static func schema(of field: String, for kind: JobKind) -> [JSON.Member]? { nil }
     package mutating func inherit(from session: SessionConfiguration) {}
     package mutating func check(_ body: FieldDecoder) {}
 }
@@ -83,6 +96,10 @@ package protocol FieldValue: Sendable, Equatable {
 
     /// Returns the JSON Schema of the type without null.
     static func schema(_ rule: Rule) -> [JSON.Member]
+
+    /// Returns the JSON Schema of the value in responses, without null. Responses show what earlier versions
+    /// have accepted, so it has types and values, but no bounds.
+    static func shownSchema(_ rule: Rule) -> [JSON.Member]
 }
 
 extension FieldValue {
@@ -90,6 +107,9 @@ extension FieldValue {
     package var isLeftOut: Bool { false }
     package func merging(_ json: JSON, _ rule: Rule, _ place: FieldPlace) -> Self? {
         Self.decode(json, rule, place)
+    }
+    package static func shownSchema(_ rule: Rule) -> [JSON.Member] {
+        schema(rule).filter { ["type", "format", "enum", "$ref", "oneOf"].contains($0.name) }
     }
 }
 

@@ -2,8 +2,8 @@
 package struct FieldDescription: Sendable {
     /// Type of a field.
     package enum Kind: Sendable {
-        /// A value: its JSON Schema without null.
-        case value([JSON.Member])
+        /// A value: its JSON Schemas in requests and in responses, without null.
+        case value([JSON.Member], shown: [JSON.Member])
         /// An object.
         case object(ObjectDescription)
         /// A field of which only this value is supported.
@@ -26,21 +26,37 @@ package struct FieldDescription: Sendable {
 
 /// Description of an object, from its declaration.
 package struct ObjectDescription: Sendable {
-    /// Name of the Swift type, which names the OpenAPI schema.
+    /// Name of the object in OpenAPI.
     package let name: String
     /// One or two sentences.
     package let text: String
     /// The fields in the order of their declaration.
     package let fields: [FieldDescription]
+    /// `FieldObject.schemaRules`.
+    package let rules: @Sendable (JobKind?) -> [JSON.Member]
+    /// `FieldObject.schema(of:for:)`.
+    package let variant: @Sendable (_ field: String, JobKind) -> [JSON.Member]?
 
     /// Describes a type.
     package init<Object: FieldObject>(_ type: Object.Type) {
         var table = FieldTable()
         var object = Object()
         object.fields(&table)
-        name = "\(Object.self)"
+        name = Object.schemaName
         text = Object.summary
         fields = table.fields
+        rules = { Object.schemaRules(for: $0) }
+        variant = { Object.schema(of: $0, for: $1) }
+    }
+
+    /// `true` if the fields or their rules depend on the kind of the job.
+    package var dependsOnKind: Bool {
+        fields.contains { field in
+            if field.traits.kinds != .all { return true }
+            if JobKind.allCases.contains(where: { variant(field.name, $0) != nil }) { return true }
+            if case .object(let object) = field.kind { return object.dependsOnKind }
+            return false
+        } || JobKind.allCases.contains { rules($0) != rules(nil) }
     }
 }
 
@@ -55,7 +71,7 @@ private struct FieldTable: FieldVisitor {
         value.encode(into: &writer, isRedacted: false)
         fields.append(
             FieldDescription(
-                name: name, kind: .value(Value.schema(rule)), isNullable: Value.isNullable,
+                name: name, kind: .value(Value.schema(rule), shown: Value.shownSchema(rule)), isNullable: Value.isNullable,
                 // What the encoder writes is JSON.
                 standard: (try? JSON.parse(writer.bytes)) ?? .null, traits: traits, text: text))
     }

@@ -153,6 +153,16 @@ enum AcknowledgementChoice: FieldValue {
                 "oneOf",
                 .array([
                     .object([JSON.Member("enum", .array([.bool(false)]))]),
+                    .object([JSON.Member("$ref", "#/components/schemas/AcknowledgementRulesInput")]),
+                ]))
+        ]
+    }
+    static func shownSchema(_ rule: NoRule) -> [JSON.Member] {
+        [
+            JSON.Member(
+                "oneOf",
+                .array([
+                    .object([JSON.Member("type", "boolean")]),
                     .object([JSON.Member("$ref", "#/components/schemas/AcknowledgementRules")]),
                 ]))
         ]

@@ -16,6 +16,31 @@ package struct ConnectionRules: Sendable, Equatable {
             "Credentials. basic (RFC 7617) is sent at once; digest (RFC 7616, MD5 and SHA-256) answers the "
             + "server's challenge, and so does ntlm (MS-NTHT), over HTTP/1.1; the body is sent after it "
             + "only. bearer: RFC 6750."
+
+        package static func schemaRules(for kind: JobKind?) -> [JSON.Member] {
+            JSON.rules(
+                #"""
+                {
+                  "oneOf": [
+                    {
+                      "required": ["user", "password"],
+                      "properties": {
+                        "type": {"enum": ["basic", "digest", "ntlm"]}, "user": {"type": "string"},
+                        "password": {"type": "string"}, "token": {"type": "null"}
+                      }
+                    },
+                    {
+                      "required": ["token"],
+                      "properties": {
+                        "type": {"const": "bearer"}, "token": {"type": "string"},
+                        "user": {"type": "null"}, "password": {"type": "null"}
+                      }
+                    }
+                  ]
+                }
+                """#)
+        }
+
         /// Scheme.
         package enum Scheme: String, FieldChoice { case basic, digest, bearer, ntlm }
         /// Scheme.
@@ -68,6 +93,22 @@ package struct ConnectionRules: Sendable, Equatable {
         package static let summary =
             "TLS settings for https URLs. Host names are always checked. A client certificate stays with its "
             + "origin across redirects, everything else applies to every hop; a redirect to http is refused."
+
+        package static func schemaRules(for kind: JobKind?) -> [JSON.Member] {
+            JSON.rules(
+                #"""
+                {
+                  "dependentRequired": {
+                    "client_certificate": ["client_key"], "client_key": ["client_certificate"]
+                  },
+                  "not": {
+                    "required": ["minimum_version", "maximum_version"],
+                    "properties": {"minimum_version": {"const": "1.3"}, "maximum_version": {"const": "1.2"}}
+                  }
+                }
+                """#)
+        }
+
         /// Version of TLS.
         package enum Version: String, FieldChoice {
             case v12 = "1.2"
@@ -137,6 +178,22 @@ package struct ConnectionRules: Sendable, Equatable {
         package static let summary =
             "A proxy: HTTP, HTTPS or SOCKS5. It resolves names; its own address must be one that the egress "
             + "policy allows."
+
+        package static func schemaRules(for kind: JobKind?) -> [JSON.Member] {
+            JSON.rules(
+                #"""
+                {
+                  "anyOf": [
+                    {"properties": {"user": {"type": "null"}, "password": {"type": "null"}}},
+                    {
+                      "required": ["user", "password"],
+                      "properties": {"user": {"type": "string"}, "password": {"type": "string"}}
+                    }
+                  ]
+                }
+                """#)
+        }
+
         /// URL of the proxy.
         package var url = ProxyURL.unknown
         /// User, or `nil`. The password is a secret.

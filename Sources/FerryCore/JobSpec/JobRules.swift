@@ -117,6 +117,7 @@ extension JobSpec {
     package struct RetryRules: FieldObject {
         package static let summary =
             "Rules for further attempts. max_delay must not be below a given initial_delay."
+        package static let schemaName = "Retry"
         /// Largest number of failed attempts.
         package var attemptCountMax = 8
         /// Delay after the first failed attempt, in seconds.
@@ -172,6 +173,7 @@ extension JobSpec {
     /// Webhook of a job.
     package struct WebhookSpec: FieldObject {
         package static let summary = "A receiver of the job's events."
+        package static let schemaName = "JobWebhook"
         /// URL of the receiver.
         package var url: String { urlText.text }
         private var urlText = URLText("")

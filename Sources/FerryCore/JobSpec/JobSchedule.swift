@@ -2,6 +2,7 @@ extension JobSpec {
     /// Begin date, timeouts and order of a job.
     package struct Schedule: FieldObject {
         package static let summary = "Begin date, timeouts and order of a job."
+        package static let schemaName = "JobSchedule"
         /// From 0.0 to 1.0; jobs with a higher value are earlier.
         package var priority = 0.5
         /// Purpose of the transfer.

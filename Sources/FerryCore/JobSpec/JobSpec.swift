@@ -2,6 +2,7 @@
 /// (`JobSecrets`, `payload`), so that showing a spec shows no secret.
 package struct JobSpec: FieldObject {
     package static let summary = "A transfer to be done."
+    package static let schemaName = "Job"
 
     /// Kind of the job.
     package var kind = JobKind.download
@@ -162,4 +163,48 @@ extension TextRule {
 
 extension JobKind: FieldChoice {
     package static var unsupportedValues: [String] { ["stream"] }
+}
+
+// MARK: OpenAPI
+
+extension JobSpec {
+    package static func schema(of field: String, for kind: JobKind) -> [JSON.Member]? {
+        field == "kind" ? [JSON.Member("enum", .array([.string(kind.rawValue)]))] : nil
+    }
+
+    package static func schemaRules(for kind: JobKind?) -> [JSON.Member] {
+        switch kind {
+        case .download: JSON.rules(partRules)
+        case .upload: JSON.rules(#"{"required": ["source"]}"#)
+        case .data, nil: []
+        }
+    }
+
+    private static let partRules = #"""
+        {
+          "if": {
+            "anyOf": [
+              {"required": ["segments"], "properties": {"segments": {"minimum": 2}}},
+              {"required": ["mirrors"], "properties": {"mirrors": {"minItems": 1}}}
+            ]
+          },
+          "then": {
+            "properties": {
+              "request": {
+                "properties": {"method": {"const": "GET"}, "accept_encoding": {"const": "identity"}}
+              },
+              "on_challenge": {"const": "fail"},
+              "redirects": {"properties": {"policy": {"enum": ["follow", "reject"]}}}
+            }
+          }
+        }
+        """#
+}
+
+extension JSON {
+    /// Returns the members of a JSON object that is part of the source.
+    static func rules(_ text: String) -> [Member] {
+        // The text is valid: a test reads the document that contains it.
+        (try? parse(Array(text.utf8)))?.members ?? []
+    }
 }

@@ -2,6 +2,7 @@ extension JobSpec {
     /// The request of a job.
     package struct RequestSpec: FieldObject {
         package static let summary = "An HTTP request."
+        package static let schemaName = "Request"
         /// URL without fragment.
         package var url: String {
             get { urlText.text }
@@ -246,5 +247,32 @@ extension JobSpec.RequestSpec {
                 "With those of the session, there are more than \(Limits.headerCountMax) header fields or "
                     + "\(Limits.headerByteCountMax) bytes.")
         }
+    }
+}
+
+// MARK: OpenAPI
+
+extension JobSpec.RequestSpec {
+    package static func schema(of field: String, for kind: JobKind) -> [JSON.Member]? {
+        switch (field, kind) {
+        case ("method", .download):
+            JSON.rules(
+                #"{"pattern": "^(?!(HEAD|TRACE|CONNECT)$)[A-Z][A-Z0-9_-]{0,31}$", "default": "GET"}"#)
+        case ("method", .upload):
+            JSON.rules(
+                #"{"pattern": "^(?!(GET|HEAD|DELETE|OPTIONS|TRACE|CONNECT)$)[A-Z][A-Z0-9_-]{0,31}$", "#
+                    + #""default": "PUT"}"#)
+        case ("method", .data): [JSON.Member("default", "GET")]
+        case ("accept_encoding", .upload): JSON.rules(#"{"enum": ["identity"]}"#)
+        default: nil
+        }
+    }
+
+    package static func schemaRules(for kind: JobKind?) -> [JSON.Member] {
+        kind == .data
+            ? JSON.rules(
+                #"{"if": {"required": ["body"], "properties": {"body": {"type": "object"}}}, "then": "#
+                    + #"{"required": ["method"], "properties": {"method": {"not": {"enum": ["GET", "HEAD"]}}}}}"#)
+            : []
     }
 }

@@ -22,6 +22,9 @@ struct URLText: FieldValue {
     func encode(into writer: inout JSONWriter, isRedacted: Bool) {
         writer.value(isRedacted ? RedactedURL.text(of: text) : text)
     }
+    static func shownSchema(_ rule: NoRule) -> [JSON.Member] {
+        [JSON.Member("$ref", "#/components/schemas/ShownURL")]
+    }
     static func schema(_ rule: NoRule) -> [JSON.Member] {
         [
             JSON.Member("type", "string"), JSON.Member("format", "uri"),
@@ -80,6 +83,12 @@ struct Metadata: FieldValue {
         writer.endObject()
     }
     var isLeftOut: Bool { pairs.isEmpty }
+    static func shownSchema(_ rule: NoRule) -> [JSON.Member] {
+        [
+            JSON.Member("type", "object"),
+            JSON.Member("additionalProperties", .object([JSON.Member("type", "string")])),
+        ]
+    }
     static func schema(_ rule: NoRule) -> [JSON.Member] {
         let text = { (least: Int, most: Int) in
             String.schema(TextRule(least...most))
@@ -174,6 +183,10 @@ struct HeaderFields: FieldValue {
         writer.endObject()
     }
     var isLeftOut: Bool { pairs.isEmpty }
+    static func shownSchema(_ rule: NoRule) -> [JSON.Member] {
+        let reference = JSON.object([JSON.Member("$ref", "#/components/schemas/ShownFieldValue")])
+        return [JSON.Member("type", "object"), JSON.Member("additionalProperties", reference)]
+    }
     static func schema(_ rule: NoRule) -> [JSON.Member] {
         [
             JSON.Member("type", "object"), JSON.Member("maxProperties", JSON(Limits.headerCountMax)),
@@ -235,6 +248,9 @@ package struct Secret: FieldValue {
         if isSet { writer.raw(setMark) } else { writer.null() }
     }
     package static func schema(_ rule: TextRule) -> [JSON.Member] { String.schema(rule) }
+    package static func shownSchema(_ rule: TextRule) -> [JSON.Member] {
+        [JSON.Member("$ref", "#/components/schemas/Hidden")]
+    }
 }
 
 let setMark = Array(#"{"set":true}"#.utf8)

@@ -86,6 +86,24 @@ package struct ValidatedSchedule: Sendable {
 /// The body of a schedule: its fields and the template of its jobs.
 package struct ScheduleBody: FieldObject {
     package static let summary = ScheduleSpec.summary
+    package static let schemaName = "Schedule"
+    package static func schemaRules(for kind: JobKind?) -> [JSON.Member] {
+        JSON.rules(
+            #"""
+            {
+              "oneOf": [
+                {
+                  "required": ["cron"],
+                  "properties": {"cron": {"type": "string"}, "interval": {"type": "null"}}
+                },
+                {
+                  "required": ["interval"],
+                  "properties": {"interval": {"type": "number"}, "cron": {"type": "null"}}
+                }
+              ]
+            }
+            """#)
+    }
     var spec = ScheduleSpec()
 
     package init() {}

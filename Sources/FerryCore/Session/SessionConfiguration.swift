@@ -118,6 +118,28 @@ package struct SessionConfiguration: FieldObject {
             "tls_maximum_version", &tlsVersionMax, .plain, "Highest version of TLS; null for no maximum.")
     }
 
+    package static let schemaName = "Session"
+    package static func schemaRules(for kind: JobKind?) -> [JSON.Member] {
+        JSON.rules(
+            #"""
+            {
+              "not": {
+                "required": ["tls_minimum_version", "tls_maximum_version"],
+                "properties": {
+                  "tls_minimum_version": {"const": "1.3"}, "tls_maximum_version": {"const": "1.2"}
+                }
+              },
+              "examples": [
+                {"weight": 2, "http_additional_headers": {"User-Agent": "reports/1"}},
+                {
+                  "http_additional_headers": {"Authorization": "Bearer shop-token"},
+                  "http_additional_headers_origins": ["https://shop.example", "https://*.shop.example:8443"]
+                }
+              ]
+            }
+            """#)
+    }
+
     package mutating func check(_ body: FieldDecoder) {
         for header in headers where Self.requestFields.contains(header.name.lowercased()) {
             body.fail(

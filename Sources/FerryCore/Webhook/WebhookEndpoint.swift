@@ -1,6 +1,7 @@
 /// Configuration of a webhook endpoint: the receiver of a tenant's events, and which events it gets.
 package struct WebhookEndpoint: FieldObject {
     package static let summary = "A receiver of the tenant's events."
+    package static let schemaName = "Webhook"
 
     /// Format of the body of a delivery.
     package enum Format: String, FieldChoice {
@@ -108,6 +109,7 @@ package struct WebhookEndpoint: FieldObject {
     /// Times of further attempts of a delivery.
     private struct Retry: FieldObject {
         static let summary = "Times of further attempts of a delivery."
+        static let schemaName = "WebhookRetry"
         var delays = WebhookEndpoint.standardRetryDelays
 
         init() {}

@@ -133,6 +133,8 @@ struct ResponseSecretTests {
         defer { setup.stop() }
         let listener = try EventListener(setup.ferry, "/v1/events")
         defer { listener.stop() }
+        // The stream has the events from its head on.
+        #expect(listener.head.wait().first?.contains(" 200 ") == true)
         let job = try setup.ferry.run(setup.body())
         let id = try #require(job["id"]?.string)
         let events = listener.events(3)

@@ -241,6 +241,7 @@ private struct EventTypeNames: FieldValue {
         names.encode(into: &writer, isRedacted: isRedacted)
     }
     static func schema(_ rule: NoRule) -> [JSON.Member] { [String].schema(listRule) }
+    static func shownSchema(_ rule: NoRule) -> [JSON.Member] { [String].shownSchema(listRule) }
 
     private static let listRule = ListRule(
         1...Limits.webhookEventCountMax,

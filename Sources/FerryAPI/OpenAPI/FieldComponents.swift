@@ -45,10 +45,10 @@ let fieldSchemas: String = {
     schemas.add(
         JobSpec.self, .patch, named: "JobPatch",
         "A merge patch (RFC 7396) of the job as it is shown; null sets the default. description, metadata, "
-            + "schedule.priority and network.max_bytes_per_second can be changed until the job is terminal, the "
-            + "other fields while it does not run; earliest_begin_at and confirm_before_begin until it has "
-            + "begun. A download resumes from its bytes with another URL if the validator shows that it is the "
-            + "same file. The result is validated like a submission.")
+            + "schedule.priority and network.max_bytes_per_second can be changed until the job is terminal, "
+            + "the other fields while it does not run; earliest_begin_at and confirm_before_begin until it "
+            + "has begun. A download resumes from its bytes with another URL if the validator shows that it "
+            + "is the same file. The result is validated like a submission.")
     schemas.add(JobSpec.self, .response, named: "Job", jobText, with: jobEnvelope)
     schemas.add(AcknowledgementRules.self, .request(nil))
     schemas.add(AcknowledgementRules.self, .response)
@@ -190,7 +190,8 @@ private let scheduleEnvelope = #"""
     },
     "next_run_at": {
       "type": ["string", "null"], "format": "date-time",
-      "description": "Time of the next run: the occurrence and its jitter, or the next check while an earlier job is unfinished."
+      "description": "Time of the next run: the occurrence and its jitter, or the next check while an \#
+    earlier job is unfinished."
     },
     "last_scheduled_at": {
       "type": ["string", "null"], "format": "date-time", "description": "Last occurrence with a job."

@@ -22,8 +22,8 @@ struct FieldSchemas {
         return String(decoding: writer.bytes.dropFirst().dropLast(), as: UTF8.self)
     }
 
-    /// Adds the schema of a type and of the objects in it. `name` and `text`: the schema's, if they are not the
-    /// type's. `envelope`: members of the response besides the fields, as JSON.
+    /// Adds the schema of a type and of the objects in it. `name` and `text`: the schema's, if they are not
+    /// the type's. `envelope`: members of the response besides the fields, as JSON.
     mutating func add<Object: FieldObject>(
         _ type: Object.Type, _ use: Use, named name: String? = nil, _ text: String? = nil,
         with envelope: String = ""
@@ -40,7 +40,8 @@ struct FieldSchemas {
             members = members.map { member in
                 switch member.name {
                 case "required":
-                    JSON.Member(member.name, .array(own.map { .string($0.name) } + (member.value.array ?? [])))
+                    JSON.Member(
+                        member.name, .array(own.map { .string($0.name) } + (member.value.array ?? [])))
                 case "properties": JSON.Member(member.name, .object(own + (member.value.members ?? [])))
                 default: member
                 }

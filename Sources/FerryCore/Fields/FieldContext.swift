@@ -59,16 +59,21 @@ struct FieldCapture: FieldVisitor {
     }
 
     mutating func field<Value: FieldValue>(
-        _ name: String, _ value: inout Value, _ rule: Value.Rule, _ traits: FieldTraits, _ text: String
+        _ name: String, _ value: inout Value, _ rule: Value.Rule, _ traits: FieldTraits,
+        _ text: @autoclosure () -> String
     ) { values[name] = value }
 
     mutating func object<Object: FieldObject>(
-        _ name: String, _ value: inout Object, _ traits: FieldTraits, _ text: String
+        _ name: String, _ value: inout Object, _ traits: FieldTraits,
+        _ text: @autoclosure () -> String
     ) {}
 
     mutating func object<Object: FieldObject>(
-        _ name: String, _ value: inout Object?, _ traits: FieldTraits, _ text: String
+        _ name: String, _ value: inout Object?, _ traits: FieldTraits,
+        _ text: @autoclosure () -> String
     ) {}
 
-    mutating func unsupported(_ name: String, off: JSON, _ traits: FieldTraits, _ text: String) {}
+    mutating func unsupported(
+        _ name: String, off: JSON, _ traits: FieldTraits, _ text: @autoclosure () -> String
+    ) {}
 }

@@ -98,7 +98,8 @@ package struct FieldDecoder: FieldVisitor {
     }
 
     package mutating func field<Value: FieldValue>(
-        _ name: String, _ value: inout Value, _ rule: Value.Rule, _ traits: FieldTraits, _ text: String
+        _ name: String, _ value: inout Value, _ rule: Value.Rule, _ traits: FieldTraits,
+        _ text: @autoclosure () -> String
     ) {
         guard let json = member(name, traits) else {
             if mode == .new, traits.inheritance == .session {
@@ -122,7 +123,8 @@ package struct FieldDecoder: FieldVisitor {
     }
 
     package mutating func object<Object: FieldObject>(
-        _ name: String, _ value: inout Object, _ traits: FieldTraits, _ text: String
+        _ name: String, _ value: inout Object, _ traits: FieldTraits,
+        _ text: @autoclosure () -> String
     ) {
         let json = member(name, traits)
         if mode == .new { value = Self.standard(Object.self, context) }
@@ -135,7 +137,8 @@ package struct FieldDecoder: FieldVisitor {
     }
 
     package mutating func object<Object: FieldObject>(
-        _ name: String, _ value: inout Object?, _ traits: FieldTraits, _ text: String
+        _ name: String, _ value: inout Object?, _ traits: FieldTraits,
+        _ text: @autoclosure () -> String
     ) {
         guard let json = member(name, traits) else { return }
         guard !json.isNull else {
@@ -152,7 +155,9 @@ package struct FieldDecoder: FieldVisitor {
         value = object
     }
 
-    package mutating func unsupported(_ name: String, off: JSON, _ traits: FieldTraits, _ text: String) {
+    package mutating func unsupported(
+        _ name: String, off: JSON, _ traits: FieldTraits, _ text: @autoclosure () -> String
+    ) {
         guard let json = reader.value(name), json != off, !(mode == .patch && json.isNull) else { return }
         guard off.isNull || json.typeName == off.typeName else {
             return context.errors.addWrongType(reader.pointer(name), off.typeName, json)
@@ -168,19 +173,24 @@ struct FieldInheritance: FieldVisitor {
     let context: FieldContext
 
     mutating func field<Value: FieldValue>(
-        _ name: String, _ value: inout Value, _ rule: Value.Rule, _ traits: FieldTraits, _ text: String
+        _ name: String, _ value: inout Value, _ rule: Value.Rule, _ traits: FieldTraits,
+        _ text: @autoclosure () -> String
     ) {
         guard traits.inheritance == .session else { return }
         value = context.inherited(name, as: Value.self) ?? value
     }
 
     mutating func object<Object: FieldObject>(
-        _ name: String, _ value: inout Object, _ traits: FieldTraits, _ text: String
+        _ name: String, _ value: inout Object, _ traits: FieldTraits,
+        _ text: @autoclosure () -> String
     ) {}
 
     mutating func object<Object: FieldObject>(
-        _ name: String, _ value: inout Object?, _ traits: FieldTraits, _ text: String
+        _ name: String, _ value: inout Object?, _ traits: FieldTraits,
+        _ text: @autoclosure () -> String
     ) {}
 
-    mutating func unsupported(_ name: String, off: JSON, _ traits: FieldTraits, _ text: String) {}
+    mutating func unsupported(
+        _ name: String, off: JSON, _ traits: FieldTraits, _ text: @autoclosure () -> String
+    ) {}
 }

@@ -13,7 +13,8 @@ package struct FieldEncoder: FieldVisitor {
     }
 
     package mutating func field<Value: FieldValue>(
-        _ name: String, _ value: inout Value, _ rule: Value.Rule, _ traits: FieldTraits, _ text: String
+        _ name: String, _ value: inout Value, _ rule: Value.Rule, _ traits: FieldTraits,
+        _ text: @autoclosure () -> String
     ) {
         if traits.isWriteOnly || (leavesOutDefaults || traits.isShownOnly) && value.isLeftOut { return }
         writer.name(name)
@@ -22,7 +23,8 @@ package struct FieldEncoder: FieldVisitor {
     }
 
     package mutating func object<Object: FieldObject>(
-        _ name: String, _ value: inout Object, _ traits: FieldTraits, _ text: String
+        _ name: String, _ value: inout Object, _ traits: FieldTraits,
+        _ text: @autoclosure () -> String
     ) {
         if leavesOutDefaults, value == Object() { return }
         writer.name(name)
@@ -32,7 +34,8 @@ package struct FieldEncoder: FieldVisitor {
     }
 
     package mutating func object<Object: FieldObject>(
-        _ name: String, _ value: inout Object?, _ traits: FieldTraits, _ text: String
+        _ name: String, _ value: inout Object?, _ traits: FieldTraits,
+        _ text: @autoclosure () -> String
     ) {
         guard var object = value else {
             if !leavesOutDefaults { writer.member(name, .null) }
@@ -44,7 +47,9 @@ package struct FieldEncoder: FieldVisitor {
         writer.endObject()
     }
 
-    package mutating func unsupported(_ name: String, off: JSON, _ traits: FieldTraits, _ text: String) {
+    package mutating func unsupported(
+        _ name: String, off: JSON, _ traits: FieldTraits, _ text: @autoclosure () -> String
+    ) {
         if !leavesOutDefaults, !off.isNull { writer.member(name, off) }
     }
 }

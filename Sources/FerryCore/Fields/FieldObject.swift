@@ -10,8 +10,8 @@ package protocol FieldObject: Sendable, Equatable {
     /// Name of the object in OpenAPI, such as `Retry`.
     static var schemaName: String { get }
 
-    /// Members of the object's JSON Schema that state rules of several fields. `kind`: that of the job, or `nil`
-    /// for objects outside of jobs.
+    /// Members of the object's JSON Schema that state rules of several fields. `kind`: that of the job, or
+    /// `nil` for objects outside of jobs.
     static func schemaRules(for kind: JobKind?) -> [JSON.Member]
 
     /// Members of a field's JSON Schema that differ between job kinds, or `nil` if none do.
@@ -42,26 +42,32 @@ extension FieldObject {
 package protocol FieldVisitor {
     /// A field with one value.
     mutating func field<Value: FieldValue>(
-        _ name: String, _ value: inout Value, _ rule: Value.Rule, _ traits: FieldTraits, _ text: String)
+        _ name: String, _ value: inout Value, _ rule: Value.Rule, _ traits: FieldTraits,
+        _ text: @autoclosure () -> String)
 
     /// A field whose value is an object.
     mutating func object<Object: FieldObject>(
-        _ name: String, _ value: inout Object, _ traits: FieldTraits, _ text: String)
+        _ name: String, _ value: inout Object, _ traits: FieldTraits,
+        _ text: @autoclosure () -> String)
 
     /// A field whose value is an object or null.
     mutating func object<Object: FieldObject>(
-        _ name: String, _ value: inout Object?, _ traits: FieldTraits, _ text: String)
+        _ name: String, _ value: inout Object?, _ traits: FieldTraits,
+        _ text: @autoclosure () -> String)
 
     /// A field of which this version knows only the value that turns it off.
-    mutating func unsupported(_ name: String, off: JSON, _ traits: FieldTraits, _ text: String)
+    mutating func unsupported(
+        _ name: String, off: JSON, _ traits: FieldTraits, _ text: @autoclosure () -> String
+    )
 }
 
 extension FieldVisitor {
     /// A field whose type has no rule, such as a boolean.
     package mutating func field<Value: FieldValue>(
-        _ name: String, _ value: inout Value, _ traits: FieldTraits, _ text: String
+        _ name: String, _ value: inout Value, _ traits: FieldTraits,
+        _ text: @autoclosure () -> String
     ) where Value.Rule == NoRule {
-        field(name, &value, NoRule(), traits, text)
+        field(name, &value, NoRule(), traits, text())
     }
 }
 

@@ -7,7 +7,8 @@ package struct FieldRestorer: FieldVisitor {
     init(_ stored: StoredObject) { self.stored = stored }
 
     package mutating func field<Value: FieldValue>(
-        _ name: String, _ value: inout Value, _ rule: Value.Rule, _ traits: FieldTraits, _ text: String
+        _ name: String, _ value: inout Value, _ rule: Value.Rule, _ traits: FieldTraits,
+        _ text: @autoclosure () -> String
     ) {
         guard !traits.isWriteOnly else { return }
         guard let json = stored.json[name], !(json.isNull && !Value.isNullable) else {
@@ -22,7 +23,8 @@ package struct FieldRestorer: FieldVisitor {
     }
 
     package mutating func object<Object: FieldObject>(
-        _ name: String, _ value: inout Object, _ traits: FieldTraits, _ text: String
+        _ name: String, _ value: inout Object, _ traits: FieldTraits,
+        _ text: @autoclosure () -> String
     ) {
         guard let object = stored.object(name) else {
             if traits.isRequired { error = error ?? StoredJSONError(name) }
@@ -32,7 +34,8 @@ package struct FieldRestorer: FieldVisitor {
     }
 
     package mutating func object<Object: FieldObject>(
-        _ name: String, _ value: inout Object?, _ traits: FieldTraits, _ text: String
+        _ name: String, _ value: inout Object?, _ traits: FieldTraits,
+        _ text: @autoclosure () -> String
     ) {
         guard let object = stored.object(name) else { return }
         var restored = Object()
@@ -46,7 +49,9 @@ package struct FieldRestorer: FieldVisitor {
         error = error ?? restorer.error
     }
 
-    package mutating func unsupported(_ name: String, off: JSON, _ traits: FieldTraits, _ text: String) {}
+    package mutating func unsupported(
+        _ name: String, off: JSON, _ traits: FieldTraits, _ text: @autoclosure () -> String
+    ) {}
 }
 
 extension FieldObject {

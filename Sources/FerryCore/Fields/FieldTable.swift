@@ -65,42 +65,49 @@ private struct FieldTable: FieldVisitor {
     var fields: [FieldDescription] = []
 
     mutating func field<Value: FieldValue>(
-        _ name: String, _ value: inout Value, _ rule: Value.Rule, _ traits: FieldTraits, _ text: String
+        _ name: String, _ value: inout Value, _ rule: Value.Rule, _ traits: FieldTraits,
+        _ text: @autoclosure () -> String
     ) {
         var writer = JSONWriter()
         value.encode(into: &writer, isRedacted: false)
         fields.append(
             FieldDescription(
-                name: name, kind: .value(Value.schema(rule), shown: Value.shownSchema(rule)), isNullable: Value.isNullable,
+                name: name, kind: .value(Value.schema(rule), shown: Value.shownSchema(rule)),
+                isNullable: Value.isNullable,
                 // What the encoder writes is JSON.
-                standard: (try? JSON.parse(writer.bytes)) ?? .null, traits: traits, text: text))
+                standard: (try? JSON.parse(writer.bytes)) ?? .null, traits: traits, text: text()))
     }
 
     mutating func object<Object: FieldObject>(
-        _ name: String, _ value: inout Object, _ traits: FieldTraits, _ text: String
+        _ name: String, _ value: inout Object, _ traits: FieldTraits,
+        _ text: @autoclosure () -> String
     ) {
-        append(Object.self, name, isNullable: false, traits, text)
+        append(Object.self, name, isNullable: false, traits, text())
     }
 
     mutating func object<Object: FieldObject>(
-        _ name: String, _ value: inout Object?, _ traits: FieldTraits, _ text: String
+        _ name: String, _ value: inout Object?, _ traits: FieldTraits,
+        _ text: @autoclosure () -> String
     ) {
-        append(Object.self, name, isNullable: true, traits, text)
+        append(Object.self, name, isNullable: true, traits, text())
     }
 
-    mutating func unsupported(_ name: String, off: JSON, _ traits: FieldTraits, _ text: String) {
+    mutating func unsupported(
+        _ name: String, off: JSON, _ traits: FieldTraits, _ text: @autoclosure () -> String
+    ) {
         fields.append(
             FieldDescription(
                 name: name, kind: .unsupported(off), isNullable: off.isNull, standard: off, traits: traits,
-                text: text))
+                text: text()))
     }
 
     private mutating func append<Object: FieldObject>(
-        _ type: Object.Type, _ name: String, isNullable: Bool, _ traits: FieldTraits, _ text: String
+        _ type: Object.Type, _ name: String, isNullable: Bool, _ traits: FieldTraits,
+        _ text: @autoclosure () -> String
     ) {
         fields.append(
             FieldDescription(
                 name: name, kind: .object(ObjectDescription(type)), isNullable: isNullable, standard: .null,
-                traits: traits, text: text))
+                traits: traits, text: text()))
     }
 }

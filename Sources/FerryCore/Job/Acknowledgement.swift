@@ -152,7 +152,7 @@ enum AcknowledgementChoice: FieldValue {
             JSON.Member(
                 "oneOf",
                 .array([
-                    .object([JSON.Member("enum", .array([.bool(false)]))]),
+                    .object(JSON.rules(#"{"type": "boolean", "not": {"enum": [true]}}"#)),
                     .object([JSON.Member("$ref", "#/components/schemas/AcknowledgementRulesInput")]),
                 ]))
         ]

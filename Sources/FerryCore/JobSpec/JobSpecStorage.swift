@@ -21,8 +21,8 @@ extension JobSpec {
     }
 
     /// Returns the stored form: like `encode`, without null and without objects whose fields all have their
-    /// default value, because a row is written twice and most jobs name few members. `init(storedJSON:)` reads
-    /// both forms.
+    /// default value, because a row is written twice and most jobs name few members. `init(storedJSON:)`
+    /// reads both forms.
     package func encodeStored() -> [UInt8] { storedForm(isRedacted: false) }
 
     /// Returns the stored form with encrypted secret values (`SealedDocument`).
@@ -83,11 +83,14 @@ extension JobSpec {
     private init(_ stored: StoredObject) throws(StoredJSONError) {
         try self.init(restoring: stored)
         accept.leaveOutStandard(kind)
-        guard let rest = stored.object("internal") else { return }
-        request.original = try OriginalRequest(rest.object("original"))
-        request.additionalHeaders = try AdditionalHeaders(rest.object("additional_headers"))
-        answers = try JobAnswers(rest.object("answers"))
-        occurrence = try rest.object("occurrence").map(ScheduleOccurrence.init(stored:))
+        // Earlier versions stored these members among the fields of the job and of its request.
+        let (rest, old) = (stored.object("internal"), stored.object("request"))
+        request.original = try OriginalRequest(rest?.object("original") ?? old?.object("original"))
+        request.additionalHeaders = try AdditionalHeaders(
+            rest?.object("additional_headers") ?? old?.object("additional_headers"))
+        answers = try JobAnswers(rest?.object("answers") ?? stored.object("answers"))
+        occurrence = try (rest?.object("occurrence") ?? stored.object("occurrence"))
+            .map(ScheduleOccurrence.init(stored:))
     }
 }
 

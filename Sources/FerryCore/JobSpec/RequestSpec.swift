@@ -269,10 +269,13 @@ extension JobSpec.RequestSpec {
     }
 
     package static func schemaRules(for kind: JobKind?) -> [JSON.Member] {
-        kind == .data
-            ? JSON.rules(
-                #"{"if": {"required": ["body"], "properties": {"body": {"type": "object"}}}, "then": "#
-                    + #"{"required": ["method"], "properties": {"method": {"not": {"enum": ["GET", "HEAD"]}}}}}"#)
-            : []
+        kind == .data ? JSON.rules(bodyRules) : []
     }
+
+    private static let bodyRules = #"""
+        {
+          "if": {"required": ["body"], "properties": {"body": {"type": "object"}}},
+          "then": {"required": ["method"], "properties": {"method": {"not": {"enum": ["GET", "HEAD"]}}}}
+        }
+        """#
 }

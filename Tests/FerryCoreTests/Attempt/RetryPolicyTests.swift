@@ -11,7 +11,8 @@ struct RetryPolicyTests {
         error: TransferError? = nil
     ) -> RetryPolicy.Verdict {
         RetryPolicy.verdict(
-            rules: JobSpec.RetryRules(), error: error ?? self.error, failedAttemptCount: failed, retryAfter: retryAfter,
+            rules: JobSpec.RetryRules(), error: error ?? self.error, failedAttemptCount: failed,
+            retryAfter: retryAfter,
             now: now,
             expiry: now + deadline, jitter: jitter)
     }
@@ -50,7 +51,8 @@ struct RetryPolicyTests {
         let full = TransferError(.storageFull, "Full.", phase: .receiving, isRetryable: true)
         let verdict = { [now] (attempt: Int, expiry: Double) in
             RetryPolicy.verdict(
-                rules: JobSpec.RetryRules(), uncounted: full, attempt: attempt, now: now, expiry: now + expiry,
+                rules: JobSpec.RetryRules(), uncounted: full, attempt: attempt, now: now,
+                expiry: now + expiry,
                 jitter: 0.5, overdue: .resourceTimeout)
         }
         #expect(verdict(2, 1e6) == .retry(at: now + 2))

@@ -1,0 +1,104 @@
+import FerryCore
+import Foundation
+import TestGolden
+import Testing
+
+@Suite("Reference of fields")
+struct FieldReferenceTests {
+    /// The objects with a section of their own, in the order of the page.
+    private static let objects = [
+        ObjectDescription(JobSpec.self), ObjectDescription(SessionConfiguration.self),
+        ObjectDescription(ScheduleSpec.self), ObjectDescription(WebhookEndpoint.self),
+    ]
+
+    @Test("docs/fields.md is what the declarations say")
+    func page() throws {
+        let path = GoldenFile.path("../../docs/fields.md")
+        let text = Self.text
+        if GoldenFile.isRecording { try Data(text.utf8).write(to: URL(fileURLWithPath: path)) }
+        let found = try String(decoding: Data(contentsOf: URL(fileURLWithPath: path)), as: UTF8.self)
+        #expect(found == text, "run FERRY_RECORD_GOLDEN=1 scripts/swift-tests --filter Reference")
+    }
+
+    private static var text: String {
+        var lines = [
+            "# Fields", "",
+            "Every field of the bodies that clients send, with its type, bounds and default. Generated from "
+                + "the",
+            "declarations in `Sources/FerryCore`; a test compares it. `/openapi.json` of a node has the "
+                + "same, and the",
+            "responses. \"Change\" states when `PATCH` may change the field.",
+        ]
+        for object in objects {
+            lines += ["", "## \(object.name)", "", wrapped(object.text)]
+            lines += ["", "| Field | Type | Default | Change | Meaning |", "|---|---|---|---|---|"]
+            lines += rows(of: object, prefix: "")
+        }
+        return lines.joined(separator: "\n") + "\n"
+    }
+
+    private static func rows(of object: ObjectDescription, prefix: String) -> [String] {
+        object.fields.flatMap { field -> [String] in
+            if field.traits.isShownOnly { return [] }
+            let name = prefix + field.name
+            switch field.kind {
+            case .unsupported: return []
+            case .object(let inner):
+                let type = field.isNullable ? "object or null" : "object"
+                return [row(name, type, field)] + rows(of: inner, prefix: name + ".")
+            case .value(let schema, _): return [row(name, self.type(schema, field), field)]
+            }
+        }
+    }
+
+    private static func row(_ name: String, _ type: String, _ field: FieldDescription) -> String {
+        let standard =
+            field.traits.isRequired ? "required" : field.standard.isNull ? "" : "`\(text(field.standard))`"
+        let change =
+            switch field.traits.change {
+            case .never, .repeated: "never"
+            case .whileStopped: "not while running"
+            case .always: "until terminal"
+            }
+        var meaning = field.text
+        if field.traits.kinds != .all { meaning += " Kind: \(field.traits.kinds.names)." }
+        if field.traits.inheritance == .session { meaning += " Default: the session's." }
+        let cells = [
+            "`\(name)`", type, standard, change,
+            meaning.replacing("|", with: "\\|").replacing("*", with: "\\*"),
+        ]
+        return "| \(cells.joined(separator: " | ")) |"
+    }
+
+    /// Returns a type with its bounds in words.
+    private static func type(_ schema: [JSON.Member], _ field: FieldDescription) -> String {
+        let value = { (name: String) in schema.first { $0.name == name }?.value }
+        var type = value("type")?.string ?? "object"
+        if let choices = value("enum")?.array {
+            type = choices.map { "`\(text($0))`" }.joined(separator: ", ")
+        } else if let least = value("minimum"), let most = value("maximum") {
+            type += " \(text(least)) to \(text(most))"
+        } else if let most = value("maxLength") {
+            type += ", at most \(text(most)) bytes"
+        } else if let most = value("maxItems") {
+            type += ", at most \(text(most)) elements"
+        } else if let most = value("maxProperties") {
+            type += ", at most \(text(most)) members"
+        }
+        if let unit = field.traits.unit { type += ", \(unit.rawValue)" }
+        return field.isNullable ? type + ", or null" : type
+    }
+
+    private static func text(_ json: JSON) -> String {
+        json.string ?? GoldenFile.text(json)
+    }
+
+    private static func wrapped(_ text: String) -> String {
+        var lines = [""]
+        for word in text.split(separator: " ") {
+            if lines[lines.count - 1].utf8.count + word.utf8.count + 1 > 105 { lines.append("") }
+            lines[lines.count - 1] += lines[lines.count - 1].isEmpty ? String(word) : " \(word)"
+        }
+        return lines.joined(separator: "\n")
+    }
+}

@@ -10,7 +10,8 @@ let parameterComponents = #"""
       "schema": {
         "type": "string", "minLength": 1, "maxLength": 128,
         "pattern": "^(?!\\.{1,2}$)[A-Za-z0-9._~:@-]{1,128}$"
-      }
+      },
+      "description": "Only jobs or events of this session."
     },
     "State": {
       "name": "state", "in": "query", "explode": false,
@@ -18,9 +19,12 @@ let parameterComponents = #"""
         "type": "array", "items": {"$ref": "#/components/schemas/JobState"}, "minItems": 1,
         "maxItems": \#(JobState.allCases.count)
       },
-      "description": "Any of these."
+      "description": "Only jobs in one of these states."
     },
-    "Kind": {"name": "kind", "in": "query", "schema": {"enum": ["download", "upload", "data"]}},
+    "Kind": {
+      "name": "kind", "in": "query", "schema": {"enum": ["download", "upload", "data"]},
+      "description": "Only jobs of this kind."
+    },
     "Host": {
       "name": "host", "in": "query",
       "schema": {
@@ -28,22 +32,24 @@ let parameterComponents = #"""
         "pattern": "\#(pattern(HostReference.pattern))"
       },
       "examples": {"name": {"value": "example.org"}, "origin": {"value": "https://example.org:8443"}},
-      "description": "Of request.url: a name with any port, host:port with any scheme, or an origin."
+      "description": "Only jobs whose request.url is at this host: a name with any port, host:port with any \#
+    scheme, or an origin."
     },
     "CreatedAfter": {
-      "name": "created_after", "in": "query",
-      "schema": {"type": "string", "format": "date-time"}
+      "name": "created_after", "in": "query", "schema": {"type": "string", "format": "date-time"},
+      "description": "Only jobs that were submitted after this time."
     },
     "Schedule": {
       "name": "schedule", "in": "query", "schema": {"$ref": "#/components/schemas/ScheduleID"},
-      "description": "Only jobs that this schedule has submitted."
+      "description": "Only jobs that this schedule submitted."
     },
     "Metadata": {
       "name": "metadata.KEY", "in": "query",
       "schema": {
         "type": "string", "maxLength": \#(Limits.metadataValueByteCountMax), "pattern": "^[^\\u0000]*$"
       },
-      "description": "KEY stands for a name in metadata; may be given for several names, all must match."
+      "description": "Only jobs whose metadata has this value for the name KEY. If several names are given, \#
+    all must match."
     },
     "Acknowledged": {
       "name": "acknowledged", "in": "query", "schema": {"const": "false"},
@@ -52,8 +58,8 @@ let parameterComponents = #"""
     "Limit": {
       "name": "limit", "in": "query",
       "schema": {"type": "integer", "minimum": 1, "maximum": 500, "default": 50},
-      "description": "A page may be shorter, or empty, where few entries match: the list ends where \#
-    next_cursor is null."
+      "description": "Number of entries of a page, at most. A page may have fewer entries, or none: the \#
+    list ends where next_cursor is null."
     },
     "SessionCursor": {
       "name": "cursor", "in": "query",
@@ -61,47 +67,51 @@ let parameterComponents = #"""
         "type": "string", "minLength": 9, "maxLength": 136,
         "pattern": "^session\\.(?!\\.{1,2}$)[A-Za-z0-9._~:@-]{1,128}$"
       },
-      "description": "next_cursor of the page before; what it is made of may change."
+      "description": "next_cursor of the page before. Its format may change."
     },
     "TenantCursor": {
       "name": "cursor", "in": "query",
       "schema": {
         "type": "string", "minLength": 8, "maxLength": 135, "pattern": "^tenant\\.[a-z0-9_-]{1,128}$"
       },
-      "description": "next_cursor of the page before; what it is made of may change."
+      "description": "next_cursor of the page before. Its format may change."
     },
     "Cursor": {
       "name": "cursor", "in": "query",
       "schema": {
         "type": "string", "minLength": 26, "maxLength": 26, "pattern": "^[0-7][0-9a-hjkmnp-tv-z]{25}$"
       },
-      "description": "next_cursor of the page before, also of an empty one; what it is made of may change."
+      "description": "next_cursor of the page before, also of an empty page. Its format may change."
     },
     "EventTypes": {
       "name": "type", "in": "query", "explode": false,
       "schema": {
         "type": "array", "items": {"$ref": "#/components/schemas/AnyEventType"}, "minItems": 1,
         "maxItems": \#(EventType.allCases.count)
-      }
+      },
+      "description": "Only events of these types."
     },
-    "Since": {"name": "since", "in": "query", "schema": {"type": "string", "format": "date-time"}},
+    "Since": {
+      "name": "since", "in": "query", "schema": {"type": "string", "format": "date-time"},
+      "description": "Only events from this time on."
+    },
     "Progress": {
       "name": "progress", "in": "query", "schema": {"type": "boolean"},
-      "description": "Of a stream: false leaves out how far the running jobs of this node are, which it \#
-    tells twice a second at most. Lists refuse it."
+      "description": "Only for streams: false omits the progress of jobs that run on this node, which is \#
+    sent at most twice a second. Lists reject this parameter."
     },
     "LastEventID": {
       "name": "Last-Event-ID", "in": "header", "schema": {"type": "string"},
-      "description": "Of a stream: it goes on after this event (evt_…). Lists do not look at it."
+      "description": "Only for streams: the stream continues after this event (evt_…). Lists ignore it."
     },
     "DeliveryState": {
-      "name": "state", "in": "query", "schema": {"enum": ["pending", "accepted", "given_up"]}
+      "name": "state", "in": "query", "schema": {"enum": ["pending", "accepted", "given_up"]},
+      "description": "Only deliveries in this state."
     },
     "DeliveryType": {
       "name": "type", "in": "query",
-      "schema": {
-        "anyOf": [{"$ref": "#/components/schemas/AnyEventType"}, {"const": "webhook.ping"}]
-      }
+      "schema": {"anyOf": [{"$ref": "#/components/schemas/AnyEventType"}, {"const": "webhook.ping"}]},
+      "description": "Only deliveries of events of this type."
     },
     "HostCursor": {
       "name": "cursor", "in": "query",
@@ -109,7 +119,7 @@ let parameterComponents = #"""
         "type": "string", "minLength": 1, "maxLength": \#(HostReference.characterCountMax),
         "pattern": "\#(pattern(HostReference.originPattern))"
       },
-      "description": "next_cursor of the page before; what it is made of may change."
+      "description": "next_cursor of the page before. Its format may change."
     },
     "HostName": {
       "name": "host", "in": "path", "required": true,
@@ -118,13 +128,12 @@ let parameterComponents = #"""
         "pattern": "\#(pattern(HostReference.pattern))"
       },
       "examples": {"origin": {"value": "https://example.org:443"}, "name": {"value": "example.org"}},
-      "description": "An origin, percent-encoded; a name without a scheme means https."
+      "description": "An origin, percent-encoded. A name without a scheme means https."
     },
     "Verbose": {
       "name": "verbose", "in": "query", "allowEmptyValue": true,
-      "schema": {
-        "type": "string", "maxLength": \#(Limits.nameByteCountMax), "pattern": "^[^\\u0000]*$"
-      }
+      "schema": {"type": "string", "maxLength": \#(Limits.nameByteCountMax), "pattern": "^[^\\u0000]*$"},
+      "description": "Adds a line for each check to the response."
     },
     "IdempotencyKey": {
       "name": "Idempotency-Key", "in": "header",
@@ -132,78 +141,96 @@ let parameterComponents = #"""
         "type": "string", "minLength": 1, "maxLength": 257,
         "pattern": "^([!#-~][!-~]{0,254}|\"[!#-~]{1,255}\")$"
       },
-      "description": "Names one request of the tenant, whatever its method and path. The same request with \#
-    the same key gets the first answer again; another method, path or body is refused with 422 \#
+      "description": "Identifies one request of the tenant, whatever its method and path. A repetition with \#
+    the same key gets the first response again. Another method, path or body gets 422 \#
     idempotency_key_reused. Kept for 24 hours."
     },
     "Prefer": {
-      "name": "Prefer", "in": "header",
-      "schema": {"type": "string", "examples": ["wait=30"]},
-      "description": "wait=N holds the answer until the job is terminal or N seconds (at most 60) are \#
-    over."
+      "name": "Prefer", "in": "header", "schema": {"type": "string", "examples": ["wait=30"]},
+      "description": "wait=N delays the response until the job is terminal or N seconds have passed, at \#
+    most 60."
     },
     "Traceparent": {
       "name": "traceparent", "in": "header", "schema": {"type": "string"},
-      "description": "W3C Trace Context; without a valid one a new trace begins. tracestate goes with it."
+      "description": "Trace of the client (W3C Trace Context). Without a valid value a new trace begins. \#
+    tracestate is passed on with it."
     },
-    "IfMatch": {"name": "If-Match", "in": "header", "schema": {"type": "string", "examples": ["\"r3\""]}},
-    "IfNoneMatch": {"name": "If-None-Match", "in": "header", "schema": {"type": "string"}},
+    "IfMatch": {
+      "name": "If-Match", "in": "header", "schema": {"type": "string", "examples": ["\"r3\""]},
+      "description": "The request is carried out only if the object has this ETag; otherwise the response \#
+    is 412."
+    },
+    "IfNoneMatch": {
+      "name": "If-None-Match", "in": "header", "schema": {"type": "string"},
+      "description": "If the object has this ETag, the response is 304."
+    },
     "Range": {
-      "name": "Range", "in": "header",
-      "schema": {"type": "string", "examples": ["bytes=0-99"]},
-      "description": "One range; several are answered with everything."
+      "name": "Range", "in": "header", "schema": {"type": "string", "examples": ["bytes=0-99"]},
+      "description": "A range of bytes. A request for several ranges gets the whole content."
     },
-    "IfRange": {"name": "If-Range", "in": "header", "schema": {"type": "string"}}
+    "IfRange": {
+      "name": "If-Range", "in": "header", "schema": {"type": "string"},
+      "description": "The range is sent only if the content still has this ETag; otherwise the whole \#
+    content is sent."
+    }
     """#
 
 let headerComponents = #"""
     "X-Request-Id": {
       "required": true, "schema": {"type": "string"},
-      "description": "Taken over from the request when it is fit, else made."
+      "description": "Identifier of the request: that of the request if it is valid, else a new one."
     },
-    "ETag": {"schema": {"type": "string"}},
-    "Location": {"schema": {"type": "string"}},
-    "Link": {"schema": {"type": "string"}, "description": "rel=\"next\" when there is a next page."},
-    "Preference-Applied": {"schema": {"type": "string"}},
-    "Idempotency-Replayed": {"schema": {"const": "true"}},
-    "Accept-Ranges": {"schema": {"const": "bytes"}},
-    "Content-Disposition": {"schema": {"type": "string"}},
-    "Content-Range": {"schema": {"type": "string"}},
-    "Repr-Digest": {
+    "ETag": {"schema": {"type": "string"}, "description": "Version of the object or content."},
+    "Location": {"schema": {"type": "string"}, "description": "Path of the created object."},
+    "Link": {
       "schema": {"type": "string"},
-      "description": "RFC 9530, sha-256 of the whole content."
+      "description": "rel=\"next\" with the URL of the next page, if there is one."
     },
-    "Digest": {"schema": {"type": "string"}},
-    "Allow": {"required": true, "schema": {"type": "string"}},
-    "Retry-After": {"schema": {"type": "integer"}},
-    "WWW-Authenticate": {"required": true, "schema": {"type": "string"}},
-    "RateLimit": {"schema": {"type": "string"}},
-    "RateLimit-Policy": {"schema": {"type": "string"}}
+    "Preference-Applied": {
+      "schema": {"type": "string"},
+      "description": "The preference of the request that was applied."
+    },
+    "Idempotency-Replayed": {
+      "schema": {"const": "true"},
+      "description": "The response repeats the first one with this Idempotency-Key."
+    },
+    "Accept-Ranges": {"schema": {"const": "bytes"}, "description": "Unit of ranges."},
+    "Content-Disposition": {"schema": {"type": "string"}, "description": "File name of the content."},
+    "Content-Range": {"schema": {"type": "string"}, "description": "Range of the content."},
+    "Repr-Digest": {"schema": {"type": "string"}, "description": "SHA-256 of the whole content (RFC 9530)."},
+    "Digest": {"schema": {"type": "string"}, "description": "SHA-256 of the whole content (RFC 3230)."},
+    "Allow": {"required": true, "schema": {"type": "string"}, "description": "Methods of the path."},
+    "Retry-After": {"schema": {"type": "integer"}, "description": "Seconds after which to try again."},
+    "WWW-Authenticate": {
+      "required": true, "schema": {"type": "string"}, "description": "Scheme of the credentials: Bearer."
+    },
+    "RateLimit": {"schema": {"type": "string"}, "description": "Remaining quotas."},
+    "RateLimit-Policy": {"schema": {"type": "string"}, "description": "Quotas and their periods."}
     """#
 
 let webhookSection = #"""
     {
       "job": {
         "post": {
-          "summary": "A job has ended",
-          "description": "Standard Webhooks 1.0. 2xx accepts, 410 gives up; anything else, and 15 \#
-    seconds without an answer, is retried for days. Delivered at least once: webhook-id is the same on \#
-    every try.",
+          "summary": "An event has occurred",
+          "description": "Sent as Standard Webhooks 1.0. 2xx accepts the delivery, 410 gives it up. \#
+    Any other status, and 15 seconds without a response, is followed by another try, for about three days. \#
+    A delivery may arrive more than once: webhook-id is the same on every try.",
           "parameters": [
             {"name": "webhook-id", "in": "header", "required": true, "schema": {"type": "string"}},
             {"name": "webhook-timestamp", "in": "header", "required": true, "schema": {"type": "string"}},
             {
               "name": "webhook-signature", "in": "header", "required": true, "schema": {"type": "string"},
-              "description": "v1, and the base64 of HMAC-SHA256 over id.timestamp.body; to endpoints \#
-    also v1a, and that of Ed25519. During a rotation several of them, separated by spaces."
+              "description": "v1, and the base64 of HMAC-SHA256 over id.timestamp.body. Endpoints also get \#
+    v1a, and the base64 of an Ed25519 signature. One entry for each valid key, separated by spaces."
             }
           ],
           "requestBody": {
             "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Event"}}}
           },
           "responses": {
-            "2XX": {"description": "Accepted."},
-            "410": {"description": "Do not send this any more."}
+            "2XX": {"description": "The delivery is accepted."},
+            "410": {"description": "The delivery is given up, and an endpoint is disabled."}
           }
         }
       }

@@ -4,17 +4,24 @@ internal import FerryCore
 /// codes and no others. `x-codes` is the table of docs/errors.md.
 let errorSchemas = #"""
     "TransferError": {
-      "type": "object",
+      "type": "object", "description": "Why a job or an attempt failed.",
       "required": ["code", "message", "class", "phase", "retryable"],
       "properties": {
-        "code": {"enum": \#(names(TransferError.Code.self)), "description": "Stable; more may come."},
-        "message": {"type": "string", "description": "One sentence for people."},
-        "class": {"enum": \#(names(TransferError.Class.self))},
-        "phase": {"enum": \#(names(TransferError.Phase.self))},
-        "retryable": {"type": "boolean", "description": "Whether another attempt can help."},
+        "code": {
+          "enum": \#(names(TransferError.Code.self)),
+          "description": "Stable code of the error. Later versions may add codes."
+        },
+        "message": {"type": "string", "description": "The error as a sentence."},
+        "class": {"enum": \#(names(TransferError.Class.self)), "description": "Class of the code."},
+        "phase": {
+          "enum": \#(names(TransferError.Phase.self)),
+          "description": "Phase of the attempt in which the error occurred."
+        },
+        "retryable": {"type": "boolean", "description": "true if another attempt can succeed."},
         "held_by": {
           "enum": \#(names(WaitingReason.Code.self)),
-          "description": "Of `host_held`: what holds the job up there, as in `waiting_reason`."
+          "description": "Only with the code host_held: why the host gets no request now, as in \#
+    waiting_reason."
         }
       },
       "x-codes": \#(codeTable)

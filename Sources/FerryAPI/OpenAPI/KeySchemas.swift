@@ -4,7 +4,7 @@ extension Operation {
         switch self {
         case .createKey:
             OperationDescription(
-                tag: "admin", summary: "Make a key; this answer alone shows it",
+                tag: "admin", summary: "Create a key; only this response shows it",
                 parameters: ["IdempotencyKey"], body: json("KeyRequest"), isBodyRequired: true,
                 answers: [
                     .init(
@@ -21,19 +21,19 @@ extension Operation {
                 ])
         case .readKey:
             OperationDescription(
-                tag: "admin", summary: "Read a key, without what is secret about it",
+                tag: "admin", summary: "Read a key, without its secret text",
                 parameters: ["IfNoneMatch"],
                 answers: [
                     .init(status: 200, text: "The key.", content: json("Key"), headers: ["ETag"]), .unchanged,
                 ], problems: [404])
         default:
             OperationDescription(
-                tag: "admin", summary: "Revoke a key for good, that of the configuration as well",
+                tag: "admin", summary: "Revoke a key permanently, also the key of the configuration",
                 parameters: ["IfMatch"],
                 answers: [
                     .init(
                         status: 204,
-                        text: "It is valid no more: here at once, on other nodes within five seconds.")
+                        text: "The key is revoked: on this node immediately, on others within 5 seconds.")
                 ], problems: [404, 412])
         }
     }
@@ -42,40 +42,71 @@ extension Operation {
 /// API keys, as JSON Schema 2020-12.
 let keySchemas = #"""
     "KeyRequest": {
-      "type": "object", "required": ["name", "role"], "additionalProperties": false,
+      "type": "object", "description": "A key to create.", "required": ["name", "role"],
+      "additionalProperties": false,
       "properties": {
-        "name": {"type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[^\\u0000]*$"},
+        "name": {
+          "type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[^\\u0000]*$",
+          "description": "Name of the key for people."
+        },
         "role": {"$ref": "#/components/schemas/Role"},
         "tenant": {
           "type": "string", "pattern": "^[a-z0-9_-]{1,128}$", "default": "default",
-          "description": "Whose jobs, sessions, schedules, webhooks, events and files the key is for. What \#
-    is below /v1/admin is the whole service's: a key with the role admin sees and changes it for all \#
-    tenants, lists, makes and revokes their keys included, whichever tenant is its own."
+          "description": "Tenant whose objects the key can use. With the role admin the key also manages \#
+    the whole service, the keys of all tenants included."
         }
       }
     },
-    "Role": {"enum": ["viewer", "client", "admin"]},
+    "Role": {
+      "enum": ["viewer", "client", "admin"],
+      "description": "Rights of a key. Each role includes the rights of the ones before it."
+    },
     "Key": {
-      "type": "object",
+      "type": "object", "description": "An API key, without its secret text.",
       "required": ["id", "name", "role", "tenant", "created_at", "revoked_at"],
       "properties": {
-        "id": {"type": "string"}, "name": {"type": "string"},
+        "id": {"type": "string", "description": "Identifier of the key."},
+        "name": {"type": "string", "description": "Name of the key for people."},
         "role": {"$ref": "#/components/schemas/Role"},
-        "tenant": {"type": "string"},
-        "created_at": {"type": "string", "format": "date-time"},
-        "revoked_at": {"type": ["string", "null"], "format": "date-time"}
+        "tenant": {"type": "string", "description": "Tenant whose objects the key can use."},
+        "created_at": {"type": "string", "format": "date-time", "description": "Time of the creation."},
+        "revoked_at": {
+          "type": ["string", "null"], "format": "date-time",
+          "description": "Time of the revocation, or null if the key is valid."
+        }
       }
     },
     "NewKey": {
-      "allOf": [{"$ref": "#/components/schemas/Key"}],
-      "type": "object", "required": ["key"],
-      "properties": {"key": {"type": "string", "description": "Shown in this answer alone."}}
+      "type": "object", "description": "A new API key with its secret text.",
+      "required": ["id", "name", "role", "tenant", "created_at", "revoked_at", "key"],
+      "properties": {
+        "id": {"type": "string", "description": "Identifier of the key."},
+        "name": {"type": "string", "description": "Name of the key for people."},
+        "role": {"$ref": "#/components/schemas/Role"},
+        "tenant": {"type": "string", "description": "Tenant whose objects the key can use."},
+        "created_at": {"type": "string", "format": "date-time", "description": "Time of the creation."},
+        "revoked_at": {
+          "type": ["string", "null"], "format": "date-time",
+          "description": "Time of the revocation, or null if the key is valid."
+        },
+        "key": {
+          "type": "string",
+          "description": "The key itself. Only this response shows it, and its repetition with the same \#
+    Idempotency-Key."
+        }
+      }
     },
     "KeyList": {
-      "type": "object", "required": ["data", "next_cursor"],
+      "type": "object", "description": "A page of keys.", "required": ["data", "next_cursor"],
       "properties": {
-        "next_cursor": {"type": ["string", "null"]},
-        "data": {"type": "array", "items": {"$ref": "#/components/schemas/Key"}}
+        "data": {
+          "type": "array", "items": {"$ref": "#/components/schemas/Key"},
+          "description": "The keys of the page, newest first."
+        },
+        "next_cursor": {
+          "type": ["string", "null"],
+          "description": "Cursor of the next page, or null on the last page."
+        }
       }
     }
     """#

@@ -9,7 +9,7 @@ struct OperationDescription: Sendable {
         var headers: [String] = []
 
         /// Response to `If-None-Match`.
-        static let unchanged = Answer(status: 304, text: "It is unchanged.", headers: ["ETag"])
+        static let unchanged = Answer(status: 304, text: "The object is unchanged.", headers: ["ETag"])
     }
     let tag: String
     let summary: String
@@ -66,13 +66,13 @@ extension Operation {
                 parameters: ["IdempotencyKey", "Traceparent"],
                 body: #"""
                     {"application/json": {"schema": {"$ref": "#/components/schemas/BatchRequest"}},
-                     "application/x-ndjson": {"schema": {"type": "string", "description": "One job a line."}},
-                     "application/ndjson": {"schema": {"type": "string", "description": "The same."}},
-                     "application/jsonl": {"schema": {"type": "string", "description": "The same."}}}
+                     "application/x-ndjson": {"schema": {"type": "string", "description": "A job per line."}},
+                     "application/ndjson": {"schema": {"type": "string", "description": "A job per line."}},
+                     "application/jsonl": {"schema": {"type": "string", "description": "A job per line."}}}
                     """#, isBodyRequired: true,
                 answers: [
                     .init(
-                        status: 201, text: "All are accepted, in order.", content: json("BatchAnswer"),
+                        status: 201, text: "The accepted jobs, in order.", content: json("BatchAnswer"),
                         headers: ["Idempotency-Replayed"])
                 ], problems: [409, 413, 415, 422])
         case .listJobs:
@@ -93,25 +93,25 @@ extension Operation {
                     .init(
                         status: 200, text: "The job.", content: json("Job"),
                         headers: ["ETag", "Preference-Applied"]),
-                    .init(status: 304, text: "It is still that revision.", headers: ["ETag"]),
+                    .init(status: 304, text: "The job still has this revision.", headers: ["ETag"]),
                 ], problems: [404])
         case .editJob:
             OperationDescription(
                 tag: "jobs", summary: "Change an unfinished job", parameters: ["IfMatch"],
                 body: mergePatch("JobPatch"), isBodyRequired: true,
-                answers: [.init(status: 200, text: "It is so.", content: json("Job"), headers: ["ETag"])],
+                answers: [.init(status: 200, text: "The job.", content: json("Job"), headers: ["ETag"])],
                 problems: [404, 409, 412, 413, 415, 422])
         case .deleteJob:
             OperationDescription(
-                tag: "jobs", summary: "Delete a terminal job with the file kept for it",
+                tag: "jobs", summary: "Delete a terminal job and its managed file",
                 parameters: ["IfMatch"],
-                answers: [.init(status: 204, text: "It is gone.")], problems: [404, 409, 412])
+                answers: [.init(status: 204, text: "The job is deleted.")], problems: [404, 409, 412])
         case .cancelJob:
             OperationDescription(
                 tag: "jobs", summary: "Cancel a job", parameters: ["IfMatch"], body: json("CancelRequest"),
                 answers: [
                     .init(
-                        status: 200, text: "The job; rarely still running.", content: json("Job"),
+                        status: 200, text: "The job; it may still be running.", content: json("Job"),
                         headers: ["ETag"])
                 ],
                 problems: [404, 409, 412, 413, 415, 422])
@@ -119,20 +119,20 @@ extension Operation {
             OperationDescription(
                 tag: "jobs",
                 summary: self == .suspendJob
-                    ? "Suspend a job; a download keeps its bytes" : "Let a suspended job go on",
+                    ? "Suspend a job; a download keeps its bytes" : "Resume a suspended job",
                 parameters: ["IfMatch"], body: json("EmptyRequest"),
                 answers: [
                     .init(
                         status: 200,
-                        text: self == .suspendJob ? "The job; rarely still running." : "The job.",
+                        text: self == .suspendJob ? "The job; it may still be running." : "The job.",
                         content: json("Job"), headers: ["ETag"])
                 ],
                 problems: [404, 409, 412, 413, 415, 422])
         case .acknowledgeJob: acknowledgeDescription
-        case .answerBegin: answerDescription("Say whether a job may begin", "BeginAnswer")
-        case .answerRedirect: answerDescription("Say whether a job follows a redirect", "RedirectAnswer")
+        case .answerBegin: answerDescription("Answer whether a job may begin", "BeginAnswer")
+        case .answerRedirect: answerDescription("Answer whether a job follows a redirect", "RedirectAnswer")
         case .answerChallenge:
-            answerDescription("Say how a job answers a server that wants credentials", "ChallengeAnswer")
+            answerDescription("Answer a challenge for credentials", "ChallengeAnswer")
         case .readContent: contentDescription
         case .readAttempts:
             OperationDescription(
@@ -149,7 +149,7 @@ extension Operation {
                 isBodyRequired: self == .submitJob,
                 answers: [
                     .init(
-                        status: 201, text: "It is accepted, and will not be lost.", content: json("Job"),
+                        status: 201, text: "The job is accepted and stored.", content: json("Job"),
                         headers: ["Location", "ETag", "Preference-Applied", "Idempotency-Replayed"])
                 ], problems: (self == .retryJob ? [404] : []) + [409, 413, 415, 422])
         }
@@ -157,11 +157,11 @@ extension Operation {
 
     private var acknowledgeDescription: OperationDescription {
         OperationDescription(
-            tag: "jobs", summary: "Say that the result of a terminal job has arrived",
+            tag: "jobs", summary: "Acknowledge the result of a terminal job",
             body: json("EmptyRequest"),
             answers: [
                 .init(
-                    status: 200, text: "It has, now or before; the job.", content: json("Job"),
+                    status: 200, text: "The job, acknowledged now or before.", content: json("Job"),
                     headers: ["ETag"])
             ], problems: [404, 409, 413, 415, 422])
     }
@@ -171,7 +171,8 @@ extension Operation {
             tag: "jobs", summary: summary, parameters: ["IfMatch"], body: json(schema), isBodyRequired: true,
             answers: [
                 .init(
-                    status: 200, text: "The answer counts; the job.", content: json("Job"), headers: ["ETag"])
+                    status: 200, text: "The job with its new state.", content: json("Job"),
+                    headers: ["ETag"])
             ], problems: [404, 409, 412, 413, 415, 422])
     }
 
@@ -182,36 +183,36 @@ extension Operation {
             parameters: ["Range", "IfRange", "IfNoneMatch", "IfMatch"],
             answers: [
                 .init(
-                    status: 200, text: "All of it.", content: bytes,
+                    status: 200, text: "The whole content.", content: bytes,
                     headers: ["ETag", "Accept-Ranges", "Content-Disposition", "Repr-Digest", "Digest"]),
                 .init(
                     status: 206, text: "The range.", content: bytes,
                     headers: [
                         "ETag", "Accept-Ranges", "Content-Disposition", "Repr-Digest", "Content-Range",
                     ]),
-                .init(status: 304, text: "It is unchanged.", headers: ["ETag"]),
+                .init(status: 304, text: "The object is unchanged.", headers: ["ETag"]),
             ], problems: [404, 409, 412, 416])
     }
 
     private var eventDescription: OperationDescription {
         let page = OperationDescription.Answer(
             status: 200,
-            text: "A page of events; with Accept: text/event-stream what happens, as server-sent events.",
+            text: "A page of events, or a stream of events with Accept: text/event-stream.",
             content: #"""
                 {"application/json": {"schema": {"$ref": "#/components/schemas/EventList"}},
                  "text/event-stream": {"schema": {"type": "string"}}}
                 """#, headers: ["Link"])
         if self == .listEvents {
             return OperationDescription(
-                tag: "events", summary: "List events, newest first, or listen to them",
+                tag: "events", summary: "List events, newest first, or stream them",
                 parameters: [
                     "Session", "EventTypes", "Since", "Progress", "Limit", "Cursor", "LastEventID",
                 ], answers: [page], problems: [503])
         }
         return OperationDescription(
-            tag: "events", summary: "List a job's events, newest first, or listen to them",
+            tag: "events", summary: "List a job's events, newest first, or stream them",
             parameters: ["Progress", "Limit", "Cursor", "LastEventID"],
-            answers: [page, .init(status: 204, text: "The job has ended, and nothing follows that event.")],
+            answers: [page, .init(status: 204, text: "The job has ended, and no event follows.")],
             problems: [404, 503])
     }
 
@@ -239,7 +240,8 @@ extension Operation {
                 tag: "deliveries", summary: "Send a delivery again", body: json("EmptyRequest"),
                 answers: [
                     .init(
-                        status: 200, text: "It is due now.", content: json("Delivery"), headers: ["ETag"])
+                        status: 200, text: "The delivery is due now.", content: json("Delivery"),
+                        headers: ["ETag"])
                 ],
                 problems: [404, 413, 415, 422])
         }
@@ -256,7 +258,7 @@ extension Operation {
                 ])
         case .readLimits:
             OperationDescription(
-                tag: "admin", summary: "How fast all transfers together may be",
+                tag: "admin", summary: "Read the rate limits of all transfers",
                 parameters: ["IfNoneMatch"],
                 answers: [
                     .init(
@@ -266,19 +268,20 @@ extension Operation {
                 ])
         case .changeLimits:
             OperationDescription(
-                tag: "admin", summary: "Change these limits, for what runs as well",
+                tag: "admin", summary: "Change the rate limits, also of running transfers",
                 parameters: ["IfMatch"], body: mergePatch("LimitsPatch"), isBodyRequired: true,
                 answers: [
                     .init(
-                        status: 200, text: "They hold.", content: json("TransferLimits"),
+                        status: 200, text: "The changed limits.", content: json("TransferLimits"),
                         headers: ["ETag"])
                 ], problems: [412, 413, 415, 422])
         default:
             OperationDescription(
-                tag: "admin", summary: "How the service is",
+                tag: "admin", summary: "Read the state of the service",
                 answers: [
                     .init(
-                        status: 200, text: "Cheap, and exact about unfinished work.", content: json("Status"))
+                        status: 200, text: "The state, with exact numbers of unfinished jobs.",
+                        content: json("Status"))
                 ])
         }
     }
@@ -287,41 +290,43 @@ extension Operation {
         switch self {
         case .live:
             OperationDescription(
-                tag: "service", summary: "Whether the process answers",
-                answers: [.init(status: 200, text: "It does.", content: plainText)])
+                tag: "service", summary: "Check whether the process responds",
+                answers: [.init(status: 200, text: "The process responds.", content: plainText)])
         case .ready:
             OperationDescription(
-                tag: "service", summary: "Whether the service can work", parameters: ["Verbose"],
+                tag: "service", summary: "Check whether the node is ready", parameters: ["Verbose"],
                 answers: [
-                    .init(status: 200, text: "It can.", content: plainText),
-                    .init(status: 503, text: "It cannot; the lines say why.", content: plainText),
+                    .init(status: 200, text: "The node is ready.", content: plainText),
+                    .init(
+                        status: 503, text: "The node is not ready; the lines name the failed checks.",
+                        content: plainText),
                 ])
         case .metrics:
             OperationDescription(
-                tag: "service", summary: "Figures for Prometheus, of this node, to any key of any tenant",
+                tag: "service", summary: "Read the metrics of this node for Prometheus, with any key",
                 answers: [
                     .init(
                         status: 200,
-                        text: "Text format 0.0.4. They are of all tenants together and name none.",
+                        text: "Prometheus text format 0.0.4, of all tenants together.",
                         content: plainText)
                 ])
         case .openapi:
             OperationDescription(
-                tag: "service", summary: "This document", parameters: ["IfNoneMatch"],
+                tag: "service", summary: "Read this document", parameters: ["IfNoneMatch"],
                 answers: [
                     .init(
                         status: 200, text: "OpenAPI 3.1.",
                         content: #"{"application/json": {"schema": {"type": "object"}}}"#, headers: ["ETag"]),
-                    .init(status: 304, text: "It is unchanged.", headers: ["ETag"]),
+                    .init(status: 304, text: "The object is unchanged.", headers: ["ETag"]),
                 ])
         default:
             OperationDescription(
-                tag: "service", summary: "This document as a page", parameters: ["IfNoneMatch"],
+                tag: "service", summary: "Read this document as a page", parameters: ["IfNoneMatch"],
                 answers: [
                     .init(
-                        status: 200, text: "A page.",
+                        status: 200, text: "The page.",
                         content: #"{"text/html": {"schema": {"type": "string"}}}"#, headers: ["ETag"]),
-                    .init(status: 304, text: "It is unchanged.", headers: ["ETag"]),
+                    .init(status: 304, text: "The object is unchanged.", headers: ["ETag"]),
                 ])
         }
     }

@@ -1,9 +1,12 @@
 /// Schedules, as JSON Schema 2020-12.
 let scheduleSchemas = #"""
-    "ScheduleID": {"type": "string", "pattern": "^sch_[0-7][0-9a-hjkmnp-tv-z]{25}$"},
+    "ScheduleID": {
+      "type": "string", "description": "Identifier of a schedule.",
+      "pattern": "^sch_[0-7][0-9a-hjkmnp-tv-z]{25}$"
+    },
     "ScheduleCounts": {
       "type": "object", "required": ["runs", "missed", "skipped"],
-      "description": "Numbers of occurrences.",
+      "description": "Numbers of occurrences of a schedule.",
       "properties": {
         "runs": {"type": "integer", "description": "Occurrences with a job."},
         "missed": {"type": "integer", "description": "Occurrences that no node submitted in time."},
@@ -11,66 +14,108 @@ let scheduleSchemas = #"""
       }
     },
     "ScheduleList": {
-      "type": "object", "required": ["data", "next_cursor"],
+      "type": "object", "description": "A page of schedules.", "required": ["data", "next_cursor"],
       "properties": {
-        "data": {"type": "array", "items": {"$ref": "#/components/schemas/ScheduleView"}},
-        "next_cursor": {"type": ["string", "null"]}
+        "data": {
+          "type": "array", "items": {"$ref": "#/components/schemas/ScheduleView"},
+          "description": "The schedules of the page, newest first."
+        },
+        "next_cursor": {
+          "type": ["string", "null"],
+          "description": "Cursor of the next page, or null on the last page."
+        }
       }
     },
-    "Window": {
-      "type": "object", "required": ["name", "cron", "duration"],
+    "WindowInput": {
+      "type": "object", "description": "A window to set.", "required": ["name", "cron", "duration"],
+      "additionalProperties": false,
       "properties": {
-        "name": {"type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[^\\u0000]*$"},
+        "name": {
+          "type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[^\\u0000]*$",
+          "description": "Name of the window. No other window has it."
+        },
         "cron": {
-          "type": "string", "minLength": 1, "maxLength": 512, "description": "When it opens.",
-          "examples": ["0 22 * * *"]
+          "type": "string", "minLength": 1, "maxLength": 512, "examples": ["0 22 * * *"],
+          "description": "Times at which the window opens, as a cron expression."
         },
         "duration": {
           "type": "number", "minimum": 60, "maximum": 604800,
-          "description": "Seconds for which it stays open."
+          "description": "Seconds for which the window stays open."
         },
-        "time_zone": {"type": "string", "minLength": 1, "maxLength": 64, "default": "UTC"},
+        "time_zone": {
+          "type": "string", "minLength": 1, "maxLength": 64, "default": "UTC",
+          "description": "Time zone of cron."
+        },
         "discretionary": {
-          "type": "boolean", "default": true, "description": "Whether discretionary jobs start in it."
+          "type": "boolean", "default": true,
+          "description": "true if discretionary jobs start while the window is open."
         },
         "max_bytes": {
           "type": ["integer", "null"], "minimum": 1, "maximum": 9007199254740991,
-          "description": "Expected bytes of the discretionary jobs that start in one opening."
+          "description": "Expected bytes of the discretionary jobs that start in one opening; null means no \#
+    limit."
         },
         "max_bytes_per_second": {
           "type": ["integer", "null"], "minimum": 1, "maximum": 9007199254740991,
-          "description": "While it is open, of all nodes together in each direction, in place of what \#
-    /v1/admin/limits says."
+          "description": "Rate while the window is open, in bytes per second, of all nodes together in each \#
+    direction. It replaces the rates of /v1/admin/limits; null leaves them."
+        }
+      }
+    },
+    "Window": {
+      "type": "object", "description": "A window with its current state.",
+      "required": [
+        "name", "cron", "duration", "time_zone", "discretionary", "max_bytes", "max_bytes_per_second", "open",
+        "closes_at", "opens_at"
+      ],
+      "properties": {
+        "name": {"type": "string", "description": "Name of the window. No other window has it."},
+        "cron": {"type": "string", "description": "Times at which the window opens, as a cron expression."},
+        "duration": {"type": "number", "description": "Seconds for which the window stays open."},
+        "time_zone": {"type": "string", "description": "Time zone of cron."},
+        "discretionary": {
+          "type": "boolean",
+          "description": "true if discretionary jobs start while the window is open."
+        },
+        "max_bytes": {
+          "type": ["integer", "null"],
+          "description": "Expected bytes of the discretionary jobs that start in one opening; null means no \#
+    limit."
+        },
+        "max_bytes_per_second": {
+          "type": ["integer", "null"],
+          "description": "Rate while the window is open, in bytes per second, of all nodes together in each \#
+    direction. It replaces the rates of /v1/admin/limits; null leaves them."
+        },
+        "open": {"type": "boolean", "description": "true if the window is open now."},
+        "closes_at": {
+          "type": ["string", "null"], "format": "date-time",
+          "description": "Time at which the open window closes, or null if it is closed."
+        },
+        "opens_at": {
+          "type": ["string", "null"], "format": "date-time",
+          "description": "Time of the next opening, or null if there is none."
         }
       }
     },
     "WindowsPatch": {
-      "type": "object", "additionalProperties": false,
+      "type": "object", "description": "A merge patch (RFC 7396) of the windows.",
+      "additionalProperties": false,
       "properties": {
         "windows": {
-          "type": ["array", "null"], "maxItems": 32,
-          "items": {"allOf": [{"$ref": "#/components/schemas/Window"}], "unevaluatedProperties": false},
-          "description": "All windows; without a discretionary one, discretionary jobs start whenever there \#
-    is idle capacity."
+          "type": ["array", "null"], "maxItems": 32, "items": {"$ref": "#/components/schemas/WindowInput"},
+          "description": "All windows; null removes all. If no window is for discretionary jobs, these jobs \#
+    start whenever there is idle capacity."
         }
       }
     },
     "Windows": {
-      "type": "object", "required": ["windows"],
+      "type": "object",
+      "description": "Windows in which discretionary jobs start, or in which other rates apply.",
+      "required": ["windows"],
       "properties": {
         "windows": {
-          "type": "array",
-          "items": {
-            "allOf": [{"$ref": "#/components/schemas/Window"}],
-            "required": ["open", "closes_at", "opens_at"],
-            "properties": {
-              "open": {"type": "boolean"},
-              "closes_at": {"type": ["string", "null"], "format": "date-time"},
-              "opens_at": {
-                "type": ["string", "null"], "format": "date-time", "description": "The next time."
-              }
-            }
-          }
+          "type": "array", "items": {"$ref": "#/components/schemas/Window"}, "description": "All windows."
         }
       }
     }
@@ -81,7 +126,7 @@ extension Operation {
         switch self {
         case .readWindows:
             OperationDescription(
-                tag: "admin", summary: "When the service has time for what may wait, and at which rate",
+                tag: "admin", summary: "Read the windows for discretionary jobs and rates",
                 parameters: ["IfNoneMatch"],
                 answers: [
                     .init(status: 200, text: "The windows.", content: json("Windows"), headers: ["ETag"]),
@@ -89,10 +134,12 @@ extension Operation {
                 ])
         default:
             OperationDescription(
-                tag: "admin", summary: "Change these windows", parameters: ["IfMatch"],
+                tag: "admin", summary: "Change the windows", parameters: ["IfMatch"],
                 body: mergePatch("WindowsPatch"), isBodyRequired: true,
                 answers: [
-                    .init(status: 200, text: "They hold.", content: json("Windows"), headers: ["ETag"])
+                    .init(
+                        status: 200, text: "The changed windows.", content: json("Windows"),
+                        headers: ["ETag"])
                 ], problems: [412, 413, 415, 422])
         }
     }
@@ -101,11 +148,11 @@ extension Operation {
         switch self {
         case .createSchedule:
             OperationDescription(
-                tag: "schedules", summary: "Submit a job again and again", parameters: ["IdempotencyKey"],
+                tag: "schedules", summary: "Create a schedule", parameters: ["IdempotencyKey"],
                 body: json("ScheduleRequest"), isBodyRequired: true,
                 answers: [
                     .init(
-                        status: 201, text: "It is kept.", content: json("ScheduleView"),
+                        status: 201, text: "The created schedule.", content: json("ScheduleView"),
                         headers: ["Location", "ETag", "Idempotency-Replayed"])
                 ], problems: [409, 413, 415, 422])
         case .listSchedules:
@@ -122,16 +169,16 @@ extension Operation {
                 answers: [view("The schedule."), .unchanged], problems: [404])
         case .replaceSchedule:
             OperationDescription(
-                tag: "schedules", summary: "Replace a schedule, its job and its secrets included",
+                tag: "schedules", summary: "Replace a schedule, including its job and secrets",
                 parameters: ["IfMatch"], body: json("ScheduleRequest"), isBodyRequired: true,
-                answers: [view("It is so.")], problems: [404, 412, 413, 415, 422])
+                answers: [view("The replaced schedule.")], problems: [404, 412, 413, 415, 422])
         case .deleteSchedule:
             OperationDescription(
-                tag: "schedules", summary: "Delete a schedule; its jobs stay", parameters: ["IfMatch"],
-                answers: [.init(status: 204, text: "It is gone.")], problems: [404, 412])
+                tag: "schedules", summary: "Delete a schedule; its jobs are kept", parameters: ["IfMatch"],
+                answers: [.init(status: 204, text: "The schedule is deleted.")], problems: [404, 412])
         case .runSchedule:
             OperationDescription(
-                tag: "schedules", summary: "Submit a schedule's job now",
+                tag: "schedules", summary: "Submit the job of a schedule now",
                 parameters: ["IdempotencyKey", "Traceparent"], body: json("EmptyRequest"),
                 answers: [
                     .init(
@@ -142,8 +189,8 @@ extension Operation {
             OperationDescription(
                 tag: "schedules",
                 summary: self == .pauseSchedule
-                    ? "Pause a schedule" : "Let a paused schedule go on, with what comes from now on",
-                parameters: ["IfMatch"], body: json("EmptyRequest"), answers: [view("It is so.")],
+                    ? "Pause a schedule" : "Resume a paused schedule with its next occurrence",
+                parameters: ["IfMatch"], body: json("EmptyRequest"), answers: [view("The changed schedule.")],
                 problems: [404, 412, 413, 415, 422])
         }
     }

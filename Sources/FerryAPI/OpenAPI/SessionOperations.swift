@@ -19,14 +19,14 @@ extension Operation {
                 ], problems: [404])
         case .putSession:
             OperationDescription(
-                tag: "sessions", summary: "Create a session, or find it again as it is",
+                tag: "sessions", summary: "Create a session, or change it with If-Match",
                 parameters: ["IfMatch"], body: json("SessionRequest"),
                 answers: [
                     .init(
-                        status: 201, text: "It is new.", content: json("Session"),
+                        status: 201, text: "The created session.", content: json("Session"),
                         headers: ["Location", "ETag"]),
                     .init(
-                        status: 200, text: "It is so; with If-Match it may have been changed.",
+                        status: 200, text: "The session, unchanged or changed with If-Match.",
                         content: json("Session"), headers: ["ETag"]),
                 ], problems: [409, 412, 413, 415, 422, 428])
         case .listSessionJobs:
@@ -39,25 +39,25 @@ extension Operation {
                 answers: [
                     .init(
                         status: 200,
-                        text: "A page of jobs; empty when there is no session of this name, and 404 only for "
-                            + "what cannot be a name. Jobs stay in the list of a deleted session.",
+                        text: "A page of jobs, empty if no session has this name; 404 if the name is "
+                            + "invalid. The jobs of a deleted session are still listed.",
                         content: json("JobList"), headers: ["Link"])
                 ], problems: [404])
         case .invalidateSession:
             OperationDescription(
                 tag: "sessions",
-                summary: "Let a session take no more jobs, and finish or cancel those it has",
+                summary: "Invalidate a session: it accepts no more jobs",
                 parameters: ["IfMatch"], body: json("InvalidationRequest"), isBodyRequired: true,
                 answers: [
                     .init(
-                        status: 200, text: "It takes no more jobs.", content: json("Session"),
+                        status: 200, text: "The invalidated session.", content: json("Session"),
                         headers: ["ETag"])
                 ], problems: [404, 409, 412, 413, 415, 422])
         default:
             OperationDescription(
-                tag: "sessions", summary: "Remove a session that was invalidated and has no unfinished jobs",
+                tag: "sessions", summary: "Delete an invalidated session without unfinished jobs",
                 parameters: ["IfMatch"],
-                answers: [.init(status: 204, text: "It is gone; its finished jobs stay.")],
+                answers: [.init(status: 204, text: "The session is deleted; its finished jobs are kept.")],
                 problems: [404, 409, 412])
         }
     }

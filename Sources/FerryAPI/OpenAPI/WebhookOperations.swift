@@ -4,7 +4,7 @@ extension Operation {
         switch self {
         case .createWebhook:
             OperationDescription(
-                tag: "webhooks", summary: "Make an endpoint; this answer alone shows its secret",
+                tag: "webhooks", summary: "Create an endpoint; only this response shows its secret",
                 parameters: ["IdempotencyKey"], body: json("WebhookEndpointRequest"), isBodyRequired: true,
                 answers: [
                     .init(
@@ -29,15 +29,19 @@ extension Operation {
                 ], problems: [404])
         case .editWebhook:
             OperationDescription(
-                tag: "webhooks", summary: "Change an endpoint; enabled again, it gets what has waited",
+                tag: "webhooks", summary: "Change an endpoint; enabling it sends its pending deliveries",
                 parameters: ["IfMatch"], body: mergePatch("WebhookPatch"), isBodyRequired: true,
-                answers: [.init(status: 200, text: "It is so.", content: json("Webhook"), headers: ["ETag"])],
+                answers: [
+                    .init(
+                        status: 200, text: "The changed endpoint.", content: json("Webhook"),
+                        headers: ["ETag"])
+                ],
                 problems: [404, 412, 413, 415, 422])
         case .deleteWebhook:
             OperationDescription(
-                tag: "webhooks", summary: "Delete an endpoint with what waits for it",
+                tag: "webhooks", summary: "Delete an endpoint and its deliveries",
                 parameters: ["IfMatch"],
-                answers: [.init(status: 204, text: "It is gone.")], problems: [404, 412])
+                answers: [.init(status: 204, text: "The endpoint is deleted.")], problems: [404, 412])
         default: webhookCommandDescription
         }
     }
@@ -46,7 +50,7 @@ extension Operation {
         switch self {
         case .rotateSecret:
             OperationDescription(
-                tag: "webhooks", summary: "Give an endpoint another secret; this answer alone shows it",
+                tag: "webhooks", summary: "Rotate the secret of an endpoint; only this response shows it",
                 parameters: ["IfMatch"], body: json("RotateSecretRequest"),
                 answers: [
                     .init(
@@ -55,19 +59,19 @@ extension Operation {
                 ], problems: [404, 412, 413, 415, 422])
         case .testWebhook:
             OperationDescription(
-                tag: "webhooks", summary: "Send a signed webhook.ping, once, and show what came back",
+                tag: "webhooks", summary: "Send a signed webhook.ping once and show the response",
                 parameters: ["Traceparent"], body: json("EmptyRequest"),
                 answers: [
                     .init(
-                        status: 200, text: "The delivery; without a try when none ended in 20 seconds.",
+                        status: 200, text: "The delivery, without a try if none ended within 20 seconds.",
                         content: json("Delivery"), headers: ["ETag"])
                 ], problems: [404, 413, 415, 422])
         case .replayDeliveries:
             OperationDescription(
-                tag: "webhooks", summary: "Send deliveries of a time again, under their own identifiers",
+                tag: "webhooks", summary: "Send the deliveries of a period again, with the same identifiers",
                 body: json("ReplayRequest"), isBodyRequired: true,
                 answers: [
-                    .init(status: 200, text: "They are due now.", content: json("ReplayAnswer"))
+                    .init(status: 200, text: "The deliveries are due now.", content: json("ReplayAnswer"))
                 ], problems: [404, 413, 415, 422])
         default:
             OperationDescription(

@@ -9,32 +9,32 @@ let bodySchemas = #"""
       "description": "Body of a request. Shown with its size instead of its content: {\"json\": {\"size\": \#
     5}}.",
       "oneOf": [
-        {
-          "type": "object", "required": ["json"],
-          "properties": {"json": {"description": "Any JSON value, sent as application/json."}},
-          "additionalProperties": false
-        },
-        {
-          "type": "object", "required": ["form"], "additionalProperties": false,
-          "properties": {
-            "form": {
-              "type": "object", "maxProperties": 1000, "additionalProperties": {"type": "string"},
-              "description": "Fields by name, sent as application/x-www-form-urlencoded."
-            }
-          }
-        },
-        {"$ref": "#/components/schemas/InlineText"},
-        {"$ref": "#/components/schemas/InlineBase64"},
-        {
-          "type": "object", "required": ["multipart"], "additionalProperties": false,
-          "properties": {
-            "multipart": {
-              "type": "array", "minItems": 1, "maxItems": 100, "items": {"$ref": "#/components/schemas/Part"},
-              "description": "The parts, sent as multipart/form-data (RFC 7578)."
-            }
-          }
-        }
+        {"$ref": "#/components/schemas/JSONBody"}, {"$ref": "#/components/schemas/FormBody"},
+        {"$ref": "#/components/schemas/InlineText"}, {"$ref": "#/components/schemas/InlineBase64"},
+        {"$ref": "#/components/schemas/MultipartBody"}
       ]
+    },
+    "JSONBody": {
+      "type": "object", "required": ["json"], "additionalProperties": false,
+      "properties": {"json": {"description": "Any JSON value, sent as application/json."}}
+    },
+    "FormBody": {
+      "type": "object", "required": ["form"], "additionalProperties": false,
+      "properties": {
+        "form": {
+          "type": "object", "maxProperties": 1000, "additionalProperties": {"type": "string"},
+          "description": "Fields by name, sent as application/x-www-form-urlencoded."
+        }
+      }
+    },
+    "MultipartBody": {
+      "type": "object", "required": ["multipart"], "additionalProperties": false,
+      "properties": {
+        "multipart": {
+          "type": "array", "minItems": 1, "maxItems": 100, "items": {"$ref": "#/components/schemas/Part"},
+          "description": "The parts, sent as multipart/form-data (RFC 7578)."
+        }
+      }
     },
     "Part": {
       "description": "A part of a multipart/form-data body (RFC 7578): a field or a file. Exactly one of \#

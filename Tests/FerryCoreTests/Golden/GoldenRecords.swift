@@ -96,7 +96,7 @@ extension GoldenRecord {
                         $0.finishedAt = begin + 9
                         $0.responseJSON = response()
                         let result = TransferResult(
-                            path: nil, size: 3, sha256: "ab", body: Array("abc".utf8), isKept: false,
+                            path: nil, size: 3, sha256: "ab", body: Array("abc".utf8), isManaged: false,
                             verified: .length)
                         $0.resultJSON = result.json(job: id, bytesSent: 7)
                         $0.body = result.body
@@ -119,7 +119,7 @@ extension GoldenRecord {
                 name: "state: \(state.rawValue)",
                 record: try makeRecord(state) {
                     $0.startedAt = begin + 1
-                    $0.kept = PartialDownload(byteCount: 25, total: 100)
+                    $0.partialDownload = PartialDownload(byteCount: 25, total: 100)
                     $0.node = state == .running ? node : nil
                     $0.finishedAt = state.isTerminal ? begin + 60 : nil
                     $0.retryOf = JobID(high: 1, low: 1)
@@ -190,14 +190,14 @@ extension GoldenRecord {
 
     private static func finished() throws -> [GoldenRecord] {
         var file = TransferResult(
-            path: "in/a.bin", size: 100, sha256: "ab", body: nil, isKept: false, verified: .digest)
+            path: "in/a.bin", size: 100, sha256: "ab", body: nil, isManaged: false, verified: .digest)
         file.file = FileIdentity(inode: 1, modified: 2)
         file.resumedAtOffset = 25
         var parts = TransferResult(
-            path: nil, size: 3, sha256: "ab", body: [0xFF, 0, 1], isKept: true, verified: .none)
+            path: nil, size: 3, sha256: "ab", body: [0xFF, 0, 1], isManaged: true, verified: .none)
         parts.parts = .init(count: 2, mimeType: "image/png")
         let sent = TransferResult(
-            path: nil, size: 3, sha256: "ab", body: nil, isKept: false, verified: .length)
+            path: nil, size: 3, sha256: "ab", body: nil, isManaged: false, verified: .length)
         let results = [
             ("file", plainBody, file), ("parts", secretBody, parts), ("upload", uploadBody, sent),
         ]
@@ -217,7 +217,7 @@ extension GoldenRecord {
                     $0.finishedAt = begin + 9
                     $0.errorJSON = error()
                     $0.resumeData = "resume"
-                    $0.kept = PartialDownload(byteCount: 25, total: nil)
+                    $0.partialDownload = PartialDownload(byteCount: 25, total: nil)
                 })
         ]
     }
@@ -237,11 +237,11 @@ extension GoldenRecord {
         var drained = QueueConditions(workerCount: 0)
         drained.hasDrainedWorker = true
         var full = QueueConditions(workerCount: 2)
-        full.downloadHold = .noRoom
+        full.downloadHold = .noSpace
         var unwritable = QueueConditions(workerCount: 1)
         unwritable.downloadHold = .unwritable
         var away = QueueConditions(workerCount: 1)
-        away.hostAway = { _ in HostUnreachable(nextProbeAt: begin + 8) }
+        away.unreachableHost = { _ in HostUnreachable(nextProbeAt: begin + 8) }
         var home = QueueConditions(workerCount: 1)
         home.now = begin
         var session = hosts(HostLimit(), .origin)

@@ -37,7 +37,7 @@ struct GoldenMessageTests {
         let disabled = DisabledWebhook(id: WebhookID(high: 1, low: 3), reason: .gone)
         let job = #"{"id":"job_x","state":"running","progress":{"resumed_at_offset":25}}"#
         return Delivery(
-            id: DeliveryID(high: 1, low: 4), lane: ReceiverQueueID(high: 1, low: 5),
+            id: DeliveryID(high: 1, low: 4), receiverQueue: ReceiverQueueID(high: 1, low: 5),
             event: EventID(high: 1, low: 6), type: type, tenant: "default",
             session: isOfEndpoint ? "" : "s", job: isOfJob ? JobID(high: 1, low: 2) : nil, sequence: 4,
             occurredAt: Timestamp(microseconds: 1_795_000_000_000_000), url: "https://h.example/",

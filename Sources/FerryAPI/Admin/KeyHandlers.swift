@@ -20,7 +20,10 @@ final class KeyHandlers: Sendable {
     /// `POST /v1/admin/keys`: only the responses to this request and its repetitions show the key.
     func create(_ request: RequestContext) throws(Problem) {
         let text = makeKey()
-        let key = try newKey(try request.json(), hash: digest(ofKey: text))
+        let body = try request.decoded(KeyRequest.self)
+        let key = APIKey(
+            id: identifiers.make(), tenant: body.tenant, role: body.role, name: body.name,
+            hash: digest(ofKey: text), createdAt: clock.now())
         let idempotency = try request.idempotency()
         // Without an idempotency key the request cannot be repeated, so the key itself is not stored.
         let sealed = idempotency == nil ? nil : secrets.seal(Array(text.utf8))
@@ -36,28 +39,6 @@ final class KeyHandlers: Sendable {
                     table.refresh { _ in sendKey(known, 201, request, text: text, replayed) }
                 }
             })
-    }
-
-    private func newKey(_ json: JSON, hash: [UInt8]) throws(Problem) -> APIKey {
-        try readObject(json) { fields in
-            for name in ["name", "role"] where !fields.has(name) {
-                fields.addError(name, "required", "A key needs a \(name).")
-            }
-            let name = fields.string("name", byteCounts: 1...Limits.nameByteCountMax)
-            let role = fields.choice("role", Role.self)
-            let tenant = fields.string("tenant", byteCounts: 1...Limits.nameByteCountMax)
-            if let name, name.utf8.contains(0) {
-                fields.addError("name", "invalid_value", "The name must not contain U+0000.")
-            }
-            if let tenant, !APIKey.isTenant(tenant) {
-                fields.addError(
-                    "tenant", "invalid_value",
-                    "A tenant may contain lower-case letters, digits, - and _ only.")
-            }
-            return APIKey(
-                id: identifiers.make(), tenant: tenant ?? APIKey.defaultTenant, role: role ?? .viewer,
-                name: name ?? "", hash: hash, createdAt: clock.now(), revokedAt: nil)
-        }
     }
 
     /// `GET /v1/admin/keys`
@@ -97,6 +78,33 @@ final class KeyHandlers: Sendable {
             reply: request.onSuccess { [table] in
                 table.refresh { _ in request.send(Response(status: 204)) }
             })
+    }
+}
+
+/// The body of `POST /v1/admin/keys`.
+struct KeyRequest: FieldObject {
+    static let summary = "A new key."
+    fileprivate var name = ""
+    fileprivate var role = Role.viewer
+    fileprivate var tenant = APIKey.defaultTenant
+
+    mutating func fields(_ visitor: inout some FieldVisitor) {
+        visitor.field(
+            "name", &name, TextRule(1...Limits.nameByteCountMax), .of(required: true), "Name for people.")
+        visitor.field(
+            "role", &role, .of(required: true), "What the key may do; each role includes the ones before it.")
+        visitor.field(
+            "tenant", &tenant, .tenant, .plain,
+            "Tenant whose jobs, sessions, schedules, webhooks, events and files the key is for. Operations "
+                + "below /v1/admin concern the whole service: a key with the role admin may use them for all "
+                + "tenants, whichever tenant it has.")
+    }
+}
+
+extension TextRule {
+    /// A tenant's name.
+    fileprivate static let tenant = TextRule(1...Limits.nameByteCountMax, pattern: "^[a-z0-9_-]*$") {
+        APIKey.isTenant($0) ? nil : "A tenant may contain lower-case letters, digits, - and _ only."
     }
 }
 

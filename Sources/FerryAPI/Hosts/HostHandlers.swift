@@ -40,7 +40,7 @@ final class HostHandlers: Sendable {
     func change(_ request: RequestContext) throws(Problem) {
         let origin = try origin(request)
         let json = try request.mergePatch()
-        let patch = try valid(try HostPatch(json))
+        let patch = try valid(try HostPatch(body: json))
         let isAllowed = request.changeCondition
         store.changeHost(origin, patch, if: { isAllowed($0.changeable) }) { result in
             guard case .failure(.overloaded) = result else {

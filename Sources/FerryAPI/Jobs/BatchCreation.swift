@@ -90,10 +90,8 @@ final class BatchCreation: Sendable {
 
     private func documents(_ request: RequestContext) throws(Problem) -> [JSON] {
         if try isMediaType(request.fields, lineTypes) { return try lines(request) }
-        return try readObject(try request.parse(request.body)) { fields in
-            if !fields.has("jobs") { fields.addError("jobs", "required", "A batch needs the member jobs.") }
-            return fields.array("jobs", countMax: Limits.batchJobCountMax)
-        }
+        let json = try request.parse(request.body)
+        return try valid(try BatchRequest(body: json)).jobs.map(\.json)
     }
 
     /// Returns one document for each line that is not empty. Stops after one more document than allowed.
@@ -105,6 +103,30 @@ final class BatchCreation: Sendable {
             documents.append(try request.parse(Array(line), line: lines.number, valuesLeft: &valuesLeft))
         }
         return documents
+    }
+}
+
+/// The body of `POST /v1/jobs/batch`.
+struct BatchRequest: FieldObject {
+    static let summary = "Jobs that are accepted together or not at all."
+    fileprivate var jobs: [Job] = []
+
+    mutating func fields(_ visitor: inout some FieldVisitor) {
+        visitor.field(
+            "jobs", &jobs, ListRule(0...Limits.batchJobCountMax, of: NoRule(), isUnique: false),
+            .of(required: true), "The jobs; at least one.")
+    }
+
+    /// A job, which is validated apart.
+    fileprivate struct Job: FieldValue {
+        let json: JSON
+
+        static func decode(_ json: JSON, _ rule: NoRule, _ place: FieldPlace) -> Self? { Self(json: json) }
+        static func restore(_ json: JSON) -> Self? { Self(json: json) }
+        func encode(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(json) }
+        static func schema(_ rule: NoRule) -> [JSON.Member] {
+            [JSON.Member("$ref", "#/components/schemas/JobRequest")]
+        }
     }
 }
 

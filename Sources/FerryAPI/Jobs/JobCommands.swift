@@ -24,9 +24,7 @@ final class JobCommands: Sendable {
     /// `POST /v1/jobs/{id}/cancel`
     func cancel(_ request: RequestContext) throws(Problem) {
         let id = try request.identifier(JobID.self)
-        let keepsBytes = try readObject(try request.json(isOptional: true)) { fields in
-            fields.bool("produce_resume_data") ?? false
-        }
+        let keepsBytes = try request.decoded(CancelRequest.self, isOptional: true).keepsBytes
         request.changing { [control] revision, reply in
             control.cancel(
                 id, tenant: request.tenant, revision: revision, keepsBytes: keepsBytes, reply: reply)
@@ -102,5 +100,17 @@ final class JobCommands: Sendable {
     /// Returns a reply that sends the job.
     private func sending(_ request: RequestContext) -> Reply<JobRecord> {
         request.onSuccess { [view] record in view.send(record, 200, to: request) }
+    }
+}
+
+/// The body of `POST /v1/jobs/{id}/cancel`.
+struct CancelRequest: FieldObject {
+    static let summary = "How a job is cancelled."
+    fileprivate var keepsBytes = false
+
+    mutating func fields(_ visitor: inout some FieldVisitor) {
+        visitor.field(
+            "produce_resume_data", &keepsBytes, .plain,
+            "Whether the bytes of an unfinished download are kept for another job, as resume_data.")
     }
 }

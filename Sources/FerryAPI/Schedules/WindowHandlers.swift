@@ -37,7 +37,7 @@ final class WindowHandlers: Sendable {
         let zones = zones
         let change: @Sendable (OffPeakWindows) throws(InvalidFields) -> OffPeakWindows = {
             windows throws(InvalidFields) in
-            try windows.merging(patch, zones)
+            try windows.merging(patch, FieldContext(zones: zones))
         }
         store.changeWindows(
             if: { isAllowed($0.json) }, change,

@@ -117,18 +117,29 @@ struct RequestContext: Sendable {
         return try parse(body)
     }
 
+    /// The body as an object of this type. `isOptional` as in `json`.
+    func decoded<Object: FieldObject>(
+        _ type: Object.Type, isOptional: Bool = false
+    ) throws(Problem) -> Object {
+        let json = try json(isOptional: isOptional)
+        return try valid(try Object(body: json))
+    }
+
     /// The body as a merge patch (RFC 7396): an object.
     func mergePatch() throws(Problem) -> JSON {
         try needMediaType(["application/merge-patch+json", "application/json"], field: "Accept-Patch")
         let patch = try parse(body)
-        let errors = ValidationErrors()
-        guard FieldReader(patch, at: "#", errors) != nil else { throw Problem(InvalidFields(errors.all)) }
+        guard patch.members != nil else {
+            let errors = ValidationErrors()
+            errors.addWrongType("#", "an object", patch)
+            throw Problem(InvalidFields(errors.all))
+        }
         return patch
     }
 
     /// Accepts an empty body and an empty object only.
     func needEmptyObject() throws(Problem) {
-        try readObject(try json(isOptional: true)) { _ in () }
+        _ = try decoded(EmptyBody.self, isOptional: true)
     }
 
     /// `field`: the field of the 415 that lists the accepted types (RFC 9110 §10.2, RFC 5789 §3.1).
@@ -170,16 +181,10 @@ struct RequestContext: Sendable {
     }
 }
 
-/// Reads the members of an object; throws all of their errors at once. `read` returns `nil` after an error.
-func readObject<Value>(_ json: JSON, _ read: (inout FieldReader) -> Value?) throws(Problem) -> Value {
-    let errors = ValidationErrors()
-    var value: Value?
-    if var fields = FieldReader(json, at: "#", errors) {
-        value = read(&fields)
-        fields.finish()
-    }
-    guard errors.isEmpty, let value else { throw Problem(InvalidFields(errors.all)) }
-    return value
+/// The body of an operation that has no fields.
+private struct EmptyBody: FieldObject {
+    static let summary = "An empty object."
+    mutating func fields(_ visitor: inout some FieldVisitor) {}
 }
 
 /// Returns a value that was read from a request; invalid fields are a 422.

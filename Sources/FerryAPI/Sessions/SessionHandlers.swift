@@ -45,7 +45,7 @@ final class SessionHandlers: Sendable {
         }
         let json = try request.json(isOptional: true)
         let draft = try valid(
-            try SessionDraft(json, node: node, refusal: { egress.refusal(of: $0) }, seal: seal))
+            try SessionDraft(json, node: node, refusal: egress.refusal(of:), seal: seal))
         let key = SessionKey(tenant: request.tenant, name: name)
         request.changing(
             { [store] revision, reply in
@@ -67,13 +67,7 @@ final class SessionHandlers: Sendable {
     /// `POST /v1/sessions/{id}/invalidate`
     func invalidate(_ request: RequestContext) throws(Problem) {
         let key = try request.sessionKey()
-        let mode = try readObject(try request.json()) { fields in
-            if !fields.has("mode") {
-                fields.addError(
-                    "mode", "required", "mode must say what happens to the session's jobs: finish or cancel.")
-            }
-            return fields.choice("mode", SessionInvalidation.self)
-        }
+        let mode = try request.decoded(InvalidateRequest.self).mode
         request.changing { [store] revision, reply in
             store.invalidateSession(key, mode, if: request.sessionCondition(revision), reply: reply)
         } then: { (result: Result<SessionOverview, StoreError>) in
@@ -94,6 +88,18 @@ final class SessionHandlers: Sendable {
             { [store] revision, reply in
                 store.deleteSession(key, if: request.sessionCondition(revision), reply: reply)
             }, then: request.onSuccess { request.send(Response(status: 204)) })
+    }
+}
+
+/// The body of `POST /v1/sessions/{id}/invalidate`.
+struct InvalidateRequest: FieldObject {
+    static let summary = "How a session ends."
+    fileprivate var mode = SessionInvalidation.finish
+
+    mutating func fields(_ visitor: inout some FieldVisitor) {
+        visitor.field(
+            "mode", &mode, .of(required: true),
+            "What happens to the session's jobs: finish lets them continue, cancel cancels them.")
     }
 }
 

@@ -72,9 +72,10 @@ final class DeliveryHandlers: Sendable {
     /// `POST /v1/webhooks/{id}/replay`
     func replay(_ request: RequestContext) throws(Problem) {
         let id = try request.identifier(WebhookID.self)
-        let range = try replayRange(request)
+        let body = try request.decoded(ReplayRequest.self)
         webhooks.replay(
-            id, tenant: request.tenant, since: range.since, until: range.until, onlyFailed: range.onlyFailed,
+            id, tenant: request.tenant, since: body.since, until: body.until,
+            onlyFailed: body.only == .failed,
             reply: request.onSuccess { count in
                 var writer = JSONWriter()
                 writer.beginObject()
@@ -82,27 +83,6 @@ final class DeliveryHandlers: Sendable {
                 writer.endObject()
                 request.send(200, json: writer.bytes)
             })
-    }
-
-    private enum ReplayOnly: String, CaseIterable { case failed }
-
-    private func replayRange(
-        _ request: RequestContext
-    ) throws(Problem) -> (since: Timestamp, until: Timestamp?, onlyFailed: Bool) {
-        try readObject(try request.json()) { fields in
-            if !fields.has("since") { fields.addError("since", "required", "A replay needs the time since.") }
-            if fields.value("since")?.isNull == true {
-                fields.addError("since", "wrong_type", "This must be a string, not null.")
-            }
-            let since = fields.timestamp("since")
-            let until = fields.timestamp("until")
-            let isNull = fields.value("only")?.isNull == true
-            let only = isNull ? nil : fields.choice("only", ReplayOnly.self)
-            if let since, let until, until <= since {
-                fields.addError("until", "invalid_combination", "This must be after since.")
-            }
-            return since.map { ($0, until, only == .failed) }
-        }
     }
 
     /// `POST /v1/webhooks/{id}/test`: sends a signed `ping`. The response shows the try.
@@ -150,6 +130,29 @@ final class DeliveryHandlers: Sendable {
                 $0.write(into: &$1, isRedacted: request.disclosure.isRedacted)
             }
         }
+    }
+}
+
+/// The body of `POST /v1/webhooks/{id}/replay`.
+struct ReplayRequest: FieldObject {
+    static let summary = "The events that are sent again."
+    fileprivate enum Only: String, FieldChoice { case failed }
+
+    fileprivate var since = Timestamp(microseconds: 0)
+    fileprivate var until: Timestamp?
+    fileprivate var only: Only?
+
+    mutating func fields(_ visitor: inout some FieldVisitor) {
+        visitor.field("since", &since, .of(required: true), "Earliest time of the events.")
+        visitor.field(
+            "until", &until, .plain, "Time before which the events occurred, after since; null for no limit.")
+        visitor.field(
+            "only", &only, .plain, "failed: only deliveries that were given up; null: all deliveries.")
+    }
+
+    mutating func check(_ body: FieldDecoder) {
+        guard body.isValid("since"), let until, until <= since else { return }
+        body.fail("until", "invalid_combination", "This must be after since.")
     }
 }
 

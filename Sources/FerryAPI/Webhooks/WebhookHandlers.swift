@@ -2,9 +2,6 @@ internal import FerryCore
 internal import HTTPServer
 internal import OpenSSL
 
-/// Seconds for which the old secret stays valid after a rotation, unless the request names another time.
-private let standardOverlap = 86_400.0
-
 /// Creates, shows, changes and deletes webhook endpoints.
 final class WebhookHandlers: Sendable {
     private let store: any WebhookStore
@@ -29,7 +26,7 @@ final class WebhookHandlers: Sendable {
         let idempotency = try request.idempotency()
         let endpoint: WebhookEndpoint
         do throws(InvalidFields) {
-            endpoint = try WebhookEndpoint(json) { egress.refusal(of: $0) }
+            endpoint = try WebhookEndpoint(body: json, FieldContext(refusal: egress.refusal(of:)))
         } catch {
             return refuse(json, request, idempotency, Problem(error))
         }
@@ -58,7 +55,7 @@ final class WebhookHandlers: Sendable {
         _ json: JSON, _ request: RequestContext, _ key: Submission.Idempotency?, _ problem: Problem
     ) {
         // If the body is invalid whatever the policy, it was never accepted, and `problem` says why.
-        guard let key, let endpoint = try? WebhookEndpoint(json, refusal: { _ in nil }) else {
+        guard let key, let endpoint = try? WebhookEndpoint(body: json) else {
             return request.fail(problem)
         }
         store.webhook(createdWith: key) { [self] result in
@@ -98,16 +95,15 @@ final class WebhookHandlers: Sendable {
         let id = try request.identifier(WebhookID.self)
         let patch = try request.mergePatch()
         change(id, request) { [egress] record throws(InvalidFields) in
-            record.endpoint = try record.endpoint.merging(patch) { egress.refusal(of: $0) }
+            record.endpoint = try record.endpoint.merging(
+                patch, FieldContext(refusal: egress.refusal(of:)))
         }
     }
 
     /// `POST /v1/webhooks/{id}/rotate_secret`: only this response shows the new secret.
     func rotateSecret(_ request: RequestContext) throws(Problem) {
         let id = try request.identifier(WebhookID.self)
-        let overlap = try readObject(try request.json(isOptional: true)) { fields in
-            fields.number("overlap_seconds", in: 0...Limits.webhookOverlapMax) ?? standardOverlap
-        }
+        let overlap = try request.decoded(RotateRequest.self, isOptional: true).overlap
         let (key, now) = (makeWebhookKey(), clock.now())
         change(id, request, secret: key.secret) { [openKeys, seal] record throws(InvalidFields) in
             // Old keys that cannot be decrypted cannot sign; then only the new key is left.
@@ -183,4 +179,16 @@ private func publicKeyText(_ key: WebhookKeys.Key) -> String {
         preconditionFailure("32 bytes are a private key of Ed25519")
     }
     return webhookPublicKeyText(privateKey.publicKey)
+}
+
+/// The body of `POST /v1/webhooks/{id}/rotate_secret`.
+struct RotateRequest: FieldObject {
+    static let summary = "How a secret is replaced."
+    fileprivate var overlap = 86_400.0
+
+    mutating func fields(_ visitor: inout some FieldVisitor) {
+        visitor.field(
+            "overlap_seconds", &overlap, 0...Limits.webhookOverlapMax, .of(unit: .seconds),
+            "Longest time for which earlier secrets sign as well; 0: only the new secret signs.")
+    }
 }

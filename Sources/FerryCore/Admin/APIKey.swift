@@ -1,5 +1,5 @@
 /// What a key may do; each role includes the ones before it.
-package enum Role: String, Sendable, CaseIterable, Comparable {
+package enum Role: String, FieldChoice, Comparable {
     case viewer, client, admin
 
     private var rank: Int {

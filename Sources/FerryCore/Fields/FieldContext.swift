@@ -6,6 +6,8 @@ package final class FieldContext {
     package let node: NodeAbilities
     /// The egress policy: returns why a URL is not accepted, or `nil`.
     package let refusal: (WebURL) -> String?
+    /// The time zones that this node knows, or `nil` to accept any name.
+    package let zones: (any TimeZoneSource)?
     /// Kind of the job, once it is read.
     package var kind: JobKind?
     /// The job's session, or `nil` if it is not configured.
@@ -26,12 +28,14 @@ package final class FieldContext {
     /// Creates a context without errors.
     package init(
         node: NodeAbilities = NodeAbilities(), session: SessionRecord? = nil,
+        zones: (any TimeZoneSource)? = nil,
         refusal: @escaping (WebURL) -> String? = { _ in nil }
     ) {
         errors = ValidationErrors()
         self.node = node
         self.session = session
         self.refusal = refusal
+        self.zones = zones
     }
 
     /// `true` if the job's session is a background session.

@@ -51,6 +51,9 @@ package struct FieldDecoder: FieldVisitor {
     /// Returns `true` if the body names the member.
     package func has(_ name: String) -> Bool { reader.has(name) }
 
+    /// `true` if the body has members that are no fields of the object.
+    var hasUnknownFields: Bool { reader.hasUnread }
+
     /// Returns `true` if the body gives the member a value other than null.
     package func hasValue(_ name: String) -> Bool { reader.hasValue(name) }
 
@@ -165,6 +168,53 @@ package struct FieldDecoder: FieldVisitor {
         reader.addError(
             name, "not_supported",
             "This is not supported yet by this version of Ferry; leave it out.")
+    }
+}
+
+extension FieldObject {
+    /// Reads a new object from an untrusted body. Throws all errors at once.
+    package init(body: JSON, _ context: FieldContext = FieldContext()) throws(InvalidFields) {
+        self = try FieldDecoder.standard(Self.self, context).reading(body, .new, context)
+    }
+
+    /// Returns this object after a merge patch (RFC 7396). Throws all errors at once.
+    package func merging(
+        _ patch: JSON, _ context: FieldContext = FieldContext()
+    ) throws(InvalidFields) -> Self {
+        try reading(patch, .patch, context)
+    }
+
+    /// Returns this object with the values of a body. Throws all errors at once.
+    func reading(
+        _ body: JSON, _ mode: FieldDecoder.Mode, _ context: FieldContext
+    ) throws(InvalidFields) -> Self {
+        var object = self
+        FieldDecoder.decode(body, into: &object, at: "#", mode, context)
+        guard context.errors.isEmpty else { throw InvalidFields(context.errors.all) }
+        return object
+    }
+}
+
+// An object that is the value of a field, such as an element of a list: not null, and replaced as a whole.
+extension FieldValue where Self: FieldObject, Rule == NoRule {
+    package static func decode(_ json: JSON, _ rule: NoRule, _ place: FieldPlace) -> Self? {
+        let errors = place.context.errors
+        let errorCount = errors.all.count
+        var object = FieldDecoder.standard(Self.self, place.context)
+        FieldDecoder.decode(json, into: &object, at: place.pointer, .new, place.context)
+        return errors.all.count == errorCount ? object : nil
+    }
+    package static func restore(_ json: JSON) -> Self? {
+        // `nil` stands for any damage.
+        try? Self(restoring: StoredObject(json))
+    }
+    package func encode(into writer: inout JSONWriter, isRedacted: Bool) {
+        writer.beginObject()
+        writeFields(into: &writer, isRedacted: isRedacted)
+        writer.endObject()
+    }
+    package static func schema(_ rule: NoRule) -> [JSON.Member] {
+        [JSON.Member("$ref", .string("#/components/schemas/\(Self.self)"))]
     }
 }
 

@@ -67,6 +67,15 @@ extension FieldObject {
         write(into: &writer, isRedacted: isRedacted, leavesOutDefaults: true)
     }
 
+    /// Returns all fields as a JSON object, with what may be secret.
+    package func encodeFields() -> [UInt8] {
+        var writer = JSONWriter(reservingCapacity: 320)
+        writer.beginObject()
+        writeFields(into: &writer, isRedacted: false)
+        writer.endObject()
+        return writer.bytes
+    }
+
     private func write(into writer: inout JSONWriter, isRedacted: Bool, leavesOutDefaults: Bool) {
         var object = self
         var encoder = FieldEncoder(writer, isRedacted: isRedacted, leavesOutDefaults: leavesOutDefaults)

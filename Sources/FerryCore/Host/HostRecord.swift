@@ -151,7 +151,10 @@ package struct HostRecord: Sendable {
 
 /// Changes of an operator to a host, as a merge patch (RFC 7396). `nil` leaves a value; an inner `nil`
 /// removes it.
-package struct HostPatch: Sendable, Equatable {
+package struct HostPatch: FieldObject {
+    package static let summary =
+        "A merge patch (RFC 7396) of an operator's settings: absent fields stay, null removes a setting."
+
     /// Settings, as in `HostRecord`.
     package var connectionsMin: Int??
     package var connectionsMax: Int??
@@ -160,44 +163,62 @@ package struct HostPatch: Sendable, Equatable {
     package var requestsPerSecondMax: Double??
     package var backoffUntil: Timestamp??
 
-    /// Largest connection limit; more than a node can have.
-    package static let connectionCountMax: Int64 = 1_000_000
-    /// Range of the request rate, from about three per hour.
-    package static let requestRates = 0.001...1_000_000
+    /// Creates a patch that changes nothing.
+    package init() {}
 
-    /// Reads a patch.
-    package init(_ json: JSON) throws(InvalidFields) {
-        let errors = ValidationErrors()
-        if var fields = FieldReader(json, at: "#", errors) {
-            let range = 1...Self.connectionCountMax
-            if fields.has("minimum_connections") {
-                connectionsMin = .some(
-                    fields.integer("minimum_connections", in: range, isNullable: true).map(Int.init))
-            }
-            if fields.has("maximum_connections") {
-                connectionsMax = .some(
-                    fields.integer("maximum_connections", in: range, isNullable: true).map(Int.init))
-            }
-            if fields.has("paused") { isPaused = fields.bool("paused", isNullable: true) ?? false }
-            if fields.has("max_bytes_per_second") {
-                bytesPerSecondMax = .some(
-                    fields.integer("max_bytes_per_second", in: 1...(1 << 53 - 1), isNullable: true))
-            }
-            if fields.has("max_requests_per_second") {
-                requestsPerSecondMax = .some(
-                    fields.optionalNumber("max_requests_per_second", in: Self.requestRates))
-            }
-            if fields.has("backoff_until") { backoffUntil = .some(fields.timestamp("backoff_until")) }
-            fields.finish()
+    package mutating func fields(_ visitor: inout some FieldVisitor) {
+        // More connections than a node can have.
+        let counts = 1...1_000_000
+        Self.field(
+            &visitor, "minimum_connections", &connectionsMin, counts, .plain,
+            "Least number of transfers at once on all nodes together that the host is given.")
+        Self.field(
+            &visitor, "maximum_connections", &connectionsMax, counts, .plain,
+            "Largest number of transfers at once on all nodes together; not below minimum_connections.")
+        var paused = isPaused.map(Optional.some)
+        Self.field(
+            &visitor, "paused", &paused, NoRule(), .plain, "Whether no transfers to the host begin.")
+        isPaused = paused.map { $0 ?? false }
+        Self.field(
+            &visitor, "max_bytes_per_second", &bytesPerSecondMax, 1...JSON.safeIntegerMax,
+            .of(unit: .bytesPerSecond), "Rate of all nodes together, both directions together.")
+        Self.field(
+            &visitor, "max_requests_per_second", &requestsPerSecondMax, 0.001...1_000_000, .plain,
+            "Transfers that begin per second on all nodes together; further connections of a transfer count "
+                + "as well.")
+        Self.field(
+            &visitor, "backoff_until", &backoffUntil, NoRule(), .plain,
+            "Time before which no transfer begins; null ends a hold.")
+    }
+
+    /// Declares a setting that may be removed.
+    private static func field<Value: FieldValue>(
+        _ visitor: inout some FieldVisitor, _ name: String, _ value: inout Value??, _ rule: Value.Rule,
+        _ traits: FieldTraits, _ text: String
+    ) {
+        var change = Change(value: value)
+        visitor.field(name, &change, rule, traits, text)
+        value = change.value
+    }
+
+    /// Change of a setting: `nil` leaves it; an inner `nil` removes it.
+    private struct Change<Value: FieldValue>: FieldValue {
+        var value: Value??
+
+        static var isNullable: Bool { true }
+        static func decode(_ json: JSON, _ rule: Value.Rule, _ place: FieldPlace) -> Self? {
+            Value?.decode(json, rule, place).map { Self(value: .some($0)) }
         }
-        guard errors.isEmpty else { throw InvalidFields(errors.all) }
+        static func restore(_ json: JSON) -> Self? { Value?.restore(json).map { Self(value: .some($0)) } }
+        func encode(into writer: inout JSONWriter, isRedacted: Bool) {
+            (value ?? nil).encode(into: &writer, isRedacted: isRedacted)
+        }
+        static func schema(_ rule: Value.Rule) -> [JSON.Member] { Value.schema(rule) }
     }
 
     /// Returns the error of a minimum above the maximum.
     package static func invalidBounds() -> InvalidFields {
-        let errors = ValidationErrors()
-        errors.add(
+        InvalidFields(
             "#/minimum_connections", "invalid_combination", "This must not be above maximum_connections.")
-        return InvalidFields(errors.all)
     }
 }

@@ -1,11 +1,15 @@
 /// Limits of Ferry as a whole in bytes per second; `nil` for no limit.
-package struct TransferLimits: Sendable, Equatable {
+package struct TransferLimits: FieldObject {
+    package static let summary = "Limits of Ferry as a whole. null is no limit."
+
     /// Bytes of all nodes together in each direction (`RateShares`).
     package var bytesReceivedPerSecondMax: Int64?
     package var bytesSentPerSecondMax: Int64?
     /// Bytes of one host on one node, both directions together.
     package var bytesPerSecondPerHostMax: Int64?
 
+    /// Creates no limits.
+    package init() {}
     /// Creates limits.
     package init(
         bytesReceivedPerSecondMax: Int64? = nil, bytesSentPerSecondMax: Int64? = nil,
@@ -25,39 +29,26 @@ package struct TransferLimits: Sendable, Equatable {
         return limits
     }
 
-    private static let names: [(String, any WritableKeyPath<TransferLimits, Int64?> & Sendable)] = [
-        ("max_bytes_received_per_second", \.bytesReceivedPerSecondMax),
-        ("max_bytes_sent_per_second", \.bytesSentPerSecondMax),
-        ("max_bytes_per_second_per_host", \.bytesPerSecondPerHostMax),
-    ]
-
-    /// Returns the limits after a merge patch (RFC 7396); null removes a limit.
-    package func merging(_ patch: JSON) throws(InvalidFields) -> TransferLimits {
-        let errors = ValidationErrors()
-        var limits = self
-        if var fields = FieldReader(patch, at: "#", errors) {
-            for (name, path) in Self.names where fields.has(name) {
-                limits[keyPath: path] = fields.integer(name, in: 1...(1 << 53 - 1), isNullable: true)
-            }
-            fields.finish()
-        }
-        guard errors.isEmpty else { throw InvalidFields(errors.all) }
-        return limits
+    package mutating func fields(_ visitor: inout some FieldVisitor) {
+        let (range, traits) = (1...JSON.safeIntegerMax, FieldTraits.of(unit: .bytesPerSecond))
+        visitor.field(
+            "max_bytes_received_per_second", &bytesReceivedPerSecondMax, range, traits,
+            "Rate of all downloads of all nodes together.")
+        visitor.field(
+            "max_bytes_sent_per_second", &bytesSentPerSecondMax, range, traits,
+            "Rate of all uploads of all nodes together.")
+        visitor.field(
+            "max_bytes_per_second_per_host", &bytesPerSecondPerHostMax, range, traits,
+            "Rate of each host on one node, both directions together.")
     }
 
     /// The limits as they are stored and shown.
-    package var json: [UInt8] {
-        var writer = JSONWriter(reservingCapacity: 160)
-        writer.beginObject()
-        for (name, path) in Self.names { writer.memberOrNull(name, self[keyPath: path]) }
-        writer.endObject()
-        return writer.bytes
-    }
+    package var json: [UInt8] { encodeFields() }
 
     /// Reads `json`; `nil` if it is damaged.
     package init?(storedJSON: [UInt8]) {
         // Why stored limits are damaged does not matter to the caller.
-        guard let json = try? JSON.parse(storedJSON), let limits = try? TransferLimits().merging(json) else {
+        guard let json = try? JSON.parse(storedJSON), let limits = try? TransferLimits(body: json) else {
             return nil
         }
         self = limits

@@ -18,69 +18,115 @@ package enum AnswerResolution: Sendable {
 }
 
 extension JobAnswer {
-    /// Reads `{"disposition", "credential", "request", "asked_at"}`. Throws all errors at once.
+    /// Reads an answer to a question of this kind. Throws all errors at once.
     package init(_ json: JSON, to kind: JobQuestion.Kind) throws(InvalidFields) {
-        let errors = ValidationErrors()
-        guard var fields = FieldReader(json, at: "#", errors) else {
-            throw InvalidFields(errors.all)
-        }
-        let disposition = Self.disposition(&fields, kind)
-        let credential = Self.credential(&fields, errors)
-        let request = fields.value("request")
-        let askedAt = fields.timestamp("asked_at")
-        if !fields.has("disposition") {
-            fields.addError("disposition", "required", "An answer needs a disposition.")
-        }
-        if (disposition == .useCredential) != (credential != nil), errors.isEmpty {
-            fields.addError("credential", "invalid_combination", "use_credential comes with a credential.")
-        }
-        if (disposition == .useNewRequest) != (request != nil), errors.isEmpty {
-            fields.addError("request", "invalid_combination", "use_new_request comes with a request.")
-        }
-        fields.finish()
-        guard errors.isEmpty, let disposition else { throw InvalidFields(errors.all) }
-        self.init(disposition, credential: credential, request: request, askedAt: askedAt)
+        let body = try AnswerBody(to: kind).reading(json, .new, FieldContext())
+        self.init(
+            body.disposition, credential: body.credential.value, request: body.request.json,
+            askedAt: body.askedAt)
+    }
+}
+
+/// The body of an answer to a question.
+package struct AnswerBody: FieldObject {
+    package static let summary =
+        "An answer to a question about a job. use_credential comes with credential, use_new_request with "
+        + "request."
+
+    private let kind: JobQuestion.Kind
+    fileprivate var disposition = JobAnswer.Disposition.cancel
+    fileprivate var credential = CredentialBody()
+    fileprivate var request = NewRequest()
+    fileprivate var askedAt: Timestamp?
+
+    package init() { self.init(to: .begin) }
+
+    /// Creates an answer to a question of this kind.
+    fileprivate init(to kind: JobQuestion.Kind) { self.kind = kind }
+
+    package mutating func fields(_ visitor: inout some FieldVisitor) {
+        visitor.field(
+            "disposition", &disposition, kind.dispositions, .of(required: true),
+            "The decision. reject: the response of the redirect is the result. reject_protection_space: asks "
+                + "about the next way to authenticate that the server offers.")
+        visitor.field(
+            "credential", &credential, .of(isWriteOnly: true), "The credential of use_credential.")
+        visitor.field(
+            "request", &request, .of(isWriteOnly: true),
+            "Merge patch (RFC 7396) of the job's request, with use_new_request.")
+        visitor.field(
+            "asked_at", &askedAt, .plain,
+            "asked_at of the question that is answered, with all its digits. If another question is open, "
+                + "the answer is refused with 409. Without asked_at and If-Match the open question is "
+                + "answered.")
     }
 
-    private static func disposition(
-        _ fields: inout FieldReader, _ kind: JobQuestion.Kind
-    ) -> Disposition? {
-        guard let text = fields.string("disposition") else { return nil }
-        guard let disposition = kind.dispositions.first(where: { $0.rawValue == text }) else {
-            let possible = kind.dispositions.map(\.rawValue).joined(separator: ", ")
-            fields.addError("disposition", "invalid_value", "This must be one of: \(possible).")
-            return nil
+    package mutating func check(_ body: FieldDecoder) {
+        let errors = body.context.errors
+        if (disposition == .useCredential) != body.has("credential"), errors.isEmpty {
+            body.fail("credential", "invalid_combination", "use_credential comes with a credential.")
         }
-        return disposition
+        if (disposition == .useNewRequest) != body.has("request"), errors.isEmpty {
+            body.fail("request", "invalid_combination", "use_new_request comes with a request.")
+        }
     }
 
-    /// Reads a credential as in `request.auth`.
-    private static func credential(_ fields: inout FieldReader, _ errors: ValidationErrors) -> Credential? {
-        guard var object = fields.object("credential") else { return nil }
-        let user = object.string("user", byteCounts: 1...Limits.userByteCountMax)
-        let password = object.string("password", byteCounts: 0...Limits.passwordByteCountMax)
-        let token = object.string("token", byteCounts: 1...Limits.tokenByteCountMax)
-        object.finish()
-        // RFC 7617 §2: no colon, no control characters.
-        if let user, user.utf8.contains(UInt8(ascii: ":")) || hasControls(user) {
-            object.addError("user", "invalid_value", "A user's name has no colon and no control characters.")
+    /// A merge patch of a request, which is validated when it is applied; `nil` if there is none.
+    fileprivate struct NewRequest: FieldValue {
+        var json: JSON?
+
+        static var isNullable: Bool { true }
+        static func decode(_ json: JSON, _ rule: NoRule, _ place: FieldPlace) -> Self? { Self(json: json) }
+        static func restore(_ json: JSON) -> Self? { Self(json: json) }
+        func encode(into writer: inout JSONWriter, isRedacted: Bool) { writer.null() }
+        static func schema(_ rule: NoRule) -> [JSON.Member] {
+            [JSON.Member("$ref", "#/components/schemas/NewRequest")]
         }
-        if let password, hasControls(password) {
-            object.addError("password", "invalid_value", "A password has no control characters.")
-        }
-        if let token, !token.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) {
-            object.addError("token", "invalid_value", "A token is visible ASCII without spaces.")
-        }
-        if let token, user == nil, password == nil { return Credential(user: nil, secret: token) }
-        if let user, let password, token == nil { return Credential(user: user, secret: password) }
-        if errors.isEmpty {
-            errors.add(object.path, "invalid_combination", "Give either user and password, or a token.")
-        }
-        return nil
+    }
+}
+
+/// The credential of an answer.
+private struct CredentialBody: FieldObject, FieldValue {
+    static let summary =
+        "A user and a password for basic, digest and ntlm, or a token for bearer. Encrypted and never shown."
+
+    private var user = ""
+    private var password = ""
+    private var token = ""
+    /// The credential, once it is read.
+    private(set) var value: JobAnswer.Credential?
+
+    init() {}
+
+    mutating func fields(_ visitor: inout some FieldVisitor) {
+        visitor.field("user", &user, .user, .plain, "Name of the user, with password.")
+        visitor.field("password", &password, .password, .plain, "Password of the user.")
+        visitor.field("token", &token, .token, .plain, "Token of bearer (RFC 6750).")
     }
 
-    private static func hasControls(_ text: String) -> Bool {
-        text.utf8.contains { $0 < 0x20 || $0 == 0x7F }
+    mutating func check(_ body: FieldDecoder) {
+        switch (body.has("user"), body.has("password"), body.has("token")) {
+        case (false, false, true): value = JobAnswer.Credential(user: nil, secret: token)
+        case (true, true, false): value = JobAnswer.Credential(user: user, secret: password)
+        default:
+            guard body.context.errors.isEmpty, !body.hasUnknownFields else { return }
+            body.context.errors.add(
+                body.path, "invalid_combination", "Give either user and password, or a token.")
+        }
+    }
+}
+
+extension JobAnswer.Disposition: FieldValue {
+    package static func decode(_ json: JSON, _ rule: [Self], _ place: FieldPlace) -> Self? {
+        guard let text = json.string else { return place.failType("a string", json) }
+        let values = rule.map(\.rawValue).joined(separator: ", ")
+        return rule.first { $0.rawValue == text }
+            ?? place.fail("invalid_value", "This must be one of: \(values).")
+    }
+    package static func restore(_ json: JSON) -> Self? { json.string.flatMap(Self.init) }
+    package func encode(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(rawValue) }
+    package static func schema(_ rule: [Self]) -> [JSON.Member] {
+        [JSON.Member("type", "string"), JSON.Member("enum", .array(rule.map { .string($0.rawValue) }))]
     }
 }
 

@@ -28,6 +28,11 @@ package struct CronExpression: Sendable, Equatable {
         package let message: String
     }
 
+    /// Value of an expression that is not read yet; it never occurs.
+    static let unknown = CronExpression()
+
+    private init() { text = "" }
+
     /// Years after which an expression that has not occurred never does: 29 February on one day of the week.
     private static let horizonYears: Int64 = 48
 

@@ -1,21 +1,59 @@
 /// A recurring period that an operator has defined, for discretionary jobs or for another rate. When it is
 /// open is decided only here.
-package struct OffPeakWindow: Sendable, Equatable {
+package struct OffPeakWindow: FieldObject, FieldValue {
+    package static let summary =
+        "A recurring period in which discretionary jobs start or other rates apply. If no window is "
+        + "discretionary, such jobs start whenever there is idle capacity."
+
     /// Name, unique among the windows.
-    package var name: String
+    package var name = ""
     /// Times at which it opens.
-    package var cron: CronExpression
+    package var cron = CronExpression.unknown
     /// Seconds of real time for which it stays open.
-    package var duration: Double
+    package var duration = 60.0
     /// IANA name of the time zone of `cron`.
-    package var timeZone: String
+    package var timeZone = "UTC"
     /// `true` if discretionary jobs start in it.
-    package var startsDiscretionary: Bool
+    package var startsDiscretionary = true
     /// Bytes of discretionary jobs that may start in one opening, or `nil` for no limit.
     package var byteCountMax: Int64?
     /// Bytes per second of all nodes together in each direction, instead of the general limits; `nil` to keep
     /// those.
     package var bytesPerSecondMax: Int64?
+
+    /// Creates a window without openings.
+    package init() {}
+
+    package mutating func fields(_ visitor: inout some FieldVisitor) {
+        visitor.field(
+            "name", &name, TextRule(1...Limits.nameByteCountMax), .of(required: true),
+            "Name, unique among the windows.")
+        visitor.field(
+            "cron", &cron, .of(required: true),
+            "Times at which it opens, by the wall clock of time_zone; as cron of a schedule.")
+        visitor.field(
+            "duration", &duration, 60...604_800, .of(required: true, unit: .seconds),
+            "Real time for which it stays open.")
+        visitor.field(
+            "time_zone", &timeZone, TextRule(1...Limits.timeZoneByteCountMax, pattern: nil) { _ in nil },
+            .plain, "Time zone of cron: an IANA name such as Europe/Berlin.")
+        visitor.field(
+            "discretionary", &startsDiscretionary, .plain, "Whether discretionary jobs start in it.")
+        visitor.field(
+            "max_bytes", &byteCountMax, 1...JSON.safeIntegerMax, .of(unit: .bytes),
+            "Expected bytes of the discretionary jobs that start in one opening; null for no limit.")
+        visitor.field(
+            "max_bytes_per_second", &bytesPerSecondMax, 1...JSON.safeIntegerMax, .of(unit: .bytesPerSecond),
+            "Rate of all nodes together in each direction while it is open, instead of the limits of "
+                + "/v1/admin/limits; null to keep those.")
+    }
+
+    package mutating func check(_ body: FieldDecoder) {
+        if let zones = body.context.zones, zones.rules(named: timeZone) == nil {
+            body.fail(
+                "time_zone", "invalid_value", "There is no time zone of this name, such as Europe/Berlin.")
+        }
+    }
 
     /// A period in which the window is open.
     package struct Opening: Sendable, Equatable {
@@ -43,12 +81,17 @@ package struct OffPeakWindow: Sendable, Equatable {
 }
 
 /// All off-peak windows.
-package struct OffPeakWindows: Sendable, Equatable {
+package struct OffPeakWindows: FieldObject {
+    package static let summary =
+        "All off-peak windows. A patch replaces the list as a whole; null empties it."
+
     /// The windows.
     package var windows: [OffPeakWindow]
 
+    /// Creates an empty set.
+    package init() { self.init([]) }
     /// Creates a set.
-    package init(_ windows: [OffPeakWindow] = []) { self.windows = windows }
+    package init(_ windows: [OffPeakWindow]) { self.windows = windows }
 
     /// Windows for discretionary jobs. If there are none, such jobs start whenever there is idle capacity.
     package var discretionary: [OffPeakWindow] { windows.filter(\.startsDiscretionary) }
@@ -61,51 +104,21 @@ package struct OffPeakWindows: Sendable, Equatable {
 
     // MARK: JSON
 
-    /// Returns the windows after a merge patch (RFC 7396): `windows` is replaced as a whole, null removes
-    /// all.
-    package func merging(
-        _ patch: JSON, _ zones: some TimeZoneSource
-    ) throws(InvalidFields) -> OffPeakWindows {
-        let errors = ValidationErrors()
-        var result = self
-        if var fields = FieldReader(patch, at: "#", errors) {
-            if fields.has("windows") {
-                result.windows = []
-                if fields.hasValue("windows") {
-                    let values = fields.array("windows", countMax: Limits.windowCountMax) ?? []
-                    for (index, value) in values.enumerated() {
-                        let window = OffPeakWindow(value, at: "#/windows/\(index)", errors, zones)
-                        if let window { result.windows.append(window) }
-                    }
-                } else {
-                    _ = fields.value("windows")
-                }
-            }
-            fields.finish()
+    package mutating func fields(_ visitor: inout some FieldVisitor) {
+        visitor.field(
+            "windows", &windows,
+            ListRule(0...Limits.windowCountMax, of: NoRule(), isUnique: false), .plain, "The windows.")
+    }
+
+    package mutating func check(_ body: FieldDecoder) {
+        for (index, window) in windows.enumerated()
+        where windows[..<index].contains(where: { $0.name == window.name }) {
+            body.fail("windows/\(index)/name", "duplicate", "This occurs twice.")
         }
-        for (index, window) in result.windows.enumerated()
-        where result.windows[..<index].contains(where: { $0.name == window.name }) {
-            errors.add("#/windows/\(index)/name", "duplicate", "This occurs twice.")
-        }
-        guard errors.isEmpty else { throw InvalidFields(errors.all) }
-        return result
     }
 
     /// The windows as they are stored.
-    package var json: [UInt8] {
-        var writer = JSONWriter(reservingCapacity: 256 * windows.count + 32)
-        writer.beginObject()
-        writer.name("windows")
-        writer.beginArray()
-        for window in windows {
-            writer.beginObject()
-            window.write(into: &writer)
-            writer.endObject()
-        }
-        writer.endArray()
-        writer.endObject()
-        return writer.bytes
-    }
+    package var json: [UInt8] { encodeFields() }
 
     /// Returns the windows as the API shows them, with their current state.
     package func view(at now: Timestamp, _ zones: some TimeZoneSource) -> [UInt8] {
@@ -116,7 +129,7 @@ package struct OffPeakWindows: Sendable, Equatable {
         for window in windows {
             let opening = window.opening(at: now, zones)
             writer.beginObject()
-            window.write(into: &writer)
+            window.writeFields(into: &writer, isRedacted: false)
             writer.member("open", opening != nil)
             writer.memberOrNull("closes_at", opening?.closesAt)
             writer.memberOrNull("opens_at", window.nextOpening(after: now, zones))
@@ -127,66 +140,14 @@ package struct OffPeakWindows: Sendable, Equatable {
         return writer.bytes
     }
 
-    /// Reads `json`; `nil` if it is damaged.
+    /// Reads `json`; `nil` if it is damaged. Stored windows stay valid even if this node does not know their
+    /// time zone.
     package init?(storedJSON: [UInt8]) {
-        // Stored windows stay valid even if this node does not know their time zone.
-        struct AnyZone: TimeZoneSource { func rules(named name: String) -> TimeZoneRules? { .utc } }
         // Why stored windows are damaged does not matter to the caller.
         guard let json = try? JSON.parse(storedJSON),
             // Windows of another form count as damaged.
-            let windows = try? OffPeakWindows().merging(json, AnyZone())
+            let windows = try? OffPeakWindows(body: json)
         else { return nil }
         self = windows
-    }
-}
-
-extension OffPeakWindow {
-    /// Reads a window; reports errors and returns `nil` if it is invalid.
-    fileprivate init?(
-        _ json: JSON, at path: String, _ errors: ValidationErrors, _ zones: some TimeZoneSource
-    ) {
-        guard var fields = FieldReader(json, at: path, errors) else { return nil }
-        let before = errors.all.count
-        for name in ["name", "cron", "duration"] where !fields.has(name) {
-            fields.addError(name, "required", "A window needs a \(name).")
-        }
-        name = fields.string("name", byteCounts: 1...Limits.nameByteCountMax) ?? ""
-        if name.utf8.contains(0) {
-            fields.addError("name", "invalid_value", "This must not contain U+0000.")
-        }
-        duration = fields.number("duration", in: 60...604_800) ?? 60
-        timeZone = fields.string("time_zone", byteCounts: 1...Limits.timeZoneByteCountMax) ?? "UTC"
-        startsDiscretionary = fields.bool("discretionary") ?? true
-        byteCountMax = fields.integer("max_bytes", in: 1...JSON.safeIntegerMax, isNullable: true)
-        bytesPerSecondMax = fields.integer(
-            "max_bytes_per_second", in: 1...JSON.safeIntegerMax, isNullable: true)
-        if zones.rules(named: timeZone) == nil {
-            fields.addError(
-                "time_zone", "invalid_value", "There is no time zone of this name, such as Europe/Berlin.")
-        }
-        var expression: CronExpression?
-        if let text = fields.string("cron", byteCounts: 1...Limits.cronByteCountMax) {
-            do throws(CronExpression.Failure) {
-                expression = try CronExpression(text)
-                if expression?.canOccur == false {
-                    fields.addError("cron", "invalid_value", "There is no such day, in any year.")
-                }
-            } catch {
-                fields.addError("cron", "invalid_value", error.message)
-            }
-        }
-        fields.finish()
-        guard let expression, errors.all.count == before else { return nil }
-        cron = expression
-    }
-
-    fileprivate func write(into writer: inout JSONWriter) {
-        writer.member("name", name)
-        writer.member("cron", cron.text)
-        writer.member("duration", duration)
-        writer.member("time_zone", timeZone)
-        writer.member("discretionary", startsDiscretionary)
-        writer.memberOrNull("max_bytes", byteCountMax)
-        writer.memberOrNull("max_bytes_per_second", bytesPerSecondMax)
     }
 }

@@ -191,7 +191,7 @@ package enum SessionName {
 }
 
 /// How a session ends.
-package enum SessionInvalidation: String, Sendable, CaseIterable {
+package enum SessionInvalidation: String, FieldChoice {
     /// Its jobs continue.
     case finish
     /// Its jobs are cancelled.
@@ -261,16 +261,11 @@ package struct SessionDraft: Sendable {
     /// Reads and validates a session's configuration. Throws all errors at once. `refusal`: the egress
     /// policy's; `seal`: encrypts secrets.
     package init(
-        _ json: JSON, node: NodeAbilities = NodeAbilities(), refusal: (WebURL) -> String?,
+        _ json: JSON, node: NodeAbilities = NodeAbilities(), refusal: @escaping (WebURL) -> String?,
         seal: ([UInt8]) -> [UInt8]
     ) throws(InvalidFields) {
-        var configuration = SessionConfiguration()
-        let errors = withoutActuallyEscaping(refusal) { refusal in
-            let context = FieldContext(node: node, refusal: refusal)
-            FieldDecoder.decode(json, into: &configuration, at: "#", .new, context)
-            return context.errors
-        }
-        guard errors.isEmpty else { throw InvalidFields(errors.all) }
+        var configuration = try SessionConfiguration(
+            body: json, FieldContext(node: node, refusal: refusal))
         var secrets = JobSecrets(headers: configuration.headers.takeSecrets())
         var connection = ConnectionSecrets()
         connection.proxyPassword = configuration.proxy?.password.take()

@@ -47,29 +47,6 @@ package struct WebhookEndpoint: FieldObject {
         self.filter = filter
     }
 
-    /// Reads and validates an endpoint. Throws all errors at once. `refusal`: the egress policy's.
-    package init(_ json: JSON, refusal: (WebURL) -> String?) throws(InvalidFields) {
-        self = try Self().reading(json, .new, refusal)
-    }
-
-    /// Returns this endpoint after a merge patch (RFC 7396), validated like a new one.
-    package func merging(_ patch: JSON, refusal: (WebURL) -> String?) throws(InvalidFields) -> Self {
-        try reading(patch, .patch, refusal)
-    }
-
-    private func reading(
-        _ json: JSON, _ mode: FieldDecoder.Mode, _ refusal: (WebURL) -> String?
-    ) throws(InvalidFields) -> Self {
-        var endpoint = self
-        let errors = withoutActuallyEscaping(refusal) { refusal in
-            let context = FieldContext(refusal: refusal)
-            FieldDecoder.decode(json, into: &endpoint, at: "#", mode, context)
-            return context.errors
-        }
-        guard errors.isEmpty else { throw InvalidFields(errors.all) }
-        return endpoint
-    }
-
     package mutating func fields(_ visitor: inout some FieldVisitor) {
         var urlText = URLText(url)
         visitor.field("url", &urlText, .of(required: true), "URL of the receiver.")

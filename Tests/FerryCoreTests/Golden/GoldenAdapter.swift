@@ -105,13 +105,17 @@ enum GoldenAdapter {
 
     /// Reads a webhook endpoint.
     static func webhook(_ item: GoldenCase) throws -> [JSON.Member] {
-        try outcome { try members(try WebhookEndpoint(try input(item), refusal: refusal)) }
+        try outcome {
+            try members(try WebhookEndpoint(body: try input(item), FieldContext(refusal: refusal)))
+        }
     }
 
     /// Changes a webhook endpoint by a merge patch.
     static func webhookPatch(_ item: GoldenCase) throws -> [JSON.Member] {
-        let before = try WebhookEndpoint(item["context"]?["before"] ?? .null, refusal: { _ in nil })
-        return try outcome { try members(try before.merging(try input(item), refusal: refusal)) }
+        let before = try WebhookEndpoint(body: item["context"]?["before"] ?? .null)
+        return try outcome {
+            try members(try before.merging(try input(item), FieldContext(refusal: refusal)))
+        }
     }
 
     /// Reads an answer to the question of a job.
@@ -158,7 +162,7 @@ enum GoldenAdapter {
     static func windows(_ item: GoldenCase) throws -> [JSON.Member] {
         let before = OffPeakWindows(storedJSON: try bytes(item["context"]?["before"])) ?? OffPeakWindows()
         return try outcome {
-            let after = try before.merging(try input(item), KnownTimeZones())
+            let after = try before.merging(try input(item), FieldContext(zones: KnownTimeZones()))
             return try [
                 .init("stored", json(after.json)),
                 .init("shown", json(after.view(at: now, KnownTimeZones()))),
@@ -175,7 +179,7 @@ enum GoldenAdapter {
     /// Reads a merge patch of a host. `kept` stands for members that it leaves.
     static func host(_ item: GoldenCase) throws -> [JSON.Member] {
         try outcome {
-            let patch = try HostPatch(try input(item))
+            let patch = try HostPatch(body: try input(item))
             func value<Value>(_ value: Value??, _ json: (Value) -> JSON) -> JSON {
                 guard let value else { return .string("kept") }
                 return value.map(json) ?? .null

@@ -5,7 +5,7 @@ import Testing
 struct WebhookEndpointTests {
     private func decoded(_ text: String) throws(InvalidFields) -> WebhookEndpoint {
         guard let json = try? JSON.parse(Array(text.utf8)) else { throw InvalidFields("#", "bad", text) }
-        return try WebhookEndpoint(json) { $0.host == "10.0.0.1" ? "Not there." : nil }
+        return try WebhookEndpoint(body: json, FieldContext { $0.host == "10.0.0.1" ? "Not there." : nil })
     }
 
     private func errors(_ text: String) -> [String] {
@@ -75,13 +75,13 @@ struct WebhookEndpointTests {
             #"{"url":"https://a.example/","session":"s","metadata":{"a":"1","b":"2"},"ordered":true}"#)
         let patch = try JSON.parse(
             Array(#"{"session":null,"metadata":{"a":null,"c":"3"},"enabled":false}"#.utf8))
-        let after = try before.merging(patch) { _ in nil }
+        let after = try before.merging(patch)
         #expect(after.filter.session == nil && after.isOrdered && !after.isEnabled)
         #expect(after.filter.metadata == [.init("b", "2"), .init("c", "3")])
-        #expect(throws: InvalidFields.self) { try before.merging(.string("x")) { _ in nil } }
+        #expect(throws: InvalidFields.self) { try before.merging(.string("x")) }
         let wrong = JSON.object([.init("secret", .string("whsec_x"))])
         #expect(throws: InvalidFields("#/secret", "unknown_field", "There is no field of this name here.")) {
-            try before.merging(wrong) { _ in nil }
+            try before.merging(wrong)
         }
     }
 
@@ -90,7 +90,7 @@ struct WebhookEndpointTests {
         let before = try decoded(#"{"url":"https://a.example/"}"#)
         let found = { (patch: String) -> [String] in
             do throws(InvalidFields) {
-                _ = try before.merging((try? JSON.parse(Array(patch.utf8))) ?? .null) { _ in nil }
+                _ = try before.merging((try? JSON.parse(Array(patch.utf8))) ?? .null)
                 return []
             } catch {
                 return error.errors.map { "\($0.pointer) \($0.code)" }

@@ -126,7 +126,10 @@ struct FieldSchemas {
         }
         var members: [JSON.Member]
         switch field.kind {
-        case .unsupported: return nil
+        case .unsupported(let off):
+            // A response shows the value; a request cannot name the field yet.
+            guard use == .response, case .bool = off else { return nil }
+            members = [JSON.Member("type", "boolean")]
         case .object(let nested):
             let reference = JSON.string("#/components/schemas/\(add(nested, use))")
             members = [JSON.Member("$ref", reference)]

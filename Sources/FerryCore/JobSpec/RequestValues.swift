@@ -232,6 +232,7 @@ package struct Secret: FieldValue {
     }
 
     package static var isNullable: Bool { true }
+    package var isLeftOut: Bool { !isSet }
     package static func decode(_ json: JSON, _ rule: TextRule, _ place: FieldPlace) -> Secret? {
         var secret = Secret()
         guard !json.isNull else { return secret }

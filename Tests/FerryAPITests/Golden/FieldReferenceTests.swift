@@ -7,8 +7,10 @@ import Testing
 struct FieldReferenceTests {
     /// The objects with a section of their own, in the order of the page.
     private static let objects = [
-        ObjectDescription(JobSpec.self), ObjectDescription(SessionConfiguration.self),
-        ObjectDescription(ScheduleSpec.self), ObjectDescription(WebhookEndpoint.self),
+        (ObjectDescription(JobSpec.self), hasPatch: true),
+        (ObjectDescription(SessionConfiguration.self), hasPatch: false),
+        (ObjectDescription(ScheduleSpec.self), hasPatch: false),
+        (ObjectDescription(WebhookEndpoint.self), hasPatch: true),
     ]
 
     @Test("docs/fields.md is what the declarations say")
@@ -29,44 +31,50 @@ struct FieldReferenceTests {
                 + "same, and the",
             "responses. \"Change\" states when `PATCH` may change the field.",
         ]
-        for object in objects {
-            lines += ["", "## \(object.name)", "", wrapped(object.text)]
-            lines += ["", "| Field | Type | Default | Change | Meaning |", "|---|---|---|---|---|"]
-            lines += rows(of: object, prefix: "")
+        for (object, hasPatch) in objects {
+            lines += ["", "## \(object.name)", "", wrapped(object.text), ""]
+            lines.append("| Field | Type | Default |\(hasPatch ? " Change |" : "") Meaning |")
+            lines.append("|---|---|---|\(hasPatch ? "---|" : "")---|")
+            lines += rows(of: object, prefix: "", hasPatch ? .always : nil)
         }
         return lines.joined(separator: "\n") + "\n"
     }
 
-    private static func rows(of object: ObjectDescription, prefix: String) -> [String] {
+    /// `change`: the least strict rule of the objects around; `nil` without the column.
+    private static func rows(
+        of object: ObjectDescription, prefix: String, _ change: FieldTraits.Change?
+    ) -> [String] {
         object.fields.flatMap { field -> [String] in
             if field.traits.isShownOnly { return [] }
             let name = prefix + field.name
+            let inner = change.map { $0 == .never ? .never : field.traits.change }
             switch field.kind {
             case .unsupported: return []
-            case .object(let inner):
+            case .object(let object):
                 let type = field.isNullable ? "object or null" : "object"
-                return [row(name, type, field)] + rows(of: inner, prefix: name + ".")
-            case .value(let schema, _): return [row(name, self.type(schema, field), field)]
+                return [row(name, type, field, inner)] + rows(of: object, prefix: name + ".", inner)
+            case .value(let schema, _): return [row(name, self.type(schema, field), field, inner)]
             }
         }
     }
 
-    private static func row(_ name: String, _ type: String, _ field: FieldDescription) -> String {
+    private static func row(
+        _ name: String, _ type: String, _ field: FieldDescription, _ change: FieldTraits.Change?
+    ) -> String {
+        let hasDefault = !field.standard.isNull && field.standard != .string("")
         let standard =
-            field.traits.isRequired ? "required" : field.standard.isNull ? "" : "`\(text(field.standard))`"
-        let change =
-            switch field.traits.change {
-            case .never, .repeated: "never"
-            case .whileStopped: "not while running"
-            case .always: "until terminal"
-            }
+            field.traits.isRequired ? "required" : hasDefault ? "`\(text(field.standard))`" : ""
+        var cells = ["`\(name)`", type, standard]
+        switch change {
+        case .never, .repeated: cells.append("never")
+        case .whileStopped: cells.append("not while running")
+        case .always: cells.append("until terminal")
+        case nil: break
+        }
         var meaning = field.text
         if field.traits.kinds != .all { meaning += " Kind: \(field.traits.kinds.names)." }
         if field.traits.inheritance == .session { meaning += " Default: the session's." }
-        let cells = [
-            "`\(name)`", type, standard, change,
-            meaning.replacing("|", with: "\\|").replacing("*", with: "\\*"),
-        ]
+        cells.append(meaning.replacing("|", with: "\\|").replacing("*", with: "\\*"))
         return "| \(cells.joined(separator: " | ")) |"
     }
 

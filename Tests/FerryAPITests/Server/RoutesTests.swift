@@ -95,12 +95,12 @@ struct RoutesTests {
         #expect(Set(schema?["required"]?.array?.compactMap(\.string) ?? []) == Set(shown))
     }
 
-    @Test("the schema of a submitted job has exactly the fields that are read")
+    @Test("the schemas of a job's objects have the members of its representation")
     func bodySchema() throws {
         let schemas = try #require(try document["components"]?["schemas"])
         for (name, pointer) in [
             ("Integrity", "integrity"), ("Redirects", "redirects"), ("Acceptance", "accept"),
-            ("Schedule", "schedule"),
+            ("JobSchedule", "schedule"),
             ("Network", "network"), ("Retry", "retry"),
         ] {
             let shown = try JSON.parse(

@@ -95,6 +95,8 @@ extension JobSpec {
 }
 
 extension EventType: FieldValue {
+    package static var isOpen: Bool { true }
+
     /// `types`: those that are allowed.
     package static func decode(_ json: JSON, _ types: [EventType], _ place: FieldPlace) -> EventType? {
         guard let text = json.string else { return place.failType("a string", json) }

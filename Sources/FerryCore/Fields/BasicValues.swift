@@ -225,7 +225,7 @@ extension Array: FieldValue where Element: FieldValue {
     package static func restore(_ json: JSON) -> [Element]? {
         guard let values = json.array else { return nil }
         let list = values.compactMap(Element.restore)
-        return list.count == values.count ? list : nil
+        return list.count == values.count || Element.isOpen ? list : nil
     }
     package func encode(into writer: inout JSONWriter, isRedacted: Bool) {
         writer.beginArray()

@@ -17,8 +17,9 @@ package final class FieldContext {
     /// Returns the job with this number in the batch if it precedes this one.
     package var earlierJob: (Int) -> JobID? = { _ in nil }
 
-    /// URL of the job's request, once it is read.
+    /// URL and method of the job's request, once they are read.
     package var requestURL: WebURL?
+    package var requestMethod: String?
     /// The job whose bytes this one resumes from, or `nil`.
     package var resumePoint: ResumePoint?
     /// Bytes of an inline source or body as they will be sent, or `nil`.

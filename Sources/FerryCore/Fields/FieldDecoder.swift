@@ -94,10 +94,10 @@ package struct FieldDecoder: FieldVisitor {
             "This cannot be changed after the submission; cancel the job and submit another one.")
     }
 
-    /// Reports a field that the job's kind does not have. Null and empty values are allowed everywhere.
+    /// Reports a field that the job's kind does not have. Null and default values are allowed everywhere.
     private func checkKind(_ name: String, _ traits: FieldTraits) {
         guard let kind = context.kind, !traits.kinds.contains(JobKinds(kind)) else { return }
-        reader.addError(name, "invalid_combination", "Only a \(traits.kinds.names) job has this field.")
+        reader.addError(name, "invalid_combination", "Only \(traits.kinds.names) jobs have this field.")
     }
 
     package mutating func field<Value: FieldValue>(
@@ -110,12 +110,9 @@ package struct FieldDecoder: FieldVisitor {
             }
             return
         }
-        if json.isNull, mode == .patch || !Value.isNullable {
-            if mode == .patch, let standard = defaults[name] as? Value {
-                value = standard
-                return
-            }
-            // A new object's null is a wrong type where null is no value.
+        if json.isNull, mode == .patch, let standard = defaults[name] as? Value {
+            value = standard
+            return
         }
         let place = FieldPlace(path: reader.path, name: name, context: context)
         let before = value

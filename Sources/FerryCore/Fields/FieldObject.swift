@@ -97,6 +97,10 @@ package protocol FieldValue: Sendable, Equatable {
     /// Writes the value. `isRedacted`: `true` to hide what may be secret.
     func encode(into writer: inout JSONWriter, isRedacted: Bool)
 
+    /// `true` if a stored list leaves out elements that this version does not know, because a later one has
+    /// stored them.
+    static var isOpen: Bool { get }
+
     /// `true` if the stored form leaves the value out, because a missing member reads the same.
     var isLeftOut: Bool { get }
 
@@ -110,6 +114,7 @@ package protocol FieldValue: Sendable, Equatable {
 
 extension FieldValue {
     package static var isNullable: Bool { false }
+    package static var isOpen: Bool { false }
     package var isLeftOut: Bool { false }
     package func merging(_ json: JSON, _ rule: Rule, _ place: FieldPlace) -> Self? {
         Self.decode(json, rule, place)

@@ -20,6 +20,7 @@ extension JobSpec.Body: FieldValue {
     package static func schema(_ rule: NoRule) -> [JSON.Member] {
         [JSON.Member("$ref", "#/components/schemas/Body")]
     }
+    package static func shownSchema(_ rule: NoRule) -> [JSON.Member] { [JSON.Member("type", "object")] }
 }
 
 extension JobSpec.Source: FieldValue {
@@ -42,6 +43,7 @@ extension JobSpec.Source: FieldValue {
     package static func schema(_ rule: NoRule) -> [JSON.Member] {
         [JSON.Member("$ref", "#/components/schemas/Source")]
     }
+    package static func shownSchema(_ rule: NoRule) -> [JSON.Member] { [JSON.Member("type", "object")] }
 }
 
 /// Reads bodies and sources, of which exactly one of several members is given.

@@ -153,6 +153,7 @@ extension JobSpec.RequestSpec {
     private mutating func checkMethod(_ fields: FieldDecoder) {
         let kind = fields.context.kind
         if method.isEmpty { method = kind == .upload ? "PUT" : "GET" }
+        fields.context.requestMethod = method
         if kind == .download, method == "HEAD" {
             fields.fail("method", "invalid_combination", "The response to HEAD has no body to download.")
         } else if kind == .upload, ["GET", "HEAD", "DELETE", "OPTIONS"].contains(method) {

@@ -261,6 +261,9 @@ struct ResumeText: FieldValue {
     static func decode(_ json: JSON, _ rule: NoRule, _ place: FieldPlace) -> ResumeText? {
         let lengths = TextRule(1...Limits.resumeDataByteCountMax, pattern: nil) { _ in nil }
         guard let text = String.decode(json, lengths, place) else { return nil }
+        if place.context.kind ?? .download != .download || place.context.requestMethod ?? "GET" != "GET" {
+            return place.fail("invalid_combination", "Only a download with GET resumes.")
+        }
         guard let point = place.context.openResumeData(text) else {
             return place.fail("invalid_value", "This is no resume data of this service.")
         }

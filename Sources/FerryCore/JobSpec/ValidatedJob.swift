@@ -148,9 +148,7 @@ extension JobSpec {
     }
 
     private func check(_ point: ResumePoint, _ fields: FieldDecoder) {
-        if request.method != "GET" {
-            fields.fail("resume_data", "invalid_combination", "Only a download with GET resumes.")
-        } else if !point.allows(request.url) {
+        if !point.allows(request.url) {
             fields.fail("resume_data", "invalid_combination", "This resume data is of another URL.")
         }
     }

@@ -119,9 +119,6 @@ package enum Limits {
     /// Delays of `acknowledgement.reminders`, in seconds.
     /// If exceeded: 422.
     package static let reminderDelayMax = 604_800.0
-    /// Members of a `PATCH` of a job, and of its `request`.
-    /// If exceeded: 422.
-    package static let patchMemberCountMax = 100
 
     // MARK: Sessions
     /// Configured sessions of a tenant.

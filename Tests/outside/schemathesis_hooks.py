@@ -39,6 +39,10 @@ def _simplify_schedule(body):
             schedule[name] = None
 
 
+# White space of JSON Schema's regular expressions (ECMA-262 §22.2.2.9), which differs from Python's.
+_SPACES = r"\t-\r \xa0\ufeff\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+
+
 def _simplify(request):
     """Only OpenSSL knows what a certificate is, only the node whether it has HTTP/3, only a resolver what a host is;
     and NTLM needs HTTP/1.1."""
@@ -68,7 +72,7 @@ def _simplify(request):
             proxy["no_proxy"] = ["internal.example"]
     origins = request.get("http_additional_headers_origins")
     if isinstance(origins, list) and 0 < len(origins) <= 100 and len({str(one) for one in origins}) == len(origins) \
-            and all(isinstance(one, str) and re.fullmatch(r"https?://[^@\s/?#\\]{1,255}", one, re.IGNORECASE)
+            and all(isinstance(one, str) and re.fullmatch(rf"https?://[^@{_SPACES}/?#\\]{{1,255}}", one, re.IGNORECASE)
                     for one in origins):
         request["http_additional_headers_origins"] = ["https://*.shop.example:8443"]
     if request.get("auth") is not None and isinstance(headers, dict):
@@ -241,5 +245,6 @@ def before_call(context, case, kwargs):
     # A key that comes again is answered with the first job, which another scenario may have deleted: "created,
     # but not found" would be true and right. Replays have tests of their own.
     key = headers.get("Idempotency-Key") or ""
-    if re.fullmatch('[!#-~][!-~]{0,239}|"[!#-~]{1,239}"', key):
-        headers["Idempotency-Key"] = re.sub('("?)$', rf"-{_run}{next(_numbers)}\1", key, count=1)
+    if re.fullmatch('[!#-~][!-~]{0,254}|"[!#-~]{1,255}"', key):
+        quote, mark = ('"' if key[0] == '"' else ""), f"-{_run}{next(_numbers)}"
+        headers["Idempotency-Key"] = quote + key.strip('"')[:255 - len(mark)] + mark + quote

@@ -84,23 +84,24 @@ struct FieldSchemas {
     }
 
     private mutating func schema(of object: ObjectDescription, _ use: Use) -> JSON {
+        var rules: [JSON.Member] = []
+        if case .request(let kind) = use { rules = object.rules(kind) }
+        let requiredByRule = rules.first { $0.name == "required" }?.value.array ?? []
         var properties: [JSON.Member] = []
         var required: [JSON] = []
         for field in object.fields {
-            guard let property = property(field, of: object, use) else { continue }
-            properties.append(JSON.Member(field.name, property))
+            let name = JSON.string(field.name)
             let isRequired =
                 switch use {
-                case .request: field.traits.isRequired
+                case .request: field.traits.isRequired || requiredByRule.contains(name)
                 case .patch: false
                 case .response: !field.traits.isShownOnly
                 }
-            if isRequired { required.append(.string(field.name)) }
+            guard let property = property(field, of: object, use, isRequired: isRequired) else { continue }
+            properties.append(JSON.Member(field.name, property))
+            if isRequired { required.append(name) }
         }
         var members = [JSON.Member("type", "object"), JSON.Member("description", .string(object.text))]
-        var rules: [JSON.Member] = []
-        if case .request(let kind) = use { rules = object.rules(kind) }
-        required += rules.first { $0.name == "required" }?.value.array ?? []
         if !required.isEmpty { members.append(JSON.Member("required", .array(required))) }
         members.append(JSON.Member("properties", .object(properties)))
         if use != .response { members.append(JSON.Member("additionalProperties", .bool(false))) }
@@ -110,14 +111,14 @@ struct FieldSchemas {
 
     /// Returns the schema of a field, or `nil` if the use has no such field.
     private mutating func property(
-        _ field: FieldDescription, of object: ObjectDescription, _ use: Use
+        _ field: FieldDescription, of object: ObjectDescription, _ use: Use, isRequired: Bool
     ) -> JSON? {
         let traits = field.traits
-        var isNullable = field.isNullable
+        var isNullable = field.isNullable && (use == .response || !isRequired)
         switch use {
         case .request(let kind):
             if traits.isShownOnly { return nil }
-            if let kind, !traits.kinds.contains(JobKinds(kind)) { return nil }
+            if let kind, !traits.kinds.contains(JobKinds(kind)) { return Self.unused(field) }
         case .patch:
             if traits.isShownOnly || traits.change == .never || traits.change == .repeated { return nil }
             isNullable = isNullable || !traits.isRequired
@@ -127,9 +128,9 @@ struct FieldSchemas {
         var members: [JSON.Member]
         switch field.kind {
         case .unsupported(let off):
-            // A response shows the value; a request cannot name the field yet.
-            guard use == .response, case .bool = off else { return nil }
-            members = [JSON.Member("type", "boolean")]
+            // Responses show the value, and a request may repeat it.
+            guard case .bool(let value) = off else { return nil }
+            members = use == .response ? [JSON.Member("type", "boolean")] : Self.only(value)
         case .object(let nested):
             let reference = JSON.string("#/components/schemas/\(add(nested, use))")
             members = [JSON.Member("$ref", reference)]
@@ -149,6 +150,38 @@ struct FieldSchemas {
         }
         members.append(JSON.Member("description", .string(Self.text(of: field))))
         return .object(members)
+    }
+
+    /// Returns the schema of a field that the kind of job does not have: a request may repeat the value that
+    /// the job shows.
+    private static func unused(_ field: FieldDescription) -> JSON {
+        var members =
+            switch field.standard {
+            case .bool(let value): only(value)
+            case .integer(let value):
+                [
+                    JSON.Member("type", "integer"), JSON.Member("minimum", .integer(value)),
+                    JSON.Member("maximum", .integer(value)),
+                ]
+            case .array:
+                [
+                    JSON.Member("type", "array"),
+                    JSON.Member("items", .object([JSON.Member("type", "string")])),
+                    JSON.Member("maxItems", .integer(0)),
+                ]
+            default: [JSON.Member("type", "null")]
+            }
+        members.append(
+            JSON.Member("description", .string("Only \(field.traits.kinds.names) jobs have this field.")))
+        return .object(members)
+    }
+
+    /// Returns the schema of one boolean, without `const`, which generators do not support.
+    private static func only(_ value: Bool) -> [JSON.Member] {
+        [
+            JSON.Member("type", "boolean"),
+            JSON.Member("not", .object([JSON.Member("enum", .array([.bool(!value)]))])),
+        ]
     }
 
     /// Returns the sentences of a field with its unit.

@@ -2,6 +2,9 @@ extension JobSpec {
     /// Destination of a download.
     package struct Destination: FieldObject {
         package static let summary = "Where a download is stored."
+        package static func schemaRules(for kind: JobKind?) -> [JSON.Member] {
+            JSON.rules(#"{"required": ["path"]}"#)
+        }
         /// What to do if the file exists.
         package enum IfExists: String, FieldChoice { case replace, fail, rename }
         /// Path below the tenant's storage root: relative, without `.` or `..` segments. With a slash at the
@@ -51,8 +54,10 @@ extension TextRule {
 
     /// Checks the text only; the engine handles symbolic links.
     private static func path(mayBeDirectory: Bool) -> TextRule {
-        TextRule(1...Limits.pathByteCountMax, pattern: #"^[^/\u0000-\u001f\u007f][^\u0000-\u001f\u007f]*$"#) {
-            path in
+        let part = #"(?!\.\.?(/|$)|\.ferry-)[^/"# + NameCharacters.forbiddenRanges + "]{1,255}"
+        return TextRule(
+            1...Limits.pathByteCountMax, pattern: "^\(part)(/\(part))*\(mayBeDirectory ? "/?" : "")$"
+        ) { path in
             var parts = path.utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
             if mayBeDirectory, parts.count > 1, parts.last?.isEmpty == true { parts.removeLast() }
             return if !NameCharacters.areAllowed(in: path) {

@@ -80,7 +80,7 @@ package struct AnswerBody: FieldObject {
         static func restore(_ json: JSON) -> Self? { Self(json: json) }
         func encode(into writer: inout JSONWriter, isRedacted: Bool) { writer.null() }
         static func schema(_ rule: NoRule) -> [JSON.Member] {
-            [JSON.Member("$ref", "#/components/schemas/NewRequest")]
+            [JSON.Member("$ref", "#/components/schemas/RequestPatch")]
         }
     }
 }

@@ -65,7 +65,7 @@ package struct SessionConfiguration: FieldObject {
             "Text of the client: at most 1,024 bytes of UTF-8 without U+0000.")
         metadataField(&visitor, &metadata, .plain)
         visitor.field(
-            "weight", &weight, 0.01...1_000, .of(column: "weight"),
+            "weight", &weight, 0.01...1_000, .plain,
             "The session's share of the slots, in proportion to the weights of other sessions.")
         visitor.field(
             "http_maximum_connections_per_host", &connectionsPerHostMax, 1...10_000, .plain,

@@ -23,7 +23,7 @@ struct AdmissionTests {
     func tight() throws {
         let admission = Admission(jobCountMax: 10)
         admission.note(total: 12)
-        #expect(!admission.needsCount, "nobody has asked")
+        #expect(!admission.needsCount, "no submission has needed a count")
         #expect(admission.admit(1, of: "a") == nil, "not counted yet")
         #expect(admission.needsCount)
         admission.note([tenant("a", 9), tenant("b", 3)], nextAt: monotonicNanoseconds() + 500_000_000_000)

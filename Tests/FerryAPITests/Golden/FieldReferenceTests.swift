@@ -22,6 +22,26 @@ struct FieldReferenceTests {
         #expect(found == text, "run FERRY_RECORD_GOLDEN=1 scripts/swift-tests --filter Reference")
     }
 
+    @Test("each column that a declaration names is in a migration")
+    func columns() throws {
+        let folder = GoldenFile.path("../../migrations")
+        let statements = try FileManager.default.contentsOfDirectory(atPath: folder).map {
+            try String(decoding: Data(contentsOf: URL(fileURLWithPath: "\(folder)/\($0)")), as: UTF8.self)
+        }.joined()
+        let words = Set(statements.split { !($0.isLetter || $0 == "_") })
+        let columns = Self.objects.flatMap { Self.columns(of: $0.0) }
+        #expect(columns.count > 5)
+        for column in columns { #expect(words.contains(column[...]), "\(column)") }
+    }
+
+    private static func columns(of object: ObjectDescription) -> [String] {
+        object.fields.flatMap { field in
+            var columns = [field.traits.column].compactMap(\.self)
+            if case .object(let inner) = field.kind { columns += self.columns(of: inner) }
+            return columns
+        }
+    }
+
     private static var text: String {
         var lines = [
             "# Fields", "",

@@ -20,6 +20,8 @@ final class EventListener: Sendable {
     let ended = Signal<Void>()
     private let descriptor: Int32
     private let thread: Mutex<Thread?>
+    /// Events that have arrived and that no call of `events` has returned.
+    private let unread = Mutex<[Message]>([])
 
     /// `stopsSending`: closes the client's sending side after the request.
     init(
@@ -97,14 +99,17 @@ final class EventListener: Sendable {
         return message
     }
 
-    /// Returns the next events of the event log, without comments and progress.
+    /// Returns the next `count` events of the event log, without comments and progress; fewer, if `seconds`
+    /// pass first. Later events stay for the next call.
     func events(_ count: Int, seconds: Double = 120) -> [Message] {
-        var events: [Message] = []
-        let deadline = Sys.monotonicNanoseconds() + Int64(seconds * 1e9)
-        while events.count < count, Sys.monotonicNanoseconds() < deadline {
-            events += messages.wait(seconds: 1).filter { $0.id != nil && $0.event != nil }
+        unread.withLock { unread in
+            let deadline = Sys.monotonicNanoseconds() + Int64(seconds * 1e9)
+            while unread.count < count, Sys.monotonicNanoseconds() < deadline {
+                unread += messages.wait(seconds: 1).filter { $0.id != nil && $0.event != nil }
+            }
+            defer { unread.removeFirst(min(count, unread.count)) }
+            return Array(unread.prefix(count))
         }
-        return events
     }
 
     /// Closes the connection. Idempotent: after the first call, the descriptor number may belong to another

@@ -45,9 +45,14 @@ _SPACES = r"\t-\r \xa0\ufeff\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 
 def _simplify(request):
     """Only OpenSSL knows what a certificate is, only the node whether it has HTTP/3, only a resolver what a host is;
-    and NTLM needs HTTP/1.1."""
+    NTLM needs HTTP/1.1; and both forms of header fields must have the same fields."""
     if not isinstance(request, dict):
         return
+    if isinstance(request.get("headers"), dict) and isinstance(request.get("header_fields"), list):
+        if all(isinstance(one, str) for one in request["headers"].values()):
+            del request["headers"]
+        elif all(isinstance(one, dict) and set(one) == {"name", "value"} for one in request["header_fields"]):
+            del request["header_fields"]
     if request.get("http_version") == "3":
         request["http_version"] = "2"
     if isinstance(request.get("auth"), dict) and request["auth"].get("type") == "ntlm" \

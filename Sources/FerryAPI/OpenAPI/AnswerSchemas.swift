@@ -82,10 +82,21 @@ let answerSchemas = #"""
       "oneOf": [{"type": "string"}, {"$ref": "#/components/schemas/Hidden"}],
       "description": "Value of a header field, or a mark that hides it."
     },
+    "ShownHeaderField": {
+      "type": "object", "required": ["name", "value"], "additionalProperties": false,
+      "properties": {
+        "name": {"type": "string", "description": "Name as it was sent."},
+        "value": {"$ref": "#/components/schemas/ShownFieldValue", "description": "Value."}
+      },
+      "description": "One line of a header section."
+    },
     "TransferResponse": {
       "type": "object",
       "description": "The last response of the server, after redirects.",
-      "required": ["status", "url", "headers", "mime_type", "suggested_filename", "expected_content_length"],
+      "required": [
+        "status", "url", "headers", "header_fields", "mime_type", "suggested_filename",
+        "expected_content_length"
+      ],
       "properties": {
         "status": {"type": "integer", "description": "HTTP status code."},
         "url": {
@@ -93,8 +104,13 @@ let answerSchemas = #"""
         },
         "headers": {
           "type": "object", "additionalProperties": {"$ref": "#/components/schemas/ShownFieldValue"},
-          "description": "Header fields by name. Clients and admins see all values. Viewers, events and \#
+          "description": "Header fields by name; values of the same name are combined with a comma (RFC \#
+    9110 §5.3). Set-Cookie is only in header_fields. Clients and admins see all values. Viewers, events and \#
     webhooks see the values of fields that carry no credentials."
+        },
+        "header_fields": {
+          "type": "array", "items": {"$ref": "#/components/schemas/ShownHeaderField"},
+          "description": "Every line of the header section in order."
         },
         "mime_type": {
           "type": ["string", "null"],

@@ -50,6 +50,7 @@ let fieldSchemas: String = {
             + "has begun. A download resumes from its bytes with another URL if the validator shows that it "
             + "is the same file. The result is validated like a submission.")
     schemas.add(JobSpec.self, .response, named: "Job", jobText, with: jobEnvelope)
+    schemas.add(HeaderLine.self, .request(nil), named: HeaderLine.schemaName)
     schemas.add(AcknowledgementRules.self, .request(nil))
     schemas.add(AcknowledgementRules.self, .response)
     schemas.add(SessionConfiguration.self, .request(nil), named: "SessionRequest")

@@ -127,10 +127,6 @@ struct FieldSchemas {
         }
         var members: [JSON.Member]
         switch field.kind {
-        case .unsupported(let off):
-            // Responses show the value, and a request may repeat it.
-            guard case .bool(let value) = off else { return nil }
-            members = use == .response ? [JSON.Member("type", "boolean")] : Self.only(value)
         case .object(let nested):
             let reference = JSON.string("#/components/schemas/\(add(nested, use))")
             members = [JSON.Member("$ref", reference)]

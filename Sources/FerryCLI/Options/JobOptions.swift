@@ -36,8 +36,11 @@ struct JobOptions: ParsableArguments {
     @Option(name: .long, help: "Idempotency key: the same key returns the same job.")
     var idempotencyKey: String?
 
-    @Flag(name: .long, help: "Wait for a host that cannot be reached, instead of failing.")
-    var waitForConnectivity = false
+    @Flag(
+        inversion: .prefixedNo,
+        help:
+            "Wait for a host that cannot be reached, instead of using attempts; the session has the default.")
+    var waitForConnectivity: Bool?
 
     @OptionGroup var connection: ConnectionOptions
 
@@ -74,18 +77,30 @@ struct JobOptions: ParsableArguments {
         writer.beginObject()
         writer.member("url", url)
         if let method { writer.member("method", method) }
-        object("headers", header, separator: ":", &writer)
+        headerFields(&writer)
         try connection.write(into: &writer)
         writer.endObject()
         var schedule = scheduleMembers(priority: priority, after: after, deadline: deadline)
-        // Fail at once if a name does not exist, which a user at a terminal wants to know.
-        schedule.append(.init("waits_for_connectivity", .bool(waitForConnectivity)))
-        writer.member("schedule", .object(schedule))
+        if let waitForConnectivity {
+            schedule.append(.init("waits_for_connectivity", .bool(waitForConnectivity)))
+        }
+        if !schedule.isEmpty { writer.member("schedule", .object(schedule)) }
         if let attempts { member("retry", "max_attempts", .integer(Int64(attempts)), &writer) }
         if let webhook { member("webhook", "url", .string(webhook), &writer) }
         more(&writer)
         writer.endObject()
         return writer.bytes
+    }
+
+    private func headerFields(_ writer: inout JSONWriter) {
+        let fields = header.compactMap { Self.pair($0, separator: ":") }
+        guard !fields.isEmpty else { return }
+        writer.name("header_fields")
+        writer.beginArray()
+        for (name, value) in fields {
+            writer.value(.object([.init("name", .string(name)), .init("value", .string(value))]))
+        }
+        writer.endArray()
     }
 
     private func object(

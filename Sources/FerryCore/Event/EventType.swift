@@ -28,7 +28,9 @@ package enum EventType: String, Sendable, CaseIterable {
     case webhookDisabled = "webhook.disabled"
 
     /// Events of a webhook that names none.
-    package static let standard: [EventType] = [.jobSucceeded, .jobFailed, .jobCancelled]
+    package static let standard: [EventType] = [
+        .jobSucceeded, .jobFailed, .jobCancelled, .jobWaitingForConnectivity,
+    ]
 
     /// Code in rows and in sets of types, where it is the number of a bit. Stable; SQL uses the same numbers.
     package var code: UInt8 {

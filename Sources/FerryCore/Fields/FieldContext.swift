@@ -20,6 +20,8 @@ package final class FieldContext {
     /// URL and method of the job's request, once they are read.
     package var requestURL: WebURL?
     package var requestMethod: String?
+    /// The fields of the last `headers` of the body, or `nil` if there was none.
+    var headerMap: [JobSpec.Pair]?
     /// The job whose bytes this one resumes from, or `nil`.
     package var resumePoint: ResumePoint?
     /// Bytes of an inline source or body as they will be sent, or `nil`.
@@ -78,7 +80,4 @@ struct FieldCapture: FieldVisitor {
         _ text: @autoclosure () -> String
     ) {}
 
-    mutating func unsupported(
-        _ name: String, off: JSON, _ traits: FieldTraits, _ text: @autoclosure () -> String
-    ) {}
 }

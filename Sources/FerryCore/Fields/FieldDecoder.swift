@@ -155,9 +155,7 @@ package struct FieldDecoder: FieldVisitor {
         value = object
     }
 
-    package mutating func unsupported(
-        _ name: String, off: JSON, _ traits: FieldTraits, _ text: @autoclosure () -> String
-    ) {
+    package mutating func unsupported(_ name: String, off: JSON) {
         guard let json = reader.value(name), json != off, !(mode == .patch && json.isNull) else { return }
         guard off.isNull || json.typeName == off.typeName else {
             return context.errors.addWrongType(reader.pointer(name), off.typeName, json)
@@ -237,7 +235,4 @@ struct FieldInheritance: FieldVisitor {
         _ text: @autoclosure () -> String
     ) {}
 
-    mutating func unsupported(
-        _ name: String, off: JSON, _ traits: FieldTraits, _ text: @autoclosure () -> String
-    ) {}
 }

@@ -46,12 +46,6 @@ package struct FieldEncoder: FieldVisitor {
         object.fields(&self)
         writer.endObject()
     }
-
-    package mutating func unsupported(
-        _ name: String, off: JSON, _ traits: FieldTraits, _ text: @autoclosure () -> String
-    ) {
-        if !leavesOutDefaults, !off.isNull { writer.member(name, off) }
-    }
 }
 
 extension FieldObject {

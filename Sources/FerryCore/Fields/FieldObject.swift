@@ -55,13 +55,14 @@ package protocol FieldVisitor {
         _ name: String, _ value: inout Object?, _ traits: FieldTraits,
         _ text: @autoclosure () -> String)
 
-    /// A field of which this version knows only the value that turns it off.
-    mutating func unsupported(
-        _ name: String, off: JSON, _ traits: FieldTraits, _ text: @autoclosure () -> String
-    )
+    /// A field that a later version will have: bodies may give only the value that turns it off. It is
+    /// neither stored nor shown nor described.
+    mutating func unsupported(_ name: String, off: JSON)
 }
 
 extension FieldVisitor {
+    package mutating func unsupported(_ name: String, off: JSON) {}
+
     /// A field whose type has no rule, such as a boolean.
     package mutating func field<Value: FieldValue>(
         _ name: String, _ value: inout Value, _ traits: FieldTraits,

@@ -48,10 +48,6 @@ package struct FieldRestorer: FieldVisitor {
         value.fields(&restorer)
         error = error ?? restorer.error
     }
-
-    package mutating func unsupported(
-        _ name: String, off: JSON, _ traits: FieldTraits, _ text: @autoclosure () -> String
-    ) {}
 }
 
 extension FieldObject {

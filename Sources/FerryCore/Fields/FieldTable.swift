@@ -7,7 +7,6 @@ package struct FieldDescription: Sendable {
         /// An object.
         case object(ObjectDescription)
         /// A field of which only this value is supported.
-        case unsupported(JSON)
     }
 
     /// Name of the field.
@@ -90,15 +89,6 @@ private struct FieldTable: FieldVisitor {
         _ text: @autoclosure () -> String
     ) {
         append(Object.self, name, isNullable: true, traits, text())
-    }
-
-    mutating func unsupported(
-        _ name: String, off: JSON, _ traits: FieldTraits, _ text: @autoclosure () -> String
-    ) {
-        fields.append(
-            FieldDescription(
-                name: name, kind: .unsupported(off), isNullable: off.isNull, standard: off, traits: traits,
-                text: text()))
     }
 
     private mutating func append<Object: FieldObject>(

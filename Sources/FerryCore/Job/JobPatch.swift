@@ -64,19 +64,19 @@ extension JobDraft {
 
     /// Updates what depends on the request's fields.
     private mutating func mergeRequest(_ patch: JSON, _ before: JobDraft, _ context: FieldContext) {
-        let changed = Set((patch["headers"]?.members ?? []).map { $0.name.lowercased() })
+        var changed = Set((patch["headers"]?.members ?? []).map { $0.name.lowercased() })
+        if patch["header_fields"] != nil {
+            changed.formUnion(spec.request.headers.map { $0.name.lowercased() })
+        }
         // These fields are the job's own from now on, not the session's.
         spec.request.additionalHeaders?.names.removeAll { changed.contains($0) }
-        secrets.headers = spec.request.headers.takeSecrets().map { header in
-            let name = header.name.lowercased()
-            guard !changed.contains(name) else { return header }
-            return before.secrets.headers.first { $0.name.lowercased() == name } ?? header
-        }
+        let known = before.secrets.headers.filter { !changed.contains($0.name.lowercased()) }
+        secrets.headers = spec.request.headers.takeSecrets().filled(from: known)
         if spec.request.url.hasPrefix("http:"), spec.request.connection?.tls != nil {
             context.errors.add(
                 "#/request/url", "invalid_combination", "The job's TLS settings need an https URL.")
         }
-        if patch["headers"] != nil { checkHeaders(context) }
+        if patch["headers"] != nil || patch["header_fields"] != nil { checkHeaders(patch, context) }
         spec.answers?.start = nil
         let (old, new) = (before.spec.request, spec.request)
         let isOther = new.url != old.url || new.headers.fieldsInOrder != old.headers.fieldsInOrder
@@ -87,9 +87,9 @@ extension JobDraft {
     }
 
     /// Reports header fields that another field of the job determines.
-    private func checkHeaders(_ context: FieldContext) {
+    private func checkHeaders(_ patch: JSON, _ context: FieldContext) {
         let isInParts = spec.segmentCountMax > 1 || !spec.mirrors.isEmpty
-        for header in spec.request.headers {
+        for (index, header) in spec.request.headers.enumerated() {
             let isTaken =
                 switch header.name.lowercased() {
                 case "accept-encoding": spec.request.acceptEncoding != .identity
@@ -98,8 +98,11 @@ extension JobDraft {
                 default: false
                 }
             guard isTaken else { continue }
+            let place =
+                patch["header_fields"] == nil
+                ? "headers/\(pointerStep(header.name))" : "header_fields/\(index)"
             context.errors.add(
-                "#/request/headers/\(pointerStep(header.name))", "invalid_combination",
+                "#/request/\(place)", "invalid_combination",
                 "Another field of the job sets this header field.")
         }
     }
@@ -164,7 +167,8 @@ extension SessionConfiguration {
 }
 
 extension [JobSpec.Pair] {
-    /// Sorted by name, because members of an object have no order (RFC 8259 §4); names are unique.
+    /// Sorted by name, because members of an object have no order (RFC 8259 §4). Lines of the same name keep
+    /// theirs: `sorted` is stable.
     fileprivate var inOrder: Self { sorted { $0.name.utf8.lexicographicallyPrecedes($1.name.utf8) } }
 
     /// Like `inOrder`, with lower-case names, because field names are case-insensitive (RFC 9110 §5.1).

@@ -168,35 +168,33 @@ private let noProgress: [UInt8] = {
 }()
 
 extension TransferResponse {
-    /// A header field as shown, with all values of that name.
-    private struct Field {
-        var name: String
-        var value: String
-        let isPublic: Bool
-    }
-
-    /// Returns the `response` object of the API as it is stored (`SealedDocument`).
+    /// Returns the `response` object of the API as it is stored (`SealedDocument`). `header_fields` is left
+    /// out if it has nothing that `headers` has not.
     package func stored(_ seal: SecretSeal) -> [UInt8] {
-        let fields = joinedHeaders
+        let fields = headers.combined
+        let lines = fields.count == headers.count ? nil : headers
         let isURLPublic = RedactedURL.hasNoSecrets(url)
-        var patch: JSON?
-        if !isURLPublic || fields.contains(where: { !$0.isPublic }) {
-            let secret = fields.filter { !$0.isPublic }.map { JSON.Member($0.name, .string($0.value)) }
-            let members = isURLPublic ? [] : [JSON.Member("url", .string(url))]
-            patch = .object(members + (secret.isEmpty ? [] : [JSON.Member("headers", .object(secret))]))
+        var secrets: [JSON.Member] = []
+        if !isURLPublic { secrets.append(JSON.Member("url", .string(url))) }
+        let secretFields = fields.filter { !NonSecretFields.contains($0.name) }
+        if !secretFields.isEmpty {
+            let members = secretFields.map { JSON.Member($0.name, .string($0.value)) }
+            secrets.append(JSON.Member("headers", .object(members)))
+        }
+        if let lines, lines.contains(where: { !NonSecretFields.contains($0.name) }) {
+            secrets.append(JSON.Member("header_fields", JSON(headerLines: lines)))
         }
         var writer = JSONWriter(reservingCapacity: 512)
         writer.beginObject()
-        SealedDocument.write(patch, seal, into: &writer)
+        SealedDocument.write(secrets.isEmpty ? nil : .object(secrets), seal, into: &writer)
         writer.member("status", status)
         writer.member("url", isURLPublic ? url : RedactedURL.text(of: url))
         writer.name("headers")
-        writer.beginObject()
-        for field in fields {
-            writer.name(field.name)
-            if field.isPublic { writer.value(field.value) } else { writer.raw(setMark) }
+        writer.headerMap(fields, isRedacted: true)
+        if let lines {
+            writer.name("header_fields")
+            writer.headerLines(lines, isRedacted: true)
         }
-        writer.endObject()
         writer.memberOrNull("mime_type", mimeType)
         writer.memberOrNull("suggested_filename", suggestedFilename)
         writer.memberOrNull("expected_content_length", expectedContentLength)
@@ -208,9 +206,47 @@ extension TransferResponse {
     /// Returns a stored `response` as the reader may see it.
     static func shown(_ stored: [UInt8], for disclosure: Disclosure) -> [UInt8] {
         switch disclosure {
-        case .full(let seal): SealedDocument.whole(stored, seal)
-        case .redacted: SealedDocument.shown(stored) ?? redacted(stored)
+        case .full(let seal): addingHeaderFields(SealedDocument.whole(stored, seal))
+        case .redacted: addingHeaderFields(SealedDocument.shown(stored) ?? redacted(stored))
         }
+    }
+
+    /// Adds `header_fields`, made of `headers`, if the stored response has left it out. Works on the text,
+    /// because every event of a finished job shows a response.
+    private static func addingHeaderFields(_ shown: [UInt8]) -> [UInt8] {
+        let (map, list) = (Array(#""headers":{"#.utf8), Array(#","header_fields":["#.utf8))
+        // Quotes in values are escaped, so this is the member.
+        guard let start = shown.indices.first(where: { shown[$0...].starts(with: map) }) else { return shown }
+        var index = start + map.count
+        var lines = list
+        while index < shown.count, shown[index] != UInt8(ascii: "}") {
+            if shown[index] == UInt8(ascii: ",") {
+                lines.append(UInt8(ascii: ","))
+                index += 1
+            }
+            let colon = endOfString(shown, index)
+            let isText = colon + 1 < shown.count && shown[colon + 1] == UInt8(ascii: "\"")
+            let end = isText ? endOfString(shown, colon + 1) : colon + 1 + setMark.count
+            guard end < shown.count else { return shown }
+            lines += #"{"name":"#.utf8
+            lines += shown[index..<colon]
+            lines += #","value":"#.utf8
+            lines += shown[(colon + 1)..<end]
+            lines.append(UInt8(ascii: "}"))
+            index = end
+        }
+        index += 1
+        guard index <= shown.count, !shown[index...].starts(with: list) else { return shown }
+        return shown[..<index] + lines + [UInt8(ascii: "]")] + shown[index...]
+    }
+
+    /// Returns the index after the JSON string that begins at `start`.
+    private static func endOfString(_ text: [UInt8], _ start: Int) -> Int {
+        var index = start + 1
+        while index < text.count, text[index] != UInt8(ascii: "\"") {
+            index += text[index] == UInt8(ascii: "\\") ? 2 : 1
+        }
+        return index + 1
     }
 
     /// Redacts a `response` that an older version stored without encryption.
@@ -238,28 +274,6 @@ extension TransferResponse {
         }
         writer.endObject()
         return writer.bytes
-    }
-
-    /// Fields of the same name joined with `, ` (RFC 9110 §5.3), `Set-Cookie` with a line feed.
-    private var joinedHeaders: [Field] {
-        var fields: [Field] = []
-        fields.reserveCapacity(headers.count)
-        var places: [String: Int] = Dictionary(minimumCapacity: headers.count)
-        for header in headers {
-            let key = header.name.lowercased()
-            let place = places[key, default: fields.count]
-            if place < fields.count {
-                let separator = key == "set-cookie" ? "\n" : ", "
-                fields[place].value += separator + header.value
-            } else {
-                places[key] = place
-                fields.append(
-                    Field(
-                        name: header.name, value: header.value,
-                        isPublic: NonSecretFields.contains(lowercased: key)))
-            }
-        }
-        return fields
     }
 }
 

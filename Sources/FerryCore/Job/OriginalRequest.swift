@@ -9,8 +9,7 @@ package struct OriginalRequest: Sendable, Equatable {
         writer.name("original")
         writer.beginObject()
         writer.member("url", isRedacted ? RedactedURL.text(of: url) : url)
-        writer.name("headers")
-        HeaderFields(headers).encode(into: &writer, isRedacted: isRedacted)
+        storeHeaderFields(headers, into: &writer, isRedacted: isRedacted)
         writer.endObject()
     }
 
@@ -22,7 +21,7 @@ package struct OriginalRequest: Sendable, Equatable {
 
     init?(_ stored: StoredObject?) throws(StoredJSONError) {
         guard let stored else { return nil }
-        self.init(url: try stored.need(stored.string("url"), "url"), headers: stored.pairs("headers"))
+        self.init(url: try stored.need(stored.string("url"), "url"), headers: stored.headerFields)
     }
 }
 

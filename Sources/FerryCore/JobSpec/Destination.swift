@@ -30,14 +30,15 @@ extension JobSpec {
             visitor.field(
                 "if_exists", &ifExists, .plain,
                 "What happens if the file exists. By default replace, in a directory rename.")
-            visitor.unsupported("url", off: .null, .plain, "URL of a server that stores the file.")
-            visitor.unsupported("s3", off: .null, .plain, "Object of a store that has the interface of S3.")
-            visitor.unsupported("method", off: .null, .plain, "Method of the request with url.")
-            visitor.unsupported("headers", off: .null, .plain, "Header fields of the request with url.")
+            visitor.unsupported("url", off: .null)
+            visitor.unsupported("s3", off: .null)
+            visitor.unsupported("method", off: .null)
+            visitor.unsupported("headers", off: .null)
+            visitor.unsupported("header_fields", off: .null)
         }
 
         package mutating func check(_ body: FieldDecoder) {
-            let isElsewhere = ["url", "s3", "method", "headers"].contains(where: body.has)
+            let isElsewhere = ["url", "s3", "method", "headers", "header_fields"].contains(where: body.has)
             if path.isEmpty, !isElsewhere, !body.has("path") || body.isValid("path") {
                 body.fail("path", "required", "A destination needs a path.")
             }

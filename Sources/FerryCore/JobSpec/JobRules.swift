@@ -154,6 +154,7 @@ extension JobSpec {
                 "Whether an attempt resumes from the bytes of the last one although the server has sent "
                     + "neither a strong ETag nor a safe Last-Modified. Only the length then shows a changed "
                     + "file.")
+            visitor.unsupported("statuses", off: .null)
         }
 
         package mutating func inherit(from session: SessionConfiguration) {
@@ -195,12 +196,16 @@ extension JobSpec {
                 "url", &urlText, .of(required: true, isStoredPlain: true), "URL of the receiver.")
             visitor.field(
                 "events", &events, ListRule(1...20, of: EventType.ofJobs), .plain,
-                "Types of events that are sent. By default job.succeeded, job.failed and job.cancelled; for "
-                    + "a job with acknowledgement also job.unacknowledged and job.acknowledgement_expired.")
+                "Types of events that are sent. By default job.succeeded, job.failed, job.cancelled and "
+                    + "job.waiting_for_connectivity; for a job with acknowledgement also job.unacknowledged "
+                    + "and job.acknowledgement_expired.")
             visitor.field(
                 "secret", &secret, .webhookSecret, .plain,
                 "Signing secret: whsec_ and the base64 of 24 to 64 bytes. Without one, Ferry's own secret "
                     + "signs.")
+            visitor.unsupported("headers", off: .null)
+            visitor.unsupported("header_fields", off: .null)
+            visitor.unsupported("payload", off: "full")
         }
     }
 }

@@ -15,7 +15,7 @@ extension JobSpec {
         /// `true` if Ferry chooses the time to begin.
         package var isDiscretionary = false
         /// `true` if the job waits while its host cannot be reached; else it uses attempts.
-        package var waitsForConnectivity = true
+        package var waitsForConnectivity = false
         /// `true` if the job waits for confirmation before it begins.
         package var confirmsBeforeBegin = false
         /// Expected bytes of the bodies, or `nil` if not known.

@@ -86,13 +86,38 @@ package struct JobSpec: FieldObject {
         package init() {}
 
         package mutating func fields(_ visitor: inout some FieldVisitor) {
-            visitor.unsupported(
-                "allow_expensive", off: .bool(true), .plain, "Whether expensive links may be used.")
-            visitor.unsupported(
-                "allow_constrained", off: .bool(true), .plain, "Whether constrained links may be used.")
+            visitor.field(
+                "allow_expensive", &OnlyTrue.value, .plain,
+                "Whether expensive links may be used. This version knows no links, so that it is true.")
+            visitor.field(
+                "allow_constrained", &OnlyTrue.value, .plain,
+                "Whether constrained links may be used. This version knows no links, so that it is true.")
             visitor.field(
                 "max_bytes_per_second", &bytesPerSecondMax, 1...JSON.safeIntegerMax,
                 .of(.always, unit: .bytesPerSecond), "Largest rate in each direction; null for no limit.")
+        }
+    }
+
+    /// A boolean that is true in this version.
+    private struct OnlyTrue: FieldValue {
+        /// The only value, which is not stored.
+        static var value: Self {
+            get { Self() }
+            set {}
+        }
+
+        static func decode(_ json: JSON, _ rule: NoRule, _ place: FieldPlace) -> Self? {
+            guard let value = json.bool else { return place.failType("a boolean", json) }
+            return value
+                ? Self()
+                : place.fail("not_supported", "Only true is supported by this version of Ferry.")
+        }
+        static func restore(_ json: JSON) -> Self? { Self() }
+        func encode(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(true) }
+        var isLeftOut: Bool { true }
+        static func schema(_ rule: NoRule) -> [JSON.Member] {
+            // Not `const`, which generators do not support.
+            JSON.rules(#"{"type": "boolean", "not": {"enum": [false]}}"#)
         }
     }
 
@@ -133,6 +158,10 @@ package struct JobSpec: FieldObject {
             "segments", &segmentCountMax, 1...Limits.segmentCountMax, .of(.never, kinds: .download),
             "Largest number of parts of the file that are fetched at once, for downloads by GET. If the "
                 + "server does not support ranges safely, it is 1.")
+        visitor.unsupported("low_speed_limit", off: .null)
+        visitor.unsupported("low_speed_time", off: .null)
+        visitor.unsupported("suspended", off: .bool(false))
+        visitor.unsupported("on_url_expired", off: "fail")
         var choice = AcknowledgementChoice(self)
         visitor.field(
             "acknowledgement", &choice, .of(.never, from: .session),

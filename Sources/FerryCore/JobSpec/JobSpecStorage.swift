@@ -109,11 +109,17 @@ extension [JSON.Member] {
         if !RedactedURL.hasNoSecrets(url) { append(JSON.Member("url", .string(url))) }
     }
 
-    /// Adds `headers` with the fields that may be secret, except for credentials, which are stored elsewhere.
+    /// Adds the header fields that may be secret, except for credentials, which are stored elsewhere, as a
+    /// member of this name. If names are repeated, adds `header_fields` with all lines, because a merge patch
+    /// replaces arrays as a whole.
     mutating func append(fields: [JobSpec.Pair], as name: String = "headers") {
         let secret = fields.filter { !HeaderRules.isSecret($0.name) && !NonSecretFields.contains($0.name) }
         guard !secret.isEmpty else { return }
-        append(JSON.Member(name, .object(secret.map { JSON.Member($0.name, .string($0.value)) })))
+        if fields.hasRepeatedNames {
+            append(JSON.Member("header_fields", JSON(headerLines: fields)))
+        } else {
+            append(JSON.Member(name, .object(secret.map { JSON.Member($0.name, .string($0.value)) })))
+        }
     }
 }
 

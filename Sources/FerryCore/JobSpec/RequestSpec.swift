@@ -11,8 +11,8 @@ extension JobSpec {
         private var urlText = URLText("")
         /// Method; empty while a body is read that names none.
         package var method = ""
-        /// Header fields. Secret values (`Authorization`, `Cookie`, …) are empty here; `JobSecrets.headers`
-        /// has them.
+        /// Header fields in order; names may be repeated. Secret values (`Authorization`, `Cookie`, …) are
+        /// empty here; `JobSecrets.headers` has them.
         package var headers: [Pair] = []
         /// Form and size of the body of a `data` job; the bytes are the payload.
         package var body: Body?
@@ -40,16 +40,15 @@ extension JobSpec {
                 "method", &method, .method, .of(.never, column: "is_repeatable"),
                 "Method. By default GET, for uploads PUT. With a body, it must be named and be neither GET "
                     + "nor HEAD.")
-            var fields = HeaderFields(headers)
-            visitor.field(
-                "headers", &fields, .plain,
-                "Header fields. Not: Host, Content-Length, Transfer-Encoding, Connection, Expect, TE, "
-                    + "Upgrade, Trailer, Keep-Alive, Proxy-*. Values of Authorization, Cookie, X-Api-Key, "
-                    + "X-Auth-Token and of names that contain token, secret, password or api-key are "
-                    + "encrypted and shown as {\"set\": true}. Clients and admins see the other values; "
-                    + "viewers, events and webhooks those of fields that carry no credential. At most 16 "
-                    + "KiB.")
-            headers = fields.pairs
+            headerFields(
+                &visitor, &headers, .plain,
+                "Header fields with one value for each name. Not: Host, Content-Length, Transfer-Encoding, "
+                    + "Connection, Expect, TE, Upgrade, Trailer, Keep-Alive, Proxy-*. Values of "
+                    + "Authorization, Cookie, X-Api-Key, X-Auth-Token and of names that contain token, "
+                    + "secret, password or api-key are encrypted and shown as {\"set\": true}. Clients and "
+                    + "admins see the other values; viewers, events and webhooks those of fields that carry "
+                    + "no credential. At most 16 KiB. A job shows values of the same name combined with a "
+                    + "comma (RFC 9110 §5.3).")
             visitor.field("body", &body, .of(.never, kinds: .data), "The body of the request.")
             visitor.field(
                 "cache_policy", &CachePolicy.only, .of(.never), "How the session's cache is used.")

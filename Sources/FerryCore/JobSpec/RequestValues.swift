@@ -1,4 +1,4 @@
-// Values of a request: URLs, header fields, secrets; and pairs of names and values.
+// Values of a request: URLs and secrets; and pairs of names and values.
 
 /// A URL of a request, a mirror or a receiver: `http` or `https`, and not refused by the egress policy.
 struct URLText: FieldValue {
@@ -111,107 +111,6 @@ func metadataField(
         "metadata", &metadata, traits,
         "Name-value pairs of the client: names of at most 128 bytes, values of at most 2,048.")
     pairs = metadata.pairs
-}
-
-/// Header fields of a request. While a body is read, secret values are among them; `takeSecrets` moves them
-/// out.
-struct HeaderFields: FieldValue {
-    var pairs: [JobSpec.Pair]
-
-    init(_ pairs: [JobSpec.Pair]) { self.pairs = pairs }
-
-    static func decode(_ json: JSON, _ rule: NoRule, _ place: FieldPlace) -> HeaderFields? {
-        guard let members = json.members else { return place.failType("an object", json) }
-        guard members.count <= Limits.headerCountMax else {
-            return place.fail(
-                "too_many",
-                "At most \(Limits.headerCountMax) entries are allowed, these are \(members.count).")
-        }
-        return HeaderFields([]).adding(members, place)
-    }
-
-    /// Merges by case-insensitive name; null removes a field.
-    func merging(_ json: JSON, _ rule: NoRule, _ place: FieldPlace) -> HeaderFields? {
-        guard let members = json.members else { return place.failType("an object", json) }
-        let names = Set(members.map { $0.name.lowercased() })
-        let kept = HeaderFields(pairs.filter { !names.contains($0.name.lowercased()) })
-        return kept.adding(members.filter { !$0.value.isNull }, place)
-    }
-
-    private func adding(_ members: [JSON.Member], _ place: FieldPlace) -> HeaderFields {
-        var all = pairs
-        var names: Set<String> = []
-        var byteCount = pairs.reduce(0) { $0 + $1.name.utf8.count + $1.value.utf8.count }
-        for member in members {
-            let (name, item) = (member.name, place.item(member.name))
-            guard let value = member.value.string else {
-                place.context.errors.addWrongType(item.pointer, "a string", member.value)
-                continue
-            }
-            byteCount += name.utf8.count + value.utf8.count
-            if !HeaderRules.isName(name) {
-                item.add("invalid_value", "This is not the name of a header field.")
-            } else if HeaderRules.isForbidden(name) {
-                item.add("invalid_value", "This header field is set by the service itself.")
-            } else if !HeaderRules.isValue(value) {
-                item.add("invalid_value", "A header's value has no control characters.")
-            } else if !names.insert(name.lowercased()).inserted {
-                item.add("duplicate", "This header field occurs twice.")
-            }
-            all.append(JobSpec.Pair(name, value))
-        }
-        if byteCount > Limits.headerByteCountMax {
-            place.add("too_long", "All together may have \(Limits.headerByteCountMax) bytes.")
-        }
-        return HeaderFields(all)
-    }
-
-    static func restore(_ json: JSON) -> HeaderFields? {
-        // Values that are encrypted elsewhere read as empty.
-        json.members.map { HeaderFields($0.map { JobSpec.Pair($0.name, $0.value.string ?? "") }) }
-    }
-    func encode(into writer: inout JSONWriter, isRedacted: Bool) {
-        writer.beginObject()
-        for header in pairs {
-            writer.name(header.name)
-            if HeaderRules.isSecret(header.name) || isRedacted && !NonSecretFields.contains(header.name) {
-                writer.raw(setMark)
-            } else {
-                writer.value(header.value)
-            }
-        }
-        writer.endObject()
-    }
-    var isLeftOut: Bool { pairs.isEmpty }
-    static func shownSchema(_ rule: NoRule) -> [JSON.Member] {
-        let reference = JSON.object([JSON.Member("$ref", "#/components/schemas/ShownFieldValue")])
-        return [JSON.Member("type", "object"), JSON.Member("additionalProperties", reference)]
-    }
-    static func schema(_ rule: NoRule) -> [JSON.Member] {
-        [
-            JSON.Member("type", "object"), JSON.Member("maxProperties", JSON(Limits.headerCountMax)),
-            JSON.Member(
-                "propertyNames", .object([JSON.Member("pattern", "^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")])),
-            JSON.Member(
-                "additionalProperties",
-                .object([
-                    JSON.Member("type", "string"),
-                    JSON.Member("pattern", #"^[^\u0000-\u0008\u000a-\u001f\u007f]*$"#),
-                ])),
-        ]
-    }
-}
-
-extension [JobSpec.Pair] {
-    /// Removes the secret values of header fields and returns these fields with them.
-    mutating func takeSecrets() -> [JobSpec.Pair] {
-        var secrets: [JobSpec.Pair] = []
-        for index in indices where HeaderRules.isSecret(self[index].name) {
-            secrets.append(self[index])
-            self[index].value = ""
-        }
-        return secrets
-    }
 }
 
 /// A secret value: its text while a body is read; later only that there is one. Shown and stored as

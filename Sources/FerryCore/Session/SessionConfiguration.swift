@@ -32,7 +32,7 @@ package struct SessionConfiguration: FieldObject {
     package var priority = 0.5
     /// Default values of `schedule`.
     package var isDiscretionary = false
-    package var waitsForConnectivity = true
+    package var waitsForConnectivity = false
     package var networkServiceType = JobSpec.NetworkServiceType.standard
     /// Bytes per second of all its transfers on all nodes in each direction, or `nil` for no limit.
     package var bytesPerSecondMax: Int64?
@@ -99,13 +99,14 @@ package struct SessionConfiguration: FieldObject {
             "Default of schedule.discretionary, ignored where other fields of a job exclude it.")
         visitor.field(
             "waits_for_connectivity", &waitsForConnectivity, .plain,
-            "Default of schedule.waits_for_connectivity.")
-        var fields = HeaderFields(headers)
+            "Default of schedule.waits_for_connectivity. By default true in background sessions, and false "
+                + "in others.")
+        var fields = HeaderMap(headers)
         visitor.field(
             "http_additional_headers", &fields, .plain,
             "Sent unless the job's request names the field itself. Not those that a job may not set, nor "
                 + "Content-Type, Content-Encoding, Range and the conditions of a request.")
-        headers = fields.pairs
+        headers = fields.lines
         visitor.field(
             "http_additional_headers_origins", &headerOrigins,
             ListRule(0...Limits.additionalHeaderOriginCountMax, of: NoRule()), .plain,
@@ -141,6 +142,9 @@ package struct SessionConfiguration: FieldObject {
     }
 
     package mutating func check(_ body: FieldDecoder) {
+        if !body.isGiven("waits_for_connectivity") {
+            waitsForConnectivity = kind == .background
+        }
         for header in headers where Self.requestFields.contains(header.name.lowercased()) {
             body.fail(
                 "http_additional_headers/\(pointerStep(header.name))", "invalid_value",

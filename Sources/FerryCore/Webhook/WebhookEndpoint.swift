@@ -63,6 +63,9 @@ package struct WebhookEndpoint: FieldObject {
         visitor.field(
             "description", &description, .description, .plain,
             "Text of the client: at most 1,024 bytes of UTF-8 without U+0000.")
+        visitor.unsupported("headers", off: .null)
+        visitor.unsupported("header_fields", off: .null)
+        visitor.unsupported("payload", off: "full")
         visitor.field("enabled", &isEnabled, .plain, "Whether the endpoint gets deliveries.")
         visitor.field(
             "ordered", &isOrdered, .plain,

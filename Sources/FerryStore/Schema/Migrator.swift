@@ -74,6 +74,8 @@ package enum Migrator {
         Migration(version: 35, name: "list_indexes", sql: PackageResources._035_list_indexes_sql),
         Migration(version: 36, name: "sealed_documents", sql: PackageResources._036_sealed_documents_sql),
         Migration(version: 37, name: "claim_flags", sql: PackageResources._037_claim_flags_sql),
+        Migration(
+            version: 38, name: "connectivity_default", sql: PackageResources._038_connectivity_default_sql),
     ]
 
     // Another process that migrates may take any time. If a transaction reads a table for long (a dump, a

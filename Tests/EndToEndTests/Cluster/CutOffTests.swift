@@ -24,7 +24,8 @@ struct CutOffTests {
         let bad = try FerryProcess(settings.merging(["FERRY_PROXY": proxy]) { $1 })
         defer { bad.remove() }
         #expect(becomes { try good.json("GET", "/v1/admin/nodes")["data"]?.array?.count == 2 })
-        let job = #"{"kind":"data","request":{"url":"\#(origin.url)/"}}"#
+        let job =
+            #"{"kind":"data","request":{"url":"\#(origin.url)/"},"schedule":{"waits_for_connectivity":true}}"#
         let batch = #"{"jobs":[\#(Array(repeating: job, count: 20).joined(separator: ","))]}"#
         let isCutOff = { try bad.call("GET", "/metrics").text.contains("\nferry_node_cut_off 1\n") }
         let unfinished = {

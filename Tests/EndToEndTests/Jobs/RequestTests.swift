@@ -41,6 +41,36 @@ struct RequestTests {
         #expect(try again.json["code"]?.string == "invalid_state")
     }
 
+    @Test("repeated header fields reach the server in order, and the response shows every line of its own")
+    func repeatedFields() throws {
+        let origin = try ScriptedOrigin.answering { _, _ in
+            Array(
+                ("HTTP/1.1 200 OK\r\nVia: a\r\nSet-Cookie: n=1\r\nvia: b\r\nSet-Cookie: m=2\r\n"
+                    + "Content-Length: 2\r\n\r\nok").utf8)
+        }
+        defer { origin.stop() }
+        let job = try ferry.run(
+            #"{"kind":"data","request":{"url":"\#(origin.url)/","header_fields":["#
+                + #"{"name":"X-Tag","value":"1"},{"name":"Cookie","value":"hush"},{"name":"x-tag","value":"2"}]}}"#
+        )
+        #expect(job["state"]?.string == "succeeded", "\(job)")
+        let sent = origin.requests.first?.lines.filter { $0.lowercased().hasPrefix("x-tag:") }
+        #expect(sent == ["X-Tag: 1", "x-tag: 2"])
+        let lines = { (part: String) in
+            job[part]?["header_fields"]?.array?.map {
+                "\($0["name"]?.string ?? "?"): \($0["value"]?.string ?? "hidden")"
+            }
+        }
+        #expect(lines("request") == ["X-Tag: 1", "Cookie: hidden", "x-tag: 2"])
+        #expect(job["request"]?["headers"]?["X-Tag"]?.string == "1, 2")
+        #expect(
+            lines("response") == [
+                "Via: a", "Set-Cookie: n=1", "via: b", "Set-Cookie: m=2", "Content-Length: 2",
+            ])
+        #expect(
+            job["response"]?["headers"] == .object([.init("Via", "a, b"), .init("Content-Length", "2")]))
+    }
+
     @Test("an idempotency key with the same body replays the first response; another body gets 422")
     func idempotency() throws {
         let origin = try plainOrigin()

@@ -14,9 +14,11 @@ struct ConnectivityTests {
         try FerryProcess(["FERRY_DATABASE_URL": database.url].merging(settings) { $1 })
     }
 
+    /// Returns a batch of jobs that wait for connectivity.
     private func batch(_ url: String, _ count: Int, _ more: String = "") -> String {
         let jobs = (0..<count).map { number in
-            #"{"kind":"data","request":{"url":"\#(url)/\#(number)"}\#(more)}"#
+            #"{"kind":"data","request":{"url":"\#(url)/\#(number)"},"#
+                + #""schedule":{"waits_for_connectivity":true}\#(more)}"#
         }
         return #"{"jobs":[\#(jobs.joined(separator: ","))]}"#
     }
@@ -171,7 +173,7 @@ struct ConnectivityTests {
         #expect(try metric("ferry_attempts_started_total", ferry) <= 20, "jobs were tried more than once")
     }
 
-    @Test("with waits_for_connectivity false, a job fails after its attempts while others wait")
+    @Test("by default, a job fails after its attempts while others wait")
     func withoutWaiting() throws {
         let ferry = try start()
         defer { ferry.remove() }
@@ -179,8 +181,7 @@ struct ConnectivityTests {
         _ = try ferry.submitBatch(batch(url, 3))
         #expect(becomes { try metric("ferry_host_probes_total", ferry) >= 1 })
         let job = try ferry.run(
-            #"{"kind":"data","request":{"url":"\#(url)/"},"retry":{"max_attempts":2,"initial_delay":0.01},"#
-                + #""schedule":{"waits_for_connectivity":false}}"#)
+            #"{"kind":"data","request":{"url":"\#(url)/"},"retry":{"max_attempts":2,"initial_delay":0.01}}"#)
         #expect(job["state"]?.string == "failed" && job["attempt"]?.integer == 2, "\(job)")
         #expect(job["error"]?["class"]?.string == "connectivity")
     }
@@ -249,7 +250,8 @@ struct ConnectivityTests {
         #expect(try ferry.call("POST", "/v1/jobs/\(ids[1])/resume", "{}").status == 200)
         #expect(becomes { try waiting(ferry) == 1 })
         let bounded = try ferry.run(
-            #"{"kind":"data","request":{"url":"\#(url)/"},"schedule":{"timeout_for_resource":1}}"#)
+            #"{"kind":"data","request":{"url":"\#(url)/"},"#
+                + #""schedule":{"timeout_for_resource":1,"waits_for_connectivity":true}}"#)
         #expect(bounded["error"]?["code"]?.string == "resource_timeout", "\(bounded)")
     }
 }

@@ -69,7 +69,6 @@ struct FieldReferenceTests {
             let name = prefix + field.name
             let inner = change.map { $0 == .never ? .never : field.traits.change }
             switch field.kind {
-            case .unsupported: return []
             case .object(let object):
                 let type = field.isNullable ? "object or null" : "object"
                 return [row(name, type, field, inner)] + rows(of: object, prefix: name + ".", inner)

@@ -45,8 +45,8 @@ struct ClientCommandTests {
         #expect(run.status == 0 && run.out == "hello")
         let body = try #require(service.requests.take().first).body
         #expect(
-            body == #"{"kind":"download","request":{"url":"http://example.com/x","headers":{"A":"b"}},"#
-                + #""schedule":{"waits_for_connectivity":false}}"#)
+            body == #"{"kind":"download","request":{"url":"http://example.com/x","#
+                + #""header_fields":[{"name":"A","value":"b"}]}}"#)
     }
 
     @Test("get sends segments and mirrors")
@@ -62,8 +62,7 @@ struct ClientCommandTests {
         #expect(run.status == 0)
         let body = try #require(service.requests.take().first).body
         #expect(
-            body == #"{"kind":"download","request":{"url":"http://a.example/x"},"#
-                + #""schedule":{"waits_for_connectivity":false},"segments":4,"#
+            body == #"{"kind":"download","request":{"url":"http://a.example/x"},"segments":4,"#
                 + #""mirrors":["http://b.example/x","http://c.example/x"]}"#)
     }
 

@@ -264,6 +264,7 @@ func newJob(
     spec.request = .init(url: "https://\(host)/\(path)", method: "GET")
     spec.destination = kind == .download ? .init(path: "a", ifExists: .replace) : nil
     spec.schedule.priority = priority
+    spec.schedule.waitsForConnectivity = true
     spec.schedule.earliestBeginAt = beginAt
     spec.schedule.timeoutForResource = timeoutForResource
     spec.retry.attemptCountMax = attemptCountMax

@@ -1,0 +1,155 @@
+import Testing
+
+@testable import FerryCore
+
+/// The two forms of header fields: a map and a list of lines.
+@Suite("Header fields")
+struct HeaderFieldTests {
+    private func decode(_ fields: String) throws -> ValidatedJob {
+        let text = #"{"kind":"data","request":{"url":"http://a.example/",\#(fields)}}"#
+        return try ValidatedJob(JSON.parse(Array(text.utf8)), refusal: { _ in nil })
+    }
+
+    private func errors(_ fields: String) throws -> [String] {
+        do {
+            _ = try decode(fields)
+            return []
+        } catch let error as InvalidFields {
+            return error.errors.map { "\($0.pointer) \($0.code)" }
+        }
+    }
+
+    private static let repeated = #"""
+        "header_fields":[{"name":"Accept","value":"a/b"},{"name":"X-Token","value":"hush-1"},
+        {"name":"accept","value":"c/d"},{"name":"x-token","value":"hush-2"}]
+        """#
+
+    @Test("a list keeps the order and the repeated names of its lines")
+    func list() throws {
+        let job = try decode(Self.repeated)
+        #expect(job.spec.request.headers.map(\.name) == ["Accept", "X-Token", "accept", "x-token"])
+        #expect(job.secrets.headers == [.init("X-Token", "hush-1"), .init("x-token", "hush-2")])
+        let shown = try JSON.parse(job.spec.encode())["request"]
+        let hidden = JSON.object([.init("set", .bool(true))])
+        #expect(shown?["headers"]?["Accept"] == "a/b, c/d")
+        #expect(shown?["header_fields"]?.array?.map { $0["value"] } == ["a/b", hidden, "c/d", hidden])
+    }
+
+    @Test("repeated lines survive the stored form, with and without encrypted values")
+    func stored() throws {
+        let spec = try decode(
+            #""header_fields":[{"name":"X-Own","value":"hush-1"},{"name":"x-own","value":"hush-2"}]"#
+        ).spec
+        let sealed = spec.encodeStored(.inverted)
+        #expect(!String(decoding: sealed, as: UTF8.self).contains("hush"))
+        #expect(try JobSpec(storedJSON: sealed, opening: .inverted) == spec)
+        #expect(try JobSpec(storedJSON: spec.encodeStored()) == spec)
+        #expect(try JobSpec(storedJSON: spec.encode()) == spec)
+        let unique = try decode(#""headers":{"A":"1","B":"2"}"#).spec.encodeStored()
+        #expect(!String(decoding: unique, as: UTF8.self).contains("header_fields"))
+    }
+
+    @Test("both forms are accepted if they have the same fields")
+    func bothForms() throws {
+        let lines = #""header_fields":[{"name":"A","value":"1"},{"name":"a","value":"2"}]"#
+        #expect(try errors(#""headers":{"a":"1, 2"},\#(lines)"#) == [])
+        #expect(
+            try errors(#""headers":{"a":"1"},\#(lines)"#) == ["#/request/header_fields invalid_combination"])
+        #expect(
+            try errors(#""headers":{"A":"1"},"header_fields":[]"#)
+                == ["#/request/header_fields invalid_combination"])
+    }
+
+    @Test("each invalid line is reported with its place")
+    func invalid() throws {
+        let lines = #"""
+            "header_fields":[{"name":"Host","value":"x"},{"name":"","value":"x"},
+            {"name":"A","value":"\u0001"},{"name":"B"},{"name":"C","value":"x","more":1},"D"]
+            """#
+        #expect(
+            try errors(lines) == [
+                "#/request/header_fields/0 invalid_value", "#/request/header_fields/1 invalid_value",
+                "#/request/header_fields/2 invalid_value", "#/request/header_fields/3/value required",
+                "#/request/header_fields/4/more unknown_field", "#/request/header_fields/5 wrong_type",
+            ])
+        let many = Array(repeating: #"{"name":"A","value":"b"}"#, count: Limits.headerCountMax + 1)
+        #expect(
+            try errors(#""header_fields":[\#(many.joined(separator: ","))]"#)
+                == ["#/request/header_fields too_many"])
+    }
+
+    @Test("a patch of header_fields replaces all lines, one of headers all lines of a name")
+    func patch() throws {
+        let job = try decode(Self.repeated)
+        let draft = JobDraft(job.spec, job.secrets)
+        let merged = { (patch: String) in
+            try draft.merging(JSON.parse(Array(#"{"request":{\#(patch)}}"#.utf8)), refusal: { _ in nil })
+        }
+        let replaced = try merged(#""header_fields":[{"name":"X-Token","value":"hush-3"}]"#)
+        #expect(replaced.spec.request.headers.map(\.name) == ["X-Token"])
+        #expect(replaced.secrets.headers == [.init("X-Token", "hush-3")])
+        let changed = try merged(#""headers":{"ACCEPT":"e/f"}"#)
+        #expect(changed.spec.request.headers.map(\.name) == ["X-Token", "x-token", "ACCEPT"])
+        #expect(changed.secrets == job.secrets, "untouched lines keep their values in order")
+        #expect(try merged(#""header_fields":[]"#).spec.request.headers.isEmpty)
+        #expect(try merged(#""headers":{"accept":null,"x-token":null}"#).secrets.headers.isEmpty)
+    }
+
+    @Test("a response whose names are unique is stored without header_fields and shown with it")
+    func uniqueNames() throws {
+        let response = TransferResponse(
+            status: 200, url: "http://a/",
+            headers: [.init("ETag", #""\\"}"#), .init("X-Token", "t"), .init("Via", "")],
+            mimeType: nil, suggestedFilename: nil, expectedContentLength: nil)
+        let stored = response.stored(.inverted)
+        #expect(!String(decoding: stored, as: UTF8.self).contains("header_fields"))
+        let fields = try [Disclosure.full(.inverted), .redacted].map {
+            try JSON.parse(TransferResponse.shown(stored, for: $0))["header_fields"]?.array?
+                .map { $0["value"] }
+        }
+        let hidden = JSON.object([.init("set", .bool(true))])
+        #expect(fields == [[#""\\"}"#, "t", ""], [#""\\"}"#, hidden, ""]])
+    }
+
+    @Test("fields of later versions are not_supported, and their default values are accepted")
+    func laterFields() throws {
+        let given = #"""
+            {"kind":"data","request":{"url":"http://a.example/"},"retry":{"statuses":[500]},
+            "low_speed_limit":1,"low_speed_time":1,"suspended":true,"on_url_expired":"ask",
+            "webhook":{"url":"http://b.example/","headers":{"A":"b"},"header_fields":[],"payload":"thin"}}
+            """#
+        let error = #expect(throws: InvalidFields.self) {
+            try ValidatedJob(JSON.parse(Array(given.utf8)), refusal: { _ in nil })
+        }
+        #expect(error?.errors.allSatisfy { $0.code == "not_supported" } == true)
+        #expect(
+            Set(error?.errors.map(\.pointer) ?? []) == [
+                "#/retry/statuses", "#/low_speed_limit", "#/low_speed_time", "#/suspended",
+                "#/on_url_expired",
+                "#/webhook/headers", "#/webhook/header_fields", "#/webhook/payload",
+            ])
+        let off = #"""
+            {"kind":"data","request":{"url":"http://a.example/"},"retry":{"statuses":null},
+            "low_speed_limit":null,"low_speed_time":null,"suspended":false,"on_url_expired":"fail",
+            "webhook":{"url":"http://b.example/","headers":null,"payload":"full"}}
+            """#
+        let plain =
+            #"{"kind":"data","request":{"url":"http://a.example/"},"webhook":{"url":"http://b.example/"}}"#
+        let spec = { (text: String) in
+            try ValidatedJob(JSON.parse(Array(text.utf8)), refusal: { _ in nil }).spec
+        }
+        #expect(try spec(off) == spec(plain))
+    }
+
+    @Test("waits_for_connectivity is true by default only in background sessions")
+    func connectivity() throws {
+        func session(_ text: String) throws -> SessionConfiguration {
+            try SessionConfiguration(body: JSON.parse(Array(text.utf8)))
+        }
+        #expect(try !session("{}").waitsForConnectivity)
+        #expect(try session(#"{"kind":"background"}"#).waitsForConnectivity)
+        #expect(try !session(#"{"kind":"background","waits_for_connectivity":false}"#).waitsForConnectivity)
+        #expect(try session(#"{"waits_for_connectivity":true}"#).waitsForConnectivity)
+        #expect(try !decode(#""headers":{}"#).spec.schedule.waitsForConnectivity)
+    }
+}

@@ -20,11 +20,12 @@ final class KeyHandlers: Sendable {
     /// `POST /v1/admin/keys`: only the responses to this request and its repetitions show the key.
     func create(_ request: RequestContext) throws(Problem) {
         let text = makeKey()
-        let body = try request.decoded(KeyRequest.self)
+        let json = try request.json()
+        let body = try valid(try KeyRequest(body: json))
         let key = APIKey(
             id: identifiers.make(), tenant: body.tenant, role: body.role, name: body.name,
             hash: digest(ofKey: text), createdAt: clock.now())
-        let idempotency = try request.idempotency()
+        let idempotency = try request.idempotency(json)
         // Without an idempotency key the request cannot be repeated, so the key itself is not stored.
         let sealed = idempotency == nil ? nil : secrets.seal(Array(text.utf8))
         store.createKey(

@@ -31,14 +31,14 @@ final class BatchCreation: Sendable {
     /// `POST /v1/jobs/batch`
     func create(_ request: RequestContext) throws(Problem) {
         try request.needMediaType(["application/json"] + lineTypes)
-        let key = try request.idempotency()
         // A hundred jobs take a millisecond. More would delay the other requests of the server's thread.
-        guard request.body.count > 131_072 else { return try submit(request, key) }
-        batches.run { [self] in request.run { () throws(Problem) in try submit(request, key) } }
+        guard request.body.count > 131_072 else { return try submit(request) }
+        batches.run { [self] in request.run { () throws(Problem) in try submit(request) } }
     }
 
-    private func submit(_ request: RequestContext, _ key: Submission.Idempotency?) throws(Problem) {
+    private func submit(_ request: RequestContext) throws(Problem) {
         let documents = try documents(request)
+        let key = try request.idempotency(.array(documents))
         guard (1...Limits.batchJobCountMax).contains(documents.count) else {
             throw Problem(
                 InvalidFields(

@@ -142,8 +142,8 @@ let parameterComponents = #"""
         "pattern": "^([!#-~][!-~]{0,254}|\"[!#-~]{1,255}\")$"
       },
       "description": "Identifies one request of the tenant, whatever its method and path. A repetition with \#
-    the same key gets the first response again. Another method, path or body gets 422 \#
-    idempotency_key_reused. Kept for 24 hours."
+    the same key gets the first response again; the order of members and white space of the body do not \#
+    matter. Another method, path or body gets 422 idempotency_key_reused. Kept for 24 hours."
     },
     "Prefer": {
       "name": "Prefer", "in": "header", "schema": {"type": "string", "examples": ["wait=30"]},

@@ -56,10 +56,11 @@ final class ScheduleHandlers: Sendable {
 
     /// `POST /v1/schedules`
     func create(_ request: RequestContext) throws(Problem) {
-        let key = try request.idempotency()
+        let json = try request.json()
+        let key = try request.idempotency(json)
         let valid: ValidatedSchedule
         do throws(Problem) {
-            valid = try validatedSchedule(request)
+            valid = try validatedSchedule(json, request)
         } catch {
             return refuse(request, key, error)
         }
@@ -82,8 +83,9 @@ final class ScheduleHandlers: Sendable {
         }
     }
 
-    private func validatedSchedule(_ request: RequestContext) throws(Problem) -> ValidatedSchedule {
-        let json = try request.json()
+    private func validatedSchedule(
+        _ json: JSON, _ request: RequestContext
+    ) throws(Problem) -> ValidatedSchedule {
         let sessions = validation.sessions(of: request)
         return try valid(
             try ValidatedSchedule(json, zones: zones, now: clock.now()) { job throws(InvalidFields) in
@@ -114,7 +116,7 @@ final class ScheduleHandlers: Sendable {
     /// `PUT /v1/schedules/{id}`: replaces the whole schedule, its job included.
     func replace(_ request: RequestContext) throws(Problem) {
         let id = try request.identifier(ScheduleID.self)
-        let valid = try validatedSchedule(request)
+        let valid = try validatedSchedule(request.json(), request)
         let template = factory.template(valid.job)
         references.checkSources(of: valid.job.spec, request, nil, place: "#/job") { [self] in
             change(id, request, template: template) { _ in valid.spec }

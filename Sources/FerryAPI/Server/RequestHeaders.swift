@@ -23,13 +23,17 @@ func preferredWait(_ fields: HTTPFields) -> Double? {
 
 extension RequestContext {
     /// Returns the request's `Idempotency-Key` with its tenant and the fingerprint of the request, or `nil`
-    /// without the field.
-    func idempotency() throws(Problem) -> Submission.Idempotency? {
+    /// without the field. The fingerprint ignores the order of members, white space and escapes of the body.
+    /// It has the body as given, not its effective values: a session may change between a request and its
+    /// repetition.
+    func idempotency(_ body: JSON = .object([])) throws(Problem) -> Submission.Idempotency? {
         guard let key = try idempotencyKey(fields) else { return nil }
         let route = "\(head.method) \(head.path)"
+        var writer = JSONWriter()
+        writer.canonical(body)
         var digest = Digest(.sha256)
         digest.update(Array("\(route)\n".utf8))
-        digest.update(body)
+        digest.update(writer.bytes)
         return Submission.Idempotency(tenant: tenant, route: route, key: key, fingerprint: digest.finish())
     }
 }

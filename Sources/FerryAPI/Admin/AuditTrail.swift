@@ -65,24 +65,32 @@ final class AuditTrail: Sendable {
             before: before, limit: limit + 1,
             reply: request.onSuccess { entries in
                 Page(entries, limit: limit) { $0.id }
-                    .send(request, reservingCapacity: 16_384) { $0.write(into: &$1) }
+                    .send(request, reservingCapacity: 16_384)
             })
     }
 }
 
-extension AuditEntry {
-    fileprivate func write(into writer: inout JSONWriter) {
-        writer.beginObject()
-        writer.member("id", id)
-        writer.member("requested_at", requestedAt)
-        writer.memberOrNull("key", key?.description)
-        writer.memberOrNull("key_name", keyName)
-        writer.member("operation", operation)
-        writer.member("path", path)
-        writer.member("request_id", requestID)
-        writer.memberOrNull("status", status)
-        writer.name("body")
-        if let body { writer.raw(body) } else { writer.null() }
-        writer.endObject()
+extension AuditEntry: ShownObject {
+    package static let summary = "A request by which an operator changed something."
+
+    package static func members(_ list: inout some MemberVisitor<Self>) {
+        list.member("id", \.id, "Identifier of the entry.")
+        list.member("requested_at", \.requestedAt, "Time of the request.")
+        list.member(
+            "key", \.key,
+            "Identifier of the key that made the request. Null only in entries of older versions.")
+        list.member(
+            "key_name", \.keyName,
+            "Name of that key. FERRY_ADMIN_KEY is the key of the configuration.")
+        list.member("operation", \.operation, "The operationId of the request in this document.")
+        list.member("path", \.path, "Path of the request.")
+        list.member(
+            "request_id", \.requestID, "Identifier of the request, as in X-Request-Id and the log.")
+        list.member(
+            "status", \.status,
+            "HTTP status code of the response, or null if the result of the request is not known.")
+        list.member(
+            "body", { $0.body.map(StoredJSON<JSON>.init) },
+            "JSON body of the request. Null if the request had none or was not carried out.")
     }
 }

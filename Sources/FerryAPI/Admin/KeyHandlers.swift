@@ -1,4 +1,4 @@
-internal import FerryCore
+package import FerryCore
 internal import HTTPServer
 
 /// Creates, shows and revokes API keys.
@@ -49,7 +49,7 @@ final class KeyHandlers: Sendable {
             before: before, limit: limit + 1,
             reply: request.onSuccess { keys in
                 Page(keys, limit: limit) { $0.id }
-                    .send(request, reservingCapacity: 4_096) { $0.write(into: &$1, key: nil) }
+                    .send(request, reservingCapacity: 4_096)
             })
     }
 
@@ -67,7 +67,7 @@ final class KeyHandlers: Sendable {
         store.key(
             id,
             reply: request.onSuccess { [self] key throws(Problem) in
-                guard isAllowed(key.json()) else { throw Problem(StoreError.stale(revision: nil)) }
+                guard isAllowed(key.shown()) else { throw Problem(StoreError.stale(revision: nil)) }
                 // No change can come in between: a key changes once, by its revocation.
                 revoke(id, request)
             })
@@ -114,29 +114,39 @@ private func sendKey(
     _ key: APIKey, _ status: Int, _ request: RequestContext, text: String? = nil,
     _ extra: [(name: String, value: String)] = []
 ) {
-    let json = key.json()
+    let json = key.shown()
     let location = status == 201 ? [(name: "Location", value: "/v1/admin/keys/\(key.id)")] : []
     request.send(status, tag: entityTag(changeable: json, shown: json), location + extra) {
-        text.map { key.json($0) } ?? json
+        text.map { ShownNewKey(key: key, text: $0).shown() } ?? json
     }
 }
 
-extension APIKey {
-    fileprivate func json(_ key: String? = nil) -> [UInt8] {
-        var writer = JSONWriter()
-        write(into: &writer, key: key)
-        return writer.bytes
-    }
+extension APIKey: ShownObject {
+    package static let summary = "An API key, without its secret text."
+    package static let schemaName = "Key"
 
-    fileprivate func write(into writer: inout JSONWriter, key: String?) {
-        writer.beginObject()
-        writer.member("id", id)
-        writer.member("name", name)
-        writer.member("role", role.rawValue)
-        writer.member("tenant", tenant)
-        writer.member("created_at", createdAt)
-        writer.memberOrNull("revoked_at", revokedAt)
-        if let key { writer.member("key", key) }
-        writer.endObject()
+    package static func members(_ list: inout some MemberVisitor<Self>) {
+        list.member("id", \.id, "Identifier of the key.")
+        list.member("name", \.name, "Name of the key for people.")
+        list.member("role", \.role, "Rights of the key. Each role includes those of the ones before it.")
+        list.member("tenant", \.tenant, "Tenant whose objects the key can use.")
+        list.member("created_at", \.createdAt, "Time of the creation.")
+        list.member("revoked_at", \.revokedAt, "Time of the revocation, or null if the key is valid.")
+    }
+}
+
+/// A new key with its text.
+struct ShownNewKey: ShownObject {
+    static let summary = "A new API key with its secret text."
+    static let schemaName = "NewKey"
+
+    fileprivate let key: APIKey
+    fileprivate let text: String
+
+    static func members(_ list: inout some MemberVisitor<Self>) {
+        list.include(\.key)
+        list.member(
+            "key", \.text,
+            "The key itself. Only this response shows it, and its repetition with the same Idempotency-Key.")
     }
 }

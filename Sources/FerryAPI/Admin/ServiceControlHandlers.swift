@@ -38,11 +38,7 @@ final class ServiceControlHandlers: Sendable {
         control.pause(
             isPaused,
             reply: request.onSuccess {
-                var writer = JSONWriter()
-                writer.beginObject()
-                writer.member("paused", isPaused)
-                writer.endObject()
-                request.send(200, json: writer.bytes)
+                request.send(200, json: Pause(isPaused: isPaused).shown())
             })
     }
 
@@ -58,9 +54,7 @@ final class ServiceControlHandlers: Sendable {
         control.drain(
             id, drains,
             reply: request.onSuccess { node in
-                var writer = JSONWriter()
-                node.write(into: &writer)
-                request.send(200, json: writer.bytes)
+                request.send(200, json: node.shown())
             })
     }
 
@@ -74,34 +68,47 @@ final class ServiceControlHandlers: Sendable {
                 let rest = tenants.filter { tenant in name.map { tenant.tenant > $0 } ?? true }
                     .sorted { $0.tenant < $1.tenant }
                 let page = Page(rest, limit: limit) { NameCursor.tenant.text($0.tenant) }
-                page.send(request, reservingCapacity: page.shown.count * 128) { $0.write(into: &$1) }
+                page.send(request, reservingCapacity: page.shown.count * 128)
             })
     }
 }
 
-extension TenantStatus {
-    fileprivate func write(into writer: inout JSONWriter) {
-        writer.beginObject()
-        writer.member("tenant", tenant)
-        writer.member("waiting", waiting)
-        writer.member("queued", queued)
-        writer.member("running", running)
-        writer.member("suspended", suspended)
-        writer.endObject()
+/// The response to the commands that pause and resume the service.
+struct Pause: ShownObject {
+    static let summary = "Whether the service is paused."
+    fileprivate let isPaused: Bool
+
+    static func members(_ list: inout some MemberVisitor<Self>) {
+        list.member("paused", \.isPaused, "true if no node begins jobs.")
     }
 }
 
-extension NodeStatus {
-    func write(into writer: inout JSONWriter) {
-        writer.beginObject()
-        writer.member("id", id)
-        writer.member("name", name)
-        writer.member("version", version)
-        writer.member("started_at", startedAt)
-        writer.member("heartbeat_age_seconds", heartbeatAgeSeconds)
-        writer.member("running", running)
-        writer.member("draining", isDraining)
-        writer.member("worker", isWorker)
-        writer.endObject()
+extension TenantStatus: ShownObject {
+    package static let summary = "Numbers of unfinished jobs of a tenant."
+    package static let schemaName = "TenantJobs"
+
+    package static func members(_ list: inout some MemberVisitor<Self>) {
+        list.member("tenant", \.tenant, "Name of the tenant.")
+        list.member("waiting", \.waiting, "Number of waiting jobs of the tenant.")
+        list.member("queued", \.queued, "Number of queued jobs of the tenant.")
+        list.member("running", \.running, "Number of running jobs of the tenant.")
+        list.member("suspended", \.suspended, "Number of suspended jobs of the tenant.")
+    }
+}
+
+extension NodeStatus: ShownObject {
+    package static let summary = "A node of the cluster."
+    package static let schemaName = "Node"
+
+    package static func members(_ list: inout some MemberVisitor<Self>) {
+        list.member("id", \.id, "Identifier of the node.")
+        list.member("name", \.name, "Name of the node.")
+        list.member("version", \.version, "Version of Ferry on the node.")
+        list.member("started_at", \.startedAt, "Time of the node's start.")
+        list.member(
+            "heartbeat_age_seconds", \.heartbeatAgeSeconds, "Seconds since the node's last heartbeat.")
+        list.member("running", \.running, "Number of attempts that run on the node.")
+        list.member("draining", \.isDraining, "true if the node begins no jobs.")
+        list.member("worker", \.isWorker, "true if the node runs transfers.")
     }
 }

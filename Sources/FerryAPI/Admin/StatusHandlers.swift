@@ -17,57 +17,11 @@ final class StatusHandlers: Sendable {
 
     /// `GET /v1/admin/status`
     func read(_ request: RequestContext) {
-        node.status(reply: request.onSuccess { [self] status in request.send(200, json: json(status)) })
-    }
-
-    private func json(_ status: ServiceStatus) -> [UInt8] {
-        var writer = JSONWriter(reservingCapacity: 1_024)
-        writer.beginObject()
-        writer.member("version", version)
-        writer.member("uptime_seconds", uptime())
-        writer.member("paused", status.store.isPaused)
-        writer.name("nodes")
-        writer.beginArray()
-        for node in status.store.nodes {
-            writer.beginObject()
-            writer.member("id", node.id)
-            writer.member("heartbeat_age_seconds", node.heartbeatAgeSeconds)
-            writer.member("running", node.running)
-            writer.member("draining", node.isDraining)
-            writer.endObject()
-        }
-        writer.endArray()
-        writer.name("jobs")
-        writer.beginObject()
-        writer.member("waiting", status.store.waiting)
-        writer.member("queued", status.store.queued)
-        writer.member("running", status.store.running)
-        writer.member("suspended", status.store.suspended)
-        writer.endObject()
-        writer.memberOrNull("oldest_queued_seconds", status.store.oldestQueuedSeconds)
-        writer.name("throughput")
-        writer.beginObject()
-        writer.member("bytes_received_per_second", status.bytesReceivedPerSecond)
-        writer.member("bytes_sent_per_second", status.bytesSentPerSecond)
-        writer.member("jobs_finished_per_second", status.jobsFinishedPerSecond)
-        writer.endObject()
-        writer.name("database")
-        writer.beginObject()
-        writer.member("ok", status.isDatabaseOK)
-        writer.memberOrNull("round_trip_seconds", status.store.roundTripSeconds)
-        writer.endObject()
-        writer.name("storage")
-        writer.beginObject()
-        writer.memberOrNull("free_bytes", status.storageFreeBytes)
-        writer.member("holds_downloads", status.holdsDownloads)
-        writer.endObject()
-        writer.name("webhooks")
-        writer.beginObject()
-        writer.member("pending", status.store.deliveriesPending)
-        writer.memberOrNull("oldest_pending_seconds", status.store.oldestDeliverySeconds)
-        writer.endObject()
-        writer.endObject()
-        return writer.bytes
+        node.status(
+            reply: request.onSuccess { [version, uptime] status in
+                let shown = Status(service: status, version: version, uptime: uptime())
+                request.send(200, json: shown.shown(reservingCapacity: 1_024))
+            })
     }
 
     /// `GET /v1/admin/nodes`
@@ -77,7 +31,94 @@ final class StatusHandlers: Sendable {
             reply: request.onSuccess { nodes in
                 let rest = nodes.filter { node in before.map { node.id < $0 } ?? true }
                 Page(rest.sorted { $0.id > $1.id }, limit: limit) { $0.id }
-                    .send(request, reservingCapacity: 2_048) { $0.write(into: &$1) }
+                    .send(request, reservingCapacity: 2_048)
             })
+    }
+}
+
+/// The response of `GET /v1/admin/status`.
+struct Status: ShownObject {
+    static let summary = "State of the service. The numbers of unfinished jobs are exact."
+
+    fileprivate let service: ServiceStatus
+    fileprivate let version: String
+    fileprivate let uptime: Double
+
+    static func members(_ list: inout some MemberVisitor<Self>) {
+        list.member("version", \.version, "Version of Ferry on the node that responds.")
+        list.member("uptime_seconds", \.uptime, "Seconds since the start of the node that responds.")
+        list.member(
+            "paused", \.service.store.isPaused,
+            "true if an operator has paused the service: no node begins jobs.")
+        list.member(
+            "nodes", { $0.service.store.nodes.map(StatusNode.init) }, "The nodes of the cluster.")
+        list.object(
+            "jobs", named: "StatusJobs",
+            "Numbers of unfinished jobs. A job counts until its terminal state is committed."
+        ) { list in
+            list.member("waiting", \.service.store.waiting, "Number of waiting jobs.")
+            list.member("queued", \.service.store.queued, "Number of queued jobs.")
+            list.member("running", \.service.store.running, "Number of running jobs.")
+            list.member("suspended", \.service.store.suspended, "Number of suspended jobs.")
+        }
+        list.member(
+            "oldest_queued_seconds", \.service.store.oldestQueuedSeconds,
+            "Age of the oldest queued job in seconds, since its acceptance or since it last became queued; "
+                + "null if none is queued. Only the first job of each queue counts. A request reads 200 "
+                + "queues; the next request to the same node reads the next 200.")
+        node(&list)
+    }
+
+    private static func node(_ list: inout some MemberVisitor<Self>) {
+        list.object("throughput", named: "StatusThroughput", "Throughput of the node that responds.") {
+            list in
+            list.member(
+                "bytes_received_per_second", \.service.bytesReceivedPerSecond,
+                "Bytes that the node receives per second.")
+            list.member(
+                "bytes_sent_per_second", \.service.bytesSentPerSecond,
+                "Bytes that the node sends per second.")
+            list.member(
+                "jobs_finished_per_second", \.service.jobsFinishedPerSecond,
+                "Jobs that the node finishes per second.")
+        }
+        list.object(
+            "database", named: "StatusDatabase", "Connection of the responding node to the database."
+        ) { list in
+            list.member("ok", \.service.isDatabaseOK, "true if the node reaches the database.")
+            list.member(
+                "round_trip_seconds", \.service.store.roundTripSeconds,
+                "Duration of the last heartbeat in seconds, or null before the first.")
+        }
+        list.object("storage", named: "StatusStorage", "Storage of the node that responds.") { list in
+            list.member(
+                "free_bytes", \.service.storageFreeBytes,
+                "Free bytes of the node's disk with the least space for files, or null if not known.")
+            list.member(
+                "holds_downloads", \.service.holdsDownloads,
+                "true if the node begins no downloads because its disk is nearly full or not writable.")
+        }
+        list.object(
+            "webhooks", named: "StatusWebhooks", "Deliveries that are neither accepted nor given up."
+        ) { list in
+            list.member("pending", \.service.store.deliveriesPending, "Number of pending deliveries.")
+            list.member(
+                "oldest_pending_seconds", \.service.store.oldestDeliverySeconds,
+                "Age of the oldest pending delivery in seconds, or null if none is pending.")
+        }
+    }
+}
+
+private struct StatusNode: ShownObject {
+    static let summary = "A node of the cluster, in the status."
+
+    let node: NodeStatus
+
+    static func members(_ list: inout some MemberVisitor<Self>) {
+        list.member("id", \.node.id, "Identifier of the node.")
+        list.member(
+            "heartbeat_age_seconds", \.node.heartbeatAgeSeconds, "Seconds since the node's last heartbeat.")
+        list.member("running", \.node.running, "Number of attempts that run on the node.")
+        list.member("draining", \.node.isDraining, "true if the node begins no jobs.")
     }
 }

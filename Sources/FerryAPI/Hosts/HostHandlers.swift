@@ -27,7 +27,7 @@ final class HostHandlers: Sendable {
             after: after ?? "", limit: limit + 1,
             reply: request.onSuccess { hosts in
                 Page(hosts, limit: limit) { $0.origin }
-                    .send(request, reservingCapacity: 8_192) { $0.write(into: &$1) }
+                    .send(request, reservingCapacity: 8_192)
             })
     }
 
@@ -70,8 +70,6 @@ private func hostPosition(_ cursor: String) throws(Problem) -> String {
 }
 
 private func send(_ host: HostRecord, _ request: RequestContext) {
-    var writer = JSONWriter(reservingCapacity: 4_096)
-    host.write(into: &writer)
-    let json = writer.bytes
+    let json = host.shown(reservingCapacity: 4_096)
     request.send(200, tag: entityTag(changeable: host.changeable, shown: json)) { json }
 }

@@ -113,8 +113,9 @@ struct BatchRequest: FieldObject {
 
     mutating func fields(_ visitor: inout some FieldVisitor) {
         visitor.field(
-            "jobs", &jobs, ListRule(0...Limits.batchJobCountMax, of: NoRule(), isUnique: false),
-            .of(required: true), "The jobs; at least one.")
+            "jobs", &jobs,
+            ListRule(0...Limits.batchJobCountMax, of: NoRule(), isUnique: false, documentsOne: true),
+            .of(required: true), "The jobs. Either all are accepted, or none.")
     }
 
     /// A job, which is validated apart.
@@ -168,17 +169,32 @@ private final class EarlierJobs {
 }
 
 private func sendBatch(_ accepted: Submission.Accepted, _ request: RequestContext) {
-    var writer = JSONWriter(reservingCapacity: 64 * accepted.jobs.count + 16)
-    writer.beginObject()
-    writer.name("data")
-    writer.beginArray()
-    for job in accepted.jobs {
-        writer.beginObject()
-        writer.member("id", job.id)
-        writer.member("state", job.state.rawValue)
-        writer.endObject()
+    let answer = BatchAnswer(jobs: accepted.jobs.map { BatchAnswer.Entry(id: $0.id, state: $0.state) })
+    request.send(
+        201, json: answer.shown(reservingCapacity: 64 * accepted.jobs.count + 16),
+        accepted.isReplay ? replayed : [])
+}
+
+/// The response of `POST /v1/jobs/batch`.
+struct BatchAnswer: ShownObject {
+    static let summary = "The accepted jobs of a batch."
+
+    fileprivate let jobs: [Entry]
+
+    static func members(_ list: inout some MemberVisitor<Self>) {
+        list.member("data", \.jobs, "The jobs, in the order of the request.")
     }
-    writer.endArray()
-    writer.endObject()
-    request.send(201, json: writer.bytes, accepted.isReplay ? replayed : [])
+
+    fileprivate struct Entry: ShownObject {
+        static let summary = "An accepted job of a batch."
+        static let schemaName = "BatchEntry"
+
+        let id: JobID
+        let state: JobState
+
+        static func members(_ list: inout some MemberVisitor<Self>) {
+            list.member("id", \.id, "Identifier of the job.")
+            list.member("state", \.state, "State of the job.")
+        }
+    }
 }

@@ -1,160 +1,126 @@
-internal import FerryCore
+package import FerryCore
 
 /// The OpenAPI 3.1 document. It is made from the route table and so has all routes and no others.
 let openAPIDocument: [UInt8] = {
-    var writer = JSONWriter(reservingCapacity: 65_536)
-    writer.beginObject()
-    writer.member("openapi", "3.1.0")
-    writer.name("info")
-    writer.raw(Array(info.utf8))
-    writer.name("servers")
-    writer.raw(Array(#"[{"url": "/"}]"#.utf8))
-    writer.name("security")
-    writer.raw(Array(#"[{"key": []}]"#.utf8))
-    writer.name("paths")
-    writePaths(into: &writer)
-    writer.name("webhooks")
-    writer.raw(Array(webhookSection.utf8))
-    writer.name("components")
-    writer.beginObject()
-    writer.name("securitySchemes")
-    writer.raw(Array(#"{"key": {"type": "http", "scheme": "bearer"}}"#.utf8))
-    writer.name("parameters")
-    writer.raw(Array("{\(parameterComponents)}".utf8))
-    writer.name("headers")
-    writer.raw(Array("{\(headerComponents)}".utf8))
-    writer.name("schemas")
-    let schemas = [
-        fieldSchemas, sessionSchemas, bodySchemas, answerSchemas, attemptSchemas, eventSchemas, errorSchemas,
-        operatorSchemas, webhookSchemas, hostSchemas, questionSchemas, scheduleSchemas, keySchemas,
+    let document: JSON = [
+        "openapi": "3.1.0", "info": info, "servers": [["url": "/"]], "security": [["key": []]],
+        "paths": paths, "webhooks": webhooks,
+        "components": [
+            "securitySchemes": ["key": ["type": "http", "scheme": "bearer"]],
+            "parameters": .object(parameters.map { JSON.Member($0.component, $0.json) }),
+            "headers": .object(
+                responseHeaders.map { name, text, schema, isRequired in
+                    let members: JSON = ["schema": .object(schema), "description": .string(text)]
+                    return JSON.Member(
+                        name,
+                        .object(
+                            (members.members ?? []) + (isRequired ? [.init("required", .bool(true))] : []))
+                    )
+                }),
+            "schemas": .object(componentSchemas),
+        ],
     ]
-    writer.raw(Array("{\(schemas.joined(separator: ","))}".utf8))
-    writer.endObject()
-    writer.endObject()
+    var writer = JSONWriter(reservingCapacity: 131_072)
+    writer.value(document)
     return writer.bytes
 }()
 
-private let info = #"""
-    {"title": "Ferry", "version": "1", "summary": "A service that carries files and requests to their end.",
-     "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"}}
-    """#
+extension JSON: ExpressibleByDictionaryLiteral, ExpressibleByArrayLiteral {
+    package init(dictionaryLiteral members: (String, JSON)...) {
+        self = .object(members.map { Member($0, $1) })
+    }
+    package init(arrayLiteral elements: JSON...) { self = .array(elements) }
 
-private func writePaths(into writer: inout JSONWriter) {
-    writer.beginObject()
+    /// Returns a reference to a component.
+    static func reference(_ kind: String, _ name: String) -> JSON {
+        ["$ref": .string("#/components/\(kind)/\(name)")]
+    }
+}
+
+private let info: JSON = [
+    "title": "Ferry", "version": "1",
+    "summary": "A service that carries files and requests to their end.",
+    "license": ["name": "Apache-2.0", "identifier": "Apache-2.0"],
+]
+
+private var paths: JSON {
     var patterns: [String] = []
     for route in routes where !patterns.contains(route.pattern) { patterns.append(route.pattern) }
-    for pattern in patterns {
-        writer.name(pattern)
-        writer.beginObject()
-        if pattern.contains("{host}") {
-            writer.name("parameters")
-            writer.beginArray()
-            writeReference("parameters", "HostName", into: &writer)
-            writer.endArray()
-        } else if pattern.contains("{id}") {
-            let schema =
-                pattern.hasPrefix("/v1/sessions/")
-                ? ##"{"$ref": "#/components/schemas/SessionName"}"## : #"{"type": "string"}"#
-            writer.name("parameters")
-            writer.raw(
-                Array(#"[{"name": "id", "in": "path", "required": true, "schema": \#(schema)}]"#.utf8))
-        }
-        for route in routes where route.pattern == pattern {
-            write(route, method: route.method, into: &writer)
-            if route.method == "GET" { write(route, method: "HEAD", into: &writer) }
-        }
-        writer.endObject()
-    }
-    writer.endObject()
+    return .object(patterns.map { JSON.Member($0, path($0)) })
 }
 
-private func write(_ route: Route, method: String, into writer: inout JSONWriter) {
-    let description = route.operation.description
-    let isHead = method == "HEAD"
-    writer.name(method.lowercased())
-    writer.beginObject()
-    writer.member("operationId", isHead ? "\(route.operation.rawValue)Head" : route.operation.rawValue)
-    writer.member("summary", isHead ? "\(description.summary) (headers only)" : description.summary)
-    writer.name("tags")
-    writer.raw(Array(#"["\#(description.tag)"]"#.utf8))
+private func path(_ pattern: String) -> JSON {
+    var members: [JSON.Member] = []
+    if pattern.contains("{host}") {
+        members.append(.init("parameters", [.reference("parameters", "HostName")]))
+    } else if pattern.contains("{id}") {
+        let isName = pattern.hasPrefix("/v1/sessions/")
+        let id = Parameter("", "id", .path, isName ? sessionName : String.shownSchema, "Identifier.")
+        members.append(.init("parameters", [id.json]))
+    }
+    for route in routes where route.pattern == pattern {
+        members.append(.init(route.method.lowercased(), operation(route, isHead: false)))
+        if route.method == "GET" { members.append(.init("head", operation(route, isHead: true))) }
+    }
+    return .object(members)
+}
+
+private func operation(_ route: Route, isHead: Bool) -> JSON {
+    let (name, description) = (route.operation.rawValue, route.operation.description)
+    var members: [JSON.Member] = [
+        .init("operationId", .string(isHead ? "\(name)Head" : name)),
+        .init("summary", .string(isHead ? "\(description.summary) (headers only)" : description.summary)),
+        .init("tags", [.string(route.operation.tag)]),
+    ]
     if let role = route.role {
-        writer.member("description", "Needs the role \(role.rawValue).")
+        members.append(.init("description", .string("Needs the role \(role.rawValue).")))
     } else {
-        writer.name("security")
-        writer.raw(Array("[]".utf8))
+        members.append(.init("security", []))
     }
     if !description.parameters.isEmpty {
-        writer.name("parameters")
-        writer.beginArray()
-        for name in description.parameters { writeReference("parameters", name, into: &writer) }
-        writer.endArray()
+        let references = description.parameters.map { JSON.reference("parameters", $0) }
+        members.append(.init("parameters", .array(references)))
     }
     if let body = description.body {
-        writer.name("requestBody")
-        writer.beginObject()
-        writer.member("required", description.isBodyRequired)
-        writer.name("content")
-        writer.raw(Array(body.utf8))
-        writer.endObject()
+        members.append(
+            .init(
+                "requestBody",
+                ["required": .bool(body.isRequired), "content": .object(JSON.rules(body.content))]))
     }
-    writeAnswers(route, description, isHead: isHead, into: &writer)
-    writer.endObject()
+    members.append(.init("responses", responses(route, description, isHead: isHead)))
+    return .object(members)
 }
 
-private func writeAnswers(
-    _ route: Route, _ description: OperationDescription, isHead: Bool, into writer: inout JSONWriter
-) {
-    writer.name("responses")
-    writer.beginObject()
-    for answer in description.answers {
-        writer.name("\(answer.status)")
-        writer.beginObject()
-        writer.member("description", answer.text)
-        writeHeaders(["X-Request-Id"] + answer.headers, into: &writer)
-        if let content = answer.content, !isHead {
-            writer.name("content")
-            writer.raw(Array(content.utf8))
-        }
-        writer.endObject()
+private func responses(_ route: Route, _ description: OperationDescription, isHead: Bool) -> JSON {
+    func response(_ status: Int, _ text: String, _ headers: [String], _ content: String?) -> JSON.Member {
+        let fields = (["X-Request-Id"] + headers).map { JSON.Member($0, .reference("headers", $0)) }
+        var members: [JSON.Member] = [
+            .init("description", .string(text)), .init("headers", .object(fields)),
+        ]
+        if let content, !isHead { members.append(.init("content", .object(JSON.rules(content)))) }
+        return JSON.Member("\(status)", .object(members))
     }
+    let answers = description.answers.map { response($0.status, $0.text, $0.headers, $0.content) }
     let documented = Set(description.answers.map(\.status))
-    let own = Set(description.problems + everyProblem + (route.role == nil ? [] : keyProblems))
-    for status in own.subtracting(documented).sorted() {
-        writer.name("\(status)")
-        writer.beginObject()
-        writer.member("description", problemText[status] ?? "The request cannot be served.")
-        writeHeaders(["X-Request-Id"] + (problemHeaders[status] ?? []), into: &writer)
-        if !isHead {
-            writer.name("content")
-            writer.raw(
-                Array(
-                    ##"{"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}"##
-                        .utf8))
-        }
-        writer.endObject()
+    let problems = problems(of: route, description).subtracting(documented).sorted().map { status in
+        response(
+            status, problemText[status] ?? "The request cannot be served.", problemHeaders[status] ?? [],
+            json("Problem", as: "application/problem+json"))
     }
-    writer.endObject()
+    return .object(answers + problems)
 }
 
-private func writeHeaders(_ names: [String], into writer: inout JSONWriter) {
-    writer.name("headers")
-    writer.beginObject()
-    for name in names {
-        writer.name(name)
-        writeReference("headers", name, into: &writer)
-    }
-    writer.endObject()
-}
-
-private func writeReference(_ kind: String, _ name: String, into writer: inout JSONWriter) {
-    writer.beginObject()
-    writer.member("$ref", "#/components/\(kind)/\(name)")
-    writer.endObject()
+/// Returns the statuses of problems that a request to the route can get.
+private func problems(of route: Route, _ description: OperationDescription) -> Set<Int> {
+    var statuses = Set(everyProblem + description.problems)
+    if route.role != nil { statuses.formUnion([401, 403, 429]) }
+    // A `PUT` creates a session that does not exist.
+    if route.pattern.contains("{id}"), route.operation != .putSession { statuses.insert(404) }
+    return statuses
 }
 
 /// Statuses of problems that any request can get, those of `HTTPServer` included.
 private let everyProblem = [400, 405, 408, 413, 414, 421, 431, 500, 501, 503]
-private let keyProblems = [401, 403, 429]
 
 private let problemText: [Int: String] = [
     400: "The request, its query, a header field or its JSON cannot be read.",
@@ -174,3 +140,37 @@ private let problemHeaders: [Int: [String]] = [
     401: ["WWW-Authenticate"], 405: ["Allow"], 429: ["Retry-After", "RateLimit", "RateLimit-Policy"],
     409: ["Retry-After"], 416: ["Content-Range"], 503: ["Retry-After"],
 ]
+
+/// Requests that Ferry sends to webhooks.
+private let webhooks: JSON = [
+    "job": [
+        "post": [
+            "summary": "An event has occurred",
+            "description": .string(
+                "Sent as Standard Webhooks 1.0. 2xx accepts the delivery, 410 gives it up. Any other status, "
+                    + "and 15 seconds without a response, is followed by another try, for about three days. "
+                    + "A delivery may arrive more than once: webhook-id is the same on every try."),
+            "parameters": [
+                webhookField("webhook-id", "Identifier of the event."),
+                webhookField("webhook-timestamp", "Time of the try, in seconds since 1970."),
+                webhookField(
+                    "webhook-signature",
+                    "v1, and the base64 of HMAC-SHA256 over id.timestamp.body. Endpoints also get v1a, and "
+                        + "the base64 of an Ed25519 signature. One entry for each valid key, separated by "
+                        + "spaces."),
+            ],
+            "requestBody": ["content": .object(JSON.rules(json("Event")))],
+            "responses": [
+                "2XX": ["description": "The delivery is accepted."],
+                "410": ["description": "The delivery is given up, and an endpoint is disabled."],
+            ],
+        ]
+    ]
+]
+
+private func webhookField(_ name: String, _ text: String) -> JSON {
+    [
+        "name": .string(name), "in": "header", "required": .bool(true), "schema": ["type": "string"],
+        "description": .string(text),
+    ]
+}

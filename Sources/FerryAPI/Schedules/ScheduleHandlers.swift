@@ -101,7 +101,7 @@ final class ScheduleHandlers: Sendable {
             reply: request.onSuccess { schedules in
                 let page = Page(schedules, limit: limit) { $0.id }
                 page.send(request, reservingCapacity: page.shown.count * 2_560) {
-                    $0.write(into: &$1, for: request.disclosure)
+                    $0.view(for: request.disclosure).show(into: &$1, isRedacted: false)
                 }
             })
     }
@@ -199,8 +199,7 @@ private func send(
     _ extra: [(name: String, value: String)] = []
 ) {
     request.send(status, tag: entityTag(revision: record.revision), extra) {
-        var writer = JSONWriter(reservingCapacity: record.jobJSON.count + 2_048)
-        record.write(into: &writer, for: request.disclosure)
-        return writer.bytes
+        record.view(for: request.disclosure)
+            .shown(isRedacted: false, reservingCapacity: record.jobJSON.count + 2_048)
     }
 }

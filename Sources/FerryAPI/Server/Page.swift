@@ -53,6 +53,14 @@ struct Page<Record> {
     }
 }
 
+extension Page where Record: ShownObject {
+    /// Sends the page of objects as the reader may see them.
+    func send(_ request: RequestContext, reservingCapacity: Int) {
+        let isRedacted = request.disclosure.isRedacted
+        send(request, reservingCapacity: reservingCapacity) { $0.show(into: &$1, isRedacted: isRedacted) }
+    }
+}
+
 /// Sends a page. `write` returns the cursor of the next one. The field `Link` (RFC 8288) repeats the query
 /// with that cursor.
 private func sendPage(

@@ -1,4 +1,4 @@
-internal import FerryCore
+package import FerryCore
 internal import HTTPServer
 
 /// Codes of the errors that the API responds with. Clients switch on the raw value; `/docs#code` explains it.
@@ -230,32 +230,51 @@ struct Problem: Error, Sendable {
     }
 
     func response(requestID: String) -> Response {
-        var writer = JSONWriter(reservingCapacity: 384)
-        writer.beginObject()
-        writer.member("type", "/docs#\(code)")
-        writer.member("title", title)
-        writer.member("status", status)
-        writer.member("detail", detail)
-        writer.member("code", code)
-        writer.member("request_id", requestID)
-        if let state { writer.member("state", state.rawValue) }
-        if let waitingFor { writer.member("waiting_for", waitingFor.rawValue) }
-        if let revision { writer.member("revision", revision) }
-        if !errors.isEmpty {
-            writer.name("errors")
-            writer.beginArray()
-            for error in errors {
-                writer.beginObject()
-                writer.member("pointer", error.pointer)
-                writer.member("code", error.code)
-                writer.member("detail", error.detail)
-                writer.endObject()
-            }
-            writer.endArray()
-        }
-        writer.endObject()
+        let body = ShownProblem(problem: self, requestID: requestID).shown(reservingCapacity: 384)
         var fields = HTTPFields([("Content-Type", "application/problem+json"), ("Cache-Control", "no-store")])
         for field in self.fields { fields.append(field.name, field.value) }
-        return Response(status: status, fields: fields, body: .bytes(writer.bytes))
+        return Response(status: status, fields: fields, body: .bytes(body))
+    }
+}
+
+/// The body of an error response.
+struct ShownProblem: ShownObject {
+    static let summary = "An error response (RFC 9457)."
+    static let schemaName = "Problem"
+
+    fileprivate let problem: Problem
+    fileprivate let requestID: String
+
+    static func members(_ list: inout some MemberVisitor<Self>) {
+        list.member(
+            "type", { "/docs#\($0.problem.code)" }, "URI reference of the documentation of the code.",
+            [JSON.Member("format", "uri-reference")])
+        list.member("title", \.problem.title, "Kind of the problem, the same text for each code.")
+        list.member("status", \.problem.status, "HTTP status code of the response.")
+        list.member("detail", \.problem.detail, "What is wrong with this request, as a sentence.")
+        list.member("code", \.problem.code, "Stable code of the problem; /docs explains it.")
+        list.member(
+            "request_id", \.requestID, "Identifier of the request, as in X-Request-Id and the log.")
+        list.optional("state", \.problem.state, "State of the job. Only with the code invalid_state.")
+        list.optional(
+            "waiting_for", \.problem.waitingFor?.rawValue,
+            "What the job waits for. Only with the state waiting.")
+        list.optional(
+            "revision", \.problem.revision, "Current revision of the object. Only with the code stale.")
+        list.optional(
+            "errors", { $0.problem.errors.isEmpty ? nil : $0.problem.errors },
+            "The wrong fields of the body. Absent if no field is wrong.")
+    }
+}
+
+extension FieldError: ShownObject {
+    package static let summary = "An error of one field of the request's body."
+
+    package static func members(_ list: inout some MemberVisitor<Self>) {
+        list.member(
+            "pointer", \.pointer, "JSON Pointer of the field, as a URI fragment.",
+            [.examples("#/request/url")])
+        list.member("code", \.code, "Stable code of the error.")
+        list.member("detail", \.detail, "The error as a sentence.")
     }
 }

@@ -51,16 +51,5 @@ struct QueryRule: Sendable {
 let queryRules = routes.map { QueryRule($0.operation) }
 
 /// Names of query parameters by the names of their components in the document.
-private let parameterNames: [String: String] = {
-    // Without a value this ends the process: the text is a constant.
-    guard let components = try? JSON.parse(Array("{\(parameterComponents)}".utf8)).members else {
-        preconditionFailure("parameterComponents is not valid JSON")
-    }
-    let named = components.compactMap { member -> (String, String)? in
-        guard member.value["in"]?.string == "query", let name = member.value["name"]?.string else {
-            return nil
-        }
-        return (member.name, name)
-    }
-    return Dictionary(uniqueKeysWithValues: named)
-}()
+private let parameterNames = Dictionary(
+    uniqueKeysWithValues: parameters.filter { $0.place == .query }.map { ($0.component, $0.name) })

@@ -24,9 +24,7 @@ final class SessionHandlers: Sendable {
             tenant: request.tenant, after: name, limit: limit + 1,
             reply: request.onSuccess { found in
                 let page = Page(found, limit: limit) { NameCursor.session.text($0.key.name) }
-                page.send(request, reservingCapacity: page.shown.count * 1_024) {
-                    $0.write(into: &$1, for: request.disclosure)
-                }
+                page.send(request, reservingCapacity: page.shown.count * 1_024)
             })
     }
 
@@ -125,8 +123,6 @@ private func send(
     _ extra: [(name: String, value: String)] = []
 ) {
     request.send(status, tag: entityTag(revision: session.revision), extra) {
-        var writer = JSONWriter(reservingCapacity: 1_024)
-        session.write(into: &writer, for: request.disclosure)
-        return writer.bytes
+        session.shown(isRedacted: request.disclosure.isRedacted, reservingCapacity: 1_024)
     }
 }

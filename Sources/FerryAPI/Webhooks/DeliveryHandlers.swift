@@ -77,11 +77,7 @@ final class DeliveryHandlers: Sendable {
             id, tenant: request.tenant, since: body.since, until: body.until,
             onlyFailed: body.only == .failed,
             reply: request.onSuccess { count in
-                var writer = JSONWriter()
-                writer.beginObject()
-                writer.member("redelivered", count)
-                writer.endObject()
-                request.send(200, json: writer.bytes)
+                request.send(200, json: ReplayAnswer(count: count).shown())
             })
     }
 
@@ -114,9 +110,7 @@ final class DeliveryHandlers: Sendable {
     /// Returns a reply that sends one delivery.
     private func sending(_ request: RequestContext) -> Reply<DeliveryRecord> {
         request.onSuccess { delivery in
-            var writer = JSONWriter()
-            delivery.write(into: &writer, isRedacted: request.disclosure.isRedacted)
-            let json = writer.bytes
+            let json = delivery.shown(isRedacted: request.disclosure.isRedacted)
             request.send(200, tag: entityTag(changeable: [], shown: json)) { json }
         }
     }
@@ -126,10 +120,19 @@ final class DeliveryHandlers: Sendable {
         _ request: RequestContext, limit: Int
     ) -> Reply<ListPage<DeliveryRecord, DeliveryKindTag>> {
         request.onSuccess { found in
-            Page(found, limit: limit) { $0.id }.send(request, reservingCapacity: 4_096) {
-                $0.write(into: &$1, isRedacted: request.disclosure.isRedacted)
-            }
+            Page(found, limit: limit) { $0.id }.send(request, reservingCapacity: 4_096)
         }
+    }
+}
+
+/// The response of `POST /v1/webhooks/{id}/replay`.
+struct ReplayAnswer: ShownObject {
+    static let summary = "Result of a replay."
+    fileprivate let count: Int64
+
+    static func members(_ list: inout some MemberVisitor<Self>) {
+        list.member(
+            "redelivered", \.count, "Number of deliveries that are sent again.", [.minimum(0)])
     }
 }
 
@@ -153,36 +156,5 @@ struct ReplayRequest: FieldObject {
     mutating func check(_ body: FieldDecoder) {
         guard body.isValid("since"), let until, until <= since else { return }
         body.fail("until", "invalid_combination", "This must be after since.")
-    }
-}
-
-extension DeliveryRecord {
-    fileprivate func write(into writer: inout JSONWriter, isRedacted: Bool) {
-        writer.beginObject()
-        writer.member("id", id)
-        writer.member("event", event)
-        writer.member("type", type)
-        writer.memberOrNull("job", job?.description)
-        writer.memberOrNull("webhook", webhook?.description)
-        writer.memberOrNull("session", session.isEmpty ? nil : session)
-        writer.member("sequence", sequence)
-        writer.member("url", isRedacted ? RedactedURL.text(of: url) : url)
-        writer.member("state", state.rawValue)
-        writer.member("occurred_at", occurredAt)
-        writer.memberOrNull("next_try_at", nextTryAt)
-        writer.name("tries")
-        writer.beginArray()
-        for attempt in tries {
-            writer.beginObject()
-            writer.member("number", attempt.number)
-            writer.member("started_at", attempt.startedAt)
-            writer.member("duration", attempt.duration)
-            writer.memberOrNull("status", attempt.status)
-            writer.memberOrNull("error", attempt.error)
-            writer.member("answer", attempt.responseExcerpt)
-            writer.endObject()
-        }
-        writer.endArray()
-        writer.endObject()
     }
 }

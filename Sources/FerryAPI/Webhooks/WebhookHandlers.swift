@@ -77,9 +77,7 @@ final class WebhookHandlers: Sendable {
         store.webhooks(
             tenant: request.tenant, before: before, limit: limit + 1,
             reply: request.onSuccess { records in
-                Page(records, limit: limit) { $0.id }.send(request, reservingCapacity: 4_096) {
-                    $0.write(into: &$1, isRedacted: request.disclosure.isRedacted)
-                }
+                Page(records, limit: limit) { $0.id }.send(request, reservingCapacity: 4_096)
             })
     }
 
@@ -146,9 +144,7 @@ private func send(
 ) {
     let location = status == 201 ? [(name: "Location", value: "/v1/webhooks/\(record.id)")] : []
     request.send(status, tag: entityTag(revision: record.revision), location + extra) {
-        var writer = JSONWriter(reservingCapacity: 1_024)
-        record.write(into: &writer, secret: secret, isRedacted: request.disclosure.isRedacted)
-        return writer.bytes
+        record.shown(secret: secret, isRedacted: request.disclosure.isRedacted)
     }
 }
 

@@ -171,7 +171,7 @@ package struct TransferResult: Sendable, Equatable {
     package var file: FileIdentity?
 
     /// Proof that the body is complete: a digest, a length, or none if it ended with the connection.
-    package enum Verification: String, Sendable { case digest, length, none }
+    package enum Verification: String, ShownChoice { case digest, length, none }
 
     /// Creates a result.
     package init(

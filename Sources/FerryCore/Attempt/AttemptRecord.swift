@@ -1,7 +1,7 @@
 /// An attempt as `GET /v1/jobs/{id}/attempts` shows it. A job's row stores each ended one as packed bytes.
 package struct AttemptRecord: Sendable, Equatable {
     /// Outcome of an attempt; the raw value is stored.
-    package enum Outcome: UInt8, Sendable, CaseIterable {
+    package enum Outcome: UInt8, ShownChoice {
         case succeeded = 1
         case failed, cancelled
         /// The node returned the lease. No attempt was used.

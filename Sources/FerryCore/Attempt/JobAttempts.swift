@@ -69,126 +69,217 @@ package struct JobAttempts: Sendable {
     /// Returns the response body of `GET /v1/jobs/{id}/attempts`. `showsDiagnostics`: `true` for operators.
     package func json(showsDiagnostics: Bool, for disclosure: Disclosure) -> [UInt8] {
         let request = request(for: disclosure)
-        var writer = JSONWriter(reservingCapacity: 256 + attempts.count * 1_536)
-        writer.beginObject()
-        writer.name("data")
-        writer.beginArray()
-        for attempt in attempts { write(attempt, request, showsDiagnostics, for: disclosure, into: &writer) }
-        writer.endArray()
-        writer.member("omitted_attempts", omittedCount)
-        writer.endObject()
-        return writer.bytes
-    }
-
-    private func write(
-        _ attempt: AttemptRecord, _ request: TransactionMetrics.Request?, _ showsDiagnostics: Bool,
-        for disclosure: Disclosure, into writer: inout JSONWriter
-    ) {
-        writer.beginObject()
-        writer.member("number", attempt.number)
-        writer.memberOrNull("node", attempt.node?.description)
-        writer.memberOrNull("started_at", attempt.startedAt)
-        writer.memberOrNull("finished_at", attempt.finishedAt)
-        writer.memberOrNull("outcome", attempt.outcome?.name)
-        writer.name("error")
-        if let error = attempt.errorJSON { writer.raw(error) } else { writer.null() }
-        writer.name("transactions")
-        writer.beginArray()
-        for transaction in attempt.transactions(for: disclosure) {
-            write(transaction, request, of: attempt, into: &writer)
-        }
-        writer.endArray()
-        writer.member("omitted_transactions", attempt.omittedTransactionCount)
-        writer.member("redirect_count", attempt.redirectCount)
-        if showsDiagnostics { write(attempt.diagnostics, into: &writer) }
-        writer.endObject()
-    }
-
-    private func write(_ diagnostics: AttemptRecord.Diagnostics?, into writer: inout JSONWriter) {
-        writer.name("diagnostics")
-        guard let diagnostics else { return writer.null() }
-        writer.beginObject()
-        let isOfCurl = diagnostics.curlCode != 0
-        writer.memberOrNull("curl_code", isOfCurl ? diagnostics.curlCode : nil)
-        writer.memberOrNull("curl_message", isOfCurl ? diagnostics.curlMessage : nil)
-        writer.memberOrNull("os_error", diagnostics.osError == 0 ? nil : diagnostics.osError)
-        writer.endObject()
-    }
-
-    private func write(
-        _ metrics: TransactionMetrics, _ own: TransactionMetrics.Request?, of attempt: AttemptRecord,
-        into writer: inout JSONWriter
-    ) {
-        let start = attempt.startedAt.map { Timestamp(microseconds: $0.microseconds + metrics.fetchStart) }
-        writer.beginObject()
-        writer.name("request")
-        if let request = metrics.request ?? own {
-            writer.beginObject()
-            writer.member("method", request.method)
-            writer.member("url", request.url)
-            writer.endObject()
-        } else {
-            writer.null()
-        }
-        writer.name("response")
-        if let status = metrics.status {
-            writer.beginObject()
-            writer.member("status", status)
-            writer.endObject()
-        } else {
-            writer.null()
-        }
-        writer.memberOrNull("fetch_start_at", start)
-        for moment in TransactionMetrics.Moment.allCases {
-            writer.memberOrNull(
-                moment.name,
-                metrics.moments[moment].flatMap { offset in
-                    start.map { Timestamp(microseconds: $0.microseconds + offset) }
-                })
-        }
-        writeConnection(metrics, into: &writer)
-        metrics.byteCounts.write(into: &writer)
-        writer.endObject()
-    }
-
-    private func writeConnection(_ metrics: TransactionMetrics, into writer: inout JSONWriter) {
-        writer.memberOrNull("network_protocol_name", metrics.networkProtocol?.name)
-        writer.member("is_proxy_connection", metrics.isProxyConnection)
-        writer.member("is_reused_connection", metrics.isReusedConnection)
-        writer.member("resource_fetch_type", "network_load")
-        writer.memberOrNull("local_address", metrics.local?.address)
-        writer.memberOrNull("local_port", metrics.local?.port)
-        writer.memberOrNull("remote_address", metrics.remote?.address)
-        writer.memberOrNull("remote_port", metrics.remote?.port)
-        writer.memberOrNull("tls_protocol_version", metrics.tls?.protocolVersion)
-        writer.memberOrNull("tls_cipher_suite", metrics.tls?.cipherSuite)
+        return ShownAttempts(
+            attempts: attempts.map { ShownAttempt($0, request, for: disclosure, showsDiagnostics) },
+            omittedCount: omittedCount
+        ).shown(reservingCapacity: 256 + attempts.count * 1_536)
     }
 }
 
-extension TransactionMetrics.Moment {
-    /// Name in the API.
-    package var name: String {
-        switch self {
-        case .domainLookupStart: "domain_lookup_start_at"
-        case .domainLookupEnd: "domain_lookup_end_at"
-        case .connectStart: "connect_start_at"
-        case .secureConnectionStart: "secure_connection_start_at"
-        case .secureConnectionEnd: "secure_connection_end_at"
-        case .connectEnd: "connect_end_at"
-        case .requestStart: "request_start_at"
-        case .requestEnd: "request_end_at"
-        case .responseStart: "response_start_at"
-        case .responseEnd: "response_end_at"
-        }
+/// The response of `GET /v1/jobs/{id}/attempts`.
+package struct ShownAttempts: ShownObject {
+    package static let summary = "The attempts of a job."
+    package static let schemaName = "AttemptList"
+
+    fileprivate let attempts: [ShownAttempt]
+    fileprivate let omittedCount: Int
+
+    package static func members(_ list: inout some MemberVisitor<Self>) {
+        list.member(
+            "data", \.attempts, "The latest attempts, at most \(Limits.attemptCountMax), oldest first.")
+        list.member(
+            "omitted_attempts", \.omittedCount,
+            "Number of attempts before the first one in data. Some of them may have returned to the queue "
+                + "before they began.", [.minimum(0)])
     }
 }
 
-extension TransactionMetrics.ByteCounts {
-    fileprivate func write(into writer: inout JSONWriter) {
-        writer.member("count_of_request_header_bytes_sent", requestHeader)
-        writer.member("count_of_request_body_bytes_sent", requestBody)
-        writer.member("count_of_response_header_bytes_received", responseHeader)
-        writer.member("count_of_response_body_bytes_received", responseBody)
-        writer.member("count_of_response_body_bytes_after_decoding", decodedBody)
+private struct ShownAttempt: ShownObject {
+    static let summary = "One run of a job on one node."
+    static let schemaName = "Attempt"
+
+    let attempt: AttemptRecord
+    let transactions: [ShownTransaction]
+    let showsDiagnostics: Bool
+
+    /// `own`: the job's request.
+    init(
+        _ attempt: AttemptRecord, _ own: TransactionMetrics.Request?, for disclosure: Disclosure,
+        _ showsDiagnostics: Bool
+    ) {
+        self.attempt = attempt
+        self.showsDiagnostics = showsDiagnostics
+        transactions = attempt.transactions(for: disclosure).map { metrics in
+            ShownTransaction(
+                metrics: metrics, request: metrics.request ?? own,
+                start: attempt.startedAt.map { Timestamp(microseconds: $0.microseconds + metrics.fetchStart) }
+            )
+        }
+    }
+
+    static func members(_ list: inout some MemberVisitor<Self>) {
+        list.member(
+            "number", \.attempt.number, "Number of the attempt. Numbers may skip.", [.minimum(1)])
+        list.member("node", \.attempt.node, "The node that ran the attempt, or null if not known.")
+        list.member("started_at", \.attempt.startedAt, "Time of the start, or null if no longer known.")
+        list.member(
+            "finished_at", \.attempt.finishedAt,
+            "Time of the end, or null while the attempt runs. For a lost attempt: time at which the loss was "
+                + "detected.")
+        list.member(
+            "outcome", \.attempt.outcome,
+            "Outcome of the attempt, or null while it runs. released: the node returned the job to the "
+                + "queue. lost: the node died or lost the database. suspended: a client suspended the job. "
+                + "asked: the attempt asked a question.")
+        list.member(
+            "error", { $0.attempt.errorJSON.map(StoredJSON<ShownError>.init) },
+            "Why the attempt failed, or null.")
+        list.member(
+            "transactions", \.transactions,
+            "Requests of the attempt, in the order of their ends, at most \(Limits.transactionCountMax).")
+        list.member(
+            "omitted_transactions", \.attempt.omittedTransactionCount,
+            "Number of transactions before the last one that are not stored.", [.minimum(0)])
+        list.member(
+            "redirect_count", \.attempt.redirectCount, "Number of redirects that the attempt followed.",
+            [.minimum(0)])
+        list.optional(
+            "diagnostics", { $0.showsDiagnostics ? .some($0.attempt.diagnostics) : nil },
+            "Details of a failure, or null. Only shown to keys with the role admin.")
+    }
+}
+
+extension AttemptRecord.Diagnostics: ShownObject {
+    package static let summary = "What libcurl or the operating system reported about a failure."
+    package static let schemaName = "AttemptDiagnostics"
+
+    package static func members(_ list: inout some MemberVisitor<Self>) {
+        list.member(
+            "curl_code", { $0.curlCode == 0 ? nil : $0.curlCode },
+            "Code of libcurl-errors(3), or null if libcurl reported none.")
+        list.member(
+            "curl_message", { $0.curlCode == 0 ? nil : $0.curlMessage },
+            "Message of libcurl, at most 256 bytes, or null if libcurl reported none.")
+        list.member(
+            "os_error", { $0.osError == 0 ? nil : $0.osError },
+            "Code of errno(3), or null if no system call failed.")
+    }
+}
+
+private struct ShownTransaction: ShownObject {
+    static let summary =
+        "One request of an attempt with its response. Redirects, repetitions and challenges each make "
+        + "another transaction. Times of steps that did not occur are null: a reused connection has no "
+        + "lookup and no connect, a numeric address has no lookup."
+    static let schemaName = "Transaction"
+
+    let metrics: TransactionMetrics
+    let request: TransactionMetrics.Request?
+    /// Start of the transaction, or `nil` if not known.
+    let start: Timestamp?
+
+    private func time(_ moment: TransactionMetrics.Moment) -> Timestamp? {
+        metrics.moments[moment].flatMap { offset in
+            start.map { Timestamp(microseconds: $0.microseconds + offset) }
+        }
+    }
+
+    static func members(_ list: inout some MemberVisitor<Self>) {
+        list.member("request", \.request, "The request, or null if it is not known.")
+        list.member(
+            "response", { $0.metrics.status.map(TransactionResponse.init) },
+            "The response, or null if there was none.")
+        moments(&list)
+        connection(&list)
+        list.member(
+            "count_of_request_header_bytes_sent", \.metrics.byteCounts.requestHeader,
+            "Bytes of the request head sent.")
+        list.member(
+            "count_of_request_body_bytes_sent", \.metrics.byteCounts.requestBody,
+            "Bytes of the request body sent.")
+        list.member(
+            "count_of_response_header_bytes_received", \.metrics.byteCounts.responseHeader,
+            "Bytes of the response head received.")
+        list.member(
+            "count_of_response_body_bytes_received", \.metrics.byteCounts.responseBody,
+            "Bytes of the response body received, before decoding.")
+        list.member(
+            "count_of_response_body_bytes_after_decoding", \.metrics.byteCounts.decodedBody,
+            "Bytes of the response body after decoding.")
+    }
+
+    private static func moments(_ list: inout some MemberVisitor<Self>) {
+        list.member("fetch_start_at", \.start, "Start of the transaction.")
+        list.member("domain_lookup_start_at", { $0.time(.domainLookupStart) }, "Start of the name lookup.")
+        list.member("domain_lookup_end_at", { $0.time(.domainLookupEnd) }, "End of the name lookup.")
+        list.member("connect_start_at", { $0.time(.connectStart) }, "Start of the connection setup.")
+        list.member(
+            "secure_connection_start_at", { $0.time(.secureConnectionStart) },
+            "Start of the TLS handshake; null if the handshake failed.")
+        list.member(
+            "secure_connection_end_at", { $0.time(.secureConnectionEnd) }, "End of the TLS handshake.")
+        list.member(
+            "connect_end_at", { $0.time(.connectEnd) },
+            "End of the connection setup, TLS handshake included.")
+        list.member(
+            "request_start_at", { $0.time(.requestStart) }, "Time of the first byte of the request.")
+        list.member("request_end_at", { $0.time(.requestEnd) }, "Time of the last byte of the request.")
+        list.member(
+            "response_start_at", { $0.time(.responseStart) }, "Time of the first byte of the response.")
+        list.member("response_end_at", { $0.time(.responseEnd) }, "Time of the last byte of the response.")
+    }
+
+    private static func connection(_ list: inout some MemberVisitor<Self>) {
+        list.member(
+            "network_protocol_name", \.metrics.networkProtocol,
+            "Protocol of the connection by its ALPN name (RFC 7301), or null if not known.")
+        list.member(
+            "is_proxy_connection", \.metrics.isProxyConnection, "true if the connection was to a proxy.")
+        list.member(
+            "is_reused_connection", \.metrics.isReusedConnection,
+            "true if an earlier request used the connection.")
+        list.member(
+            "resource_fetch_type", { _ in FetchType.network }, "Always network_load, as in URLSession.")
+        list.member(
+            "local_address", \.metrics.local?.address,
+            "Local IP address of the connection, or null without a connection.")
+        list.member(
+            "local_port", \.metrics.local?.port,
+            "Local port of the connection, or null without a connection.")
+        list.member(
+            "remote_address", \.metrics.remote?.address,
+            "IP address of the server, or of the proxy if there is one. Null without a connection.")
+        list.member(
+            "remote_port", \.metrics.remote?.port,
+            "Port of the server, or of the proxy if there is one. Null without a connection.")
+        list.member(
+            "tls_protocol_version", \.metrics.tls?.protocolVersion, "Version of TLS, or null without TLS.",
+            [.examples("TLSv1.3")])
+        list.member(
+            "tls_cipher_suite", \.metrics.tls?.cipherSuite, "Cipher suite of TLS, or null without TLS.",
+            [.examples("TLS_AES_256_GCM_SHA384")])
+    }
+
+    private enum FetchType: String, ShownChoice { case network = "network_load" }
+}
+
+extension TransactionMetrics.Request: ShownObject {
+    package static let summary = "A request of an attempt."
+    package static let schemaName = "TransactionRequest"
+
+    package static func members(_ list: inout some MemberVisitor<Self>) {
+        list.member("method", \.method, "Method of the request.")
+        // Hidden parts are replaced already.
+        list.member("url", { ShownURL(text: $0.url) }, "URL of the request.")
+    }
+}
+
+private struct TransactionResponse: ShownObject {
+    static let summary = "A response to an attempt."
+
+    let status: Int
+
+    static func members(_ list: inout some MemberVisitor<Self>) {
+        list.member("status", \.status, "HTTP status code.")
     }
 }

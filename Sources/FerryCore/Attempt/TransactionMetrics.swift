@@ -40,7 +40,7 @@ package struct TransactionMetrics: Sendable, Equatable {
     }
 
     /// Protocol of a connection; the raw value is stored.
-    package enum NetworkProtocol: UInt8, Sendable, CaseIterable {
+    package enum NetworkProtocol: UInt8, ShownChoice {
         case http10 = 1
         case http11, http2, http3
         /// Name by ALPN (RFC 7301).

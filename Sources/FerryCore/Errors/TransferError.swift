@@ -1,7 +1,7 @@
 /// Why a job or an attempt did not succeed, as clients see it. Details for operators are stored apart.
 package struct TransferError: Error, Sendable, Equatable {
     /// Stable code that clients branch on, documented in `docs/errors.md`.
-    package enum Code: String, Sendable, CaseIterable {
+    package enum Code: String, ShownChoice {
         case hostNotFound = "host_not_found"
         case couldNotConnect = "could_not_connect"
         case hostHeld = "host_held"
@@ -37,14 +37,14 @@ package struct TransferError: Error, Sendable, Equatable {
         case internalError = "internal_error"
     }
     /// Class of a code.
-    package enum Class: String, Sendable, CaseIterable {
+    package enum Class: String, ShownChoice {
         case connectivity, timeout, tls, authentication
         case httpStatus = "http_status"
         case integrity, storage, request, blocked, dependency, cancelled
         case internalError = "internal"
     }
     /// Phase of an attempt in which an error occurred.
-    package enum Phase: String, Sendable, CaseIterable {
+    package enum Phase: String, ShownChoice {
         case resolving, connecting, securing, sending, waiting, receiving, finishing
     }
 
@@ -91,15 +91,39 @@ package struct TransferError: Error, Sendable, Equatable {
 
     /// Returns the `error` object; `heldBy` is the reason of `host_held` and `nil` for other codes.
     func json(heldBy hold: WaitingReason.Code?) -> [UInt8] {
-        var writer = JSONWriter(reservingCapacity: 160)
-        writer.beginObject()
-        writer.member("code", code.rawValue)
-        writer.member("message", message)
-        writer.member("class", errorClass.rawValue)
-        writer.member("phase", phase.rawValue)
-        writer.member("retryable", isRetryable)
-        if let hold { writer.member("held_by", hold.rawValue) }
-        writer.endObject()
-        return writer.bytes
+        ShownError(error: self, hold: hold).shown(reservingCapacity: 160)
+    }
+}
+
+/// The `error` object of the API.
+package struct ShownError: ShownObject {
+    package static let summary = "Why a job or an attempt failed."
+    package static let schemaName = "TransferError"
+
+    let error: TransferError
+    let hold: WaitingReason.Code?
+
+    /// `x-codes`: the table of docs/errors.md.
+    package static var schemaRules: [JSON.Member] {
+        let codes = TransferError.Code.allCases.map { code in
+            JSON.object([
+                JSON.Member("code", .string(code.rawValue)),
+                JSON.Member("class", .string(code.errorClass.rawValue)),
+                JSON.Member("phases", .array(code.phases.map { .string($0.rawValue) })),
+                JSON.Member("retryable", .string(code.repetition.rawValue)),
+            ])
+        }
+        return [JSON.Member("x-codes", .array(codes))]
+    }
+
+    package static func members(_ list: inout some MemberVisitor<Self>) {
+        list.member("code", \.error.code, "Stable code of the error. Later versions may add codes.")
+        list.member("message", \.error.message, "The error as a sentence.")
+        list.member("class", \.error.errorClass, "Class of the code.")
+        list.member("phase", \.error.phase, "Phase of the attempt in which the error occurred.")
+        list.member("retryable", \.error.isRetryable, "true if another attempt can succeed.")
+        list.optional(
+            "held_by", \.hold,
+            "Only with the code host_held: why the host gets no request now, as in waiting_reason.")
     }
 }

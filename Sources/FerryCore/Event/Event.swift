@@ -20,26 +20,112 @@ package struct Event: Sendable, Equatable {
         self.record = record
     }
 
-    /// Writes `{"id","type","timestamp","data":{"sequence","session","job"}}`. `job`: the current record, or
-    /// `nil` if the job was deleted.
+    /// Writes the event as the API shows it. `job`: the current record, or `nil` if the job was deleted.
     package func write(into writer: inout JSONWriter, job: JobRecord?) {
-        writer.beginObject()
-        writer.member("id", id)
-        writer.member("type", record.type.rawValue)
-        writer.member("timestamp", record.occurredAt)
-        writer.name("data")
-        writer.beginObject()
-        writer.member("sequence", sequence)
-        writer.member("session", session)
-        if record.type == .jobResumedAtOffset { writer.memberOrNull("offset", record.offset) }
-        writer.name("job")
-        record.writeJob(into: &writer, job)
-        if let webhook = record.disabledWebhook {
-            writer.name("webhook")
-            webhook.write(into: &writer)
+        LoggedEvent(event: self, job: job).show(into: &writer, isRedacted: true)
+    }
+}
+
+/// An event of the log.
+package struct LoggedEvent: ShownObject {
+    package static let summary = "An event of the log."
+
+    fileprivate let event: Event
+    fileprivate let job: JobRecord?
+
+    private var data: EventContent {
+        EventContent(
+            sequence: event.sequence, session: event.session,
+            offset: event.record.type == .jobResumedAtOffset ? .some(event.record.offset) : nil,
+            job: .init { event.record.writeJob(into: &$0, job) },
+            webhook: event.record.disabledWebhook.map { StoredJSON($0.json) })
+    }
+
+    package static func members(_ list: inout some MemberVisitor<Self>) {
+        list.member(
+            "id", \.event.id, "Identifier of the event.", [.examples("evt_01jd6m5k3w8r9x2t7v4b1c0zqh")])
+        list.member("type", \.event.record.type, "Type of the event.")
+        list.member("timestamp", \.event.record.occurredAt, "Time of the event.")
+        list.member("data", \.data, "What the event is about.")
+    }
+}
+
+/// An event as a webhook with the format `standard` gets it; `WebhookMessage` writes it.
+package struct DeliveredEvent: ShownObject {
+    package static let summary = "An event, as a webhook gets it."
+    package static let schemaName = "Event"
+
+    package static func members(_ list: inout some MemberVisitor<Self>) {
+        list.described("type", EventType.self, "Type of the event.")
+        list.described("timestamp", Timestamp.self, "Time of the event.")
+        list.described("data", EventContent.self, "What the event is about.")
+    }
+}
+
+/// What an event is about: the member `data`.
+package struct EventContent: ShownObject {
+    package static let summary = "What an event is about."
+    package static let schemaName = "EventData"
+
+    let sequence: Int64
+    let session: String
+    let offset: Int64??
+    let job: Job
+    let webhook: StoredJSON<DisabledWebhook>?
+
+    /// Creates the content. `offset`: only for `job.resumed_at_offset`.
+    package init(
+        sequence: Int64, session: String, offset: Int64??, job: Job, webhook: StoredJSON<DisabledWebhook>?
+    ) {
+        self.sequence = sequence
+        self.session = session
+        self.offset = offset
+        self.job = job
+        self.webhook = webhook
+    }
+
+    package static func members(_ list: inout some MemberVisitor<Self>) {
+        list.member("sequence", \.sequence, "Number of the event in its tenant and session, without gaps.")
+        list.member("session", \.session, "Name of the session.")
+        list.optional(
+            "offset", \.offset,
+            "Only of job.resumed_at_offset: the first byte that is fetched; 0 if the download restarted.")
+        list.member(
+            "job", \.job,
+            "The job at the time of the event. Only its id if the job was deleted; null for an event of a "
+                + "session or an endpoint.")
+        list.optional("webhook", \.webhook, "Only of webhook.disabled: the endpoint.")
+    }
+
+    /// The job of an event, a deleted job, or null.
+    package struct Job: ShownValue {
+        private let write: @Sendable (inout JSONWriter) -> Void
+
+        /// Creates a value that the function writes.
+        package init(_ write: @escaping @Sendable (inout JSONWriter) -> Void) { self.write = write }
+
+        package func show(into writer: inout JSONWriter, isRedacted: Bool) { write(&writer) }
+        package static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] {
+            _ = DeletedJob.shownSchema(in: schemas)
+            return JSON.rules(
+                ##"""
+                {"anyOf": [
+                  {"$ref": "#/components/schemas/Job"}, {"$ref": "#/components/schemas/DeletedJob"},
+                  {"type": "null"}
+                ]}
+                """##)
         }
-        writer.endObject()
-        writer.endObject()
+    }
+}
+
+/// A job that was deleted, in an event.
+private struct DeletedJob: ShownObject {
+    static let summary = "A job that was deleted."
+
+    let id: JobID
+
+    static func members(_ list: inout some MemberVisitor<Self>) {
+        list.member("id", \.id, "Identifier of the job.")
     }
 }
 
@@ -53,12 +139,7 @@ extension EventRecord {
     /// only, an event of a session has null.
     package func writeJob(into writer: inout JSONWriter, _ current: JobRecord?) {
         guard let job else { return writer.null() }
-        guard let current else {
-            writer.beginObject()
-            writer.member("id", job)
-            writer.endObject()
-            return
-        }
+        guard let current else { return DeletedJob(id: job).show(into: &writer, isRedacted: true) }
         let progress = offset.map { TransferProgress(bytesReceived: $0, resumedAtOffset: $0) }
         current.asOf(self).write(into: &writer, progress: progress)
     }

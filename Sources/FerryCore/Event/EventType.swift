@@ -112,3 +112,11 @@ extension EventType: FieldValue {
         [JSON.Member("type", "string"), JSON.Member("enum", .array(types.map { .string($0.rawValue) }))]
     }
 }
+
+extension EventType: ShownValue {
+    package static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] {
+        schemas.reference("AnyEventType") {
+            .object(schema(allCases) + [JSON.Member("description", "Type of an event.")])
+        }
+    }
+}

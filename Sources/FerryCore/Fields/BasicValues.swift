@@ -186,11 +186,16 @@ package struct ListRule<Item: Sendable>: Sendable {
     var item: Item
     /// `true` if each value may occur only once.
     var isUnique: Bool
+    /// `true` if the schema demands an element although an empty list is read, because it is reported later.
+    var documentsOne: Bool
     /// Creates a rule.
-    package init(_ counts: ClosedRange<Int>, of item: Item, isUnique: Bool = true) {
+    package init(
+        _ counts: ClosedRange<Int>, of item: Item, isUnique: Bool = true, documentsOne: Bool = false
+    ) {
         self.counts = counts
         self.item = item
         self.isUnique = isUnique
+        self.documentsOne = documentsOne
     }
 }
 
@@ -238,9 +243,8 @@ extension Array: FieldValue where Element: FieldValue {
             JSON.Member("maxItems", JSON(rule.counts.upperBound)),
         ]
         if rule.isUnique { members.append(JSON.Member("uniqueItems", .bool(true))) }
-        if rule.counts.lowerBound > 0 {
-            members.append(JSON.Member("minItems", JSON(rule.counts.lowerBound)))
-        }
+        let least = rule.documentsOne ? 1 : rule.counts.lowerBound
+        if least > 0 { members.append(JSON.Member("minItems", JSON(least))) }
         return members
     }
     package static func shownSchema(_ rule: ListRule<Element.Rule>) -> [JSON.Member] {

@@ -16,7 +16,7 @@ package struct HostRecord: Sendable {
     /// `scheme://host:port`.
     package var origin: String
     /// State of the whole origin.
-    package var state: String
+    package var state: HostState
     /// Why the state is not `normal`; `nil` if it is.
     package var reason: Reason?
     /// Transfers at once on all nodes, or `nil` for no limit.
@@ -51,8 +51,8 @@ package struct HostRecord: Sendable {
         package let tenant: String
         /// First path segment and hash of the credentials, or `nil` for all paths of the tenant.
         package let path: String?
-        /// State.
-        package let state: String
+        /// `limited` or `backingOff`.
+        package let state: HostState
         /// One sentence for people.
         package let detail: String
         /// Limits, or `nil`.
@@ -62,7 +62,7 @@ package struct HostRecord: Sendable {
 
         /// Creates a scope.
         package init(
-            tenant: String, path: String?, state: String, detail: String, connectionLimit: Int?,
+            tenant: String, path: String?, state: HostState, detail: String, connectionLimit: Int?,
             requestRateLimit: Double?, backoffUntil: Timestamp?
         ) {
             self.tenant = tenant
@@ -73,22 +73,10 @@ package struct HostRecord: Sendable {
             self.requestRateLimit = requestRateLimit
             self.backoffUntil = backoffUntil
         }
-
-        fileprivate func write(into writer: inout JSONWriter) {
-            writer.beginObject()
-            writer.member("tenant", tenant)
-            writer.memberOrNull("path", path)
-            writer.member("state", state)
-            writer.member("detail", detail)
-            writer.memberOrNull("connection_limit", connectionLimit)
-            writer.memberOrNull("request_rate_limit", requestRateLimit)
-            writer.memberOrNull("backoff_until", backoffUntil)
-            writer.endObject()
-        }
     }
 
     /// Creates a record without limits.
-    package init(origin: String, state: String) {
+    package init(origin: String, state: HostState) {
         self.origin = origin
         self.state = state
     }
@@ -107,45 +95,96 @@ package struct HostRecord: Sendable {
         return writer.bytes
     }
 
-    /// Writes the host as the API shows it.
-    package func write(into writer: inout JSONWriter) {
-        writer.beginObject()
-        writer.member("host", origin)
-        writer.member("state", state)
-        writer.name("reason")
-        if let reason {
-            writer.beginObject()
-            writer.member("code", reason.code)
-            writer.member("detail", reason.detail)
-            writer.endObject()
-        } else {
-            writer.null()
+}
+
+/// State of a host or of a scope of its requests.
+package enum HostState: String, ShownChoice {
+    case normal, limited
+    case backingOff = "backing_off"
+    case unreachable
+    /// Reachable again; the waiting jobs are released in growing numbers.
+    case recovering
+    case paused
+}
+
+extension HostRecord: ShownObject {
+    package static let summary = "State and settings of an origin."
+    package static let schemaName = "Host"
+
+    package static func members(_ list: inout some MemberVisitor<Self>) {
+        list.member("host", \.origin, "The origin: scheme://host:port.")
+        list.member("state", \.state, "State of the whole host.")
+        list.member("reason", \.reason, "Why the state is not normal, or null if it is.")
+        list.member(
+            "connection_limit", \.connectionLimit,
+            "Transfers at once, of all nodes together; null means no limit.")
+        list.member(
+            "request_rate_limit", \.requestRateLimit,
+            "Transfers begun per second, of all nodes together; null means no limit.")
+        list.member("in_flight", \.inFlight, "Transfers that run with the host, of all nodes together.")
+        list.member("backoff_until", \.backoffUntil, "Time before which no job begins, or null.")
+        list.member(
+            "unreachable_since", \.unreachableSince, "Time since which the host cannot be reached, or null.")
+        list.member("next_probe_at", \.nextProbeAt, "Time of the next probe, or null.")
+        list.object(
+            "throughput", named: "HostThroughput", "Throughput of the host in its last measurement."
+        ) { list in
+            list.member(
+                "jobs_per_second", \.jobsPerSecond, "Answered attempts per second, or null if not measured.")
+            list.member("bytes_per_second", \.bytesPerSecond, "Bytes per second, or null if not measured.")
         }
-        writer.memberOrNull("connection_limit", connectionLimit)
-        writer.memberOrNull("request_rate_limit", requestRateLimit)
-        writer.member("in_flight", inFlight)
-        writer.memberOrNull("backoff_until", backoffUntil)
-        writer.memberOrNull("unreachable_since", unreachableSince)
-        writer.memberOrNull("next_probe_at", nextProbeAt)
-        writer.name("throughput")
-        writer.beginObject()
-        writer.memberOrNull("jobs_per_second", jobsPerSecond)
-        writer.memberOrNull("bytes_per_second", bytesPerSecond)
-        writer.endObject()
-        writer.memberOrNull("minimum_connections", connectionsMin)
-        writer.memberOrNull("maximum_connections", connectionsMax)
-        writer.member("paused", isPaused)
-        writer.memberOrNull("max_bytes_per_second", bytesPerSecondMax)
-        writer.memberOrNull("max_requests_per_second", requestsPerSecondMax)
-        writer.name("scopes")
-        writer.beginArray()
-        for scope in scopes { scope.write(into: &writer) }
-        writer.endArray()
-        writer.name("decisions")
-        writer.beginArray()
-        for decision in decisions { writer.raw(decision) }
-        writer.endArray()
-        writer.endObject()
+        list.member(
+            "minimum_connections", \.connectionsMin,
+            "Setting: connections that the host always gets, or null if not set.")
+        list.member(
+            "maximum_connections", \.connectionsMax,
+            "Setting: connections in use at once, of all nodes together, or null if not set.")
+        list.member("paused", \.isPaused, "Setting: true if no job begins at the host.")
+        list.member(
+            "max_bytes_per_second", \.bytesPerSecondMax,
+            "Setting: bytes per second in both directions, of all nodes together, or null if not set.")
+        list.member(
+            "max_requests_per_second", \.requestsPerSecondMax,
+            "Setting: attempts begun per second, of all nodes together, or null if not set.")
+        list.member("scopes", \.scopes, "Tenants, and paths of tenants, with a limit of their own.")
+        list.member(
+            "decisions", { $0.decisions.map(StoredJSON<HostDecision>.init) },
+            "Latest decisions, newest first: 3 in lists, 50 of one host.")
+    }
+}
+
+extension HostRecord.Reason: ShownObject {
+    package static let summary = "Why a host is not in the state normal."
+    package static let schemaName = "HostReason"
+
+    package static func members(_ list: inout some MemberVisitor<Self>) {
+        list.member("code", \.code, "Stable code of the reason.")
+        list.member("detail", \.detail, "The reason as a sentence.")
+    }
+}
+
+extension HostRecord.Scope: ShownObject {
+    package static let summary = "Limits of the requests of one tenant, or of one path of a tenant."
+    package static let schemaName = "HostScope"
+
+    package static func members(_ list: inout some MemberVisitor<Self>) {
+        list.member("tenant", \.tenant, "Tenant whose requests are limited.")
+        list.member(
+            "path", \.path,
+            "First path segment of the URL, followed by # and a hash of the credentials if there are some; "
+                + "null means all paths of the tenant.")
+        list.member(
+            "state", \.state.rawValue, "State of the scope.", [.choices(["limited", "backing_off"])])
+        list.member("detail", \.detail, "Why the scope is limited, as a sentence.")
+        list.member(
+            "connection_limit", \.connectionLimit,
+            "Requests at once, of all nodes together; null means no limit.")
+        list.member(
+            "request_rate_limit", \.requestRateLimit,
+            "Requests begun per second, of all nodes together; null means no limit.")
+        list.member(
+            "backoff_until", \.backoffUntil,
+            "Time before which no request of the scope begins, or null.")
     }
 }
 

@@ -14,11 +14,7 @@ extension JobRecord {
         writer.memberOrNull("waiting_for", waitingFor?.rawValue)
         writer.member("revision", revision)
         writer.name("waiting_reason")
-        if let reason = WaitingReason(self, queue: queue()) {
-            reason.write(into: &writer)
-        } else {
-            writer.null()
-        }
+        WaitingReason(self, queue: queue()).show(into: &writer, isRedacted: true)
         writer.member("created_at", createdAt)
         writer.memberOrNull("started_at", startedAt)
         writer.memberOrNull("finished_at", finishedAt)
@@ -29,15 +25,12 @@ extension JobRecord {
         writer.member("link", "default")
         writer.memberOrNull("retry_of", retryOf?.description)
         writer.name("question")
-        if let question = question(for: disclosure) {
-            question.write(into: &writer, for: disclosure)
-        } else {
-            writer.null()
-        }
+        question(for: disclosure).map { ShownQuestion($0) }.show(
+            into: &writer, isRedacted: disclosure.isRedacted)
         let spec = spec(for: disclosure)
         if let spec {
             writer.name("answered_by")
-            if let last = spec.answers?.last { last.write(into: &writer) } else { writer.null() }
+            (spec.answers?.last).show(into: &writer, isRedacted: true)
             writer.memberOrNull("schedule_id", spec.occurrence?.schedule.description)
             writer.memberOrNull("scheduled_at", spec.occurrence?.scheduledAt)
             spec.write(into: &writer, isRedacted: disclosure.isRedacted)
@@ -109,15 +102,24 @@ extension JobRecord {
         writer.rawMembers(of: TransferResult.shown(resultJSON))
         // The body is stored beside the result, so that lists need not read it.
         writer.name("body")
-        if let body { writer.value(bodyJSON(body)) } else { writer.null() }
+        body.map(InlineBody.init).show(into: &writer, isRedacted: true)
         writer.endObject()
     }
 }
 
-/// Returns a body as JSON: a text if it is UTF-8, else `{"base64": "…"}`.
-private func bodyJSON(_ body: [UInt8]) -> JSON {
-    if let text = String(validating: body, as: UTF8.self) { return .string(text) }
-    return .object([JSON.Member("base64", .string(Base64.encode(body)))])
+/// Body of a result: a text if it is UTF-8, else `{"base64": "…"}`.
+private struct InlineBody: ShownValue {
+    let bytes: [UInt8]
+
+    func show(into writer: inout JSONWriter, isRedacted: Bool) {
+        if let text = String(validating: bytes, as: UTF8.self) { return writer.value(text) }
+        writer.beginObject()
+        writer.member("base64", Base64.encode(bytes))
+        writer.endObject()
+    }
+    static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] {
+        JSON.rules(##"{"oneOf": [{"type": "string"}, {"$ref": "#/components/schemas/InlineBase64"}]}"##)
+    }
 }
 
 extension TransferProgress {
@@ -126,21 +128,8 @@ extension TransferProgress {
         if !isSucceeded, self == TransferProgress() {
             writer.raw(noProgress)
         } else {
-            writeMembers(into: &writer, isSucceeded: isSucceeded)
+            ShownProgress(progress: self, isSucceeded: isSucceeded).show(into: &writer, isRedacted: true)
         }
-    }
-
-    fileprivate func writeMembers(into writer: inout JSONWriter, isSucceeded: Bool) {
-        writer.beginObject()
-        writer.member("bytes_received", bytesReceived)
-        writer.memberOrNull("bytes_expected_to_receive", bytesExpectedToReceive)
-        writer.member("bytes_sent", bytesSent)
-        writer.memberOrNull("bytes_expected_to_send", bytesExpectedToSend)
-        writer.memberOrNull("fraction_completed", isSucceeded ? 1 : fractionCompleted)
-        writer.member("bytes_per_second", bytesPerSecond)
-        writer.memberOrNull("seconds_remaining", isSucceeded ? 0 : secondsRemaining)
-        writer.memberOrNull("resumed_at_offset", resumedAtOffset)
-        writer.endObject()
     }
 
     /// Bytes done and expected of the direction that carries the file: sending if there is something to send.
@@ -150,22 +139,54 @@ extension TransferProgress {
         return nil
     }
 
-    private var fractionCompleted: Double? {
+    fileprivate var fractionCompleted: Double? {
         leading.map { min(1, max(0, Double($0.done) / Double($0.expected))) }
     }
 
-    private var secondsRemaining: Double? {
+    fileprivate var secondsRemaining: Double? {
         guard bytesPerSecond > 0, let leading else { return nil }
         return max(0, Double(leading.expected - leading.done)) / bytesPerSecond
     }
 }
 
 /// Progress of a job that has not begun, encoded once.
-private let noProgress: [UInt8] = {
-    var writer = JSONWriter()
-    TransferProgress().writeMembers(into: &writer, isSucceeded: false)
-    return writer.bytes
-}()
+private let noProgress = ShownProgress(progress: TransferProgress(), isSucceeded: false).shown()
+
+/// The `progress` object of the API.
+package struct ShownProgress: ShownObject {
+    package static let summary =
+        "Progress of the running attempt. Without a running attempt: of the result, or of the bytes that are "
+        + "kept for a later attempt."
+    package static let schemaName = "Progress"
+
+    let progress: TransferProgress
+    let isSucceeded: Bool
+
+    package static func members(_ list: inout some MemberVisitor<Self>) {
+        list.member(
+            "bytes_received", \.progress.bytesReceived, "Bytes of the response body received so far.")
+        list.member(
+            "bytes_expected_to_receive", \.progress.bytesExpectedToReceive,
+            "Bytes of the whole response body, or null if not known.")
+        list.member("bytes_sent", \.progress.bytesSent, "Bytes of the request body sent so far.")
+        list.member(
+            "bytes_expected_to_send", \.progress.bytesExpectedToSend,
+            "Bytes of the whole request body, or null if not known.")
+        list.member(
+            "fraction_completed", { $0.isSucceeded ? 1 : $0.progress.fractionCompleted },
+            "Completed part of the transfer, from 0 to 1, or null if the total is not known.")
+        list.member(
+            "bytes_per_second", \.progress.bytesPerSecond,
+            "Transfer rate of the last seconds, in bytes per second.")
+        list.member(
+            "seconds_remaining", { $0.isSucceeded ? 0 : $0.progress.secondsRemaining },
+            "Estimated seconds until the end, or null if not known.")
+        list.member(
+            "resumed_at_offset", \.progress.resumedAtOffset,
+            "Byte at which the download resumed; 0 if it restarted because the kept bytes could not be used; "
+                + "null if no bytes were kept.")
+    }
+}
 
 extension TransferResponse {
     /// Returns the `response` object of the API as it is stored (`SealedDocument`). `header_fields` is left
@@ -296,31 +317,59 @@ extension TransferResult {
     /// Returns the `result` object of the API with internal members and without `body`, which is stored
     /// beside it and added by `JobRecord.write`. `bytesSent`: as in `TransferProgress`.
     package func json(job: JobID, bytesSent: Int64 = 0) -> [UInt8] {
-        var writer = JSONWriter(reservingCapacity: 256)
-        writer.beginObject()
-        if let file { writer.member("file", file.text) }
-        if bytesSent > 0 { writer.member(Self.sentName, bytesSent) }
-        writer.memberOrNull("path", path)
-        writer.member("size", size)
-        writer.member("sha256", sha256)
-        writer.member("verified", verified.rawValue)
+        ShownResult(result: self, job: job, bytesSent: bytesSent).shown(reservingCapacity: 256)
+    }
+}
+
+/// The `result` object of the API.
+package struct ShownResult: ShownObject {
+    package static let summary = "Received or sent bytes of a succeeded job."
+    package static let schemaName = "TransferResult"
+
+    let result: TransferResult
+    let job: JobID
+    let bytesSent: Int64
+
+    /// Path of the content, or `nil` for an upload, of which nothing is stored here.
+    private var contentURL: String? {
+        result.path != nil || result.isManaged || result.body != nil ? "/v1/jobs/\(job)/content" : nil
+    }
+
+    package static func members(_ list: inout some MemberVisitor<Self>) {
+        list.stored("file", \.result.file?.text)
+        list.stored(TransferResult.sentName) { $0.bytesSent > 0 ? $0.bytesSent : nil }
+        list.member(
+            "path", \.result.path,
+            "Path of the file below the tenant's storage root, or null if the job has no destination.")
+        list.member("size", \.result.size, "Bytes of the received file or body, or of the sent file.")
+        list.member("sha256", \.result.sha256, "SHA-256 of these bytes, in lower-case hexadecimal.")
+        list.member(
+            "verified", \.result.verified,
+            "Check of the received bytes: digest, length, or none if the body ended with its connection.")
         // Left out if there is none, since few of the stored jobs have it.
-        if let resumedAtOffset { writer.member("resumed_at_offset", resumedAtOffset) }
-        if let parts {
-            writer.name("parts")
-            writer.beginObject()
-            writer.member("count", parts.count)
-            writer.memberOrNull("mime_type", parts.mimeType)
-            writer.endObject()
-        }
-        writer.name("content_url")
-        // Nothing of an upload is stored here.
-        if path != nil || isManaged || body != nil {
-            writer.value("/v1/jobs/\(job)/content")
-        } else {
-            writer.null()
-        }
-        writer.endObject()
-        return writer.bytes
+        list.optional(
+            "resumed_at_offset", \.result.resumedAtOffset,
+            "Byte at which the download resumed; 0 if it restarted. Absent if no bytes were kept.")
+        list.optional(
+            "parts", \.result.parts, "Only of a data job whose response was multipart/x-mixed-replace.")
+        list.member(
+            "content_url", \.contentURL,
+            "Path of the request that returns the received bytes, or null for an upload.")
+        list.described(
+            "body", InlineBody?.self,
+            "Short body of a data job: a string if it is UTF-8, else an object with its base64. Null in "
+                + "lists, and without a short body.")
+    }
+}
+
+extension TransferResult.Parts: ShownObject {
+    package static let summary =
+        "Parts of a multipart/x-mixed-replace response. Each part replaces the one before; the last complete "
+        + "part is the result."
+    package static let schemaName = "ResultParts"
+
+    package static func members(_ list: inout some MemberVisitor<Self>) {
+        list.member("count", \.count, "Number of complete parts.")
+        list.member("mime_type", \.mimeType, "Media type of the last part, or null if it has none.")
     }
 }

@@ -1,7 +1,9 @@
 /// Why a job does not run, and what has to happen before it starts.
-package struct WaitingReason: Sendable, Equatable {
+package struct WaitingReason: ShownObject, Equatable {
+    package static let summary = "Why a job does not run."
+
     /// Reason as a stable code; the table is in `docs/scheduling.md`.
-    package enum Code: String, Sendable, CaseIterable {
+    package enum Code: String, ShownChoice {
         case beginDate = "begin_date"
         case retryBackoff = "retry_backoff"
         case dependency, confirmation, challenge, redirect, connectivity, discretionary
@@ -179,18 +181,15 @@ package struct WaitingReason: Sendable, Equatable {
         if code == .dependency { jobs = job.pendingDependencies }
     }
 
-    func write(into writer: inout JSONWriter) {
-        writer.beginObject()
-        writer.member("code", code.rawValue)
-        writer.member("detail", detail)
-        writer.memberOrNull("next_check_at", nextCheckAt)
-        if code == .dependency {
-            writer.name("jobs")
-            writer.beginArray()
-            for job in jobs { writer.value(job.description) }
-            writer.endArray()
-        }
-        writer.endObject()
+    package static func members(_ list: inout some MemberVisitor<Self>) {
+        list.member("code", \.code, "Stable code of the reason.")
+        list.member("detail", \.detail, "What has to happen before the job starts, as a sentence.")
+        list.member(
+            "next_check_at", \.nextCheckAt,
+            "Time at which the reason is checked again at the latest, or null if an event ends it.")
+        list.optional(
+            "jobs", { $0.code == .dependency ? $0.jobs : nil },
+            "Only with the code dependency: the jobs that have not ended yet.")
     }
 }
 

@@ -322,18 +322,18 @@ extension TextRule {
     private static func hasControls(_ text: String) -> Bool { text.utf8.contains { $0 < 0x20 || $0 == 0x7F } }
 
     /// A user's name (RFC 7617 §2: no colon, no control characters).
-    static let user = TextRule(1...Limits.userByteCountMax, pattern: #"^[^:\u0000-\u001f\u007f]+$"#) {
+    package static let user = TextRule(1...Limits.userByteCountMax, pattern: #"^[^:\u0000-\u001f\u007f]+$"#) {
         $0.utf8.contains(UInt8(ascii: ":")) || hasControls($0)
             ? "A user's name has no colon and no control characters." : nil
     }
 
     /// A password.
-    static let password = TextRule(
+    package static let password = TextRule(
         0...Limits.passwordByteCountMax, pattern: #"^[^\u0000-\u001f\u007f]*$"#
     ) { hasControls($0) ? "A password has no control characters." : nil }
 
     /// A token of RFC 6750.
-    static let token = TextRule(1...Limits.tokenByteCountMax, pattern: "^[!-~]+$") {
+    package static let token = TextRule(1...Limits.tokenByteCountMax, pattern: "^[!-~]+$") {
         $0.utf8.allSatisfy { (0x21...0x7E).contains($0) }
             ? nil : "A token is visible ASCII without spaces."
     }

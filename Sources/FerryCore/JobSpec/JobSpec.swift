@@ -232,7 +232,7 @@ extension JobSpec {
 
 extension JSON {
     /// Returns the members of a JSON object that is part of the source.
-    static func rules(_ text: String) -> [Member] {
+    package static func rules(_ text: String) -> [Member] {
         // The text is valid: a test reads the document that contains it.
         (try? parse(Array(text.utf8)))?.members ?? []
     }

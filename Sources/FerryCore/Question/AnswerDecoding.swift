@@ -130,6 +130,10 @@ extension JobAnswer.Disposition: FieldValue {
     }
 }
 
+extension JobAnswer.Disposition: ShownValue {
+    package static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] { schema(allCases) }
+}
+
 extension JobDraft {
     /// Returns the consequence of an answer. `attempt`: number of the job's last attempt. `refusal`: the
     /// egress policy's.

@@ -99,7 +99,7 @@ extension JobQuestion.Kind {
 /// Source of the last answer: `answered_by`.
 package struct AnswerSource: Sendable, Equatable {
     /// Way in which an answer came.
-    package enum Way: String, Sendable, CaseIterable { case api, webhook, timeout }
+    package enum Way: String, ShownChoice { case api, webhook, timeout }
     /// Way in which the answer came.
     package var way: Way
     /// API key or delivery, or `nil` for a timeout.
@@ -175,15 +175,21 @@ extension JobSpec {
 
 // MARK: Encoding
 
-extension JobAnswers.Last {
-    func write(into writer: inout JSONWriter) {
-        writer.beginObject()
-        writer.member("question", kind.rawValue)
-        writer.member("disposition", disposition.rawValue)
-        writer.member("by", source.way.rawValue)
-        writer.memberOrNull("name", source.name)
-        writer.member("at", at)
-        writer.endObject()
+extension JobAnswers.Last: ShownObject {
+    package static let summary = "The last answer about the job, and its source."
+    package static let schemaName = "AnsweredBy"
+
+    package static func members(_ list: inout some MemberVisitor<Self>) {
+        list.member("question", \.kind, "Kind of the question.")
+        list.member("disposition", \.disposition, "Decision of the answer.")
+        list.member(
+            "by", \.source.way,
+            "Source of the answer: a request to the API, a response of a webhook, or the timeout of the "
+                + "question.")
+        list.member(
+            "name", \.source.name,
+            "The API key or the delivery that gave the answer, or null after a timeout.")
+        list.member("at", \.at, "Time of the answer.")
     }
 
     fileprivate init?(_ stored: StoredObject?) throws(StoredJSONError) {
@@ -221,9 +227,7 @@ extension JobAnswers {
         writer.endArray()
         if let start {
             writer.name("start")
-            writer.beginObject()
-            start.writeMembers(into: &writer, isRedacted: isRedacted)
-            writer.endObject()
+            ShownHop(hop: start, isStored: true).show(into: &writer, isRedacted: isRedacted)
             writer.member("start_attempt", startAttempt)
         }
         writer.member("rejects_redirects", rejectsRedirects)
@@ -232,7 +236,7 @@ extension JobAnswers {
         if proxyFailureCount > 0 { writer.member("proxy_failure_count", proxyFailureCount) }
         if let last {
             writer.name("last")
-            last.write(into: &writer)
+            last.show(into: &writer, isRedacted: isRedacted)
         }
         writer.endObject()
     }

@@ -2,7 +2,7 @@
 /// the job shows it as `question`.
 package struct JobQuestion: Sendable, Equatable {
     /// Kind of a question.
-    package enum Kind: String, Sendable, CaseIterable {
+    package enum Kind: String, ShownChoice {
         case begin, redirect, challenge
 
         /// What a job with such a question waits for.
@@ -110,51 +110,8 @@ extension JobQuestion {
                 JSON.Member("redirect", .object([JSON.Member("url", .string(hop.url))]))
             ])
         }
-        var writer = JSONWriter(reservingCapacity: 256)
-        write(into: &writer, isStored: true, isRedacted: true)
-        return SealedDocument.make(writer.bytes, secrets: patch, seal)
-    }
-
-    /// Writes the question as the reader may see it.
-    func write(into writer: inout JSONWriter, for disclosure: Disclosure) {
-        write(into: &writer, isStored: false, isRedacted: disclosure.isRedacted)
-    }
-
-    private func write(into writer: inout JSONWriter, isStored: Bool, isRedacted: Bool) {
-        writer.beginObject()
-        writer.member("kind", kind.rawValue)
-        writer.member("asked_at", askedAt)
-        writer.member("expires_at", expiresAt)
-        writer.name("redirect")
-        if case .redirect(let status, let hop) = subject {
-            writer.beginObject()
-            writer.member("status", status)
-            if isStored {
-                hop.writeMembers(into: &writer, isRedacted: isRedacted)
-            } else {
-                hop.writeShown(into: &writer, isRedacted: isRedacted)
-            }
-            writer.endObject()
-        } else {
-            writer.null()
-        }
-        writer.name("challenge")
-        if case .challenge(let spaces, let count) = subject, let space = spaces.first {
-            writer.beginObject()
-            writer.name("protection_space")
-            space.write(into: &writer)
-            writer.member("previous_failure_count", count)
-            if isStored {
-                writer.name("others")
-                writer.beginArray()
-                for other in spaces.dropFirst() { other.write(into: &writer) }
-                writer.endArray()
-            }
-            writer.endObject()
-        } else {
-            writer.null()
-        }
-        writer.endObject()
+        return SealedDocument.make(
+            ShownQuestion(self, isStored: true).shown(reservingCapacity: 256), secrets: patch, seal)
     }
 
     /// Reads what `encode` returned; secret values are redacted.
@@ -188,20 +145,6 @@ extension JobQuestion {
 }
 
 extension JobQuestion.Hop {
-    fileprivate func writeShown(into writer: inout JSONWriter, isRedacted: Bool) {
-        writer.member("url", isRedacted ? RedactedURL.text(of: url) : url)
-        writer.member("method", method)
-    }
-
-    func writeMembers(into writer: inout JSONWriter, isRedacted: Bool) {
-        writeShown(into: &writer, isRedacted: isRedacted)
-        writer.member("sends_body", sendsBody)
-        writer.member("redirect_count", redirectCount)
-        writer.member("has_dropped_body", hasDroppedBody)
-        writer.member("has_acted", hasActed)
-        writer.member("keeps_credentials", keepsCredentials)
-    }
-
     init(_ stored: StoredObject) throws(StoredJSONError) {
         self.init(
             url: try stored.need(stored.string("url"), "url"),
@@ -212,14 +155,14 @@ extension JobQuestion.Hop {
     }
 }
 
-extension JobQuestion.ProtectionSpace {
-    fileprivate func write(into writer: inout JSONWriter) {
-        writer.beginObject()
-        writer.member("url", url)
-        writer.memberOrNull("realm", realm)
-        writer.member("authentication_method", method.rawValue)
-        writer.member("proxy", isProxy)
-        writer.endObject()
+extension JobQuestion.ProtectionSpace: ShownObject {
+    package static let summary = "Protection space of a credential (RFC 9110 section 11.5)."
+
+    package static func members(_ list: inout some MemberVisitor<Self>) {
+        list.member("url", \.url, "URL of the request, or of the job's proxy.")
+        list.member("realm", \.realm, "Realm of the challenge, or null if not known.")
+        list.member("authentication_method", \.method, "Authentication scheme of the challenge.")
+        list.member("proxy", \.isProxy, "true if the challenge is of the job's own proxy.")
     }
 
     fileprivate init(_ stored: StoredObject) throws(StoredJSONError) {
@@ -228,6 +171,91 @@ extension JobQuestion.ProtectionSpace {
             method: try stored.need(
                 stored.string("authentication_method").flatMap(ConnectionRules.Authentication.Scheme.init),
                 "authentication_method"), isProxy: stored.bool("proxy"))
+    }
+}
+
+/// The `question` object of the API, or its stored form, which has more members.
+package struct ShownQuestion: ShownObject {
+    package static let summary = "A question that a client must answer before the job continues."
+    package static let schemaName = "Question"
+
+    private let question: JobQuestion
+    private let isStored: Bool
+
+    init(_ question: JobQuestion, isStored: Bool = false) {
+        self.question = question
+        self.isStored = isStored
+    }
+
+    private var redirect: Redirect? {
+        guard case .redirect(let status, let hop) = question.subject else { return nil }
+        return Redirect(status: status, request: ShownHop(hop: hop, isStored: isStored))
+    }
+
+    private var challenge: Challenge? {
+        guard case .challenge(let spaces, let count) = question.subject, let space = spaces.first else {
+            return nil
+        }
+        return Challenge(
+            space: space, previousFailureCount: count, others: isStored ? Array(spaces.dropFirst()) : nil)
+    }
+
+    package static func members(_ list: inout some MemberVisitor<Self>) {
+        list.member("kind", \.question.kind, "Kind of the question.")
+        list.member("asked_at", \.question.askedAt, "Time of the question.")
+        list.member("expires_at", \.question.expiresAt, "Time at which the default answer applies.")
+        list.member("redirect", \.redirect, "The redirect, or null for another kind of question.")
+        list.member("challenge", \.challenge, "The challenge, or null for another kind of question.")
+    }
+
+    private struct Redirect: ShownObject {
+        static let summary = "A redirect that a job asks about."
+        static let schemaName = "QuestionRedirect"
+
+        let status: Int
+        let request: ShownHop
+
+        static func members(_ list: inout some MemberVisitor<Self>) {
+            list.member("status", \.status, "HTTP status code of the redirect.")
+            list.include(\.request)
+        }
+    }
+
+    private struct Challenge: ShownObject {
+        static let summary = "A challenge that a job asks about."
+        static let schemaName = "QuestionChallenge"
+
+        let space: JobQuestion.ProtectionSpace
+        let previousFailureCount: Int
+        let others: [JobQuestion.ProtectionSpace]?
+
+        static func members(_ list: inout some MemberVisitor<Self>) {
+            list.member("protection_space", \.space, "The protection space of the challenge.")
+            list.member(
+                "previous_failure_count", \.previousFailureCount,
+                "Number of credentials that were refused before.", [.minimum(0)])
+            list.stored("others", \.others)
+        }
+    }
+}
+
+/// The request of a redirect as a question shows it, or its stored form.
+struct ShownHop: ShownObject {
+    static let summary = "A request that follows a redirect."
+
+    let hop: JobQuestion.Hop
+    let isStored: Bool
+
+    private var stored: JobQuestion.Hop? { isStored ? hop : nil }
+
+    static func members(_ list: inout some MemberVisitor<Self>) {
+        list.member("url", { URLText($0.hop.url) }, "URL of the redirect target.")
+        list.member("method", \.hop.method, "Method of the request to the redirect target.")
+        list.stored("sends_body", \.stored?.sendsBody)
+        list.stored("redirect_count", \.stored?.redirectCount)
+        list.stored("has_dropped_body", \.stored?.hasDroppedBody)
+        list.stored("has_acted", \.stored?.hasActed)
+        list.stored("keeps_credentials", \.stored?.keepsCredentials)
     }
 }
 

@@ -55,6 +55,10 @@ package struct OffPeakWindow: FieldObject, FieldValue {
         }
     }
 
+    package static func schema(_ rule: NoRule) -> [JSON.Member] {
+        [JSON.Member("$ref", "#/components/schemas/WindowInput")]
+    }
+
     /// A period in which the window is open.
     package struct Opening: Sendable, Equatable {
         /// Start.
@@ -122,22 +126,13 @@ package struct OffPeakWindows: FieldObject {
 
     /// Returns the windows as the API shows them, with their current state.
     package func view(at now: Timestamp, _ zones: some TimeZoneSource) -> [UInt8] {
-        var writer = JSONWriter(reservingCapacity: 384 * windows.count + 32)
-        writer.beginObject()
-        writer.name("windows")
-        writer.beginArray()
-        for window in windows {
+        let shown = windows.map { window in
             let opening = window.opening(at: now, zones)
-            writer.beginObject()
-            window.writeFields(into: &writer, isRedacted: false)
-            writer.member("open", opening != nil)
-            writer.memberOrNull("closes_at", opening?.closesAt)
-            writer.memberOrNull("opens_at", window.nextOpening(after: now, zones))
-            writer.endObject()
+            return ShownWindow(
+                window: window, isOpen: opening != nil, closesAt: opening?.closesAt,
+                opensAt: window.nextOpening(after: now, zones))
         }
-        writer.endArray()
-        writer.endObject()
-        return writer.bytes
+        return ShownWindows(windows: shown).shown(reservingCapacity: 384 * windows.count + 32)
     }
 
     /// Reads `json`; `nil` if it is damaged. Stored windows stay valid even if this node does not know their
@@ -149,5 +144,36 @@ package struct OffPeakWindows: FieldObject {
             let windows = try? OffPeakWindows(body: json)
         else { return nil }
         self = windows
+    }
+}
+
+/// The off-peak windows as the API shows them.
+package struct ShownWindows: ShownObject {
+    package static let summary =
+        "Windows in which discretionary jobs start, or in which other rates apply."
+    package static let schemaName = "Windows"
+
+    fileprivate let windows: [ShownWindow]
+
+    package static func members(_ list: inout some MemberVisitor<Self>) {
+        list.member("windows", \.windows, "All windows.")
+    }
+}
+
+private struct ShownWindow: ShownObject {
+    static let summary = "A window with its current state."
+    static let schemaName = "Window"
+
+    let window: OffPeakWindow
+    let isOpen: Bool
+    let closesAt: Timestamp?
+    let opensAt: Timestamp?
+
+    static func members(_ list: inout some MemberVisitor<Self>) {
+        list.fields(\.window)
+        list.member("open", \.isOpen, "true if the window is open now.")
+        list.member(
+            "closes_at", \.closesAt, "Time at which the open window closes, or null if it is closed.")
+        list.member("opens_at", \.opensAt, "Time of the next opening, or null if there is none.")
     }
 }

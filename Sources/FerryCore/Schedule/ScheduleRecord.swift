@@ -85,39 +85,75 @@ package struct ScheduleRecord: Sendable {
         self.jobJSON = jobJSON
     }
 
-    /// Writes the schedule as the API shows it.
-    package func write(into writer: inout JSONWriter, for disclosure: Disclosure) {
-        writer.beginObject()
-        writer.member("id", id)
-        writer.member("tenant", tenant)
-        writer.member("revision", revision)
-        writer.member("created_at", createdAt)
-        writer.member("updated_at", updatedAt)
-        spec.writeFields(into: &writer, isRedacted: false)
-        writer.memberOrNull("next_scheduled_at", nextScheduledAt)
-        writer.memberOrNull("next_run_at", nextRunAt)
-        writer.memberOrNull("last_scheduled_at", lastScheduledAt)
-        writer.memberOrNull("last_run_at", lastRunAt)
-        writer.memberOrNull("last_job", lastJob?.description)
-        writer.name("counts")
-        writer.beginObject()
-        writer.member("runs", counts.runs)
-        writer.member("missed", counts.missed)
-        writer.member("skipped", counts.skipped)
-        writer.endObject()
-        writer.name("job")
-        // With a wrong key, or redacted: the secret values are left out.
-        let whole = disclosure.seal.flatMap { try? JobSpec(storedJSON: jobJSON, opening: $0) }
-        // If the stored fields are damaged, they are shown as they are.
-        if let job = whole ?? (try? JobSpec(storedJSON: jobJSON)) {
-            writer.beginObject()
-            job.write(into: &writer, isRedacted: disclosure.isRedacted)
-            writer.endObject()
-        } else if !disclosure.isRedacted {
-            writer.raw(jobJSON)
-        } else {
-            writer.null()
+    /// Returns the schedule as the reader may see it.
+    package func view(for disclosure: Disclosure) -> ShownSchedule {
+        ShownSchedule(record: self, job: .init(storedJSON: jobJSON, disclosure: disclosure))
+    }
+}
+
+/// A schedule as the API shows it.
+package struct ShownSchedule: ShownObject {
+    package static let summary =
+        "The accepted fields with their effective values, and the progress of the schedule."
+    package static let schemaName = "ScheduleView"
+
+    fileprivate let record: ScheduleRecord
+    fileprivate let job: Template
+
+    package static func members(_ list: inout some MemberVisitor<Self>) {
+        list.member("id", \.record.id, "Identifier of the schedule.")
+        list.member("tenant", \.record.tenant, "Owner of the schedule.")
+        list.member("revision", \.record.revision, "Grows with changes, not with runs.", [.minimum(1)])
+        list.member("created_at", \.record.createdAt, "Time of the creation.")
+        list.member("updated_at", \.record.updatedAt, "Time of the last change.")
+        list.fields(\.record.spec)
+        list.member(
+            "next_scheduled_at", \.record.nextScheduledAt,
+            "The next occurrence; null if there is none any more, or the schedule is paused.")
+        list.member(
+            "next_run_at", \.record.nextRunAt,
+            "Time of the next run: the occurrence and its jitter, or the next check while an earlier job is "
+                + "unfinished.")
+        list.member("last_scheduled_at", \.record.lastScheduledAt, "Last occurrence with a job.")
+        list.member("last_run_at", \.record.lastRunAt, "Time of its submission.")
+        list.member("last_job", \.record.lastJob, "Its job.")
+        list.member("counts", \.record.counts, "Numbers of occurrences.")
+        list.member(
+            "job", \.job, "The template of the jobs, with the members of a job that a client gives.")
+    }
+
+    /// The template of the jobs.
+    fileprivate struct Template: ShownValue {
+        let storedJSON: [UInt8]
+        let disclosure: Disclosure
+
+        func show(into writer: inout JSONWriter, isRedacted: Bool) {
+            // With a wrong key, or redacted: the secret values are left out.
+            let whole = disclosure.seal.flatMap { try? JobSpec(storedJSON: storedJSON, opening: $0) }
+            // If the stored fields are damaged, they are shown as they are.
+            if let job = whole ?? (try? JobSpec(storedJSON: storedJSON)) {
+                writer.beginObject()
+                job.write(into: &writer, isRedacted: disclosure.isRedacted)
+                writer.endObject()
+            } else if !disclosure.isRedacted {
+                writer.raw(storedJSON)
+            } else {
+                writer.null()
+            }
         }
-        writer.endObject()
+        static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] {
+            JSON.rules(#"{"type": "object", "required": ["kind", "request"]}"#)
+        }
+    }
+}
+
+extension ScheduleRecord.Counts: ShownObject {
+    package static let summary = "Numbers of occurrences of a schedule."
+    package static let schemaName = "ScheduleCounts"
+
+    package static func members(_ list: inout some MemberVisitor<Self>) {
+        list.member("runs", \.runs, "Occurrences with a job.")
+        list.member("missed", \.missed, "Occurrences that no node submitted in time.")
+        list.member("skipped", \.skipped, "Occurrences skipped because of an earlier job.")
     }
 }

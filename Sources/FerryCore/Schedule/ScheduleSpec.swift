@@ -171,6 +171,6 @@ extension CronExpression: FieldValue {
     }
     package func encode(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(text) }
     package static func schema(_ rule: NoRule) -> [JSON.Member] {
-        String.schema(TextRule(1...Limits.cronByteCountMax, pattern: nil))
+        String.schema(TextRule(1...Limits.cronByteCountMax, pattern: nil)) + [.examples("0 22 * * *")]
     }
 }

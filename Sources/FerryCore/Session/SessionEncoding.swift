@@ -30,7 +30,11 @@ extension SessionConfiguration {
 }
 
 /// A session as the API shows it: its configuration, or the default one, and its unfinished jobs.
-package struct SessionOverview: Sendable {
+package struct SessionOverview: ShownObject {
+    package static let summary =
+        "The configuration with its effective values. The ETag is that of the configuration, not of the jobs."
+    package static let schemaName = "Session"
+
     /// Tenant and name.
     package let key: SessionKey
     /// The record, or `nil` if the session is not configured.
@@ -62,31 +66,36 @@ package struct SessionOverview: Sendable {
     /// Revision, 0 if the session is not configured.
     package var revision: Int32 { record?.revision ?? 0 }
 
-    /// Writes the session as the reader may see it.
-    package func write(into writer: inout JSONWriter, for disclosure: Disclosure) {
-        writer.beginObject()
-        writer.member("identifier", key.name)
-        writer.member("tenant", key.tenant)
-        writer.member("is_configured", record != nil)
-        writer.member("revision", revision)
-        writer.memberOrNull("created_at", record?.createdAt)
-        writer.memberOrNull("updated_at", record?.updatedAt)
-        writer.memberOrNull("invalidation", record?.invalidation?.rawValue)
-        writer.memberOrNull("invalidated_at", record?.invalidatedAt)
-        writer.memberOrNull("ended_at", record?.endedAt)
-        (record?.configuration ?? .implicit).writeFields(into: &writer, isRedacted: disclosure.isRedacted)
-        writer.name("jobs")
-        if let counts {
-            writer.beginObject()
-            writer.member("waiting", counts.waiting)
-            writer.member("queued", counts.queued)
-            writer.member("running", counts.running)
-            writer.member("suspended", counts.suspended)
-            writer.member("is_exact", counts.isExact)
-            writer.endObject()
-        } else {
-            writer.null()
-        }
-        writer.endObject()
+    package static func members(_ list: inout some MemberVisitor<Self>) {
+        list.member("identifier", \.key.name, "Name of the session.")
+        list.member("tenant", \.key.tenant, "Owner of the session.")
+        list.member(
+            "is_configured", { $0.record != nil }, "false: jobs have named it, and it has the default values."
+        )
+        list.member("revision", \.revision, "Grows with each change.", [.minimum(0)])
+        list.member("created_at", \.record?.createdAt, "First configuration.")
+        list.member("updated_at", \.record?.updatedAt, "Last configuration.")
+        list.member("invalidation", \.record?.invalidation, "Not null: the session takes no more jobs.")
+        list.member("invalidated_at", \.record?.invalidatedAt, "Time of the invalidation.")
+        list.member(
+            "ended_at", \.record?.endedAt,
+            "Time at which the last job of an invalidated session ended.")
+        list.fields { $0.record?.configuration ?? .implicit }
+        list.member("jobs", \.counts, "Numbers of unfinished jobs by state; null in lists.")
+    }
+}
+
+extension SessionOverview.Counts: ShownObject {
+    package static let summary = "Numbers of unfinished jobs of a session."
+    package static let schemaName = "SessionJobs"
+
+    package static func members(_ list: inout some MemberVisitor<Self>) {
+        list.member("waiting", \.waiting, "Number of waiting jobs.")
+        list.member("queued", \.queued, "Number of queued jobs.")
+        list.member("running", \.running, "Number of running jobs.")
+        list.member("suspended", \.suspended, "Number of suspended jobs.")
+        list.member(
+            "is_exact", \.isExact,
+            "false if the session has more than 100,000 unfinished jobs, of which 100,000 are counted.")
     }
 }

@@ -1,7 +1,7 @@
 /// A delivery as the API shows it.
 package struct DeliveryRecord: Sendable, Equatable {
     /// State of a delivery.
-    package enum State: String, Sendable, CaseIterable {
+    package enum State: String, ShownChoice {
         case pending, accepted
         case givenUp = "given_up"
     }
@@ -82,5 +82,46 @@ package struct DeliveryRecord: Sendable, Equatable {
         self.state = state
         self.nextTryAt = nextTryAt
         self.tries = tries
+    }
+}
+
+extension DeliveryRecord: ShownObject {
+    package static let summary = "An event on its way to one receiver."
+    package static let schemaName = "Delivery"
+
+    package static func members(_ list: inout some MemberVisitor<Self>) {
+        list.member("id", \.id, "Identifier of the delivery.")
+        list.member("event", \.event, "Identifier of the event, sent as webhook-id.")
+        list.member("type", \.type, "Type of the event, or webhook.ping.")
+        list.member("job", \.job, "Job of the event, or null if the event is of a session or an endpoint.")
+        list.member("webhook", \.webhook, "The endpoint, or null for a job's own webhook.")
+        list.member(
+            "session", { $0.session.isEmpty ? nil : $0.session },
+            "Session of the event, or null if it has none.")
+        list.member("sequence", \.sequence, "Number of the event in its session.")
+        list.member("url", { URLText($0.url) }, "URL of the receiver.")
+        list.member("state", \.state, "State of the delivery.")
+        list.member("occurred_at", \.occurredAt, "Time of the event.")
+        list.member(
+            "next_try_at", \.nextTryAt, "Time of the next try, or null if the delivery is not pending.")
+        list.member("tries", \.tries, "The tries, oldest first.")
+    }
+}
+
+extension DeliveryRecord.Try: ShownObject {
+    package static let summary = "One request of a delivery."
+    package static let schemaName = "DeliveryTry"
+
+    package static func members(_ list: inout some MemberVisitor<Self>) {
+        list.member("number", \.number, "Number of the try, from 1.")
+        list.member("started_at", \.startedAt, "Time of the start.")
+        list.member("duration", \.duration, "Duration of the try in seconds.")
+        list.member("status", \.status, "HTTP status code of the response, or null if there was none.")
+        list.member(
+            "error", \.error, "Stable code of the failure, or null if the receiver accepted the delivery.")
+        list.member(
+            "answer", \.responseExcerpt,
+            "First 1,024 bytes of the response body as text. Empty if the body may be the answer to a "
+                + "question.")
     }
 }

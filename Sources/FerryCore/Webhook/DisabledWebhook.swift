@@ -11,20 +11,17 @@ package struct DisabledWebhook: Sendable, Equatable {
         self.reason = reason
     }
 
-    /// Writes `{"id","disabled_reason"}`, as the endpoint shows them.
-    package func write(into writer: inout JSONWriter) {
-        writer.beginObject()
-        writer.member("id", id)
-        writer.name("disabled_reason")
-        reason.write(into: &writer)
-        writer.endObject()
-    }
+    /// The content as JSON.
+    package var json: [UInt8] { shown(reservingCapacity: 160) }
+}
 
-    /// The same as JSON.
-    package var json: [UInt8] {
-        var writer = JSONWriter(reservingCapacity: 160)
-        write(into: &writer)
-        return writer.bytes
+extension DisabledWebhook: ShownObject {
+    package static let summary = "A disabled endpoint."
+    package static let schemaName = "EventWebhook"
+
+    package static func members(_ list: inout some MemberVisitor<Self>) {
+        list.member("id", \.id, "Identifier of the endpoint.")
+        list.member("disabled_reason", \.reason, "Why it is disabled.")
     }
 }
 

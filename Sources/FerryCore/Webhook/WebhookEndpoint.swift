@@ -122,13 +122,6 @@ package struct WebhookRecord: Sendable, Equatable {
             case .failing: "Nothing was accepted for as long as disable_after says."
             }
         }
-
-        func write(into writer: inout JSONWriter) {
-            writer.beginObject()
-            writer.member("code", rawValue)
-            writer.member("detail", detail)
-            writer.endObject()
-        }
     }
 
     /// Identifier of the endpoint.
@@ -172,24 +165,70 @@ package struct WebhookRecord: Sendable, Equatable {
         self.sealedKeys = sealedKeys
     }
 
-    /// Writes the endpoint as the API shows it. `secret`: shown only in responses that create one.
-    package func write(
-        into writer: inout JSONWriter, secret: WebhookSecret? = nil, isRedacted: Bool
-    ) {
-        writer.beginObject()
-        writer.member("id", id)
-        writer.member("revision", revision)
-        writer.member("created_at", createdAt)
-        writer.member("updated_at", updatedAt)
-        endpoint.writeFields(into: &writer, isRedacted: isRedacted)
-        writer.memberOrNull("disabled_at", disabledAt)
-        writer.name("disabled_reason")
-        if let disabledReason { disabledReason.write(into: &writer) } else { writer.null() }
-        writer.memberOrNull("failing_since", failingSince)
-        writer.member("public_key", publicKey)
-        writer.name("secret")
-        if let secret { writer.value(secret.text) } else { writer.raw(Array(#"{"set":true}"#.utf8)) }
-        writer.endObject()
+    /// Returns the endpoint as the API shows it. `secret`: shown only in responses that create one.
+    package func shown(secret: WebhookSecret?, isRedacted: Bool) -> [UInt8] {
+        guard let secret else { return shown(isRedacted: isRedacted, reservingCapacity: 1_024) }
+        return ShownNewWebhook(record: self, secret: secret)
+            .shown(isRedacted: isRedacted, reservingCapacity: 1_024)
+    }
+}
+
+extension WebhookRecord: ShownObject {
+    package static let summary = "An endpoint."
+    package static let schemaName = "Webhook"
+
+    package static func members(_ list: inout some MemberVisitor<Self>) {
+        list.include { Members(record: $0) }
+        list.member("secret", { _ in SetMark() }, "The secret is not shown.")
+    }
+
+    /// The members without the secret.
+    fileprivate struct Members: ShownObject {
+        static let summary = WebhookRecord.summary
+
+        let record: WebhookRecord
+
+        static func members(_ list: inout some MemberVisitor<Self>) {
+            list.member("id", \.record.id, "Identifier of the endpoint.")
+            list.member("revision", \.record.revision, "Grows with each change.", [.minimum(1)])
+            list.member("created_at", \.record.createdAt, "Time of the creation.")
+            list.member("updated_at", \.record.updatedAt, "Time of the last change.")
+            list.fields(\.record.endpoint)
+            list.member("disabled_at", \.record.disabledAt, "Time at which it was disabled.")
+            list.member("disabled_reason", \.record.disabledReason, "Why it is disabled.")
+            list.member(
+                "failing_since", \.record.failingSince, "Time of the first failure since the last success.")
+            list.member(
+                "public_key", \.record.publicKey, "Verifies v1a signatures (Ed25519).", [.pattern("^whpk_")])
+        }
+    }
+}
+
+/// An endpoint with its secret.
+package struct ShownNewWebhook: ShownObject {
+    package static let summary = "An endpoint with its secret, which no other response shows."
+    package static let schemaName = "WebhookWithSecret"
+
+    fileprivate let record: WebhookRecord
+    fileprivate let secret: WebhookSecret
+
+    package static func members(_ list: inout some MemberVisitor<Self>) {
+        list.include { WebhookRecord.Members(record: $0.record) }
+        list.member(
+            "secret", \.secret.text, "Verifies v1 signatures; not shown again.", [.pattern("^whsec_")])
+    }
+}
+
+extension WebhookRecord.DisabledReason: ShownObject {
+    package static let summary = "Why an endpoint is disabled."
+
+    package static func members(_ list: inout some MemberVisitor<Self>) {
+        list.member(
+            "code", \.rawValue,
+            "Stable code of the reason. requested: a client disabled the endpoint. gone: the receiver "
+                + "responded 410. failing: no delivery was accepted for too long.",
+            [.choices(allCases.map(\.rawValue))])
+        list.member("detail", \.detail, "The reason as a sentence.")
     }
 }
 
@@ -197,13 +236,7 @@ extension WebhookRecord {
     /// Returns `true` if both have the same bytes; `==` considers equivalent Unicode sequences equal (é as
     /// one or two code points).
     package func isIdentical(to other: WebhookRecord) -> Bool {
-        shown == other.shown && sealedKeys == other.sealedKeys
-    }
-
-    private var shown: [UInt8] {
-        var writer = JSONWriter(reservingCapacity: 1_024)
-        write(into: &writer, isRedacted: false)
-        return writer.bytes
+        shown(isRedacted: false) == other.shown(isRedacted: false) && sealedKeys == other.sealedKeys
     }
 }
 

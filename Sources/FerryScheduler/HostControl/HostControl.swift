@@ -7,21 +7,11 @@ package import FerryCore
 /// Failures limit the narrowest scope that they concern. A wider scope acts only if at least two of the
 /// scopes in it fail and no scope in use in it is healthy.
 package struct HostControl: Codable, Sendable, Equatable {
-    /// State of a scope.
-    package enum State: String, Sendable, CaseIterable {
-        case normal, limited
-        case backingOff = "backing_off"
-        case unreachable
-        /// Reachable again; the waiting jobs are released in growing numbers.
-        case recovering
-        case paused
-    }
-
     /// State of a scope that is not normal, for administrators.
     package struct ScopeStatus: Sendable, Equatable {
         /// The scope, its state, its limit, and the reason in words.
         package let scope: HostScope
-        package let state: State
+        package let state: HostState
         package let limit: HostLimit
         package let reason: String
     }

@@ -69,7 +69,7 @@ extension HostControl {
     }
 
     /// Returns the state of a scope.
-    package func state(of scope: HostScope = .origin, at now: Timestamp) -> State {
+    package func state(of scope: HostScope = .origin, at now: Timestamp) -> HostState {
         let limit = limit(of: scope, at: now)
         if scope.isOrigin, settings.isPaused { return .paused }
         if scope.isOrigin, breaker.unreachableSince != nil { return .unreachable }

@@ -1,4 +1,4 @@
-package import FerryScheduler
+package import FerryCore
 import Synchronization
 
 /// Counters of the store. Any thread.

@@ -125,7 +125,7 @@ extension HostRecord {
     /// Sets everything except `inFlight` and `decisions`.
     fileprivate init(_ origin: String, _ host: HostControl, _ now: Timestamp) {
         let state = host.state(at: now)
-        self.init(origin: origin, state: state.rawValue)
+        self.init(origin: origin, state: state)
         reason = host.reason(at: now).map { Reason(code: state.rawValue, detail: $0) }
         let limit = host.limits(at: now)[.origin]
         connectionLimit = limit?.connectionLimit
@@ -144,7 +144,7 @@ extension HostRecord {
         scopes = host.scopes(at: now).filter { !$0.scope.isOrigin }.map { status in
             Scope(
                 tenant: status.scope.tenant, path: status.scope.path.isEmpty ? nil : status.scope.path,
-                state: status.state.rawValue, detail: status.reason,
+                state: status.state, detail: status.reason,
                 connectionLimit: status.limit.connectionLimit, requestRateLimit: status.limit.requestRate,
                 backoffUntil: status.limit.blockedUntil)
         }

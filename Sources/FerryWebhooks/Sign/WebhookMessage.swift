@@ -69,29 +69,26 @@ package struct WebhookMessage: Sendable, Equatable {
         }
     }
 
-    /// Writes `{"sequence","session","job"}`, with `offset` if a job was resumed, and `webhook` if an
-    /// endpoint was disabled (then `jobJSON` is the endpoint). A ping contains only its endpoint.
+    /// Writes the content of the event. A ping contains only its endpoint.
     private static func writeData(of delivery: Delivery, into writer: inout JSONWriter) {
-        writer.beginObject()
         if delivery.isPing, let endpoint = delivery.endpoint {
+            writer.beginObject()
             writer.member("webhook", endpoint.id)
-        } else {
-            writer.member("sequence", delivery.sequence)
-            writer.member("session", delivery.session)
-            if delivery.type == EventType.jobResumedAtOffset.rawValue {
-                // The store has written this JSON; without an offset the member is null.
-                let job = try? JSON.parse(delivery.jobJSON)
-                writer.memberOrNull("offset", job?["progress"]?["resumed_at_offset"]?.integer)
-            }
-            let isOfEndpoint = delivery.type == EventType.webhookDisabled.rawValue
-            writer.name("job")
-            if isOfEndpoint { writer.null() } else { writer.raw(delivery.jobJSON) }
-            if isOfEndpoint {
-                writer.name("webhook")
-                writer.raw(delivery.jobJSON)
-            }
+            return writer.endObject()
         }
-        writer.endObject()
+        var offset: Int64??
+        if delivery.type == EventType.jobResumedAtOffset.rawValue {
+            // The store has written this JSON; without an offset the member is null.
+            let job = try? JSON.parse(delivery.jobJSON)
+            offset = .some(job?["progress"]?["resumed_at_offset"]?.integer)
+        }
+        // The store keeps the endpoint in place of the job.
+        let isOfEndpoint = delivery.type == EventType.webhookDisabled.rawValue
+        EventContent(
+            sequence: delivery.sequence, session: delivery.session, offset: offset,
+            job: .init { if isOfEndpoint { $0.null() } else { $0.raw(delivery.jobJSON) } },
+            webhook: isOfEndpoint ? StoredJSON(delivery.jobJSON) : nil
+        ).show(into: &writer, isRedacted: true)
     }
 
     /// Returns the traceparent with the same trace and flags and this span (W3C Trace Context §3.2), or `nil`

@@ -10,7 +10,7 @@ extension MemoryStore {
     }
 
     func host(_ origin: String, reply: @escaping Reply<HostRecord>) {
-        reply(.success(state.withLock { $0.hosts[origin] } ?? HostRecord(origin: origin, state: "normal")))
+        reply(.success(state.withLock { $0.hosts[origin] } ?? HostRecord(origin: origin, state: .normal)))
     }
 
     func changeHost(
@@ -19,7 +19,7 @@ extension MemoryStore {
     ) {
         let (known, isFull) = state.withLock { ($0.hosts[origin], $0.hosts.count >= $0.hostCountMax) }
         if known == nil, isFull { return reply(.failure(.overloaded)) }
-        var host = known ?? HostRecord(origin: origin, state: "normal")
+        var host = known ?? HostRecord(origin: origin, state: .normal)
         let before = host
         if let least = patch.connectionsMin { host.connectionsMin = least }
         if let most = patch.connectionsMax { host.connectionsMax = most }

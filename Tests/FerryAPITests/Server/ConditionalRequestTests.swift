@@ -117,7 +117,7 @@ struct ConditionalRequestTests {
         let path = "/v1/admin/hosts/a.example"
         let tag = try #require(try fixture.send("GET", path).header("ETag"))
         fixture.store.state.withLock { state in
-            var host = HostRecord(origin: "https://a.example:443", state: "limited")
+            var host = HostRecord(origin: "https://a.example:443", state: .limited)
             host.inFlight = 7
             state.hosts[host.origin] = host
         }

@@ -73,11 +73,9 @@ enum GoldenAdapter {
             let draft = try SessionDraft(
                 try input(item), node: node(item["context"]?["node"]), refusal: refusal, seal: { $0 })
             let record = record(draft.configuration, draft.secrets, name: "s")
-            var writer = JSONWriter()
-            SessionOverview(record.key, record: record).write(into: &writer, for: .redacted)
             return try [
                 .init("stored", json(draft.configuration.encodeStored())),
-                .init("redacted", json(writer.bytes)),
+                .init("redacted", json(SessionOverview(record.key, record: record).shown())),
             ] + members(draft.secrets)
         }
     }
@@ -94,11 +92,10 @@ enum GoldenAdapter {
             let record = ScheduleRecord(
                 id: ScheduleID(high: 1, low: 2), tenant: "default", revision: 1, createdAt: created,
                 updatedAt: created, spec: schedule.spec, jobJSON: schedule.job.spec.encodeStored(.inverted))
-            var writer = JSONWriter()
-            record.write(into: &writer, for: .full(.inverted))
             return try [
                 .init("stored", json(schedule.spec.encode())),
-                .init("job", json(schedule.job.spec.encodeStored())), .init("shown", json(writer.bytes)),
+                .init("job", json(schedule.job.spec.encodeStored())),
+                .init("shown", json(record.view(for: .full(.inverted)).shown(isRedacted: false))),
             ] + members(schedule.job.secrets)
         }
     }
@@ -266,9 +263,9 @@ enum GoldenAdapter {
             id: WebhookID(high: 1, low: 2), tenant: "default", createdAt: created, updatedAt: created,
             endpoint: endpoint, publicKey: "whpk_1", sealedKeys: [])
         return try [false, true].map { isRedacted in
-            var writer = JSONWriter()
-            record.write(into: &writer, isRedacted: isRedacted)
-            return .init(isRedacted ? "redacted" : "shown", try json(writer.bytes))
+            .init(
+                isRedacted ? "redacted" : "shown",
+                try json(record.shown(secret: nil, isRedacted: isRedacted)))
         }
     }
 

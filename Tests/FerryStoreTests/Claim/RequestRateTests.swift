@@ -127,7 +127,7 @@ struct RequestRateTests {
             node.hosts.limit(at: Self.origin, HostScope(tenant: "acme", path: "/a"))?.requestRate != nil
         }
         let record = try wait { node.store.control.host(Self.origin, reply: $0) }.get()
-        #expect(record.state == "normal" && record.scopes.map(\.path) == ["/a"])
+        #expect(record.state == .normal && record.scopes.map(\.path) == ["/a"])
         #expect(record.scopes.first?.requestRateLimit != nil)
         let decisions = try record.decisions.map { try JSON.parse($0) }
         #expect(decisions.contains { $0["path"]?.string == "/a" && $0["request_rate_after"]?.double != nil })

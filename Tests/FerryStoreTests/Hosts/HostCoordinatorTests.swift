@@ -111,7 +111,7 @@ struct HostCoordinatorTests {
             }
         }
         let host = try wait { second.store.control.host("https://busy.example:443", reply: $0) }.get()
-        #expect(host.state == "normal" && host.scopes.count == 1)
+        #expect(host.state == .normal && host.scopes.count == 1)
         let kinds = try host.decisions.map { try JSON.parse($0)["kind"]?.string }
         #expect(kinds.contains("backed_off"))
         let patch = try HostPatch(body: JSON.parse(Array(#"{"backoff_until":null}"#.utf8)))
@@ -240,7 +240,7 @@ struct HostCoordinatorTests {
         let changed = try wait {
             node.store.control.changeHost("https://operator.example:443", patch, if: { _ in true }, reply: $0)
         }.get().get()
-        #expect(changed.state == "paused")
+        #expect(changed.state == .paused)
         try connection.execute(script: fill(11_000))
         let refused = wait {
             node.store.control.changeHost("https://late.example:443", patch, if: { _ in true }, reply: $0)

@@ -1,9 +1,8 @@
-internal import FerryCore
-
-/// JSON Schemas (2020-12) of the objects that declare their fields in `FieldObject.fields`.
-struct FieldSchemas {
+/// JSON Schemas (2020-12) by name, as components of the OpenAPI document. They are made from the declarations
+/// of objects: `FieldObject.fields` and `ShownObject.members`.
+package final class FieldSchemas {
     /// Use of an object.
-    enum Use: Equatable {
+    package enum Use: Equatable {
         /// Body of a request; `nil` for objects outside of jobs.
         case request(JobKind?)
         /// Merge patch (RFC 7396): every field is optional, and null sets the default.
@@ -13,64 +12,38 @@ struct FieldSchemas {
     }
 
     /// Schemas by name, in the order in which they were added.
-    private(set) var components: [JSON.Member] = []
+    package private(set) var components: [JSON.Member] = []
 
-    /// Returns the schemas as members of an object.
-    var text: String {
-        var writer = JSONWriter(reservingCapacity: 32_768)
-        writer.value(.object(components))
-        return String(decoding: writer.bytes.dropFirst().dropLast(), as: UTF8.self)
-    }
+    /// Creates an empty collection.
+    package init() {}
 
     /// Adds the schema of a type and of the objects in it. `name` and `text`: the schema's, if they are not
-    /// the type's. `envelope`: members of the response besides the fields, as JSON.
-    mutating func add<Object: FieldObject>(
-        _ type: Object.Type, _ use: Use, named name: String? = nil, _ text: String? = nil,
-        with envelope: String = ""
-    ) {
-        let added = add(ObjectDescription(type), use, named: name)
-        guard let index = components.firstIndex(where: { $0.name == added }),
-            var members = components[index].value.members
-        else { return }
-        if let text {
-            members = members.map { $0.name == "description" ? JSON.Member($0.name, .string(text)) : $0 }
-        }
-        let own = Self.parsed("{\(envelope)}").members ?? []
-        if !own.isEmpty {
-            members = members.map { member in
-                switch member.name {
-                case "required":
-                    JSON.Member(
-                        member.name, .array(own.map { .string($0.name) } + (member.value.array ?? [])))
-                case "properties": JSON.Member(member.name, .object(own + (member.value.members ?? [])))
-                default: member
-                }
-            }
-        }
-        components[index] = JSON.Member(added, .object(members))
+    /// the type's.
+    package func add<Object: FieldObject>(
+        _ type: Object.Type, _ use: Use, named name: String? = nil, _ text: String? = nil
+    ) { _ = reference(ObjectDescription(type), use, named: name, text) }
+
+    /// Adds the schema of an object of responses and of the objects in it.
+    package func add(_ types: any ShownObject.Type...) {
+        for type in types { _ = type.shownSchema(in: self) }
     }
 
-    /// Adds a schema that is given as JSON.
-    mutating func add(_ name: String, _ schema: String) {
-        components.append(JSON.Member(name, Self.parsed(schema)))
-    }
-
-    private static func parsed(_ text: String) -> JSON {
-        // The text is part of the source; a test reads the document that contains it.
-        (try? JSON.parse(Array(text.utf8))) ?? .null
-    }
-
-    /// Adds an object's schema unless there is one of this name, and returns the name.
-    private mutating func add(_ object: ObjectDescription, _ use: Use, named: String? = nil) -> String {
-        let name = named ?? Self.name(of: object, use)
+    /// Adds a schema unless there is one of this name. Returns a reference to it.
+    @discardableResult
+    package func reference(_ name: String, _ make: () -> JSON) -> [JSON.Member] {
         if !components.contains(where: { $0.name == name }) {
             // The place is taken before the objects inside are added.
             let index = components.count
             components.append(JSON.Member(name, .null))
-            let schema = schema(of: object, use)
-            components[index] = JSON.Member(name, schema)
+            components[index] = JSON.Member(name, make())
         }
-        return name
+        return [JSON.Member("$ref", .string("#/components/schemas/\(name)"))]
+    }
+
+    private func reference(
+        _ object: ObjectDescription, _ use: Use, named: String? = nil, _ text: String? = nil
+    ) -> [JSON.Member] {
+        reference(named ?? Self.name(of: object, use)) { schema(of: object, use, text ?? object.text) }
     }
 
     private static func name(of object: ObjectDescription, _ use: Use) -> String {
@@ -83,10 +56,21 @@ struct FieldSchemas {
         }
     }
 
-    private mutating func schema(of object: ObjectDescription, _ use: Use) -> JSON {
-        var rules: [JSON.Member] = []
-        if case .request(let kind) = use { rules = object.rules(kind) }
-        let requiredByRule = rules.first { $0.name == "required" }?.value.array ?? []
+    private func schema(of object: ObjectDescription, _ use: Use, _ text: String) -> JSON {
+        let (properties, required) = fields(of: object, use)
+        return .schema(
+            text, required: required, properties,
+            isClosed: use != .response, Self.rules(of: object, use).filter { $0.name != "required" })
+    }
+
+    private static func rules(of object: ObjectDescription, _ use: Use) -> [JSON.Member] {
+        if case .request(let kind) = use { object.rules(kind) } else { [] }
+    }
+
+    /// Returns the schemas of the fields, and the names of those that are required.
+    func fields(of object: ObjectDescription, _ use: Use) -> (properties: [JSON.Member], required: [JSON]) {
+        let requiredByRule =
+            Self.rules(of: object, use).first { $0.name == "required" }?.value.array ?? []
         var properties: [JSON.Member] = []
         var required: [JSON] = []
         for field in object.fields {
@@ -101,16 +85,11 @@ struct FieldSchemas {
             properties.append(JSON.Member(field.name, property))
             if isRequired { required.append(name) }
         }
-        var members = [JSON.Member("type", "object"), JSON.Member("description", .string(object.text))]
-        if !required.isEmpty { members.append(JSON.Member("required", .array(required))) }
-        members.append(JSON.Member("properties", .object(properties)))
-        if use != .response { members.append(JSON.Member("additionalProperties", .bool(false))) }
-        members += rules.filter { $0.name != "required" }
-        return .object(members)
+        return (properties, required)
     }
 
     /// Returns the schema of a field, or `nil` if the use has no such field.
-    private mutating func property(
+    private func property(
         _ field: FieldDescription, of object: ObjectDescription, _ use: Use, isRequired: Bool
     ) -> JSON? {
         let traits = field.traits
@@ -128,8 +107,7 @@ struct FieldSchemas {
         var members: [JSON.Member]
         switch field.kind {
         case .object(let nested):
-            let reference = JSON.string("#/components/schemas/\(add(nested, use))")
-            members = [JSON.Member("$ref", reference)]
+            members = reference(nested, use)
         case .value(let schema, let shown):
             members = use == .response ? shown : schema
             if case .request(let kind?) = use, let variant = object.variant(field.name, kind) {
@@ -189,7 +167,7 @@ struct FieldSchemas {
     }
 
     /// Returns the schema with null as a further value.
-    private static func nullable(_ members: [JSON.Member]) -> [JSON.Member] {
+    static func nullable(_ members: [JSON.Member]) -> [JSON.Member] {
         if members.contains(where: { $0.name == "$ref" || $0.name == "oneOf" }) {
             let own = members.filter { $0.name != "oneOf" }
             let choices = members.first { $0.name == "oneOf" }?.value.array ?? [.object(own)]
@@ -203,5 +181,19 @@ struct FieldSchemas {
             default: member
             }
         }
+    }
+}
+
+extension JSON {
+    /// Returns the schema of an object. `isClosed`: `true` if it has no other members.
+    package static func schema(
+        _ text: String, required: [JSON] = [], _ properties: [Member], isClosed: Bool = false,
+        _ rules: [Member] = []
+    ) -> JSON {
+        var members = [Member("type", "object"), Member("description", .string(text))]
+        if !required.isEmpty { members.append(Member("required", .array(required))) }
+        members.append(Member("properties", .object(properties)))
+        if isClosed { members.append(Member("additionalProperties", .bool(false))) }
+        return .object(members + rules)
     }
 }

@@ -1,0 +1,166 @@
+internal import FerryCore
+
+/// Schemas of bodies by name. They are made from the declarations of `FieldObject.fields` and
+/// `ShownObject.members`, besides a few that are given as JSON.
+let componentSchemas: [JSON.Member] = {
+    let schemas = FieldSchemas()
+    schemas.addRequests()
+    schemas.addAnswers()
+    schemas.add(
+        JobEnvelope.self, SessionOverview.self, ShownSchedule.self, WebhookRecord.self, ShownNewWebhook.self,
+        ShownAttempts.self, BatchAnswer.self, ShownProblem.self, DeliveredEvent.self, ReplayAnswer.self,
+        ShownNewKey.self, Pause.self, Status.self, ShownWindows.self)
+    schemas.add(TransferLimits.self, .response)
+    schemas.addPage(of: JobEnvelope.self, "JobList", "jobs", "newest first")
+    schemas.addPage(of: SessionOverview.self, "SessionList", "sessions", "ordered by name")
+    schemas.addPage(of: ShownSchedule.self, "ScheduleList", "schedules", "newest first")
+    schemas.addPage(of: LoggedEvent.self, "EventList", "events", "newest first")
+    schemas.addPage(of: WebhookRecord.self, "WebhookList", "endpoints", "newest first")
+    schemas.addPage(of: DeliveryRecord.self, "DeliveryList", "deliveries", "newest first")
+    schemas.addPage(of: HostRecord.self, "HostList", "hosts", "ordered by name")
+    schemas.addPage(of: APIKey.self, "KeyList", "keys", "newest first")
+    schemas.addPage(of: NodeStatus.self, "NodeList", "nodes", "newest first")
+    schemas.addPage(of: TenantStatus.self, "TenantList", "tenants", "ordered by name")
+    schemas.addPage(of: AuditEntry.self, "Audit", "entries", "newest first")
+    for member in JSON.rules("{\(answerSchemas), \(bodySchemas)}") {
+        schemas.reference(member.name) { member.value }
+    }
+    return schemas.components
+}()
+
+extension FieldSchemas {
+    fileprivate func addRequests() {
+        reference("JobRequest") {
+            .object(
+                JSON.rules(
+                    ##"""
+                    {
+                      "description": "A job to be done. Only kind and request.url are required, and source \##
+                    for uploads.",
+                      "oneOf": [
+                        {"$ref": "#/components/schemas/DownloadRequest"},
+                        {"$ref": "#/components/schemas/UploadRequest"},
+                        {"$ref": "#/components/schemas/DataRequest"}
+                      ],
+                      "discriminator": {
+                        "propertyName": "kind",
+                        "mapping": {
+                          "download": "#/components/schemas/DownloadRequest",
+                          "upload": "#/components/schemas/UploadRequest",
+                          "data": "#/components/schemas/DataRequest"
+                        }
+                      },
+                      "examples": [
+                        {
+                          "kind": "download",
+                          "request": {"url": "https://example.org/a.csv"},
+                          "destination": {"path": "reports/a.csv"}
+                        }
+                      ]
+                    }
+                    """##))
+        }
+        add(
+            JobSpec.self, .request(.download), named: "DownloadRequest",
+            "Fetches a file. Succeeds on a 2xx response unless accept.status determines otherwise.")
+        add(
+            JobSpec.self, .request(.upload), named: "UploadRequest",
+            "Sends a file, the file of another job, or inline bytes, as they are or in a form. Succeeds on a "
+                + "2xx response unless accept.status determines otherwise.")
+        add(
+            JobSpec.self, .request(.data), named: "DataRequest",
+            "Makes a request and stores the body of the response. Succeeds on any response unless "
+                + "accept.status determines otherwise.")
+        add(
+            JobSpec.self, .patch, named: "JobPatch",
+            "A merge patch (RFC 7396) of the job as it is shown; null sets the default. description, "
+                + "metadata, schedule.priority and network.max_bytes_per_second can be changed until the "
+                + "job is terminal, the other fields while it does not run; earliest_begin_at and "
+                + "confirm_before_begin until it has begun. A download resumes from its bytes with another "
+                + "URL if the validator shows that it is the same file. The result is validated like a "
+                + "submission.")
+        add(HeaderLine.self, .request(nil), named: HeaderLine.schemaName)
+        add(AcknowledgementRules.self, .request(nil))
+        add(AcknowledgementRules.self, .response)
+        add(SessionConfiguration.self, .request(nil), named: "SessionRequest")
+        add(InvalidateRequest.self, .request(nil), named: "InvalidationRequest")
+        add(ScheduleBody.self, .request(nil), named: "ScheduleRequest")
+        add(WebhookEndpoint.self, .request(nil), named: "WebhookEndpointRequest")
+        add(
+            WebhookEndpoint.self, .patch, named: "WebhookPatch",
+            "A merge patch (RFC 7396): fields that are named change, null sets the default.")
+        add(RotateRequest.self, .request(nil), named: "RotateSecretRequest")
+        add(ReplayRequest.self, .request(nil), named: "ReplayRequest")
+        add(BatchRequest.self, .request(nil), named: "BatchRequest")
+        add(CancelRequest.self, .request(nil), named: "CancelRequest")
+        add(KeyRequest.self, .request(nil), named: "KeyRequest")
+        add(TransferLimits.self, .patch, named: "LimitsPatch")
+        add(HostPatch.self, .patch, named: "HostPatch")
+        add(OffPeakWindow.self, .request(nil), named: "WindowInput")
+        add(OffPeakWindows.self, .patch, named: "WindowsPatch")
+    }
+
+    /// Adds a page of a list.
+    fileprivate func addPage(
+        of type: any ShownObject.Type, _ name: String, _ plural: String, _ order: String
+    ) {
+        let items = JSON.object(type.shownSchema(in: self))
+        reference(name) {
+            let data: JSON = [
+                "type": "array", "items": items,
+                "description": .string("The \(plural) of the page, \(order)."),
+            ]
+            let cursor: JSON = [
+                "type": ["string", "null"],
+                "description": "Cursor of the next page, or null on the last page.",
+            ]
+            return .schema(
+                "A page of \(plural).", required: ["data", "next_cursor"],
+                [JSON.Member("data", data), JSON.Member("next_cursor", cursor)])
+        }
+    }
+}
+
+/// A job as `JobRecord.write` shows it.
+private struct JobEnvelope: ShownObject {
+    static let summary =
+        "The accepted fields with their effective values, and the progress of the job. Every member is "
+        + "present."
+    static let schemaName = "Job"
+
+    static func members(_ list: inout some MemberVisitor<Self>) {
+        list.described("id", JobID.self, "Identifier of the job.")
+        list.described("tenant", String.self, "Owner of the job.")
+        list.described("state", JobState.self, "State of the job.")
+        list.described("waiting_for", WaitingFor?.self, "What a job in state waiting waits for.")
+        list.described("revision", Int.self, "Grows with each change of the job.", [.minimum(0)])
+        list.described(
+            "waiting_reason", WaitingReason?.self,
+            "Why the job does not run; null for running and terminal jobs.")
+        list.described("created_at", Timestamp.self, "Time of the submission.")
+        list.described("started_at", Timestamp?.self, "Start of the first attempt.")
+        list.described("finished_at", Timestamp?.self, "Time of the terminal state.")
+        list.described("next_attempt_at", Timestamp?.self, "Time at which a waiting job continues.")
+        list.described("acknowledged_at", Timestamp?.self, "Time of the acknowledgement.")
+        list.described(
+            "attempt", Int.self, "Number of the last attempt, 0 before the first.", [.minimum(0)])
+        list.described("node", NodeID?.self, "Node of the last attempt.")
+        list.described("link", String.self, "Network link of the job.")
+        list.described("retry_of", JobID?.self, "The job that this one retries.")
+        list.described("schedule_id", ScheduleID?.self, "The schedule that submitted the job.")
+        list.described("scheduled_at", Timestamp?.self, "The schedule's occurrence.")
+        list.described("question", ShownQuestion?.self, "The open question about the job.")
+        list.described("answered_by", FerryCore.JobAnswers.Last?.self, "The last answer about the job.")
+        list.described(
+            "resume_data", String?.self,
+            "Text with which another job resumes from the bytes of this one, for a day.")
+        list.fields { _ in JobSpec() }
+        list.described("progress", ShownProgress.self, "Progress of the job.")
+        list.described(
+            "response", JSON.self, "The last response of the server.",
+            JSON.rules(##"{"oneOf": [{"type": "null"}, {"$ref": "#/components/schemas/TransferResponse"}]}"##)
+        )
+        list.described("result", ShownResult?.self, "What a successful job has received or sent.")
+        list.described("error", ShownError?.self, "Why the job or its last attempt has failed.")
+    }
+}

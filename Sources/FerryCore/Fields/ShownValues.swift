@@ -1,0 +1,147 @@
+// Values of responses: JSON's own types, times, identifiers, enumerations, lists, and stored objects.
+
+extension ShownValue where Self: FieldValue {
+    package func show(into writer: inout JSONWriter, isRedacted: Bool) {
+        encode(into: &writer, isRedacted: isRedacted)
+    }
+}
+
+extension ShownValue where Self: FieldValue, Rule == NoRule {
+    package static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] { shownSchema(NoRule()) }
+}
+
+extension Bool: ShownValue {}
+extension Timestamp: ShownValue {}
+extension URLText: ShownValue {}
+extension ConnectionRules.Authentication.Scheme: ShownValue {}
+extension SessionInvalidation: ShownValue {}
+extension Role: ShownValue {}
+extension JobState: ShownChoice {
+    package static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] {
+        schemas.reference("JobState") {
+            let text = "State of a job. The terminal states are succeeded, failed and cancelled."
+            return .object(choices + [JSON.Member("description", .string(text))])
+        }
+    }
+}
+extension WaitingFor: ShownChoice {}
+
+/// A URL that is shown as it is.
+struct ShownURL: ShownValue {
+    let text: String
+
+    func show(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(text) }
+    static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] { URLText.shownSchema(in: schemas) }
+}
+
+extension ShownValue where Self: BinaryInteger {
+    package static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] {
+        [JSON.Member("type", "integer")]
+    }
+}
+extension Int: ShownValue {}
+extension Int64: ShownValue {}
+extension Int32: ShownValue {
+    package func show(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(self) }
+}
+extension UInt16: ShownValue {
+    package func show(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(self) }
+}
+
+extension Double: ShownValue {
+    package static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] {
+        [JSON.Member("type", "number")]
+    }
+}
+
+extension String: ShownValue {
+    package static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] {
+        [JSON.Member("type", "string")]
+    }
+}
+
+extension Identifier: ShownValue {
+    package func show(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(self) }
+    package static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] {
+        [JSON.Member("type", "string"), .pattern("^\(Kind.prefix)[0-7][0-9a-hjkmnp-tv-z]{25}$")]
+    }
+}
+
+extension Optional: ShownValue where Wrapped: ShownValue {
+    package func show(into writer: inout JSONWriter, isRedacted: Bool) {
+        if let self { self.show(into: &writer, isRedacted: isRedacted) } else { writer.null() }
+    }
+    package static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] {
+        FieldSchemas.nullable(Wrapped.shownSchema(in: schemas))
+    }
+}
+
+extension Array: ShownValue where Element: ShownValue {
+    package func show(into writer: inout JSONWriter, isRedacted: Bool) {
+        writer.beginArray()
+        for element in self { element.show(into: &writer, isRedacted: isRedacted) }
+        writer.endArray()
+    }
+    package static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] {
+        [JSON.Member("type", "array"), JSON.Member("items", .object(Element.shownSchema(in: schemas)))]
+    }
+}
+
+/// An enumeration whose cases are the values of a member.
+package protocol ShownChoice: ShownValue, CaseIterable {
+    /// Value in the API.
+    var name: String { get }
+}
+
+extension ShownChoice where Self: RawRepresentable<String> {
+    package var name: String { rawValue }
+}
+
+extension ShownChoice {
+    package func show(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(name) }
+    package static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] { choices }
+
+    /// The schema of the values.
+    package static var choices: [JSON.Member] {
+        [JSON.Member("type", "string"), JSON.Member("enum", .array(allCases.map { .string($0.name) }))]
+    }
+}
+
+/// A mark in place of a secret value.
+struct SetMark: ShownValue {
+    func show(into writer: inout JSONWriter, isRedacted: Bool) { writer.raw(setMark) }
+    static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] {
+        [JSON.Member("$ref", "#/components/schemas/Hidden")]
+    }
+}
+
+/// JSON as it is stored: text of another value.
+package struct StoredJSON<Value: ShownValue>: ShownValue {
+    private let json: [UInt8]
+
+    /// Creates a value.
+    package init(_ json: [UInt8]) { self.json = json }
+
+    package func show(into writer: inout JSONWriter, isRedacted: Bool) { writer.raw(json) }
+    package static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] {
+        Value.shownSchema(in: schemas)
+    }
+}
+
+extension JSON: ShownValue {
+    package func show(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(self) }
+    package static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] { [] }
+}
+
+extension JSON.Member {
+    /// The keyword `minimum`.
+    package static func minimum(_ number: Int) -> Self { Self("minimum", JSON(number)) }
+    /// The keyword `pattern`.
+    package static func pattern(_ expression: String) -> Self { Self("pattern", .string(expression)) }
+    /// The keyword `enum`.
+    package static func choices(_ values: [String]) -> Self {
+        Self("enum", .array(values.map { .string($0) }))
+    }
+    /// The keyword `examples`.
+    package static func examples(_ examples: JSON...) -> Self { Self("examples", .array(examples)) }
+}

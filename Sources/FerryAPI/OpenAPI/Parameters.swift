@@ -90,8 +90,8 @@ let parameters: [Parameter] = [
         "IdempotencyKey", "Idempotency-Key", .header,
         text(1...257, #"^([!#-~][!-~]{0,254}|"[!#-~]{1,255}")$"#),
         "Identifies one request of the tenant, whatever its method and path. A repetition with the same key "
-            + "gets the first response again; the order of members and white space of the body do not matter. "
-            + "Another method, path or body gets 422 idempotency_key_reused. Kept for 24 hours."),
+            + "gets the first response again; the order of members and white space of the body do not "
+            + "matter. Another method, path or body gets 422 idempotency_key_reused. Kept for 24 hours."),
     Parameter(
         "Prefer", "Prefer", .header, String.shownSchema + [.examples("wait=30")],
         "wait=N delays the response until the job is terminal or N seconds have passed, at most 60."),

@@ -51,7 +51,8 @@ struct RequestTests {
         defer { origin.stop() }
         let job = try ferry.run(
             #"{"kind":"data","request":{"url":"\#(origin.url)/","header_fields":["#
-                + #"{"name":"X-Tag","value":"1"},{"name":"Cookie","value":"hush"},{"name":"x-tag","value":"2"}]}}"#
+                + #"{"name":"X-Tag","value":"1"},{"name":"Cookie","value":"hush"},"#
+                + #"{"name":"x-tag","value":"2"}]}}"#
         )
         #expect(job["state"]?.string == "succeeded", "\(job)")
         let sent = origin.requests.first?.lines.filter { $0.lowercased().hasPrefix("x-tag:") }

@@ -6,7 +6,6 @@ package struct FieldDescription: Sendable {
         case value([JSON.Member], shown: [JSON.Member])
         /// An object.
         case object(ObjectDescription)
-        /// A field of which only this value is supported.
     }
 
     /// Name of the field.

@@ -4,7 +4,7 @@
 .PHONY: run build release test smoke test-long build-tests test-swift smoke-swift build-memory test-memory \
         test-races prepare-outside test-outside test-outside-waiting test-outside-others smoke-outside install-deps \
         install-test-deps format lint lint-format check-compose secrets bench-peers bench-micro bench-memory \
-        bench-webhooks bench-queue bench-submit bench-lists bench-report soak clean
+        bench-webhooks bench-queue bench-submit bench-lists bench-ledger bench-report soak clean
 
 SWIFT ?= swift
 FERRY ?= .build/release/ferry
@@ -133,6 +133,11 @@ bench-submit: install-test-deps release
 # How long lists take with a long history, beside clients that read continuously: make bench-lists ARGS="--jobs 100000"
 bench-lists: install-test-deps release
 	python3 Benchmarks/lists/lists.py --ferry $(FERRY) $(ARGS)
+
+# What a small job costs in each stage: instructions, allocations, system calls, statements, WAL; no times.
+bench-ledger: install-deps release
+	@scripts/install-system-packages ledger
+	python3 Benchmarks/ledger/ledger.py --ferry $(FERRY) $(ARGS)
 
 # A cluster under a random load while everything around it fails: make soak ARGS="--seconds 600 --seed 7 --nodes 3"
 soak: install-test-deps release

@@ -1,0 +1,375 @@
+"""What one small job costs, for each stage: instructions, allocations, system calls, SQL statements, bytes of WAL.
+
+    python3 Benchmarks/ledger/ledger.py [--ferry .build/release/ferry] [--jobs 1000] [--record FILE] [--table FILE]
+
+Downloads files of 1 KiB from an nginx on loopback, first with one job per request, then with 100 jobs per request,
+and prints a Markdown table of counts per job. Three runs of the service count different things:
+
+- callgrind counts instructions and calls of the allocator for each thread;
+- strace counts system calls for each thread;
+- PostgreSQL's log and pg_stat_statements count statements and WAL for each connection, without a tracer.
+
+A stage is a group of threads (`STAGES`). Each connection to the database is named after the thread that uses it.
+A tracer slows the service down, so the figures contain no times. callgrind has no SHA instructions and clears memory
+byte by byte, so it counts more instructions than the processor executes.
+"""
+from __future__ import annotations
+
+import argparse
+import collections
+import contextlib
+import functools
+import glob
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+# The first pattern that matches the whole name of a thread decides its stage.
+STAGES = {
+    "HTTP threads": r"MHD-.*|ferry-batch",
+    "Submissions": r"submissions",
+    "Transfer loops": r"ferry-curl-\d+",
+    "File threads": r"ferry-file-\d+",
+    "Dispatcher": r"dispatcher",
+    "Event relay": r"events",
+    "Other threads": r".*",
+}
+COMMITS = "PostgreSQL: commits and background"
+COUNTS = {
+    "instructions": "Instructions, thousands", "allocations": "Allocations", "system_calls": "System calls",
+    "statements": "SQL statements", "wal_bytes": "WAL bytes"}
+# How many jobs a request submits.
+SIZES = (1, 100)
+CONNECTIONS = 8
+WARM_JOBS = 300
+ALLOCATORS = {"malloc", "calloc", "realloc", "posix_memalign", "aligned_alloc", "memalign"}
+PACKAGES = {"valgrind": "valgrind", "vgdb": "valgrind", "strace": "strace", "nginx": "nginx-light",
+            "initdb": "postgresql", "psql": "postgresql", "objcopy": "binutils", "cc": "gcc"}
+KEY = "ledger-benchmark-admin-key-0123456789"
+SECRET = "whsec_bGVkZ2VybGVkZ2VybGVkZ2VybGVkZ2Vy"
+POSTGRES = {
+    "shared_preload_libraries": "pg_stat_statements", "pg_stat_statements.track_utility": "on",
+    "compute_query_id": "on", "log_min_duration_statement": "0", "log_line_prefix": "%a\t%Q\t",
+    # A checkpoint during a run would add images of whole pages to the WAL.
+    "checkpoint_timeout": "1h"}
+
+
+def stage(thread: str) -> str:
+    return next(name for name, pattern in STAGES.items() if re.fullmatch(pattern, thread))
+
+
+# MARK: Reading what the tools wrote
+
+
+def callgrind_counts(text: str) -> tuple[int, int]:
+    """Instructions and calls of the allocator in one thread's dump."""
+    instructions = int(re.search(r"^(?:summary|totals): (\d+)", text, re.M).group(1))
+    names: dict[str, str] = {}
+    latest = {"fn": "", "cfn": ""}
+    allocations = 0
+    for line in text.splitlines():
+        # A function has a number, and its name where the number is first used. `cfn`: the one that is called.
+        if found := re.match(r"(c?fn)=\((\d+)\)(?: (.*))?", line):
+            role, number, name = found.groups()
+            if name:
+                names[number] = name.split("'")[0].split("@")[0]
+            latest[role] = names[number]
+        elif line.startswith("calls=") and latest["cfn"] in ALLOCATORS and latest["fn"] not in ALLOCATORS:
+            allocations += int(line[6:].split()[0])
+    return instructions, allocations
+
+
+def scheduler_threads(text: str) -> dict[int, int]:
+    """Valgrind's numbers of threads, and the kernel's."""
+    return {int(own): int(kernel)
+            for own, kernel in re.findall(r"^Thread (\d+): status = .*\(lwpid (\d+)\)", text, re.M)}
+
+
+def strace_counts(lines) -> collections.Counter[int]:
+    """Calls of each thread; the second half of an interrupted line is not another call."""
+    return collections.Counter(
+        int(found.group(1)) for line in lines if (found := re.match(r"(\d+) +[a-z_0-9]+\(", line)))
+
+
+def log_counts(lines) -> collections.Counter[tuple[str, int]]:
+    """Executions of each statement by each of the service's threads."""
+    line_of = re.compile(r"ferry ([^\t]+)\t(-?\d+)\tLOG:  duration: \S+ ms  (?:execute|statement)")
+    return collections.Counter(
+        (found.group(1), int(found.group(2))) for line in lines if (found := line_of.match(line)))
+
+
+def database_counts(executions, statement_wal: dict[int, int], wal_bytes: int) -> dict[str, dict[str, float]]:
+    """Statements and WAL of each stage; a statement that several stages execute is shared by number."""
+    all_of = collections.Counter()
+    for (_, query), count in executions.items():
+        all_of[query] += count
+    stages: dict = collections.defaultdict(lambda: {"statements": 0, "wal_bytes": 0})
+    for (thread, query), count in executions.items():
+        row = stages[stage(thread)]
+        row["statements"] += count
+        row["wal_bytes"] += statement_wal.get(query, 0) * count / all_of[query]
+    stages[COMMITS] = {"wal_bytes": wal_bytes - sum(row["wal_bytes"] for row in stages.values())}
+    return dict(stages)
+
+
+# MARK: The table
+
+
+def table(sample: dict) -> str:
+    """`sample`: size of a request → stage → kind of count → count per job."""
+    def cell(rows: list[str], kind: str) -> str:
+        found = [[sample[str(size)][row][kind] for row in rows if kind in sample[str(size)].get(row, {})]
+                 for size in SIZES]
+        return " / ".join(number(sum(values), kind) for values in found) if any(found) else ""
+
+    def number(value: float, kind: str) -> str:
+        value = value / 1_000 if kind == "instructions" else value
+        if value < 0.1:
+            return f"{value:.1g}"
+        return f"{value:,.0f}" if value >= 99.5 else f"{value:.1f}" if value >= 9.95 else f"{value:.2f}"
+
+    stages = [*STAGES, COMMITS]
+    lines = ["| Stage | " + " | ".join(COUNTS.values()) + " |", "|---" * (len(COUNTS) + 1) + "|"]
+    for name, rows in [*((name, [name]) for name in stages), ("All", stages)]:
+        lines.append(f"| {name} | " + " | ".join(cell(rows, kind) for kind in COUNTS) + " |")
+    return "\n".join(lines)
+
+
+# MARK: Runs
+
+
+class Service:
+    """A service behind a tracer, on a database of its own."""
+
+    def __init__(self, binary: str, database, counter) -> None:
+        from core import env, httpc
+        self.httpc, self.database = httpc, database
+        self.port = free_port()
+        authorization = f"Authorization: Bearer {KEY}\r\n"
+        self.request = functools.partial(httpc.request, port=self.port, headers=authorization)
+        self.client = httpc.Client(self.port, headers=authorization)
+        environment = {
+            "PATH": os.environ["PATH"], "FERRY_LISTEN": f"{env.HOST}:{self.port}", "FERRY_ADMIN_KEY": KEY,
+            "FERRY_WEBHOOK_SECRET": SECRET, "FERRY_DATABASE_URL": database.dsn,
+            "FERRY_DATA_DIR": str(env.fresh("data")), "FERRY_EGRESS_ALLOW": "127.0.0.0/8",
+            "FERRY_LOG_LEVEL": "error", **counter.environment}
+        arguments = [*counter.tracer, binary, "serve"]
+        self.process = subprocess.Popen(arguments, env=environment, stdout=subprocess.DEVNULL)
+        self.wait(lambda: self.answers() and self.client.call(self.request("GET", "/readyz"))[0] == 200)
+
+    def answers(self) -> bool:
+        with contextlib.suppress(OSError, TimeoutError):
+            self.httpc.wait_port(self.port, seconds=1)
+            return True
+        return False
+
+    def wait(self, condition, seconds: float = 300, pause: float = 0.1) -> None:
+        end = time.monotonic() + seconds
+        while not condition():
+            if self.process.poll() is not None:
+                raise SystemExit(f"the service has ended with {self.process.returncode}")
+            if time.monotonic() > end:
+                raise SystemExit(f"the service was not ready, or its jobs had not ended, after {seconds} s")
+            time.sleep(pause)
+
+    def is_idle(self) -> bool:
+        jobs = self.client.json("GET", "/v1/admin/status")["jobs"]
+        return not any(jobs[state] for state in ("waiting", "queued", "running", "suspended"))
+
+    def run(self, origin, count: int, size: int, tag: str) -> None:
+        """Submits `count` downloads, `size` in each request, and returns when all have succeeded."""
+        jobs = [{"kind": "download", "request": {"url": origin.url(f"/file/{tag}/{number}")},
+                 "destination": {"path": f"{tag}/{number % 100}/{number}"}} for number in range(count)]
+        if size == 1:
+            requests = [self.request("POST", "/v1/jobs", job) for job in jobs]
+        else:
+            requests = [self.request("POST", "/v1/jobs/batch", {"jobs": jobs[first:first + size]})
+                        for first in range(0, count, size)]
+        for answer in self.httpc.run_many(self.port, requests, CONNECTIONS):
+            if answer[0] != 201:
+                raise SystemExit(f"a submission was refused: {answer}")
+        # Questions count as well, so they are few.
+        self.wait(self.is_idle, pause=1)
+        if failed := self.client.json("GET", "/v1/jobs?state=failed&limit=1")["data"]:
+            raise SystemExit(f"a job has failed: {failed[0]['error']}")
+
+    def threads(self) -> dict[int, str]:
+        tasks = pathlib.Path(f"/proc/{self.process.pid}/task").iterdir()
+        return {int(task.name): (task / "comm").read_text().strip() for task in tasks}
+
+    def stop(self) -> None:
+        self.client.close()
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(120)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+class Callgrind:
+    """Instructions and allocations. A dump sets the counters to zero."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.out = folder / "callgrind"
+        self.dumps = 0
+        self.tracer = ["valgrind", "--tool=callgrind", "--separate-threads=yes", "--fair-sched=yes", "--quiet",
+                       f"--callgrind-out-file={self.out}"]
+        library = folder / "openat2.so"
+        subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, HERE / "openat2.c", "-ldl"], check=True)
+        self.environment = {"LD_PRELOAD": str(library)}
+
+    def begin(self, service: Service) -> None:
+        self._command(service, "dump")
+        self.dumps += 1
+
+    def end(self, service: Service) -> dict[str, dict[str, float]]:
+        kernel = scheduler_threads(self._command(service, "v.info", "scheduler"))
+        names = service.threads()
+        self.begin(service)
+        stages: dict = collections.defaultdict(collections.Counter)
+        for path in sorted(self.out.parent.glob(f"{self.out.name}.{self.dumps}-*")):
+            instructions, allocations = callgrind_counts(path.read_text())
+            # A thread that has ended meanwhile has no name any more.
+            name = names.get(kernel.get(int(path.name.rpartition("-")[2]), 0), "ended")
+            stages[stage(name)].update(instructions=instructions, allocations=allocations)
+        if missing := STAGES.keys() - stages.keys():
+            raise SystemExit(f"no thread belongs to {', '.join(sorted(missing))}: compare STAGES with the threads' "
+                             f"names, {', '.join(sorted(set(names.values())))}")
+        return stages
+
+    @staticmethod
+    def _command(service: Service, *words: str) -> str:
+        done = subprocess.run(["vgdb", f"--pid={service.process.pid}", *words], capture_output=True, text=True)
+        if done.returncode:
+            raise SystemExit(f"vgdb: {done.stderr}")
+        return done.stdout
+
+
+class Strace:
+    """System calls."""
+
+    environment: dict[str, str] = {}
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.out = folder / "strace"
+        # -D: the tracer is not the parent, so the process that was started is the service.
+        self.tracer = ["strace", "-D", "-f", "-qq", "-s", "0", "-e", "signal=none", "-o", str(self.out)]
+
+    def begin(self, service: Service) -> None:
+        self.mark = self.out.stat().st_size
+
+    def end(self, service: Service) -> dict[str, dict[str, float]]:
+        names = service.threads()
+        stages: dict = collections.defaultdict(collections.Counter)
+        with open(self.out, errors="replace") as lines:
+            lines.seek(self.mark)
+            for thread, count in strace_counts(lines).items():
+                stages[stage(names.get(thread, "ended"))].update(system_calls=count)
+        return stages
+
+
+class Statements:
+    """Statements and WAL, without a tracer."""
+
+    tracer: list[str] = []
+    environment: dict[str, str] = {}
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.log = folder / "postgres.log"
+
+    def begin(self, service: Service) -> None:
+        service.database.sql("CREATE EXTENSION IF NOT EXISTS pg_stat_statements")
+        service.database.sql("SELECT pg_stat_statements_reset()")
+        self.mark = self.log.stat().st_size
+        self.position = service.database.sql("SELECT pg_current_wal_insert_lsn()")
+
+    def end(self, service: Service) -> dict[str, dict[str, float]]:
+        wal_bytes = service.database.sql(
+            f"SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '{self.position}')")
+        rows = service.database.sql("SELECT queryid, sum(wal_bytes) FROM pg_stat_statements GROUP BY 1")
+        statement_wal = {int(query): int(size) for query, size in (row.split("|") for row in rows.splitlines())}
+        with open(self.log, errors="replace") as lines:
+            lines.seek(self.mark)
+            executions = log_counts(lines)
+        if not executions:
+            raise SystemExit("PostgreSQL's log contains no statement of the service")
+        return database_counts(executions, statement_wal, int(wal_bytes))
+
+
+def free_port() -> int:
+    from bench import free_port
+    return free_port()
+
+
+def measure(binary: str, jobs: int) -> dict:
+    """Counts per job: size of a request → stage → kind."""
+    from bench import Nginx
+    from core import env, postgres
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that every server is stopped
+    env.setup()
+    postgres.SETTINGS.update(POSTGRES)
+    # Valgrind 3.19 cannot read Swift's debugging information.
+    stripped = env.WORK / "ferry"
+    subprocess.run(["objcopy", "--strip-debug", binary, stripped], check=True)
+    sample: dict = {str(size): collections.defaultdict(dict) for size in SIZES}
+    with contextlib.ExitStack() as stack:
+        origin = Nginx()
+        stack.callback(origin.stop)
+        for counter in (Statements(env.WORK), Strace(env.WORK), Callgrind(env.WORK)):
+            print(f"{type(counter).__name__} …", file=sys.stderr, flush=True)
+            with contextlib.ExitStack() as run:
+                database = postgres.Postgres()
+                run.callback(database.stop)
+                database.start()
+                service = Service(str(stripped), database, counter)
+                run.callback(service.stop)
+                for size in SIZES:
+                    service.run(origin, WARM_JOBS, size, f"warm{size}")
+                    counter.begin(service)
+                    service.run(origin, jobs, size, f"run{size}")
+                    for name, counts in counter.end(service).items():
+                        sample[str(size)][name] |= {kind: count / jobs for kind, count in counts.items()}
+    return sample
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ferry", default=".build/release/ferry", help="the release build")
+    parser.add_argument("--jobs", type=int, default=1_000, help="jobs of each run, a multiple of 100")
+    parser.add_argument("--record", type=pathlib.Path, help="writes the counts to this file as JSON, too")
+    parser.add_argument("--table", type=pathlib.Path, help="prints the table of a recorded file and measures nothing")
+    words = parser.parse_args()
+    if words.table:
+        print(table(json.loads(words.table.read_text())))
+        return
+    if words.jobs < 100 or words.jobs % 100:
+        parser.error("--jobs must be a multiple of 100")
+    # Debian keeps the programs of servers out of PATH.
+    os.environ["PATH"] = ":".join([*sorted(glob.glob("/usr/lib/postgresql/*/bin"), reverse=True),
+                                   os.environ["PATH"], "/usr/sbin"])
+    for program, package in PACKAGES.items():
+        if not shutil.which(program):
+            raise SystemExit(f"{program} is not installed; install the Debian package {package}")
+    if not os.access(words.ferry, os.X_OK):
+        raise SystemExit(f"{words.ferry} is no program; build it with: make release")
+    with tempfile.TemporaryDirectory(prefix="ferry-ledger-") as folder:
+        os.environ["BENCH_WORK"] = folder
+        sys.path[:0] = [str(HERE.parent / "webhooks"), str(HERE.parent / "peers")]
+        sample = measure(words.ferry, words.jobs)
+    if words.record:
+        words.record.write_text(json.dumps(sample, indent=1) + "\n")
+    print(table(sample))
+
+
+if __name__ == "__main__":
+    main()

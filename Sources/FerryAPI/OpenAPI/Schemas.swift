@@ -6,6 +6,7 @@ let componentSchemas: [JSON.Member] = {
     let schemas = FieldSchemas()
     schemas.addRequests()
     schemas.addAnswers()
+    schemas.addBodies()
     schemas.add(
         JobEnvelope.self, SessionOverview.self, ShownSchedule.self, WebhookRecord.self, ShownNewWebhook.self,
         ShownAttempts.self, BatchAnswer.self, ShownProblem.self, DeliveredEvent.self, ReplayAnswer.self,
@@ -22,7 +23,7 @@ let componentSchemas: [JSON.Member] = {
     schemas.addPage(of: NodeStatus.self, "NodeList", "nodes", "newest first")
     schemas.addPage(of: TenantStatus.self, "TenantList", "tenants", "ordered by name")
     schemas.addPage(of: AuditEntry.self, "Audit", "entries", "newest first")
-    for member in JSON.rules("{\(answerSchemas), \(bodySchemas)}") {
+    for member in JSON.rules("{\(answerSchemas)}") {
         schemas.reference(member.name) { member.value }
     }
     return schemas.components
@@ -31,34 +32,25 @@ let componentSchemas: [JSON.Member] = {
 extension FieldSchemas {
     fileprivate func addRequests() {
         reference("JobRequest") {
-            .object(
-                JSON.rules(
-                    ##"""
-                    {
-                      "description": "A job to be done. Only kind and request.url are required, and source \##
-                    for uploads.",
-                      "oneOf": [
-                        {"$ref": "#/components/schemas/DownloadRequest"},
-                        {"$ref": "#/components/schemas/UploadRequest"},
-                        {"$ref": "#/components/schemas/DataRequest"}
-                      ],
-                      "discriminator": {
-                        "propertyName": "kind",
-                        "mapping": {
-                          "download": "#/components/schemas/DownloadRequest",
-                          "upload": "#/components/schemas/UploadRequest",
-                          "data": "#/components/schemas/DataRequest"
-                        }
-                      },
-                      "examples": [
-                        {
-                          "kind": "download",
-                          "request": {"url": "https://example.org/a.csv"},
-                          "destination": {"path": "reports/a.csv"}
-                        }
-                      ]
-                    }
-                    """##))
+            let kinds = [
+                ("download", "DownloadRequest"), ("upload", "UploadRequest"), ("data", "DataRequest"),
+            ]
+            return [
+                "description":
+                    "A job to be done. Only kind and request.url are required, and source for uploads.",
+                "oneOf": .array(kinds.map { .schema($1) }),
+                "discriminator": [
+                    "propertyName": "kind",
+                    "mapping": .object(
+                        kinds.map { .init($0, .string("#/components/schemas/\($1)")) }),
+                ],
+                "examples": [
+                    [
+                        "kind": "download", "request": ["url": "https://example.org/a.csv"],
+                        "destination": ["path": "reports/a.csv"],
+                    ]
+                ],
+            ]
         }
         add(
             JobSpec.self, .request(.download), named: "DownloadRequest",
@@ -106,17 +98,15 @@ extension FieldSchemas {
     ) {
         let items = JSON.object(type.shownSchema(in: self))
         reference(name) {
-            let data: JSON = [
-                "type": "array", "items": items,
-                "description": .string("The \(plural) of the page, \(order)."),
-            ]
-            let cursor: JSON = [
-                "type": ["string", "null"],
-                "description": "Cursor of the next page, or null on the last page.",
-            ]
-            return .schema(
+            .schema(
                 "A page of \(plural).", required: ["data", "next_cursor"],
-                [JSON.Member("data", data), JSON.Member("next_cursor", cursor)])
+                [
+                    .property(
+                        "data", ["type": "array", "items": items], "The \(plural) of the page, \(order)."),
+                    .property(
+                        "next_cursor", ["type": ["string", "null"]],
+                        "Cursor of the next page, or null on the last page."),
+                ])
         }
     }
 }
@@ -162,5 +152,33 @@ private struct JobEnvelope: ShownObject {
         )
         list.described("result", ShownResult?.self, "What a successful job has received or sent.")
         list.described("error", ShownError?.self, "Why the job or its last attempt has failed.")
+    }
+}
+
+/// Returns the schema of an object without other members.
+func closed(
+    _ text: String, _ required: [JSON.Member], optional: [JSON.Member] = [], _ rules: [JSON.Member] = []
+) -> JSON {
+    .schema(text, required: required.map { .string($0.name) }, required + optional, isClosed: true, rules)
+}
+
+/// Returns the schema of one of several values.
+func oneOf(_ text: String, _ choices: JSON...) -> JSON {
+    ["description": .string(text), "oneOf": .array(choices)]
+}
+
+extension JSON {
+    /// Returns a reference to a schema.
+    static func schema(_ name: String) -> JSON { .reference("schemas", name) }
+}
+
+extension JSON.Member {
+    /// Describes a member of an object.
+    static func property(_ name: String, _ schema: JSON, _ text: String) -> Self {
+        Self(name, .object((schema.members ?? []) + [Self("description", .string(text))]))
+    }
+    /// Describes a member that is null or has the schema with this name.
+    static func nullable(_ name: String, _ schema: String, _ text: String) -> Self {
+        property(name, ["oneOf": [["type": "null"], .schema(schema)]], text)
     }
 }

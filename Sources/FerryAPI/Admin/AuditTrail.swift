@@ -76,16 +76,13 @@ extension AuditEntry: ShownObject {
     package static func members(_ list: inout some MemberVisitor<Self>) {
         list.member("id", \.id, "Identifier of the entry.")
         list.member("requested_at", \.requestedAt, "Time of the request.")
-        list.member(
-            "key", \.key,
-            "Identifier of the key that made the request. Null only in entries of older versions.")
+        list.member("key", \.key, "The key of the request, or null in entries of older versions.")
         list.member(
             "key_name", \.keyName,
-            "Name of that key. FERRY_ADMIN_KEY is the key of the configuration.")
+            "Name of the key; FERRY_ADMIN_KEY for the key of the configuration.")
         list.member("operation", \.operation, "The operationId of the request in this document.")
         list.member("path", \.path, "Path of the request.")
-        list.member(
-            "request_id", \.requestID, "Identifier of the request, as in X-Request-Id and the log.")
+        list.member("request_id", \.requestID, "Identifier of the request, as in X-Request-Id and the log.")
         list.member(
             "status", \.status,
             "HTTP status code of the response, or null if the result of the request is not known.")

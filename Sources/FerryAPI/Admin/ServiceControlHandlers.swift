@@ -105,8 +105,7 @@ extension NodeStatus: ShownObject {
         list.member("name", \.name, "Name of the node.")
         list.member("version", \.version, "Version of Ferry on the node.")
         list.member("started_at", \.startedAt, "Time of the node's start.")
-        list.member(
-            "heartbeat_age_seconds", \.heartbeatAgeSeconds, "Seconds since the node's last heartbeat.")
+        list.member("heartbeat_age_seconds", \.heartbeatAgeSeconds, "Seconds since the last heartbeat.")
         list.member("running", \.running, "Number of attempts that run on the node.")
         list.member("draining", \.isDraining, "true if the node begins no jobs.")
         list.member("worker", \.isWorker, "true if the node runs transfers.")

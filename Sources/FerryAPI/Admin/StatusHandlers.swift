@@ -47,11 +47,8 @@ struct Status: ShownObject {
     static func members(_ list: inout some MemberVisitor<Self>) {
         list.member("version", \.version, "Version of Ferry on the node that responds.")
         list.member("uptime_seconds", \.uptime, "Seconds since the start of the node that responds.")
-        list.member(
-            "paused", \.service.store.isPaused,
-            "true if an operator has paused the service: no node begins jobs.")
-        list.member(
-            "nodes", { $0.service.store.nodes.map(StatusNode.init) }, "The nodes of the cluster.")
+        list.member("paused", \.service.store.isPaused, "true if the service is paused: no node begins jobs.")
+        list.member("nodes", { $0.service.store.nodes.map(StatusNode.init) }, "The nodes of the cluster.")
         list.object(
             "jobs", named: "StatusJobs",
             "Numbers of unfinished jobs. A job counts until its terminal state is committed."
@@ -74,13 +71,11 @@ struct Status: ShownObject {
             list in
             list.member(
                 "bytes_received_per_second", \.service.bytesReceivedPerSecond,
-                "Bytes that the node receives per second.")
-            list.member(
-                "bytes_sent_per_second", \.service.bytesSentPerSecond,
-                "Bytes that the node sends per second.")
+                "Bytes received per second.")
+            list.member("bytes_sent_per_second", \.service.bytesSentPerSecond, "Bytes sent per second.")
             list.member(
                 "jobs_finished_per_second", \.service.jobsFinishedPerSecond,
-                "Jobs that the node finishes per second.")
+                "Jobs finished per second.")
         }
         list.object(
             "database", named: "StatusDatabase", "Connection of the responding node to the database."
@@ -116,8 +111,7 @@ private struct StatusNode: ShownObject {
 
     static func members(_ list: inout some MemberVisitor<Self>) {
         list.member("id", \.node.id, "Identifier of the node.")
-        list.member(
-            "heartbeat_age_seconds", \.node.heartbeatAgeSeconds, "Seconds since the node's last heartbeat.")
+        list.member("heartbeat_age_seconds", \.node.heartbeatAgeSeconds, "Seconds since the last heartbeat.")
         list.member("running", \.node.running, "Number of attempts that run on the node.")
         list.member("draining", \.node.isDraining, "true if the node begins no jobs.")
     }

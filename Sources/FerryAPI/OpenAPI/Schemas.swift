@@ -132,8 +132,7 @@ private struct JobEnvelope: ShownObject {
         list.described("finished_at", Timestamp?.self, "Time of the terminal state.")
         list.described("next_attempt_at", Timestamp?.self, "Time at which a waiting job continues.")
         list.described("acknowledged_at", Timestamp?.self, "Time of the acknowledgement.")
-        list.described(
-            "attempt", Int.self, "Number of the last attempt, 0 before the first.", [.minimum(0)])
+        list.described("attempt", Int.self, "Number of the last attempt, 0 before the first.", [.minimum(0)])
         list.described("node", NodeID?.self, "Node of the last attempt.")
         list.described("link", String.self, "Network link of the job.")
         list.described("retry_of", JobID?.self, "The job that this one retries.")

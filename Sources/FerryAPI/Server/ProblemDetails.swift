@@ -253,14 +253,12 @@ struct ShownProblem: ShownObject {
         list.member("status", \.problem.status, "HTTP status code of the response.")
         list.member("detail", \.problem.detail, "What is wrong with this request, as a sentence.")
         list.member("code", \.problem.code, "Stable code of the problem; /docs explains it.")
-        list.member(
-            "request_id", \.requestID, "Identifier of the request, as in X-Request-Id and the log.")
+        list.member("request_id", \.requestID, "Identifier of the request, as in X-Request-Id and the log.")
         list.optional("state", \.problem.state, "State of the job. Only with the code invalid_state.")
         list.optional(
             "waiting_for", \.problem.waitingFor?.rawValue,
             "What the job waits for. Only with the state waiting.")
-        list.optional(
-            "revision", \.problem.revision, "Current revision of the object. Only with the code stale.")
+        list.optional("revision", \.problem.revision, "Only with the code stale: the current revision.")
         list.optional(
             "errors", { $0.problem.errors.isEmpty ? nil : $0.problem.errors },
             "The wrong fields of the body. Absent if no field is wrong.")
@@ -271,9 +269,7 @@ extension FieldError: ShownObject {
     package static let summary = "An error of one field of the request's body."
 
     package static func members(_ list: inout some MemberVisitor<Self>) {
-        list.member(
-            "pointer", \.pointer, "JSON Pointer of the field, as a URI fragment.",
-            [.examples("#/request/url")])
+        list.member("pointer", \.pointer, "JSON Pointer of the field.", [.examples("#/request/url")])
         list.member("code", \.code, "Stable code of the error.")
         list.member("detail", \.detail, "The error as a sentence.")
     }

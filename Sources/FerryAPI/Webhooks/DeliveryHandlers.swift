@@ -131,8 +131,7 @@ struct ReplayAnswer: ShownObject {
     fileprivate let count: Int64
 
     static func members(_ list: inout some MemberVisitor<Self>) {
-        list.member(
-            "redelivered", \.count, "Number of deliveries that are sent again.", [.minimum(0)])
+        list.member("redelivered", \.count, "Number of deliveries that are sent again.", [.minimum(0)])
     }
 }
 

@@ -118,8 +118,7 @@ private struct ShownAttempt: ShownObject {
     }
 
     static func members(_ list: inout some MemberVisitor<Self>) {
-        list.member(
-            "number", \.attempt.number, "Number of the attempt. Numbers may skip.", [.minimum(1)])
+        list.member("number", \.attempt.number, "Number of the attempt. Numbers may skip.", [.minimum(1)])
         list.member("node", \.attempt.node, "The node that ran the attempt, or null if not known.")
         list.member("started_at", \.attempt.startedAt, "Time of the start, or null if no longer known.")
         list.member(
@@ -140,9 +139,7 @@ private struct ShownAttempt: ShownObject {
         list.member(
             "omitted_transactions", \.attempt.omittedTransactionCount,
             "Number of transactions before the last one that are not stored.", [.minimum(0)])
-        list.member(
-            "redirect_count", \.attempt.redirectCount, "Number of redirects that the attempt followed.",
-            [.minimum(0)])
+        list.member("redirect_count", \.attempt.redirectCount, "Number of followed redirects.", [.minimum(0)])
         list.optional(
             "diagnostics", { $0.showsDiagnostics ? .some($0.attempt.diagnostics) : nil },
             "Details of a failure, or null. Only shown to keys with the role admin.")
@@ -186,9 +183,7 @@ private struct ShownTransaction: ShownObject {
 
     static func members(_ list: inout some MemberVisitor<Self>) {
         list.member("request", \.request, "The request, or null if it is not known.")
-        list.member(
-            "response", { $0.metrics.status.map(TransactionResponse.init) },
-            "The response, or null if there was none.")
+        list.member("response", { $0.metrics.status.map(TransactionResponse.init) }, "The response, or null.")
         moments(&list)
         connection(&list)
         list.member(
@@ -218,11 +213,8 @@ private struct ShownTransaction: ShownObject {
             "Start of the TLS handshake; null if the handshake failed.")
         list.member(
             "secure_connection_end_at", { $0.time(.secureConnectionEnd) }, "End of the TLS handshake.")
-        list.member(
-            "connect_end_at", { $0.time(.connectEnd) },
-            "End of the connection setup, TLS handshake included.")
-        list.member(
-            "request_start_at", { $0.time(.requestStart) }, "Time of the first byte of the request.")
+        list.member("connect_end_at", { $0.time(.connectEnd) }, "End of the setup, TLS handshake included.")
+        list.member("request_start_at", { $0.time(.requestStart) }, "Time of the first byte of the request.")
         list.member("request_end_at", { $0.time(.requestEnd) }, "Time of the last byte of the request.")
         list.member(
             "response_start_at", { $0.time(.responseStart) }, "Time of the first byte of the response.")
@@ -233,8 +225,7 @@ private struct ShownTransaction: ShownObject {
         list.member(
             "network_protocol_name", \.metrics.networkProtocol,
             "Protocol of the connection by its ALPN name (RFC 7301), or null if not known.")
-        list.member(
-            "is_proxy_connection", \.metrics.isProxyConnection, "true if the connection was to a proxy.")
+        list.member("is_proxy_connection", \.metrics.isProxyConnection, "true if connected to a proxy.")
         list.member(
             "is_reused_connection", \.metrics.isReusedConnection,
             "true if an earlier request used the connection.")
@@ -242,10 +233,8 @@ private struct ShownTransaction: ShownObject {
             "resource_fetch_type", { _ in FetchType.network }, "Always network_load, as in URLSession.")
         list.member(
             "local_address", \.metrics.local?.address,
-            "Local IP address of the connection, or null without a connection.")
-        list.member(
-            "local_port", \.metrics.local?.port,
-            "Local port of the connection, or null without a connection.")
+            "Local IP address, or null without a connection.")
+        list.member("local_port", \.metrics.local?.port, "Local port, or null without a connection.")
         list.member(
             "remote_address", \.metrics.remote?.address,
             "IP address of the server, or of the proxy if there is one. Null without a connection.")

@@ -81,12 +81,9 @@ extension HostDecision: ShownObject {
         list.member(
             "path", { $0.scope.path.isEmpty ? nil : $0.scope.path },
             "Path whose requests the decision is about; null means all paths.")
-        list.member(
-            "limit_before", \.limitBefore, "Requests at once before the decision; null means no limit.")
-        list.member(
-            "limit_after", \.limitAfter, "Requests at once after the decision; null means no limit.")
-        list.member(
-            "in_flight", \.inFlight, "Requests of the scope in progress, or null if not known.")
+        list.member("limit_before", \.limitBefore, "Limit before the decision; null means none.")
+        list.member("limit_after", \.limitAfter, "Limit after the decision; null means none.")
+        list.member("in_flight", \.inFlight, "Requests of the scope in progress, or null if not known.")
         list.member(
             "jobs_per_second", \.answeredPerSecond,
             "Answered attempts per second of the whole host, or null if not measured.")
@@ -94,8 +91,7 @@ extension HostDecision: ShownObject {
             "bytes_per_second", \.bytesPerSecond,
             "Bytes per second of the whole host, or null if not measured.")
         list.member("throttled", \.throttled, "Number of attempts that got 429 or 503.")
-        list.member(
-            "lost", \.lost, "Number of attempts that got 408, 502, 504 or no complete response.")
+        list.member("lost", \.lost, "Number of attempts that got 408, 502, 504 or no complete response.")
         // Not required: stored decisions of earlier versions have no rates.
         list.optional(
             "request_rate_before", { .some($0.rateBefore) },

@@ -117,7 +117,7 @@ extension HostRecord: ShownObject {
         list.member("reason", \.reason, "Why the state is not normal, or null if it is.")
         list.member(
             "connection_limit", \.connectionLimit,
-            "Transfers at once, of all nodes together; null means no limit.")
+            "Transfers at once on all nodes; null means no limit.")
         list.member(
             "request_rate_limit", \.requestRateLimit,
             "Transfers begun per second, of all nodes together; null means no limit.")
@@ -173,18 +173,15 @@ extension HostRecord.Scope: ShownObject {
             "path", \.path,
             "First path segment of the URL, followed by # and a hash of the credentials if there are some; "
                 + "null means all paths of the tenant.")
-        list.member(
-            "state", \.state.rawValue, "State of the scope.", [.choices(["limited", "backing_off"])])
+        list.member("state", \.state.rawValue, "State of the scope.", [.choices(["limited", "backing_off"])])
         list.member("detail", \.detail, "Why the scope is limited, as a sentence.")
         list.member(
             "connection_limit", \.connectionLimit,
-            "Requests at once, of all nodes together; null means no limit.")
+            "Requests at once on all nodes; null means no limit.")
         list.member(
             "request_rate_limit", \.requestRateLimit,
             "Requests begun per second, of all nodes together; null means no limit.")
-        list.member(
-            "backoff_until", \.backoffUntil,
-            "Time before which no request of the scope begins, or null.")
+        list.member("backoff_until", \.backoffUntil, "Time before which no request begins, or null.")
     }
 }
 

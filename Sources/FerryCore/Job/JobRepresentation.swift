@@ -163,8 +163,7 @@ package struct ShownProgress: ShownObject {
     let isSucceeded: Bool
 
     package static func members(_ list: inout some MemberVisitor<Self>) {
-        list.member(
-            "bytes_received", \.progress.bytesReceived, "Bytes of the response body received so far.")
+        list.member("bytes_received", \.progress.bytesReceived, "Bytes of the response body received so far.")
         list.member(
             "bytes_expected_to_receive", \.progress.bytesExpectedToReceive,
             "Bytes of the whole response body, or null if not known.")
@@ -350,11 +349,8 @@ package struct ShownResult: ShownObject {
         list.optional(
             "resumed_at_offset", \.result.resumedAtOffset,
             "Byte at which the download resumed; 0 if it restarted. Absent if no bytes were kept.")
-        list.optional(
-            "parts", \.result.parts, "Only of a data job whose response was multipart/x-mixed-replace.")
-        list.member(
-            "content_url", \.contentURL,
-            "Path of the request that returns the received bytes, or null for an upload.")
+        list.optional("parts", \.result.parts, "Only of a multipart/x-mixed-replace response.")
+        list.member("content_url", \.contentURL, "Path of the received bytes, or null for an upload.")
         list.described(
             "body", InlineBody?.self,
             "Short body of a data job: a string if it is UTF-8, else an object with its base64. Null in "

@@ -186,9 +186,7 @@ extension JobAnswers.Last: ShownObject {
             "by", \.source.way,
             "Source of the answer: a request to the API, a response of a webhook, or the timeout of the "
                 + "question.")
-        list.member(
-            "name", \.source.name,
-            "The API key or the delivery that gave the answer, or null after a timeout.")
+        list.member("name", \.source.name, "The API key or the delivery, or null after a timeout.")
         list.member("at", \.at, "Time of the answer.")
     }
 

@@ -172,8 +172,7 @@ private struct ShownWindow: ShownObject {
     static func members(_ list: inout some MemberVisitor<Self>) {
         list.fields(\.window)
         list.member("open", \.isOpen, "true if the window is open now.")
-        list.member(
-            "closes_at", \.closesAt, "Time at which the open window closes, or null if it is closed.")
+        list.member("closes_at", \.closesAt, "Time at which the open window closes, or null if it is closed.")
         list.member("opens_at", \.opensAt, "Time of the next opening, or null if there is none.")
     }
 }

@@ -118,8 +118,7 @@ package struct ShownSchedule: ShownObject {
         list.member("last_run_at", \.record.lastRunAt, "Time of its submission.")
         list.member("last_job", \.record.lastJob, "Its job.")
         list.member("counts", \.record.counts, "Numbers of occurrences.")
-        list.member(
-            "job", \.job, "The template of the jobs, with the members of a job that a client gives.")
+        list.member("job", \.job, "The template of the jobs, with the members of a job that a client gives.")
     }
 
     /// The template of the jobs.

@@ -95,15 +95,12 @@ extension DeliveryRecord: ShownObject {
         list.member("type", \.type, "Type of the event, or webhook.ping.")
         list.member("job", \.job, "Job of the event, or null if the event is of a session or an endpoint.")
         list.member("webhook", \.webhook, "The endpoint, or null for a job's own webhook.")
-        list.member(
-            "session", { $0.session.isEmpty ? nil : $0.session },
-            "Session of the event, or null if it has none.")
+        list.member("session", { $0.session.isEmpty ? nil : $0.session }, "Session of the event, or null.")
         list.member("sequence", \.sequence, "Number of the event in its session.")
         list.member("url", { URLText($0.url) }, "URL of the receiver.")
         list.member("state", \.state, "State of the delivery.")
         list.member("occurred_at", \.occurredAt, "Time of the event.")
-        list.member(
-            "next_try_at", \.nextTryAt, "Time of the next try, or null if the delivery is not pending.")
+        list.member("next_try_at", \.nextTryAt, "Time of the next try, or null if not pending.")
         list.member("tries", \.tries, "The tries, oldest first.")
     }
 }
@@ -117,8 +114,7 @@ extension DeliveryRecord.Try: ShownObject {
         list.member("started_at", \.startedAt, "Time of the start.")
         list.member("duration", \.duration, "Duration of the try in seconds.")
         list.member("status", \.status, "HTTP status code of the response, or null if there was none.")
-        list.member(
-            "error", \.error, "Stable code of the failure, or null if the receiver accepted the delivery.")
+        list.member("error", \.error, "Stable code of the failure, or null if accepted.")
         list.member(
             "answer", \.responseExcerpt,
             "First 1,024 bytes of the response body as text. Empty if the body may be the answer to a "

@@ -196,8 +196,7 @@ extension WebhookRecord: ShownObject {
             list.fields(\.record.endpoint)
             list.member("disabled_at", \.record.disabledAt, "Time at which it was disabled.")
             list.member("disabled_reason", \.record.disabledReason, "Why it is disabled.")
-            list.member(
-                "failing_since", \.record.failingSince, "Time of the first failure since the last success.")
+            list.member("failing_since", \.record.failingSince, "First failure since the last success.")
             list.member(
                 "public_key", \.record.publicKey, "Verifies v1a signatures (Ed25519).", [.pattern("^whpk_")])
         }

@@ -47,9 +47,6 @@ package final class CurlMulti {
         for transfer in live.values { curl_multi_remove_handle(transfer.handle.raw, transfer.easy.raw) }
     }
 
-    /// Number of transfers that have started and not ended.
-    package var liveCount: Int { live.count }
-
     /// Starts a transfer. Retains the delegate until `finished` or `cancel()`.
     ///
     /// Throws if an option is invalid; the transfer has not started then, and the delegate is not called.

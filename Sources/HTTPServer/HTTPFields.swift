@@ -23,8 +23,6 @@ package struct HTTPFields: Sendable {
 
     /// Number of fields. Each repetition of a name counts.
     package var count: Int { entries.count }
-    /// `true` if there are no fields.
-    package var isEmpty: Bool { entries.isEmpty }
 
     /// Appends a field. Replaces CR, LF and NUL by spaces, so that no value can begin another field.
     package mutating func append(_ name: String, _ value: String) {

@@ -197,8 +197,6 @@ package protocol AttemptRunner: Sendable {
     /// Stops the attempt if it runs here. Its result is `cancelled` or `suspended`, or the one that it had
     /// just before.
     func stop(_ job: JobID, _ how: AttemptStop)
-    /// Returns the progress of a job that runs here, else `nil`.
-    func progress(of job: JobID) -> TransferProgress?
     /// Sets `network.max_bytes_per_second` of a job if it runs here; `nil` removes the limit.
     func changeRate(_ job: JobID, bytesPerSecondMax: Int64?)
     /// Sets the limits of Ferry, and this node's shares of the limits that nodes keep together.

@@ -39,13 +39,6 @@ extension ControlLane {
             return .success((0..<rows.rowCount).map { NodeStatus(rows, $0) })
         }
     }
-
-    /// Measures one round trip to the database.
-    package func ping(reply: @escaping Reply<Duration>) {
-        perform("ping", isRead: true, reply) { connection throws(PostgresError) in
-            .success(try connection.ping())
-        }
-    }
 }
 
 /// Search for the job that has been queued longest. There may be a hundred thousand claim queues. One call

@@ -53,8 +53,6 @@ struct EventRowDrafts {
     private(set) var drafts: [Draft] = []
     private var marks: [(job: JobID, number: Int32)] = []
 
-    var isEmpty: Bool { drafts.isEmpty }
-
     /// Splits the events of a session into rows. `entries`: those of `packed`; the first one gets the number
     /// `sequence`. Returns one event for each entry, `nil` if this version does not know its type.
     mutating func add(

@@ -36,7 +36,6 @@ final class RecordingRunner: AttemptRunner {
     }
     /// How each of those was asked to end, lastly.
     let stops = Mutex<[JobID: AttemptStop]>([:])
-    func progress(of job: JobID) -> TransferProgress? { nil }
 
     let rates = Mailbox<(JobID, Int64?)>()
     let limits = Mailbox<(TransferLimits, RateShares)>()

@@ -69,15 +69,4 @@ struct FieldCapture: FieldVisitor {
         _ name: String, _ value: inout Value, _ rule: Value.Rule, _ traits: FieldTraits,
         _ text: @autoclosure () -> String
     ) { values[name] = value }
-
-    mutating func object<Object: FieldObject>(
-        _ name: String, _ value: inout Object, _ traits: FieldTraits,
-        _ text: @autoclosure () -> String
-    ) {}
-
-    mutating func object<Object: FieldObject>(
-        _ name: String, _ value: inout Object?, _ traits: FieldTraits,
-        _ text: @autoclosure () -> String
-    ) {}
-
 }

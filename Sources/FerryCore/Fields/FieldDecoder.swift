@@ -224,15 +224,4 @@ struct FieldInheritance: FieldVisitor {
         guard traits.inheritance == .session else { return }
         value = context.inherited(name, as: Value.self) ?? value
     }
-
-    mutating func object<Object: FieldObject>(
-        _ name: String, _ value: inout Object, _ traits: FieldTraits,
-        _ text: @autoclosure () -> String
-    ) {}
-
-    mutating func object<Object: FieldObject>(
-        _ name: String, _ value: inout Object?, _ traits: FieldTraits,
-        _ text: @autoclosure () -> String
-    ) {}
-
 }

@@ -60,7 +60,14 @@ package protocol FieldVisitor {
     mutating func unsupported(_ name: String, off: JSON)
 }
 
+/// A visitor passes over what it does not implement.
 extension FieldVisitor {
+    package mutating func object<Object: FieldObject>(
+        _ name: String, _ value: inout Object, _ traits: FieldTraits, _ text: @autoclosure () -> String
+    ) {}
+    package mutating func object<Object: FieldObject>(
+        _ name: String, _ value: inout Object?, _ traits: FieldTraits, _ text: @autoclosure () -> String
+    ) {}
     package mutating func unsupported(_ name: String, off: JSON) {}
 
     /// A field whose type has no rule, such as a boolean.

@@ -55,7 +55,7 @@ final class JobRetry: Sendable {
         _ source: RetrySource, at time: Timestamp, _ request: RequestContext
     ) throws(Problem) -> NewJob {
         // A stored job that cannot be read is an internal error, whatever its cause.
-        guard var spec = try? JobSpec(storedJSON: source.record.specJSON, opening: secrets),
+        guard var spec = source.record.storedSpec.whole(opening: secrets),
             // The URL of an accepted job is valid.
             let url = try? WebURL.parse(spec.request.url)
         else { throw Problem(.internalError, "The stored job cannot be read.") }

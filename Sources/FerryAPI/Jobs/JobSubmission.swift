@@ -139,14 +139,14 @@ final class JobSubmission: Sendable {
             case .failure(let error): otherwise(error)
             case .success(let found):
                 // A row that cannot be read is reported by `otherwise`.
-                guard var spec = try? JobSpec(storedJSON: found.specJSON, opening: secrets) else {
+                guard var spec = found.storedSpec.whole(opening: secrets) else {
                     return otherwise(.failed)
                 }
                 // Clients and endpoints add these after the submission.
                 spec.answers = nil
                 spec.removeAcknowledgementOfEndpoint()
                 let record = JobRecord(
-                    first, tenant: request.tenant, spec: spec, specJSON: found.specJSON,
+                    first, tenant: request.tenant, spec: spec, specJSON: found.storedSpec.json,
                     retryOf: found.retryOf)
                 view.sendCreated(record, isReplay: true, to: request)
             }

@@ -23,7 +23,7 @@ struct JobView: Sendable {
         _ extra: [(name: String, value: String)] = []
     ) {
         request.send(status, tag: entityTag(revision: record.revision), extra) {
-            var writer = JSONWriter(reservingCapacity: record.specJSON.count + 1_024)
+            var writer = JSONWriter(reservingCapacity: record.storedSpec.json.count + 1_024)
             write(record, for: request.disclosure, into: &writer)
             return writer.bytes
         }

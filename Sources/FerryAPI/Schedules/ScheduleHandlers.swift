@@ -200,6 +200,6 @@ private func send(
 ) {
     request.send(status, tag: entityTag(revision: record.revision), extra) {
         record.view(for: request.disclosure)
-            .shown(isRedacted: false, reservingCapacity: record.jobJSON.count + 2_048)
+            .shown(isRedacted: false, reservingCapacity: record.template.json.count + 2_048)
     }
 }

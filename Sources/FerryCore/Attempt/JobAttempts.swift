@@ -1,7 +1,7 @@
 /// The attempts of one job, the oldest first.
 package struct JobAttempts: Sendable {
-    /// The job's fields as stored; most transactions carry out the job's own request.
-    private let specJSON: [UInt8]
+    /// The job's fields; most transactions carry out the job's own request.
+    private let storedSpec: StoredSpec
     /// The attempts that are shown.
     package private(set) var attempts: [AttemptRecord]
     /// Number of attempts before the first one that are not shown because they were dropped or cannot be
@@ -15,22 +15,22 @@ package struct JobAttempts: Sendable {
         package var attempt: Int32
         package var node: NodeID?
         package var startedAt: Timestamp?
-        package var specJSON: [UInt8]
+        package var storedSpec: StoredSpec
         /// Creates a row.
         package init(
-            state: JobState, attempt: Int32, node: NodeID?, startedAt: Timestamp?, specJSON: [UInt8]
+            state: JobState, attempt: Int32, node: NodeID?, startedAt: Timestamp?, storedSpec: StoredSpec
         ) {
             self.state = state
             self.attempt = attempt
             self.node = node
             self.startedAt = startedAt
-            self.specJSON = specJSON
+            self.storedSpec = storedSpec
         }
     }
 
     /// Creates the list. `packed`: the ended attempts as stored.
     package init(_ job: Job, packed: [[UInt8]]) {
-        specJSON = job.specJSON
+        storedSpec = job.storedSpec
         var attempts = packed.compactMap { AttemptRecord(packed: $0, node: job.node) }
         let unreadable = packed.count - attempts.count
         if let first = attempts.first, first.number == 1, first.startedAt == nil {
@@ -56,10 +56,7 @@ package struct JobAttempts: Sendable {
 
     /// Returns the job's own request as the reader may see it, or `nil` if the stored fields cannot be read.
     private func request(for disclosure: Disclosure) -> TransactionMetrics.Request? {
-        // With another key the fields are read without secrets.
-        let whole = disclosure.seal.flatMap { try? JobSpec(storedJSON: specJSON, opening: $0) }
-        // Fields of an unknown version cannot be read: the request is null.
-        guard let spec = whole ?? (try? JobSpec(storedJSON: specJSON)),
+        guard let spec = storedSpec.shown(for: disclosure),
             // The URL of an accepted job is valid.
             let url = try? WebURL.parse(spec.request.url)
         else { return nil }

@@ -146,7 +146,7 @@ extension EventRecord {
 
     /// Returns the JSON that `writeJob` writes.
     package func jobJSON(_ current: JobRecord?) -> [UInt8] {
-        var writer = JSONWriter(reservingCapacity: (current?.specJSON.count ?? 0) + 1_024)
+        var writer = JSONWriter(reservingCapacity: (current?.storedSpec.json.count ?? 0) + 1_024)
         writeJob(into: &writer, current)
         return writer.bytes
     }
@@ -197,16 +197,15 @@ extension JobRecord {
 
     /// Removes a question that the event is not about, and an answer that came later.
     private mutating func forgetQuestions(after event: EventRecord) {
-        if let questionJSON {
-            // A question that cannot be read is left out.
-            let question = try? JobQuestion(storedJSON: questionJSON)
-            if let question, question.kind == event.type.question, question.askedAt <= event.occurredAt {
-                return
-            }
-            self.questionJSON = nil
+        if let question = question(opening: nil), question.kind == event.type.question,
+            question.askedAt <= event.occurredAt
+        {
+            return
         }
+        questionJSON = nil
         // Fields that cannot be read have no answer to remove.
-        spec = spec ?? (try? JobSpec(storedJSON: specJSON))
-        if let last = spec?.answers?.last, last.at > event.occurredAt { spec?.answers?.last = nil }
+        guard var spec, let last = spec.answers?.last, last.at > event.occurredAt else { return }
+        spec.answers?.last = nil
+        storedSpec = StoredSpec(spec, json: storedSpec.json)
     }
 }

@@ -97,10 +97,8 @@ package struct JobRecord: Sendable {
     package var nextAttemptAt: Timestamp?
     /// The job that this one retries, or `nil`.
     package var retryOf: JobID?
-    /// The accepted fields as stored (`JobSpec.encodeStored`).
-    package var specJSON: [UInt8]
-    /// The decoded fields, or `nil` if the user of this record has to decode `specJSON`.
-    package var spec: JobSpec?
+    /// The accepted fields as stored; `spec` decodes them.
+    package var storedSpec: StoredSpec
     /// `response`, `result` and `error` as JSON objects, or `nil` if there is none.
     package var responseJSON: [UInt8]?
     package var resultJSON: [UInt8]?
@@ -124,7 +122,7 @@ package struct JobRecord: Sendable {
     package init(
         id: JobID, tenant: String, state: JobState, waitingFor: WaitingFor?, revision: Int32, attempt: Int32,
         failedAttemptCount: Int32, node: NodeID?, createdAt: Timestamp, startedAt: Timestamp?,
-        finishedAt: Timestamp?, nextAttemptAt: Timestamp?, retryOf: JobID?, specJSON: [UInt8],
+        finishedAt: Timestamp?, nextAttemptAt: Timestamp?, retryOf: JobID?, storedSpec: StoredSpec,
         responseJSON: [UInt8]?, resultJSON: [UInt8]?, errorJSON: [UInt8]?, body: [UInt8]?
     ) {
         self.id = id
@@ -140,7 +138,7 @@ package struct JobRecord: Sendable {
         self.finishedAt = finishedAt
         self.nextAttemptAt = nextAttemptAt
         self.retryOf = retryOf
-        self.specJSON = specJSON
+        self.storedSpec = storedSpec
         self.responseJSON = responseJSON
         self.resultJSON = resultJSON
         self.errorJSON = errorJSON

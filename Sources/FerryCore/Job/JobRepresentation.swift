@@ -25,9 +25,12 @@ extension JobRecord {
         writer.member("link", "default")
         writer.memberOrNull("retry_of", retryOf?.description)
         writer.name("question")
-        question(for: disclosure).map { ShownQuestion($0) }.show(
-            into: &writer, isRedacted: disclosure.isRedacted)
-        let spec = spec(for: disclosure)
+        // With a wrong key the question is shown without secrets.
+        (disclosure.seal.flatMap { question(opening: $0) } ?? question(opening: nil)).map {
+            ShownQuestion($0)
+        }
+        .show(into: &writer, isRedacted: disclosure.isRedacted)
+        let spec = storedSpec.shown(for: disclosure)
         if let spec {
             writer.name("answered_by")
             (spec.answers?.last).show(into: &writer, isRedacted: true)
@@ -36,7 +39,7 @@ extension JobRecord {
             spec.write(into: &writer, isRedacted: disclosure.isRedacted)
         } else if !disclosure.isRedacted {
             // The stored fields are damaged: show what is there.
-            writer.rawMembers(of: specJSON)
+            writer.rawMembers(of: storedSpec.json)
         }
         writer.name("progress")
         let final = finalProgress(isUpload: spec?.kind == .upload)
@@ -54,28 +57,6 @@ extension JobRecord {
         if let errorJSON { writer.raw(errorJSON) } else { writer.null() }
         writer.memberOrNull("resume_data", resumeData)
         writer.endObject()
-    }
-
-    /// Returns the accepted fields, without secrets if they cannot be decrypted, or `nil` if they cannot be
-    /// read.
-    private func spec(for disclosure: Disclosure) -> JobSpec? {
-        if let spec { return spec }
-        // With a wrong key the fields are shown without secrets.
-        if let seal = disclosure.seal, let whole = try? JobSpec(storedJSON: specJSON, opening: seal) {
-            return whole
-        }
-        // An unreadable spec is shown without fields.
-        return try? JobSpec(storedJSON: specJSON)
-    }
-
-    private func question(for disclosure: Disclosure) -> JobQuestion? {
-        guard let questionJSON else { return nil }
-        // With a wrong key the question is shown without secrets.
-        if let seal = disclosure.seal, let whole = try? JobQuestion(storedJSON: questionJSON, opening: seal) {
-            return whole
-        }
-        // An unreadable question is not shown.
-        return try? JobQuestion(storedJSON: questionJSON)
     }
 
     /// Progress of a finished job from its result, or from the bytes that it has left.

@@ -62,7 +62,7 @@ package struct WaitingReason: ShownObject, Equatable {
                 conditions.hasDrainedWorker
                     ? "Every node that transfers is drained; it starts after an operator has resumed one."
                     : "No node that transfers is alive; it starts as soon as one is.")
-        } else if let hold = conditions.downloadHold, job.knownSpec?.kind == .download {
+        } else if let hold = conditions.downloadHold, job.spec?.kind == .download {
             self.init(hold, isElsewherePossible: conditions.workerCount != 1)
         } else if conditions.awaitsHost(job) {
             self.init(unreachableHostOf: job, conditions)
@@ -221,7 +221,7 @@ package struct QueueConditions: Sendable {
     /// reached.
     fileprivate func awaitsHost(_ job: JobRecord) -> Bool {
         guard let origin = job.origin, unreachableHost(origin) != nil else { return false }
-        return job.knownSpec?.awaitsHost == true && job.lastErrorCode != TransferError.Code.nodeLost.rawValue
+        return job.spec?.awaitsHost == true && job.lastErrorCode != TransferError.Code.nodeLost.rawValue
     }
 
     /// Returns the time until which the home node counts as alive, or `nil` if it counts as dead.
@@ -232,7 +232,7 @@ package struct QueueConditions: Sendable {
 
     /// Returns what limits this job, as far as is known.
     fileprivate func reason(for job: JobRecord) -> QueueReason {
-        guard let hosts, let now, let spec = job.knownSpec else { return .noFreeSlot }
+        guard let hosts, let now, let spec = job.spec else { return .noFreeSlot }
         let limit = sessionLimit(job.tenant, spec.session)
         guard !hosts.isEmpty || limit != nil, let scope = job.scope(hosts) else { return .noFreeSlot }
         return hosts.reason(for: scope, sessionLimit: limit, at: now)
@@ -240,7 +240,7 @@ package struct QueueConditions: Sendable {
 
     /// Returns what has to happen before the job starts earlier than its latest start, and when, if known.
     fileprivate func discretionaryHold(of job: JobRecord) -> (String, until: Timestamp?) {
-        guard let now, let outlook, let spec = job.knownSpec else {
+        guard let now, let outlook, let spec = job.spec else {
             return ("It starts when the service has time for it", nil)
         }
         if let begin = spec.schedule.earliestBeginAt, begin > now {
@@ -291,14 +291,11 @@ package struct HostUnreachable: Sendable, Equatable {
 }
 
 extension JobRecord {
-    /// The accepted fields; `nil` if they cannot be read, which leaves the reason general.
-    fileprivate var knownSpec: JobSpec? { spec ?? (try? JobSpec(storedJSON: specJSON)) }
-
     fileprivate var origin: String? { url?.origin }
 
     private var url: WebURL? {
         // The URL was validated at the submission.
-        knownSpec.flatMap { try? WebURL.parse($0.request.url) }
+        spec.flatMap { try? WebURL.parse($0.request.url) }
     }
 
     /// Returns the scope of the job's request. A record has no credentials: if requests to its path are

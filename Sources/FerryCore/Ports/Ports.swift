@@ -101,9 +101,9 @@ extension JobRecord {
             id: accepted.id, tenant: tenant, state: accepted.state, waitingFor: accepted.waitingFor,
             revision: 1, attempt: accepted.state == .running ? 1 : 0, failedAttemptCount: 0,
             node: accepted.node, createdAt: accepted.createdAt, startedAt: accepted.startedAt,
-            finishedAt: nil, nextAttemptAt: accepted.nextAttemptAt, retryOf: retryOf, specJSON: specJSON,
-            responseJSON: nil, resultJSON: nil, errorJSON: nil, body: nil)
-        self.spec = spec
+            finishedAt: nil, nextAttemptAt: accepted.nextAttemptAt, retryOf: retryOf,
+            storedSpec: StoredSpec(spec, json: specJSON), responseJSON: nil, resultJSON: nil, errorJSON: nil,
+            body: nil)
         let schedule = spec.schedule
         if waitingFor == .beginDate, schedule.isDiscretionary, !schedule.confirmsBeforeBegin {
             waitingFor = .discretionary

@@ -58,8 +58,8 @@ package struct ScheduleRecord: Sendable {
     package var updatedAt: Timestamp
     /// Configuration.
     package var spec: ScheduleSpec
-    /// `JobSpec.encodeStored` of the template.
-    package var jobJSON: [UInt8]
+    /// Template of its jobs.
+    package var template: StoredSpec
     /// Next occurrence and the time of its run, or `nil`.
     package var nextScheduledAt: Timestamp?
     package var nextRunAt: Timestamp?
@@ -74,7 +74,7 @@ package struct ScheduleRecord: Sendable {
     /// Creates a record.
     package init(
         id: ScheduleID, tenant: String, revision: Int32, createdAt: Timestamp, updatedAt: Timestamp,
-        spec: ScheduleSpec, jobJSON: [UInt8]
+        spec: ScheduleSpec, template: StoredSpec
     ) {
         self.id = id
         self.tenant = tenant
@@ -82,12 +82,12 @@ package struct ScheduleRecord: Sendable {
         self.createdAt = createdAt
         self.updatedAt = updatedAt
         self.spec = spec
-        self.jobJSON = jobJSON
+        self.template = template
     }
 
     /// Returns the schedule as the reader may see it.
     package func view(for disclosure: Disclosure) -> ShownSchedule {
-        ShownSchedule(record: self, job: .init(storedJSON: jobJSON, disclosure: disclosure))
+        ShownSchedule(record: self, job: .init(stored: template, disclosure: disclosure))
     }
 }
 
@@ -123,19 +123,17 @@ package struct ShownSchedule: ShownObject {
 
     /// The template of the jobs.
     fileprivate struct Template: ShownValue {
-        let storedJSON: [UInt8]
+        let stored: StoredSpec
         let disclosure: Disclosure
 
         func show(into writer: inout JSONWriter, isRedacted: Bool) {
-            // With a wrong key, or redacted: the secret values are left out.
-            let whole = disclosure.seal.flatMap { try? JobSpec(storedJSON: storedJSON, opening: $0) }
             // If the stored fields are damaged, they are shown as they are.
-            if let job = whole ?? (try? JobSpec(storedJSON: storedJSON)) {
+            if let job = stored.shown(for: disclosure) {
                 writer.beginObject()
                 job.write(into: &writer, isRedacted: disclosure.isRedacted)
                 writer.endObject()
             } else if !disclosure.isRedacted {
-                writer.raw(storedJSON)
+                writer.raw(stored.json)
             } else {
                 writer.null()
             }

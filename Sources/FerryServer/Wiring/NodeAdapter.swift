@@ -38,7 +38,7 @@ struct NodeAdapter: NodeOperations {
             if case .success(let record) = result {
                 if let engine { engine.remove(file) } else { unlink(file) }
                 // A spec that cannot be read has no bytes to forget.
-                if let spec = try? JobSpec(storedJSON: record.specJSON), spec.kind == .download {
+                if let spec = record.spec, spec.kind == .download {
                     engine?.forget(
                         ResumePoint(
                             tenant: tenant, job: id, url: spec.request.url, path: spec.destination?.path))

@@ -202,7 +202,7 @@ struct Claims: Sendable {
     // MARK: Results
 
     /// Reads the results of the statements of `send`; `first` is the place of the first of them.
-    func read(_ results: inout PipelineResults, from first: Int) -> Outcome {
+    func read(_ results: inout PipelineResults, from first: Int, _ log: DamagedRows) -> Outcome {
         var outcome = Outcome()
         var index = first
         func next(_ results: inout PipelineResults) -> ResultSet {
@@ -219,12 +219,12 @@ struct Claims: Sendable {
         if !claimable.isEmpty {
             // With one claim queue its column need not be read.
             let only = claimable.count == 1 ? claimable[0].queue.id : nil
-            outcome.read(leased: next(&results), of: only, inOrder: prefetches)
+            outcome.read(leased: next(&results), of: only, inOrder: prefetches, log)
         }
         if !narrow.isEmpty {
             _ = next(&results)
             outcome.read(permits: next(&results))
-            outcome.read(leased: next(&results), of: nil, inOrder: false)
+            outcome.read(leased: next(&results), of: nil, inOrder: false, log)
         }
         if countsRunning { outcome.uncountedCount = next(&results).int64(0, 0) }
         if scanAfter != nil { outcome.read(look: next(&results)) }
@@ -234,7 +234,9 @@ struct Claims: Sendable {
 
 extension Claims.Outcome {
     /// Reads leased jobs. `inOrder`: sorts them, the most urgent first; otherwise all begin at once.
-    fileprivate mutating func read(leased rows: borrowing ResultSet, of only: Int64?, inOrder: Bool) {
+    fileprivate mutating func read(
+        leased rows: borrowing ResultSet, of only: Int64?, inOrder: Bool, _ log: DamagedRows
+    ) {
         jobs.reserveCapacity(jobs.count + rows.rowCount)
         var order = Array(0..<rows.rowCount)
         if inOrder {
@@ -245,7 +247,7 @@ extension Claims.Outcome {
             order.sort { (urgencies[$0], $0) < (urgencies[$1], $1) }
         }
         for row in order {
-            jobs.append(StoredJob(claimed: rows, row))
+            jobs.append(StoredJob(claimed: rows, row, log))
             let (queue, urgency) = (only ?? rows.int64(row, 20), rows.instant(row, 21))
             queues.append(queue)
             let before = leased[queue] ?? (0, nil)

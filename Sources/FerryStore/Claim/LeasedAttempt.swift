@@ -12,11 +12,10 @@ extension Attempt {
 
     /// Makes an attempt of a leased row. `nil` if its spec or secrets cannot be read.
     convenience init?(_ stored: StoredJob, _ context: StoreContext) {
-        let json = stored.record.specJSON
+        let json = stored.record.storedSpec.json
         let known = context.specs.take(stored.record.id, json: json)
         guard
-            // An error means what `nil` does: the caller ends the job as unreadable.
-            let spec = known ?? (try? JobSpec(storedJSON: json, opening: context.configuration.seal))
+            let spec = known ?? stored.record.storedSpec.whole(opening: context.configuration.seal)
         else { return nil }
         var secrets = JobSecrets()
         if let sealed = stored.sealedSecrets {
@@ -27,7 +26,7 @@ extension Attempt {
         self.init(
             job: record.id, number: record.attempt, failedAttemptCount: record.failedAttemptCount,
             revision: record.revision, tenant: record.tenant, createdAt: record.createdAt,
-            startedAt: record.startedAt ?? record.createdAt, spec: spec, specJSON: record.specJSON,
+            startedAt: record.startedAt ?? record.createdAt, spec: spec, specJSON: json,
             secrets: secrets,
             payload: stored.payload, origin: stored.origin,
             scopePath: context.scope(

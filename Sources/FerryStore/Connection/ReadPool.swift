@@ -178,7 +178,7 @@ final class ReadPool: Sendable {
         do {
             let found = try database.withConnection(sendingUpTo: ControlLane.sendCountMax) {
                 connection throws(PostgresError) in
-                try ControlLane.read(Array(Set(jobs.map(\.id))), &connection)
+                try context.jobs(Array(Set(jobs.map(\.id))), &connection)
             }
             for job in jobs {
                 guard let stored = found[job.id], stored.record.tenant == job.tenant else {

@@ -7,6 +7,7 @@ import Sys
 /// What the threads of one store share. Any thread may use all of it.
 final class StoreContext: Sendable {
     let configuration: StoreConfiguration
+    let damagedRows: DamagedRows
     let metrics = StoreMetrics()
     /// Leases that this process knows. Other leases of this node are found and given back.
     let leaseRegistry = LeaseRegistry()
@@ -56,6 +57,7 @@ final class StoreContext: Sendable {
 
     init(_ configuration: StoreConfiguration) {
         self.configuration = configuration
+        damagedRows = DamagedRows(configuration.logger)
         let clock = configuration.clock
         sessions = configuration.sessions
         identifiers = IdentifierGenerator { clock.now() }

@@ -103,7 +103,7 @@ struct EventRouter {
             let some = wanted[start..<min(wanted.count, start + Self.jobMax)]
             start += some.count
             let ids = Array(Set(some.compactMap(\.record.job)))
-            let jobs = ids.isEmpty ? [:] : try ControlLane.read(ids, &connection)
+            let jobs = ids.isEmpty ? [:] : try context.jobs(ids, &connection)
             for event in some {
                 let stored = event.record.job.flatMap { jobs[$0] }
                 let (deliveries, receiver) = plan(event, stored, interests)
@@ -152,10 +152,8 @@ struct EventRouter {
     private func plan(
         _ event: WantedEvent, _ stored: StoredJob?, _ interests: WebhookInterests
     ) -> (deliveries: [PlannedDelivery], receiver: SessionReceiver?) {
-        var record = stored?.record
-        // Logged below if a webhook of the job wants the event.
-        let spec = record.flatMap { try? JobSpec(storedJSON: $0.specJSON) }
-        record?.spec = spec
+        let record = stored?.record
+        let spec = record?.spec
         let own = event.isOfJob ? spec?.webhook : nil
         let wanting =
             event.isOfEndpoints ? interests.wanting(event.record, event.tenant, event.session, spec) : []

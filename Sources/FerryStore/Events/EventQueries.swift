@@ -7,14 +7,15 @@ extension ControlLane {
     /// Rows of one read; each has up to `EventRow.eventCountMax` events.
     private static let rowMax: Int32 = 8
     /// Jobs read by one statement; each may have a large spec.
-    private static let jobChunk = 50
+    fileprivate static let jobChunk = 50
     /// Maximum number of passes that the deletion of a job runs.
     private static let passMax = 5
 
     /// Reads a page of events, newest first. Includes all events committed before the call.
     package func events(_ query: EventQuery, reply: @escaping Reply<ListPage<EventEntry, EventKindTag>>) {
         numbered { [self] in
-            reads.readPage("list_events", of: .tenant(query.tenant), EventListReading(query: query), reply)
+            reads.readPage(
+                "list_events", of: .tenant(query.tenant), EventListReading(query: query, context), reply)
         }
     }
 
@@ -53,13 +54,13 @@ extension ControlLane {
     package func replay(
         tenant: String, session: String?, after: EventID, limit: Int, reply: @escaping Reply<EventReplay>
     ) {
-        read("follow_events", for: tenant, reply) { connection throws(PostgresError) in
+        read("follow_events", for: tenant, reply) { [context] connection throws(PostgresError) in
             let first = EventRow.row(of: after)
             let rows = try Self.rows(from: first, tenant, session, &connection)
             let events = rows.flatMap(\.events).filter { $0.id > after }
             // Of any tenant: a stream begins with the latest event of the whole log.
             let isKnown = try Self.isKnown(first, &connection)
-            let entries = try Self.entries(Array(events.prefix(limit)), &connection)
+            let entries = try context.entries(Array(events.prefix(limit)), &connection)
             return .success(
                 EventReplay(
                     entries: entries, isKnown: isKnown,
@@ -91,8 +92,8 @@ extension ControlLane {
         _ body: @escaping @Sendable (JobRecord, inout Connection) throws(PostgresError) -> Value
     ) {
         numbered { [self] in
-            read("job_events", for: tenant, reply) { connection throws(PostgresError) in
-                let found = try Self.read([id], withBodies: false, &connection)[id]
+            read("job_events", for: tenant, reply) { [context] connection throws(PostgresError) in
+                let found = try context.job(id, withBodies: false, &connection)
                 guard let stored = found, stored.record.tenant == tenant else { return .failure(.notFound) }
                 return .success(try body(stored.record, &connection))
             }
@@ -106,7 +107,7 @@ extension ControlLane {
         var parameters = Parameters()
         parameters.append(text: job.tenant)
         // Without a readable spec only marked rows are found.
-        parameters.append(text: (try? JobSpec(storedJSON: job.specJSON))?.session)
+        parameters.append(text: job.spec?.session)
         parameters.append(job.id)
         let times = [job.createdAt, job.startedAt, job.finishedAt].compactMap(\.self)
         parameters.appendArray(.timestamp, times) { $0.append($1) }
@@ -138,20 +139,6 @@ extension ControlLane {
         return rows.rowCount == 1 ? (rows.identifier(0, 0) as EventID).rowEnd : EventID(high: 0, low: 0)
     }
 
-    /// Returns the events with their jobs, without bodies.
-    static func entries(
-        _ events: [Event], _ connection: inout Connection
-    ) throws(PostgresError) -> [EventEntry] {
-        var jobs: [JobID: JobRecord] = [:]
-        let ids = Array(Set(events.compactMap(\.record.job)))
-        for start in stride(from: 0, to: ids.count, by: jobChunk) {
-            let some = Array(ids[start..<min(ids.count, start + jobChunk)])
-            let found = try read(some, withBodies: false, &connection)
-            for (id, stored) in found { jobs[id] = stored.record.withoutBody }
-        }
-        return events.map { event in EventEntry(event: event, job: event.record.job.flatMap { jobs[$0] }) }
-    }
-
     // MARK: Before a job is deleted
 
     /// Numbers the events of a job before its row is deleted: the relay needs the row. Returns `false` if too
@@ -181,6 +168,22 @@ extension ControlLane {
     }
 }
 
+extension StoreContext {
+    /// Returns the events with their jobs, without bodies.
+    func entries(
+        _ events: [Event], _ connection: inout Connection
+    ) throws(PostgresError) -> [EventEntry] {
+        var jobs: [JobID: JobRecord] = [:]
+        let ids = Array(Set(events.compactMap(\.record.job)))
+        for start in stride(from: 0, to: ids.count, by: ControlLane.jobChunk) {
+            let some = Array(ids[start..<min(ids.count, start + ControlLane.jobChunk)])
+            let found = try self.jobs(some, withBodies: false, &connection)
+            for (id, stored) in found { jobs[id] = stored.record.withoutBody }
+        }
+        return events.map { event in EventEntry(event: event, job: event.record.job.flatMap { jobs[$0] }) }
+    }
+}
+
 /// State of a page of events that is read in several turns.
 private struct EventListReading: ListReading {
     /// Rows of the first read, and the maximum of a later one: a row may have one event or hundreds.
@@ -190,6 +193,7 @@ private struct EventListReading: ListReading {
     private static let clockSeconds = 60.0
 
     let query: EventQuery
+    private let context: StoreContext
     private var events: [Event] = []
     private var scan = ListScan()
     /// Where the next read begins.
@@ -198,8 +202,9 @@ private struct EventListReading: ListReading {
     private var stoppedAt: EventID?
     private(set) var value: ListPage<EventEntry, EventKindTag>?
 
-    init(query: EventQuery) {
+    init(query: EventQuery, _ context: StoreContext) {
         self.query = query
+        self.context = context
         last = query.before.map(EventRow.row(of:)) ?? .last
     }
 
@@ -208,12 +213,12 @@ private struct EventListReading: ListReading {
         while left > 0 {
             let scanned = try read(rowCount, scanning: left, &connection)
             guard let scanned else {
-                return value = ListPage(try ControlLane.entries(events, &connection))
+                return value = ListPage(try context.entries(events, &connection))
             }
             left -= scanned
             rowCount = min(rowCount * 2, Self.rowCountMax)
             guard scan.add(scanned) else {
-                let entries = try ControlLane.entries(events, &connection)
+                let entries = try context.entries(events, &connection)
                 return value = ListPage(entries, stoppedAt: stoppedAt)
             }
         }
@@ -260,8 +265,6 @@ extension JobRecord {
     fileprivate var withoutBody: JobRecord {
         var record = self
         record.body = nil
-        // Decoded once: each event of the job is encoded with it. An unreadable spec stays `nil`.
-        record.spec = record.spec ?? (try? JobSpec(storedJSON: record.specJSON))
         return record
     }
 }

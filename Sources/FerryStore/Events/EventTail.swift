@@ -57,7 +57,7 @@ package final class EventTail: Sendable {
                 case .wake: break
                 case .follow(let sink, let ready):
                     context.events.hasListeners.store(true, ordering: .relaxed)
-                    if reader == nil { reader = Reader(sink: sink) }
+                    if reader == nil { reader = Reader(context, sink) }
                     waiting.append(ready)
                 case .stop(let isNeeded):
                     guard !isNeeded() else { continue }
@@ -100,11 +100,15 @@ package final class EventTail: Sendable {
         /// Maximum number of events passed on at once: their jobs are read with them.
         private static let eventMax = 50
 
+        let context: StoreContext
         let sink: any EventSink
         /// An id above all received events; `nil` before the first read.
         var next: EventID?
 
-        init(sink: any EventSink) { self.sink = sink }
+        init(_ context: StoreContext, _ sink: any EventSink) {
+            self.context = context
+            self.sink = sink
+        }
 
         mutating func read(_ connection: inout Connection) throws(PostgresError) {
             guard var from = next else {
@@ -118,7 +122,7 @@ package final class EventTail: Sendable {
                 // After a failure the first events are sent again; a listener skips those it has.
                 for start in stride(from: 0, to: events.count, by: Self.eventMax) {
                     let some = Array(events[start..<min(events.count, start + Self.eventMax)])
-                    sink.receive(try ControlLane.entries(some, &connection))
+                    sink.receive(try context.entries(some, &connection))
                 }
                 from = last.id.rowEnd.successor
                 next = from

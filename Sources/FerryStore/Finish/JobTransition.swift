@@ -138,8 +138,7 @@ enum JobTransition: Sendable {
         if record.resumeData != nil { record.partialDownload = result.partialDownload }
         let ended = result.packedLast(record, at: now, seal)
         self = .finish(
-            FinishedJob(
-                lease, record, spec: attempt.spec, lastAttempt: ended, attemptError: attemptError))
+            FinishedJob(lease, record, lastAttempt: ended, attemptError: attemptError))
     }
 }
 
@@ -218,9 +217,10 @@ final class FinishedJob: Sendable {
     /// may differ: its time ends before the next attempt.
     private let attemptError: [UInt8]?
 
-    /// `record` is the job as it will be. Without a `spec`, which cannot be read then, no webhook is told.
+    /// `record` is the job as it will be. A job whose spec cannot be read ends as well, but no webhook of its
+    /// own is told.
     init(
-        _ lease: Lease, _ record: JobRecord, spec: JobSpec?, lastAttempt: [UInt8]? = nil,
+        _ lease: Lease, _ record: JobRecord, lastAttempt: [UInt8]? = nil,
         attemptError: [UInt8]? = nil
     ) {
         var record = record
@@ -229,6 +229,7 @@ final class FinishedJob: Sendable {
         self.lastAttempt = lastAttempt
         self.record = record
         self.attemptError = attemptError
+        let spec = record.spec
         wanted = spec?.wantedEvents
         acknowledgement = spec?.acknowledgement
         declinesAcknowledgement = spec?.declinesAcknowledgement ?? false
@@ -249,7 +250,7 @@ final class FinishedJob: Sendable {
 
     fileprivate var isRepeatable: Bool {
         // A spec that cannot be read does not say that the job may run again.
-        guard let spec = record.spec ?? (try? JobSpec(storedJSON: record.specJSON)) else { return false }
+        guard let spec = record.spec else { return false }
         return spec.isRepeatable(spec.request.method)
     }
 
@@ -277,11 +278,9 @@ final class FinishedJob: Sendable {
         record.nextAttemptAt = nil
         record.finishedAt = max(now, record.createdAt)
         record.errorJSON = error.json
-        // A job whose spec cannot be read ends as well.
-        let spec = try? JobSpec(storedJSON: record.specJSON)
         if let resumeData, stored.hasBytes { record.resumeData = resumeData(stored.record) }
         if record.resumeData == nil { record.partialDownload = nil }
-        self.init(lease, record, spec: spec)
+        self.init(lease, record)
     }
 
     // MARK: Events
@@ -311,7 +310,7 @@ final class FinishedJob: Sendable {
         overdue stored: StoredJob, at now: Timestamp, resumeData: @escaping @Sendable (JobRecord) -> String?
     ) {
         // A job whose spec cannot be read ends as well.
-        let schedule = (try? JobSpec(storedJSON: stored.record.specJSON))?.schedule ?? JobSpec.Schedule()
+        let schedule = stored.record.spec?.schedule ?? JobSpec.Schedule()
         let error = schedule.overdue(createdAt: stored.record.createdAt, phase: .waiting)
         self.init(stored, .failed, error, at: now, resumeData: resumeData)
     }
@@ -339,7 +338,7 @@ extension StoreConfiguration {
     var resumeData: @Sendable (JobRecord) -> String? {
         { [seal, sealResumePoint] record in
             // An error means what `nil` does: there is no resume data.
-            guard let spec = try? JobSpec(storedJSON: record.specJSON, opening: seal) else { return nil }
+            guard let spec = record.storedSpec.whole(opening: seal) else { return nil }
             return sealResumePoint(ResumePoint(record, spec))
         }
     }
@@ -367,9 +366,9 @@ extension JobRecord {
             attempt: attempt.number, failedAttemptCount: attempt.failedAttemptCount, node: node,
             createdAt: attempt.createdAt, startedAt: attempt.startedAt,
             finishedAt: max(now, attempt.startedAt),
-            nextAttemptAt: nil, retryOf: attempt.retryOf, specJSON: attempt.specJSON, responseJSON: nil,
+            nextAttemptAt: nil, retryOf: attempt.retryOf,
+            storedSpec: StoredSpec(attempt.spec, json: attempt.specJSON), responseJSON: nil,
             resultJSON: nil, errorJSON: nil, body: nil)
-        spec = attempt.spec
     }
 }
 

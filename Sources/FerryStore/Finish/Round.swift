@@ -107,7 +107,7 @@ struct Round {
             if next(&results).bool(0, 0) { outcome.hasDependencyNews = true }
             outcome.hasDueQuestions = next(&results).bool(0, 0)
         }
-        if !claims.isEmpty { outcome.claims = claims.read(&results, from: index) }
+        if !claims.isEmpty { outcome.claims = claims.read(&results, from: index, context.damagedRows) }
         if changed.count < endings.count + unknown.count {
             outcome.fenced = endings.map(\.lease).filter { !changed.contains($0.job) }
         }

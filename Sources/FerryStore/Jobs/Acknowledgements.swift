@@ -10,19 +10,19 @@ extension ControlLane {
         let context = context
         perform("acknowledge", isRead: false, reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<JobRecord, StoreError> in
-            guard let stored = try Self.read([id], &connection)[id], stored.record.tenant == tenant else {
+            guard let stored = try context.job(id, &connection), stored.record.tenant == tenant else {
                 return .failure(.notFound)
             }
             let record = stored.record
             guard record.state.isTerminal else { return .failure(.invalidState(of: record)) }
             guard record.acknowledgedAt == nil else { return .success(record) }
             // An unreadable spec asks for no acknowledgement.
-            guard let spec = try? JobSpec(storedJSON: record.specJSON), spec.acknowledgement != nil else {
+            guard let spec = record.spec, spec.acknowledgement != nil else {
                 return .failure(.acknowledgementNotRequired)
             }
             try context.acknowledge([(id, spec.wantedEvents)], &connection)
             // Another transaction may have acknowledged or deleted the job first.
-            guard let stored = try Self.read([id], &connection)[id] else { return .failure(.notFound) }
+            guard let stored = try context.job(id, &connection) else { return .failure(.notFound) }
             return .success(stored.record)
         }
     }

@@ -127,9 +127,11 @@ package final class ControlLane: JobLookup {
             if commands.isClosed && gathered.isEmpty { return }
         }
     }
+}
 
+extension StoreContext {
     /// Reads jobs by id. `withBodies`: includes bodies, payloads and secrets.
-    static func read(
+    func jobs(
         _ ids: [JobID], withBodies: Bool = true, _ connection: inout Connection
     ) throws(PostgresError) -> [JobID: StoredJob] {
         var parameters = Parameters()
@@ -138,9 +140,16 @@ package final class ControlLane: JobLookup {
         let rows = try connection.execute(Statements.readJobs, parameters)
         var found: [JobID: StoredJob] = [:]
         for row in 0..<rows.rowCount {
-            let stored = StoredJob(rows, row, isWide: true)
+            let stored = StoredJob(rows, row, isWide: true, damagedRows)
             found[stored.record.id] = stored
         }
         return found
+    }
+
+    /// Reads one job; `nil` if there is none.
+    func job(
+        _ id: JobID, withBodies: Bool = true, _ connection: inout Connection
+    ) throws(PostgresError) -> StoredJob? {
+        try jobs([id], withBodies: withBodies, &connection)[id]
     }
 }

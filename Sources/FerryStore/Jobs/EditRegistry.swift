@@ -22,7 +22,7 @@ final class EditRegistry: Sendable {
     /// for one job therefore come in the order of its revisions.
     func insert(_ record: JobRecord, _ spec: JobSpec, leases: LeaseRegistry, _ body: () -> Void) {
         let edit = Edit(
-            attempt: record.attempt, revision: record.revision, spec: spec, specJSON: record.specJSON)
+            attempt: record.attempt, revision: record.revision, spec: spec, specJSON: record.storedSpec.json)
         edits.withLock { edits in
             if edits.count >= Self.countMax { edits = edits.filter { leases.contains($0.key) } }
             if let known = edits[record.id], known.revision > edit.revision { return }

@@ -31,10 +31,10 @@ extension ControlLane {
             -> Result<JobRecord, StoreError>?
     ) {
         perform(name, isRead: false, reply) {
-            (connection: inout Connection) throws(PostgresError) -> Result<JobRecord, StoreError> in
+            [context] (connection: inout Connection) throws(PostgresError) -> Result<JobRecord, StoreError> in
             // An iteration fails only if another transaction has changed the job meanwhile.
             for _ in 0..<10 {
-                guard let stored = try Self.read([id], &connection)[id], stored.record.tenant == tenant else {
+                guard let stored = try context.job(id, &connection), stored.record.tenant == tenant else {
                     return .failure(.notFound)
                 }
                 let finding = ChangeCheck.allowed(stored).checkingState(refusal)
@@ -118,7 +118,7 @@ extension ControlLane {
                 context.stop(id, .suspend)
                 return .success(record)
             }
-            guard let changed = try Self.read([id], &connection)[id] else { return .failure(.notFound) }
+            guard let changed = try context.job(id, &connection) else { return .failure(.notFound) }
             return .success(changed.record)
         }
     }
@@ -140,7 +140,7 @@ extension ControlLane {
                 // The job runs without a suspension request, or it has changed meanwhile.
                 return record.state == .running ? .failure(.invalidState(.running)) : nil
             }
-            guard let changed = try Self.read([id], &connection)[id] else { return .failure(.notFound) }
+            guard let changed = try context.job(id, &connection) else { return .failure(.notFound) }
             if changed.record.waitingFor == .dependency { context.noteDependencies() }
             return .success(changed.record)
         }
@@ -152,7 +152,7 @@ extension Parameters {
     fileprivate static func resuming(_ stored: StoredJob, _ context: StoreContext) -> Parameters {
         let record = stored.record
         // An unreadable spec has no begin date: the job is queued, and fails when it begins.
-        let spec = try? JobSpec(storedJSON: record.specJSON)
+        let spec = record.spec
         let now = context.clock.now()
         var parameters = Parameters.revision(of: record)
         guard let spec, spec.schedule.isDiscretionary, record.attempt == 0 else {

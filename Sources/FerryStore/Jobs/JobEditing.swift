@@ -22,7 +22,7 @@ extension ControlLane {
             > in
             // An iteration fails only if another transaction has changed the job meanwhile.
             for _ in 0..<10 {
-                guard let stored = try Self.read([id], &connection)[id], stored.record.tenant == tenant else {
+                guard let stored = try context.job(id, &connection), stored.record.tenant == tenant else {
                     return .failure(.notFound)
                 }
                 let record = stored.record
@@ -91,8 +91,7 @@ extension ControlLane {
             }
             return true
         }
-        guard isWritten, let edited = try read([record.id], &connection)[record.id]
-        else { return nil }
+        guard isWritten, let edited = try context.job(record.id, &connection) else { return nil }
         context.adopt(edited.record)
         if let deadline = spec.schedule.deadlineAt { context.deadlines.send(deadline) }
         // Another node may run the job, or wait for work.
@@ -116,7 +115,7 @@ extension ControlLane {
         guard context.leaseRegistry.contains(id) else { return }
         perform("adopt_edit", isRead: true, { (_: Result<Void, StoreError>) in }) {
             (connection: inout Connection) throws(PostgresError) -> Result<Void, StoreError> in
-            if let stored = try Self.read([id], &connection)[id] { context.adopt(stored.record) }
+            if let stored = try context.job(id, &connection) { context.adopt(stored.record) }
             return .success(())
         }
     }
@@ -152,7 +151,7 @@ extension StoreContext {
     fileprivate func adopt(_ record: JobRecord) {
         guard record.state == .running, record.node == configuration.node,
             // The attempt keeps its spec if the edited one is unreadable.
-            let spec = try? JobSpec(storedJSON: record.specJSON, opening: configuration.seal)
+            let spec = record.storedSpec.whole(opening: configuration.seal)
         else { return }
         edits.insert(record, spec, leases: leaseRegistry) {
             // No effect on an attempt that has not begun: it reads the rate from `EditRegistry` when it

@@ -4,11 +4,13 @@ import Postgres
 extension ControlLane {
     /// Reads a page of jobs, newest first, without their bodies.
     package func jobs(_ query: JobQuery, reply: @escaping Reply<ListPage<JobRecord, JobKindTag>>) {
-        reads.readPage("list_jobs", of: .tenant(query.tenant), JobListReading(query: query), reply)
+        reads.readPage(
+            "list_jobs", of: .tenant(query.tenant), JobListReading(query: query, context.damagedRows), reply)
     }
 
     /// Reads the attempts of a job, finished or not. Fails with `notFound` for another tenant's job.
     package func attempts(of id: JobID, tenant: String, reply: @escaping Reply<JobAttempts>) {
+        let log = context.damagedRows
         read("read_attempts", for: tenant, reply) { connection throws(PostgresError) in
             var parameters = Parameters()
             parameters.append(id)
@@ -20,7 +22,8 @@ extension ControlLane {
             let earlier = rows.isNull(0, 5) ? [] : rows.bytesArray(0, 5).compactMap { $0 }
             let job = JobAttempts.Job(
                 state: state, attempt: rows.int32(0, 1), node: rows.identifierOrNil(0, 2),
-                startedAt: rows.instantOrNil(0, 3), specJSON: rows.bytes(0, 4))
+                startedAt: rows.instantOrNil(0, 3), storedSpec: StoredSpec(rows.bytes(0, 4), of: id, log: log)
+            )
             return .success(JobAttempts(job, packed: earlier + (rows.bytesOrNil(0, 6).map { [$0] } ?? [])))
         }
     }
@@ -76,13 +79,17 @@ extension ControlLane {
 /// State of a page of jobs that is read in several turns.
 private struct JobListReading: ListReading {
     let query: JobQuery
+    private let log: DamagedRows
     private var records: [JobRecord] = []
     private var scan = ListScan()
     /// Where the next turn begins; `nil` before the first turn.
     private var before: JobID?
     private(set) var value: ListPage<JobRecord, JobKindTag>?
 
-    init(query: JobQuery) { self.query = query }
+    init(query: JobQuery, _ log: DamagedRows) {
+        self.query = query
+        self.log = log
+    }
 
     mutating func readTurn(_ connection: inout Connection) throws(PostgresError) {
         var rest = query
@@ -93,7 +100,7 @@ private struct JobListReading: ListReading {
         var stoppedAt: JobID?
         for row in 0..<rows.rowCount {
             if rows.int64(row, 32) == Int64(rowCount) { stoppedAt = rows.identifier(row, 0) }
-            if !rows.isNull(row, 1) { records.append(StoredJob(rows, row, isWide: true).record) }
+            if !rows.isNull(row, 1) { records.append(StoredJob(rows, row, isWide: true, log).record) }
         }
         // No job below the floor matches the query. The scan of a session does not stop there by itself.
         let lowerBound = Parameters.lowerBound(of: query)

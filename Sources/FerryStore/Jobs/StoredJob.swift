@@ -4,7 +4,7 @@ import Postgres
 /// Row of a job, with columns that clients do not see.
 package struct StoredJob: Sendable {
     /// The columns that clients may see.
-    package let record: JobRecord
+    package private(set) var record: JobRecord
     /// Expiry of an unfinished job.
     package let expiresAt: Timestamp?
     /// `true` if a client has requested the cancellation of a running job.
@@ -24,18 +24,21 @@ package struct StoredJob: Sendable {
     /// W3C Trace Context of the submission.
     package let traceparent: String?
 
-    /// Reads columns 0 to 19 of claim_jobs.sql, and those of read_jobs.sql if `isWide`.
-    init(_ rows: borrowing ResultSet, _ row: Int, isWide: Bool) {
+    /// Reads columns 0 to 19 of claim_jobs.sql, and those of read_jobs.sql if `isWide`. `log`: gets the error
+    /// of a damaged row.
+    init(_ rows: borrowing ResultSet, _ row: Int, isWide: Bool, _ log: DamagedRows) {
+        let id: JobID = rows.identifier(row, 0)
         let state = JobState(rawValue: rows.text(row, 2))
         precondition(state != nil, "the database has a job state that we do not know")
         var record = JobRecord(
-            id: rows.identifier(row, 0), tenant: rows.text(row, 1), state: state ?? .failed,
+            id: id, tenant: rows.text(row, 1), state: state ?? .failed,
             waitingFor: rows.textOrNil(row, 3).flatMap(WaitingFor.init), revision: rows.int32(row, 4),
             attempt: rows.int32(row, 5), failedAttemptCount: rows.int32(row, 6),
             node: rows.identifierOrNil(row, 7), createdAt: rows.instant(row, 8),
             startedAt: rows.instantOrNil(row, 9), finishedAt: isWide ? rows.instantOrNil(row, 20) : nil,
             nextAttemptAt: rows.instantOrNil(row, 10), retryOf: rows.identifierOrNil(row, 13),
-            specJSON: rows.bytes(row, 14), responseJSON: isWide ? rows.bytesOrNil(row, 21) : nil,
+            storedSpec: StoredSpec(rows.bytes(row, 14), of: id, log: log),
+            responseJSON: isWide ? rows.bytesOrNil(row, 21) : nil,
             resultJSON: isWide ? rows.bytesOrNil(row, 22) : nil, errorJSON: rows.bytesOrNil(row, 17),
             body: isWide ? rows.bytesOrNil(row, 23) : nil)
         if isWide {
@@ -68,8 +71,8 @@ package struct StoredJob: Sendable {
     }
 
     /// Reads the columns of claim_jobs.sql.
-    init(claimed rows: borrowing ResultSet, _ row: Int) {
-        self.init(rows, row, isWide: false)
+    init(claimed rows: borrowing ResultSet, _ row: Int, _ log: DamagedRows) {
+        self.init(rows, row, isWide: false, log)
         // Only attempts after the first, and cancelled jobs, can have these values.
         guard isCancelRequested || record.attempt > 1 else { return }
         hasBytes = rows.bool(row, 22)
@@ -78,9 +81,15 @@ package struct StoredJob: Sendable {
     }
 
     /// Reads the columns of expired_jobs.sql.
-    init(overdue rows: borrowing ResultSet, _ row: Int) {
-        self.init(rows, row, isWide: false)
+    init(overdue rows: borrowing ResultSet, _ row: Int, _ log: DamagedRows) {
+        self.init(rows, row, isWide: false, log)
         hasBytes = rows.bool(row, 20)
+    }
+
+    /// Reads the columns of due_questions.sql.
+    init(asked rows: borrowing ResultSet, _ row: Int, _ log: DamagedRows) {
+        self.init(rows, row, isWide: false, log)
+        record.questionJSON = rows.bytesOrNil(row, 20)
     }
 }
 

@@ -73,7 +73,9 @@ package final class Housekeeper: Sendable {
             try connection.transaction { connection throws(PostgresError) -> CancelledBatch? in
                 guard try connection.execute(Statements.tryLock, lock).bool(0, 0) else { return nil }
                 let rows = try connection.execute(Statements.cancelSessions, .int32(Self.batchMax))
-                let stored = (0..<rows.rowCount).map { StoredJob(rows, $0, isWide: false) }
+                let stored = (0..<rows.rowCount).map {
+                    StoredJob(rows, $0, isWide: false, context.damagedRows)
+                }
                 return try CancelledBatch(stored, &connection, context)
             }
         }

@@ -67,7 +67,7 @@ extension ControlLane {
         guard case .failure(.notFound) = found else { return found.map(\.record) }
         var record = ScheduleRecord(
             id: first.schedule, tenant: schedule.tenant, revision: 1, createdAt: first.at,
-            updatedAt: first.at, spec: schedule.spec, jobJSON: schedule.template.specJSON)
+            updatedAt: first.at, spec: schedule.spec, template: StoredSpec(schedule.template.specJSON))
         if let next = schedule.spec.next(record.id, createdAt: first.at, after: first.at, context) {
             (record.nextScheduledAt, record.nextRunAt) = (next.scheduledAt, next.runAt)
         }
@@ -219,7 +219,7 @@ extension ControlLane {
             let result = try Self.run(id, tenant, idempotency, traceparent, &connection, context)
             guard case .failure = result, let idempotency,
                 case .success(let first?) = try Self.firstResponse(to: idempotency, &connection),
-                let record = try Self.read([first.job], &connection)[first.job]?.record
+                let record = try context.job(first.job, &connection)?.record
             else { return result }
             return .success(Created(record, isReplay: true))
         }
@@ -254,7 +254,7 @@ extension ControlLane {
         case .failure(let error): return .failure(error)
         case .success(let accepted):
             guard let first = accepted.jobs.first else { return .failure(.failed) }
-            if let record = try read([first.id], &connection)[first.id]?.record {
+            if let record = try context.job(first.id, &connection)?.record {
                 return .success(Created(record, isReplay: accepted.isReplay))
             }
             // The job was deleted since.

@@ -13,7 +13,7 @@ struct StoredSchedule: Sendable {
         var record = ScheduleRecord(
             id: rows.identifier(row, 0), tenant: rows.text(row, 1), revision: rows.int32(row, 2),
             createdAt: rows.instant(row, 3), updatedAt: rows.instant(row, 4),
-            spec: try ScheduleSpec(storedJSON: rows.bytes(row, 5)), jobJSON: rows.bytes(row, 6))
+            spec: try ScheduleSpec(storedJSON: rows.bytes(row, 5)), template: StoredSpec(rows.bytes(row, 6)))
         record.nextScheduledAt = rows.instantOrNil(row, 7)
         record.nextRunAt = rows.instantOrNil(row, 8)
         record.lastScheduledAt = rows.instantOrNil(row, 9)
@@ -36,7 +36,7 @@ struct StoredSchedule: Sendable {
     ) -> NewJob? {
         guard let zone = zones.rules(named: record.spec.timeZone),
             // Reported by the caller.
-            let template = try? JobSpec(storedJSON: record.jobJSON, opening: seal),
+            let template = record.template.whole(opening: seal),
             let (spec, origin) = template.instance(
                 of: ScheduleOccurrence(schedule: record.id, scheduledAt: occurrence), zone)
         else { return nil }

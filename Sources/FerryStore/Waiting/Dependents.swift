@@ -117,11 +117,10 @@ struct Dependents {
             let rows = try connection.execute(Statements.lockDependents, .identifiers(Array(reasons.keys)))
             let now = context.clock.now()
             for row in 0..<rows.rowCount {
-                let stored = StoredJob(rows, row, isWide: false)
+                let stored = StoredJob(rows, row, isWide: false, context.damagedRows)
                 guard let error = reasons[stored.record.id] else { continue }
                 // An unreadable spec cannot ask to ignore the failure.
-                let spec = try? JobSpec(storedJSON: stored.record.specJSON)
-                if spec?.schedule.onDependencyFailure == .ignore {
+                if stored.record.spec?.schedule.onDependencyFailure == .ignore {
                     ignoring.append(stored.record.id)
                 } else {
                     failed.append(

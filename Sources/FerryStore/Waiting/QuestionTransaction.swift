@@ -29,7 +29,7 @@ struct QuestionTransaction {
             try connection.transaction { connection throws(PostgresError) in
                 let rows = try connection.execute(Statements.dueBegins, .int32(Self.askMax))
                 guard rows.rowCount > 0 else { return 0 }
-                let begins = Parameters.begins(rows, now, context.configuration.seal)
+                let begins = Parameters.begins(rows, now, context)
                 return try connection.execute(Statements.askBegins, begins).rowCount
             }
         }
@@ -58,7 +58,7 @@ struct QuestionTransaction {
             try connection.transaction { connection throws(PostgresError) in
                 let due = DueQuestion.all(
                     try connection.execute(Statements.dueQuestions, .int32(countMax)),
-                    context.configuration.seal)
+                    context)
                 first = due.first
                 var written: [WrittenAnswer] = []
                 for question in due {
@@ -78,14 +78,11 @@ struct DueQuestion {
     let question: JobQuestion?
 
     /// Rows of due_questions.sql.
-    fileprivate static func all(_ rows: borrowing ResultSet, _ seal: SecretSeal) -> [DueQuestion] {
+    fileprivate static func all(_ rows: borrowing ResultSet, _ context: StoreContext) -> [DueQuestion] {
         (0..<rows.rowCount).map { row in
-            DueQuestion(
-                stored: StoredJob(rows, row, isWide: false),
-                question: rows.bytesOrNil(row, 20).flatMap {
-                    // `decide` fails the job if its question is unreadable.
-                    try? JobQuestion(storedJSON: $0, opening: seal)
-                })
+            let stored = StoredJob(asked: rows, row, context.damagedRows)
+            return DueQuestion(
+                stored: stored, question: stored.record.question(opening: context.configuration.seal))
         }
     }
 
@@ -123,17 +120,21 @@ struct DueQuestion {
 extension Parameters {
     /// The parameters of ask_begins.sql for rows of due_begins.sql.
     fileprivate static func begins(
-        _ rows: borrowing ResultSet, _ now: Timestamp, _ seal: SecretSeal
+        _ rows: borrowing ResultSet, _ now: Timestamp, _ context: StoreContext
     ) -> Parameters {
         var jobs: [(id: JobID, question: JobQuestion)] = []
         for row in 0..<rows.rowCount {
             // An unreadable spec gets the default rules; the job fails when it begins.
-            let rules = (try? JobSpec(storedJSON: rows.bytes(row, 1)))?.questions ?? QuestionRules()
-            jobs.append((rows.identifier(row, 0), JobQuestion(.begin, askedAt: now, timeout: rules.timeout)))
+            let id: JobID = rows.identifier(row, 0)
+            let stored = StoredSpec(rows.bytes(row, 1), of: id, log: context.damagedRows)
+            let rules = stored.spec?.questions ?? QuestionRules()
+            jobs.append((id, JobQuestion(.begin, askedAt: now, timeout: rules.timeout)))
         }
         var parameters = Parameters(capacity: jobs.count * 160)
         parameters.appendArray(.uuid, jobs) { $0.append($1.id) }
-        parameters.appendArray(.text, jobs) { $0.append(text: $1.question.encode(seal)) }
+        parameters.appendArray(.text, jobs) {
+            $0.append(text: $1.question.encode(context.configuration.seal))
+        }
         parameters.appendArray(.timestamp, jobs) { $0.append($1.question.expiresAt) }
         return parameters
     }

@@ -19,13 +19,13 @@ extension ControlLane {
             > in
             // An iteration fails only if another transaction has changed the job meanwhile.
             for _ in 0..<10 {
-                guard let stored = try Self.read([id], &connection)[id], stored.record.tenant == tenant else {
+                guard let stored = try context.job(id, &connection), stored.record.tenant == tenant else {
                     return .failure(.notFound)
                 }
                 let record = stored.record
-                guard record.state == .waiting, let asked = record.questionJSON,
+                guard record.state == .waiting,
                     // An unreadable question cannot be answered; the job fails when it expires.
-                    let question = try? JobQuestion(storedJSON: asked, opening: context.configuration.seal),
+                    let question = record.question(opening: context.configuration.seal),
                     question.kind == kind,
                     askedAt == nil || question.askedAt == askedAt
                 else { return .failure(.invalidState(of: record)) }
@@ -45,9 +45,7 @@ extension ControlLane {
                     guard let written else { continue }
                     written.notify(context)
                     if let finished = written.finished { return .success(.success(finished.record)) }
-                    guard let changed = try Self.read([id], &connection)[id] else {
-                        return .failure(.notFound)
-                    }
+                    guard let changed = try context.job(id, &connection) else { return .failure(.notFound) }
                     return .success(.success(changed.record))
                 }
             }
@@ -60,9 +58,7 @@ extension JobDraft {
     /// Returns `nil` if the stored spec or secrets cannot be read.
     init?(_ stored: StoredJob, _ context: StoreContext) {
         guard
-            // Reported by the caller.
-            let spec = try? JobSpec(
-                storedJSON: stored.record.specJSON, opening: context.configuration.seal)
+            let spec = stored.record.storedSpec.whole(opening: context.configuration.seal)
         else { return nil }
         var secrets = JobSecrets()
         if let sealed = stored.sealedSecrets {

@@ -59,7 +59,7 @@ struct ResolvedAnswer {
         _ connection: inout Connection, _ context: StoreContext
     ) throws(PostgresError) -> WrittenAnswer? {
         guard try connection.execute(Statements.answerJob, parameters).rowCount == 1 else { return nil }
-        guard let ending, let changed = try ControlLane.read([id], &connection)[id] else {
+        guard let ending, let changed = try context.job(id, &connection) else {
             return WrittenAnswer(finished: nil, hasDependents: false, asksAgain: asksAgain)
         }
         let resumeData = ending.state == .failed ? context.configuration.resumeData : nil

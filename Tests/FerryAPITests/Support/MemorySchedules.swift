@@ -46,7 +46,7 @@ extension MemoryStore: ScheduleStore {
         let now = Timestamp(microseconds: 0)
         let record = ScheduleRecord(
             id: schedule.id, tenant: schedule.tenant, revision: 1, createdAt: now, updatedAt: now,
-            spec: schedule.spec, jobJSON: schedule.template.specJSON)
+            spec: schedule.spec, template: StoredSpec(schedule.template.specJSON))
         state.withLock { state in
             state.schedules[schedule.id] = record
             state.templates[schedule.id] = schedule.template
@@ -83,7 +83,7 @@ extension MemoryStore: ScheduleStore {
             changed(id, tenant, revision) { record in
                 record.spec = change(record.spec)
                 record.revision += 1
-                if let template { record.jobJSON = template.specJSON }
+                if let template { record.template = StoredSpec(template.specJSON) }
             })
     }
 
@@ -102,7 +102,7 @@ extension MemoryStore: ScheduleStore {
                 let job = JobRecord(
                     id: JobID(high: 7, low: 7), tenant: tenant, state: .queued, waitingFor: nil, revision: 1,
                     attempt: 0, failedAttemptCount: 0, node: nil, createdAt: record.createdAt, startedAt: nil,
-                    finishedAt: nil, nextAttemptAt: nil, retryOf: nil, specJSON: record.jobJSON,
+                    finishedAt: nil, nextAttemptAt: nil, retryOf: nil, storedSpec: record.template,
                     responseJSON: nil, resultJSON: nil, errorJSON: nil, body: nil)
                 return Created(job, isReplay: false)
             })

@@ -17,8 +17,7 @@ final class MemoryStore: SubmissionSink, JobReader, JobControl, DeliveryReader, 
     ) {
         reply(
             found(id, tenant).flatMap { job in
-                guard let spec = try? JobSpec(storedJSON: job.specJSON),
-                    let question = job.questionJSON.flatMap({ try? JobQuestion(storedJSON: $0) }),
+                guard let spec = job.spec, let question = job.question(opening: nil),
                     question.kind == kind, askedAt == nil || askedAt == question.askedAt
                 else { return .failure(.invalidState(job.state)) }
                 do throws(InvalidFields) {
@@ -104,7 +103,7 @@ final class MemoryStore: SubmissionSink, JobReader, JobControl, DeliveryReader, 
     ) {
         reply(
             found(id, tenant).flatMap { job in
-                guard let spec = try? JobSpec(storedJSON: job.specJSON) else { return .failure(.failed) }
+                guard let spec = job.spec else { return .failure(.failed) }
                 let finding = ChangeCheck { () throws(InvalidFields) in
                     try change(JobDraft(spec, JobSecrets()))
                 }
@@ -113,8 +112,7 @@ final class MemoryStore: SubmissionSink, JobReader, JobControl, DeliveryReader, 
                 case .refused(let error): return .failure(error)
                 case .allowed(let draft):
                     var job = job
-                    job.specJSON = draft.spec.encodeStored()
-                    job.spec = nil
+                    job.storedSpec = StoredSpec(draft.spec.encodeStored())
                     job.revision += 1
                     state.withLock { [job] in $0.jobs[id] = job }
                     return .success(.success(job))
@@ -219,7 +217,7 @@ final class MemoryStore: SubmissionSink, JobReader, JobControl, DeliveryReader, 
                 JobAttempts(
                     .init(
                         state: job.state, attempt: job.attempt, node: job.node, startedAt: job.startedAt,
-                        specJSON: job.specJSON), packed: packed)
+                        storedSpec: job.storedSpec), packed: packed)
             })
     }
 
@@ -265,7 +263,7 @@ final class MemoryStore: SubmissionSink, JobReader, JobControl, DeliveryReader, 
         reply(
             found(id, tenant).flatMap { job in
                 guard job.state.isTerminal else { return .failure(.invalidState(job.state)) }
-                guard (try? JobSpec(storedJSON: job.specJSON))?.acknowledgement != nil else {
+                guard job.spec?.acknowledgement != nil else {
                     return .failure(.acknowledgementNotRequired)
                 }
                 if job.acknowledgedAt == nil {
@@ -395,6 +393,7 @@ private func record(_ job: NewJob, _ accepted: Submission.Accepted.Job) -> JobRe
     JobRecord(
         id: job.id, tenant: job.tenant, state: accepted.state, waitingFor: nil, revision: 1, attempt: 0,
         failedAttemptCount: 0, node: nil, createdAt: accepted.createdAt, startedAt: nil, finishedAt: nil,
-        nextAttemptAt: nil, retryOf: job.retryOf, specJSON: job.specJSON, responseJSON: nil, resultJSON: nil,
+        nextAttemptAt: nil, retryOf: job.retryOf, storedSpec: StoredSpec(job.specJSON), responseJSON: nil,
+        resultJSON: nil,
         errorJSON: nil, body: nil)
 }

@@ -79,7 +79,9 @@ struct ReplayTests {
         rules.endpoint = WebhookID(high: 1, low: 1)
         // In the form that finish_jobs.sql writes.
         let asked = Array(#"{"acknowledgement":"#.utf8) + rules.encode() + Array(",".utf8)
-        fixture.store.finish(id, .succeeded) { $0.specJSON = asked + $0.specJSON.dropFirst() }
+        fixture.store.finish(id, .succeeded) {
+            $0.storedSpec = StoredSpec(asked + $0.storedSpec.json.dropFirst())
+        }
         let shown = try fixture.send("GET", "/v1/jobs/\(id)")
         #expect(shown.json["acknowledgement"]?["endpoint"]?.string == "\(WebhookID(high: 1, low: 1))")
         // The session has changed: only the row has the accepted job. It is valid first, then not.

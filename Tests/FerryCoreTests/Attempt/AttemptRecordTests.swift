@@ -116,9 +116,10 @@ struct AttemptRecordTests {
     private static func job(_ state: JobState, attempt: Int32 = 1) -> JobAttempts.Job {
         JobAttempts.Job(
             state: state, attempt: attempt, node: node, startedAt: Timestamp(microseconds: 5),
-            specJSON: Array(
-                #"{"kind":"data","session":"s","request":{"url":"HTTP://A.example:80/x","method":"GET"}}"#
-                    .utf8))
+            storedSpec: StoredSpec(
+                Array(
+                    #"{"kind":"data","session":"s","request":{"url":"HTTP://A.example:80/x","method":"GET"}}"#
+                        .utf8)))
     }
 
     @Test("an error of the operating system is shown without a message of libcurl")

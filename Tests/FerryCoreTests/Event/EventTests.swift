@@ -22,7 +22,8 @@ struct EventTests {
         var record = JobRecord(
             id: id, tenant: "default", state: .waiting, waitingFor: .challenge, revision: revision,
             attempt: 2, failedAttemptCount: 0, node: nil, createdAt: instant(0), startedAt: instant(1),
-            finishedAt: nil, nextAttemptAt: instant(66), retryOf: nil, specJSON: spec.encodeStored(),
+            finishedAt: nil, nextAttemptAt: instant(66), retryOf: nil,
+            storedSpec: StoredSpec(spec.encodeStored()),
             responseJSON: nil, resultJSON: nil, errorJSON: nil, body: nil)
         record.questionJSON = question.encode(.inverted)
         return record

@@ -91,7 +91,8 @@ enum GoldenAdapter {
             }
             let record = ScheduleRecord(
                 id: ScheduleID(high: 1, low: 2), tenant: "default", revision: 1, createdAt: created,
-                updatedAt: created, spec: schedule.spec, jobJSON: schedule.job.spec.encodeStored(.inverted))
+                updatedAt: created, spec: schedule.spec,
+                template: StoredSpec(schedule.job.spec.encodeStored(.inverted)))
             return try [
                 .init("stored", json(schedule.spec.encode())),
                 .init("job", json(schedule.job.spec.encodeStored())),

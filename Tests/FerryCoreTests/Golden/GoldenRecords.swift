@@ -44,7 +44,8 @@ private func makeRecord(
     var record = JobRecord(
         id: id, tenant: "default", state: state, waitingFor: waitingFor, revision: 3, attempt: 1,
         failedAttemptCount: 0, node: nil, createdAt: begin, startedAt: nil, finishedAt: nil,
-        nextAttemptAt: nil, retryOf: nil, specJSON: spec.encodeStored(.inverted), responseJSON: nil,
+        nextAttemptAt: nil, retryOf: nil, storedSpec: StoredSpec(spec.encodeStored(.inverted)),
+        responseJSON: nil,
         resultJSON: nil, errorJSON: nil, body: nil)
     change(&record)
     return record
@@ -87,7 +88,9 @@ extension GoldenRecord {
             all.append(
                 GoldenRecord(
                     name: "spec: damaged, \(suffix)",
-                    record: try makeRecord(.queued) { $0.specJSON = Array(#"{"kind":"x"}"#.utf8) },
+                    record: try makeRecord(.queued) {
+                        $0.storedSpec = StoredSpec(Array(#"{"kind":"x"}"#.utf8))
+                    },
                     isRedacted: isRedacted))
             all.append(
                 GoldenRecord(
@@ -176,14 +179,14 @@ extension GoldenRecord {
                 name: "question: answered",
                 record: try makeRecord(.queued) {
                     let asked = JobQuestion(.redirect(status: 302, hop), askedAt: begin + 5, timeout: 600)
-                    guard let spec = try? JobSpec(storedJSON: $0.specJSON),
+                    guard let spec = $0.spec,
                         case .goOn(var draft) = try? JobDraft(spec, JobSecrets()).answered(
                             asked, JobAnswer(.follow), from: AnswerSource(.api, name: "key_1"),
                             at: begin + 7, attempt: 1, refusal: { _ in nil })
                     else { return }
                     draft.spec.occurrence = ScheduleOccurrence(
                         schedule: ScheduleID(high: 1, low: 3), scheduledAt: begin)
-                    $0.specJSON = draft.spec.encodeStored(.inverted)
+                    $0.storedSpec = StoredSpec(draft.spec.encodeStored(.inverted))
                 })
         ]
     }
@@ -225,7 +228,6 @@ extension GoldenRecord {
     private static func queued() throws -> [GoldenRecord] {
         let queued = try makeRecord(.queued) {
             $0.home = NodeAffinity(name: "n1", heartbeatAt: begin)
-            $0.spec = try? JobSpec(storedJSON: $0.specJSON)
         }
         let hosts = { (limit: HostLimit, scope: HostScope) in
             let limits = HostLimits()

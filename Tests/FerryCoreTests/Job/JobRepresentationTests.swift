@@ -11,7 +11,8 @@ struct JobRepresentationTests {
             attempt: 1,
             failedAttemptCount: 0, node: nil, createdAt: Timestamp(microseconds: 0), startedAt: nil,
             finishedAt: nil,
-            nextAttemptAt: nil, retryOf: nil, specJSON: job.spec.encode(), responseJSON: nil, resultJSON: nil,
+            nextAttemptAt: nil, retryOf: nil, storedSpec: StoredSpec(job.spec.encode()), responseJSON: nil,
+            resultJSON: nil,
             errorJSON: nil, body: nil)
         change(&record)
         return record
@@ -134,7 +135,8 @@ struct JobRepresentationTests {
             try self.shown(
                 self.record(.succeeded) {
                     // As in finish_jobs.sql.
-                    $0.specJSON = Array(#"{"acknowledgement":null,"#.utf8) + spec.encodeStored().dropFirst()
+                    $0.storedSpec = StoredSpec(
+                        Array(#"{"acknowledgement":null,"#.utf8) + spec.encodeStored().dropFirst())
                     $0.resultJSON = stored
                 })
         }

@@ -9,7 +9,7 @@ struct WaitingReasonTests {
             id: JobID(high: 1, low: 2), tenant: "default", state: state, waitingFor: waitingFor, revision: 3,
             attempt: 1, failedAttemptCount: 1, node: nil, createdAt: Timestamp(microseconds: 0),
             startedAt: nil, finishedAt: nil, nextAttemptAt: Timestamp(microseconds: 9), retryOf: nil,
-            specJSON: [], responseJSON: nil, resultJSON: nil,
+            storedSpec: StoredSpec([]), responseJSON: nil, resultJSON: nil,
             errorJSON: TransferError(.timedOut, "Late.", phase: .waiting, isRetryable: true).json, body: nil)
     }
 
@@ -66,7 +66,7 @@ struct WaitingReasonTests {
             storedJSON: Array(
                 #"{"kind":"data","session":"s","request":{"url":"http://a.example/x","method":"GET"}}"#.utf8))
         var job = record(.queued)
-        job.spec = spec
+        job.storedSpec = StoredSpec(spec, json: [])
         var conditions = QueueConditions(workerCount: 1)
         let hosts = HostLimits()
         conditions.hosts = hosts

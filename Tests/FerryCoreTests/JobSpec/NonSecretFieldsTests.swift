@@ -146,7 +146,8 @@ struct NonSecretFieldsTests {
         #expect(!String(decoding: packed, as: UTF8.self).contains("hush"))
         let job = JobAttempts.Job(
             state: .succeeded, attempt: 1, node: nil, startedAt: nil,
-            specJSON: try decode(#"{"kind":"data","request":{"url":"https://a.example/"}}"#).spec.encode())
+            storedSpec: StoredSpec(
+                try decode(#"{"kind":"data","request":{"url":"https://a.example/"}}"#).spec.encode()))
         let attempts = JobAttempts(job, packed: [packed])
         let urls = { (disclosure: Disclosure) throws -> [String] in
             let json = try JSON.parse(attempts.json(showsDiagnostics: false, for: disclosure))

@@ -154,7 +154,8 @@ final class Fixture: Sendable {
             JobRecord(
                 id: id, tenant: tenant, state: state, waitingFor: nil, revision: 2, attempt: 1,
                 failedAttemptCount: 0, node: node, createdAt: now, startedAt: now, finishedAt: now,
-                nextAttemptAt: nil, retryOf: nil, specJSON: [], responseJSON: response?.stored(.inverted),
+                nextAttemptAt: nil, retryOf: nil, storedSpec: StoredSpec([]),
+                responseJSON: response?.stored(.inverted),
                 resultJSON: result.json(job: id), errorJSON: nil, body: result.body))
         return id
     }

@@ -1,0 +1,103 @@
+import Synchronization
+
+/// Receives the errors of jobs' rows that cannot be read. Any thread.
+package protocol DamageLog: AnyObject, Sendable {
+    /// Reports that fields of the job's row cannot be read.
+    func report(_ job: JobID, _ error: StoredJSONError)
+}
+
+/// The fields of a job, or of a schedule's template, as stored. The only place that decodes them: when they
+/// are first used, and once. Any thread.
+package final class StoredSpec: Sendable {
+    private enum State {
+        case encoded
+        /// Decoded without secret values.
+        case redacted(JobSpec)
+        case whole(JobSpec)
+        case damaged
+    }
+
+    /// The stored form (`JobSpec.encodeStored`).
+    package let json: [UInt8]
+    private let job: JobID?
+    private let log: (any DamageLog)?
+    private let state: Mutex<State>
+
+    /// Creates a spec from a row. `job` and `log`: where damage is reported; `nil` if the caller reports it.
+    package init(_ json: [UInt8], of job: JobID? = nil, log: (any DamageLog)? = nil) {
+        self.json = json
+        self.job = job
+        self.log = log
+        state = Mutex(.encoded)
+    }
+
+    /// Creates a spec whose fields are known, with their secret values. `json`: its stored form.
+    package init(_ spec: JobSpec, json: [UInt8]) {
+        self.json = json
+        job = nil
+        log = nil
+        state = Mutex(.whole(spec))
+    }
+
+    /// The fields, or `nil` if they are damaged. Secret values may be redacted: enough to show the job and to
+    /// read its rules.
+    package var spec: JobSpec? { decoded(opening: nil) }
+
+    /// Returns the fields with their secret values, or `nil` if they are damaged or cannot be decrypted.
+    package func whole(opening seal: SecretSeal) -> JobSpec? { decoded(opening: seal) }
+
+    /// Returns the fields for a reader: without secret values if those cannot be decrypted, or `nil` if they
+    /// are damaged.
+    func shown(for disclosure: Disclosure) -> JobSpec? {
+        disclosure.seal.flatMap { whole(opening: $0) } ?? spec
+    }
+
+    /// Reports that the job's row cannot be read.
+    func report(_ error: StoredJSONError) {
+        if let job { log?.report(job, error) }
+    }
+
+    private func decoded(opening seal: SecretSeal?) -> JobSpec? {
+        do throws(StoredJSONError) {
+            return try state.withLock { state throws(StoredJSONError) in
+                switch state {
+                case .whole(let spec): return spec
+                case .redacted(let spec) where seal == nil: return spec
+                case .damaged: return nil
+                case .redacted, .encoded: break
+                }
+                if let seal {
+                    let spec = try JobSpec(storedJSON: json, opening: seal)
+                    state = .whole(spec)
+                    return spec
+                }
+                // Replaced unless the decoder throws.
+                state = .damaged
+                let spec = try JobSpec(storedJSON: json)
+                state = .redacted(spec)
+                return spec
+            }
+        } catch {
+            report(error)
+            return nil
+        }
+    }
+}
+
+extension JobRecord {
+    /// The accepted fields, or `nil` if they are damaged (`StoredSpec.spec`).
+    package var spec: JobSpec? { storedSpec.spec }
+
+    /// Returns the open question, or `nil` if there is none or it cannot be read. Its secret values are
+    /// redacted unless `seal` decrypts them.
+    package func question(opening seal: SecretSeal?) -> JobQuestion? {
+        guard let questionJSON else { return nil }
+        do throws(StoredJSONError) {
+            guard let seal else { return try JobQuestion(storedJSON: questionJSON) }
+            return try JobQuestion(storedJSON: questionJSON, opening: seal)
+        } catch {
+            storedSpec.report(error)
+            return nil
+        }
+    }
+}

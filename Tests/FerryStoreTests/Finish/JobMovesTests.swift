@@ -201,7 +201,8 @@ struct JobMovesTests {
                 VALUES ('\(Self.job)', now(), NULL, now(), 'tomorrow',
                     \(isRunning ? "'\(Self.node)'" : "NULL"), 5, 3, 0.5, 'data', '\(before.rawValue)',
                     \(before == .waiting ? "'\(move.waitingFor)'" : "NULL"), 'acme', 'default',
-                    'http://a.example:80', '{"method":"GET"}', \(Self.lot), now());
+                    'http://a.example:80', '{"schedule":{"waits_for_connectivity":true}}',
+                    \(Self.lot), now());
                 """)
         if let with = move.with { try connection.execute(script: "UPDATE jobs SET \(with)") }
         if !move.before.isEmpty { try connection.execute(script: move.before) }

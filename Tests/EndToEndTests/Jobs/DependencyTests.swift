@@ -89,7 +89,8 @@ struct DependencyTests {
             #expect(try ids(in: again.json) == ids(in: responses[number].json))
             let late = try send(path, body, "late-\(number)")
             #expect(try late.status == 422 && late.json["code"]?.string == "invalid_fields", "\(late.text)")
-            let other = try send(path, body + " ", "named-\(number)")
+            let changed = body.replacing(#""kind":"#, with: #""description":"changed","kind":"#)
+            let other = try send(path, changed, "named-\(number)")
             #expect(try other.json["code"]?.string == "idempotency_key_reused")
         }
         #expect(origin.requestCount == 5)

@@ -87,7 +87,7 @@ final class StoreBench: AttemptRunner, CommitObserver {
         let body =
             #"{"kind":"download","request":{"url":"http://host-\#(host).example/a"},"#
             + #""destination":{"path":"a","if_exists":"replace"}}"#
-        guard let json = try? JSON.parse(Array(body.utf8)),
+        guard let json = try? JSONView(parsing: Array(body.utf8)),
             let job = try? ValidatedJob(json, refusal: { _ in nil })
         else { preconditionFailure("the body is valid") }
         let new = NewJob(

@@ -88,15 +88,15 @@ final class BatchCreation: Sendable {
         }
     }
 
-    private func documents(_ request: RequestContext) throws(Problem) -> [JSON] {
+    private func documents(_ request: RequestContext) throws(Problem) -> [JSONView] {
         if try isMediaType(request.fields, lineTypes) { return try lines(request) }
         let json = try request.parse(request.body)
         return try valid(try BatchRequest(body: json)).jobs.map(\.json)
     }
 
     /// Returns one document for each line that is not empty. Stops after one more document than allowed.
-    private func lines(_ request: RequestContext) throws(Problem) -> [JSON] {
-        var documents: [JSON] = []
+    private func lines(_ request: RequestContext) throws(Problem) -> [JSONView] {
+        var documents: [JSONView] = []
         var valuesLeft = JSON.valueCountMax
         var lines = Lines(request.body)
         while documents.count <= Limits.batchJobCountMax, let line = lines.next() {
@@ -120,10 +120,12 @@ struct BatchRequest: FieldObject {
 
     /// A job, which is validated apart.
     fileprivate struct Job: FieldValue {
-        let json: JSON
+        let json: JSONView
 
-        static func decode(_ json: JSON, _ rule: NoRule, _ place: FieldPlace) -> Self? { Self(json: json) }
-        static func restore(_ json: JSON) -> Self? { Self(json: json) }
+        static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> Self? {
+            Self(json: json)
+        }
+        static func restore(_ json: JSON) -> Self? { Self(json: JSONView(json)) }
         func encode(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(json) }
         static func schema(_ rule: NoRule) -> [JSON.Member] {
             [JSON.Member("$ref", "#/components/schemas/JobRequest")]

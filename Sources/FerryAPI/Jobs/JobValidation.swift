@@ -25,7 +25,7 @@ struct JobValidation: Sendable {
     /// Returns the job that `json` describes. `prefix`: JSON Pointer to the job in the body. `earlierJob`
     /// returns the job at an index of the batch if it comes before this one.
     func validate(
-        _ json: JSON, at prefix: String, _ request: RequestContext, _ sessions: SessionScope,
+        _ json: JSONView, at prefix: String, _ request: RequestContext, _ sessions: SessionScope,
         earlierJob: @escaping (Int) -> JobID? = { _ in nil }
     ) throws(InvalidFields) -> ValidatedJob {
         let job = try ValidatedJob(
@@ -37,7 +37,7 @@ struct JobValidation: Sendable {
 
     /// Returns a job changed by a merge patch (RFC 7396).
     func merge(
-        _ patch: JSON, into draft: JobDraft, _ sessions: SessionScope
+        _ patch: JSONView, into draft: JobDraft, _ sessions: SessionScope
     ) throws(InvalidFields) -> JobDraft {
         try draft.merging(patch, node: node, session: sessions.record(draft.spec.session)) {
             egress.refusal(of: $0)

@@ -111,8 +111,8 @@ struct RequestContext: Sendable {
     // MARK: Body and path
 
     /// The body as JSON. If `isOptional`, an empty body reads as an empty object.
-    func json(isOptional: Bool = false) throws(Problem) -> JSON {
-        if isOptional, body.isEmpty { return .object([]) }
+    func json(isOptional: Bool = false) throws(Problem) -> JSONView {
+        if isOptional, body.isEmpty { return try parse(Array("{}".utf8)) }
         try needMediaType(["application/json"])
         return try parse(body)
     }
@@ -126,10 +126,10 @@ struct RequestContext: Sendable {
     }
 
     /// The body as a merge patch (RFC 7396): an object.
-    func mergePatch() throws(Problem) -> JSON {
+    func mergePatch() throws(Problem) -> JSONView {
         try needMediaType(["application/merge-patch+json", "application/json"], field: "Accept-Patch")
         let patch = try parse(body)
-        guard patch.members != nil else {
+        guard patch.isObject else {
             let errors = ValidationErrors()
             errors.addWrongType("#", "an object", patch)
             throw Problem(InvalidFields(errors.all))
@@ -154,16 +154,16 @@ struct RequestContext: Sendable {
         throw problem
     }
 
-    func parse(_ text: [UInt8]) throws(Problem) -> JSON {
+    func parse(_ text: [UInt8]) throws(Problem) -> JSONView {
         var valuesLeft = JSON.valueCountMax
         return try parse(text, line: nil, valuesLeft: &valuesLeft)
     }
 
     /// Parses one text of a body. `line`: its line number in a body of several texts, whose values together
     /// are limited by `valuesLeft`.
-    func parse(_ text: [UInt8], line: Int?, valuesLeft: inout Int) throws(Problem) -> JSON {
+    func parse(_ text: [UInt8], line: Int?, valuesLeft: inout Int) throws(Problem) -> JSONView {
         do throws(JSON.SyntaxError) {
-            return try JSON.parse(text, valuesLeft: &valuesLeft)
+            return try JSONView(parsing: text, valuesLeft: &valuesLeft)
         } catch {
             let place = line.map { "line \($0), byte \(error.offset)" } ?? "byte \(error.offset)"
             throw Problem(.badJSON, "At \(place): \(error.reason).")

@@ -52,7 +52,7 @@ final class WebhookHandlers: Sendable {
     /// Refuses a request, unless its key was accepted before: the egress policy may have become stricter
     /// since.
     private func refuse(
-        _ json: JSON, _ request: RequestContext, _ key: Submission.Idempotency?, _ problem: Problem
+        _ json: JSONView, _ request: RequestContext, _ key: Submission.Idempotency?, _ problem: Problem
     ) {
         // If the body is invalid whatever the policy, it was never accepted, and `problem` says why.
         guard let key, let endpoint = try? WebhookEndpoint(body: json) else {

@@ -6,19 +6,20 @@ struct FieldReader {
     let path: String
     /// The errors found so far.
     let errors: ValidationErrors
-    private let members: [JSON.Member]
+    private let view: JSONView
+    /// Whether each member was read.
     private var isRead: [Bool]
 
     /// Creates a reader. Returns `nil` and reports an error if the value is no object.
-    init?(_ value: JSON, at path: String, _ errors: ValidationErrors) {
-        guard case .object(let members) = value else {
+    init?(_ value: JSONView, at path: String, _ errors: ValidationErrors) {
+        guard value.isObject else {
             errors.addWrongType(path, "an object", value)
             return nil
         }
         self.path = path
         self.errors = errors
-        self.members = members
-        isRead = [Bool](repeating: false, count: members.count)
+        view = value
+        isRead = [Bool](repeating: false, count: value.pairs.reduce(0) { count, _ in count + 1 })
     }
 
     /// Returns the JSON Pointer of a member.
@@ -30,34 +31,32 @@ struct FieldReader {
     }
 
     /// Returns `true` if the member is present, null included.
-    func has(_ name: String) -> Bool { members.contains { $0.name.hasSameBytes(as: name) } }
+    func has(_ name: String) -> Bool { view.member(name) != nil }
 
     /// `true` if a member is null.
-    var hasNull: Bool { members.contains { $0.value.isNull } }
+    var hasNull: Bool { view.pairs.contains { $0.value.isNull } }
 
     /// `true` if a member was not read.
     var hasUnread: Bool { isRead.contains(false) }
 
     /// Returns `true` if the member is present and not null.
-    func hasValue(_ name: String) -> Bool {
-        members.contains { $0.name.hasSameBytes(as: name) && !$0.value.isNull }
-    }
+    func hasValue(_ name: String) -> Bool { view.member(name)?.value.isNull == false }
 
     /// Returns the member unchanged, or `nil` if it is absent.
-    mutating func value(_ name: String) -> JSON? {
-        guard let index = members.firstIndex(where: { $0.name.hasSameBytes(as: name) }) else { return nil }
-        isRead[index] = true
-        return members[index].value
+    mutating func value(_ name: String) -> JSONView? {
+        guard let (place, value) = view.member(name) else { return nil }
+        isRead[place] = true
+        return value
     }
 
     /// Returns the member, or `nil` if it is absent, or null and nullable.
-    private mutating func present(_ name: String, _ isNullable: Bool) -> JSON? {
+    private mutating func present(_ name: String, _ isNullable: Bool) -> JSONView? {
         guard let value = value(name), !(isNullable && value.isNull) else { return nil }
         return value
     }
 
     /// Reports a wrong type and returns `nil`.
-    private func wrongType<T>(_ name: String, _ expected: String, _ value: JSON) -> T? {
+    private func wrongType<T>(_ name: String, _ expected: String, _ value: JSONView) -> T? {
         errors.addWrongType(pointer(name), expected, value)
         return nil
     }
@@ -75,7 +74,7 @@ struct FieldReader {
     }
 
     /// Reads an array of at most `countMax` values.
-    mutating func array(_ name: String, countMax: Int) -> [JSON]? {
+    mutating func array(_ name: String, countMax: Int) -> [JSONView]? {
         guard let value = value(name) else { return nil }
         guard let values = value.array else { return wrongType(name, "an array", value) }
         guard values.count <= countMax else {
@@ -86,19 +85,20 @@ struct FieldReader {
     }
 
     /// Returns all members and marks them as read; for objects whose names the client chooses.
-    mutating func all(countMax: Int) -> [JSON.Member] {
+    mutating func all(countMax: Int) -> [JSONView.Member] {
         for index in isRead.indices { isRead[index] = true }
-        if members.count > countMax {
+        if isRead.count > countMax {
             errors.add(
-                path, "too_many", "At most \(countMax) entries are allowed, these are \(members.count).")
+                path, "too_many", "At most \(countMax) entries are allowed, these are \(isRead.count).")
             return []
         }
-        return members
+        return view.members ?? []
     }
 
     /// Reports each member that was not read as unknown.
     func finish() {
-        for (member, isRead) in zip(members, isRead) where !isRead {
+        guard hasUnread else { return }
+        for (member, isRead) in zip(view.members ?? [], isRead) where !isRead {
             addError(member.name, "unknown_field", "There is no field of this name here.")
         }
     }

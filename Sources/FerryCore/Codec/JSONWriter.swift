@@ -118,7 +118,7 @@ package struct JSONWriter: Sendable {
         }
     }
     /// Writes a value that is JSON already.
-    package mutating func raw(_ json: [UInt8]) {
+    package mutating func raw(_ json: some Collection<UInt8>) {
         separate()
         bytes.append(contentsOf: json)
     }

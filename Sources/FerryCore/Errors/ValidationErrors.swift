@@ -45,7 +45,7 @@ package final class ValidationErrors {
     }
 
     /// Adds an error about the type of `value`. `expected`: with its article, as `JSON.typeName`.
-    package func addWrongType(_ pointer: String, _ expected: String, _ value: JSON) {
+    package func addWrongType(_ pointer: String, _ expected: String, _ value: JSONView) {
         add(pointer, "wrong_type", "This must be \(expected), not \(value.typeName).")
     }
 }

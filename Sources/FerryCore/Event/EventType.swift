@@ -100,7 +100,7 @@ extension EventType: FieldValue {
     package static var isOpen: Bool { true }
 
     /// `types`: those that are allowed.
-    package static func decode(_ json: JSON, _ types: [EventType], _ place: FieldPlace) -> EventType? {
+    package static func decode(_ json: JSONView, _ types: [EventType], _ place: FieldPlace) -> EventType? {
         guard let text = json.string else { return place.failType("a string", json) }
         if let type = EventType(rawValue: text), types.contains(type) { return type }
         let names = types.map(\.rawValue).joined(separator: ", ")

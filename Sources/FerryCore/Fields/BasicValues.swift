@@ -5,7 +5,7 @@ extension Optional: FieldValue where Wrapped: FieldValue {
     package static var isNullable: Bool { true }
     package var isLeftOut: Bool { self == nil }
 
-    package static func decode(_ json: JSON, _ rule: Rule, _ place: FieldPlace) -> Self? {
+    package static func decode(_ json: JSONView, _ rule: Rule, _ place: FieldPlace) -> Self? {
         json.isNull ? .some(nil) : Wrapped.decode(json, rule, place).map(Optional.some)
     }
     package static func restore(_ json: JSON) -> Self? {
@@ -19,7 +19,7 @@ extension Optional: FieldValue where Wrapped: FieldValue {
 }
 
 extension Bool: FieldValue {
-    package static func decode(_ json: JSON, _ rule: NoRule, _ place: FieldPlace) -> Bool? {
+    package static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> Bool? {
         json.bool ?? place.failType("a boolean", json)
     }
     package static func restore(_ json: JSON) -> Bool? { json.bool }
@@ -29,7 +29,7 @@ extension Bool: FieldValue {
 
 extension Int64: FieldValue {
     package static func decode(
-        _ json: JSON, _ range: ClosedRange<Int64>, _ place: FieldPlace
+        _ json: JSONView, _ range: ClosedRange<Int64>, _ place: FieldPlace
     ) -> Int64? {
         var number = json.integer
         // `5.0` is an integer as well (JSON Schema 2020-12 §6.1.1).
@@ -54,7 +54,7 @@ extension Int64: FieldValue {
 }
 
 extension Int: FieldValue {
-    package static func decode(_ json: JSON, _ range: ClosedRange<Int>, _ place: FieldPlace) -> Int? {
+    package static func decode(_ json: JSONView, _ range: ClosedRange<Int>, _ place: FieldPlace) -> Int? {
         Int64.decode(json, Int64(range.lowerBound)...Int64(range.upperBound), place).map(Int.init)
     }
     package static func restore(_ json: JSON) -> Int? { json.integer.map { Int(clamping: $0) } }
@@ -65,7 +65,8 @@ extension Int: FieldValue {
 }
 
 extension Double: FieldValue {
-    package static func decode(_ json: JSON, _ range: ClosedRange<Double>, _ place: FieldPlace) -> Double? {
+    package static func decode(_ json: JSONView, _ range: ClosedRange<Double>, _ place: FieldPlace) -> Double?
+    {
         guard let number = json.double else { return place.failType("a number", json) }
         guard range.contains(number) else {
             let (least, most) = (decimalText(range.lowerBound), decimalText(range.upperBound))
@@ -84,7 +85,7 @@ extension Double: FieldValue {
 }
 
 extension Timestamp: FieldValue {
-    package static func decode(_ json: JSON, _ rule: NoRule, _ place: FieldPlace) -> Timestamp? {
+    package static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> Timestamp? {
         guard let text = json.string else { return place.failType("a string", json) }
         return Timestamp(rfc3339: text)
             ?? place.fail(
@@ -123,7 +124,7 @@ package struct TextRule: Sendable {
 }
 
 extension String: FieldValue {
-    package static func decode(_ json: JSON, _ rule: TextRule, _ place: FieldPlace) -> String? {
+    package static func decode(_ json: JSONView, _ rule: TextRule, _ place: FieldPlace) -> String? {
         guard let text = json.string else { return place.failType("a string", json) }
         let count = text.utf8.count
         if count > rule.byteCounts.upperBound {
@@ -161,7 +162,7 @@ where RawValue == String, Rule == NoRule {
 extension FieldChoice {
     package static var unsupportedValues: [String] { [] }
 
-    package static func decode(_ json: JSON, _ rule: NoRule, _ place: FieldPlace) -> Self? {
+    package static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> Self? {
         guard let text = json.string else { return place.failType("a string", json) }
         if let choice = Self(rawValue: text) { return choice }
         if unsupportedValues.contains(text) {
@@ -204,7 +205,7 @@ extension Array: FieldValue where Element: FieldValue {
     package var isLeftOut: Bool { isEmpty }
 
     package static func decode(
-        _ json: JSON, _ rule: ListRule<Element.Rule>, _ place: FieldPlace
+        _ json: JSONView, _ rule: ListRule<Element.Rule>, _ place: FieldPlace
     ) -> [Element]? {
         guard let values = json.array else { return place.failType("an array", json) }
         guard values.count <= rule.counts.upperBound else {

@@ -17,7 +17,7 @@ package struct FieldDecoder: FieldVisitor {
     /// Reads `json` into `object`, which has its default values, or for a patch its current ones.
     /// `isCreated`: `true` if the patch creates the object.
     static func decode<Object: FieldObject>(
-        _ json: JSON, into object: inout Object, at path: String, _ mode: Mode, isCreated: Bool = false,
+        _ json: JSONView, into object: inout Object, at path: String, _ mode: Mode, isCreated: Bool = false,
         _ context: FieldContext
     ) {
         guard let reader = FieldReader(json, at: path, context.errors) else { return }
@@ -69,7 +69,7 @@ package struct FieldDecoder: FieldVisitor {
     }
 
     /// Returns the member, or `nil` if there is nothing to decode.
-    private mutating func member(_ name: String, _ traits: FieldTraits) -> JSON? {
+    private mutating func member(_ name: String, _ traits: FieldTraits) -> JSONView? {
         if traits.isShownOnly { return nil }
         guard let json = reader.value(name) else {
             if traits.isRequired, requiresMembers {
@@ -145,7 +145,7 @@ package struct FieldDecoder: FieldVisitor {
             value = nil
             return
         }
-        guard json.members != nil else {
+        guard json.isObject else {
             return context.errors.addWrongType(reader.pointer(name), "an object", json)
         }
         checkKind(name, traits)
@@ -156,7 +156,9 @@ package struct FieldDecoder: FieldVisitor {
     }
 
     package mutating func unsupported(_ name: String, off: JSON) {
-        guard let json = reader.value(name), json != off, !(mode == .patch && json.isNull) else { return }
+        guard let json = reader.value(name), json.json != off, !(mode == .patch && json.isNull) else {
+            return
+        }
         guard off.isNull || json.typeName == off.typeName else {
             return context.errors.addWrongType(reader.pointer(name), off.typeName, json)
         }
@@ -168,20 +170,20 @@ package struct FieldDecoder: FieldVisitor {
 
 extension FieldObject {
     /// Reads a new object from an untrusted body. Throws all errors at once.
-    package init(body: JSON, _ context: FieldContext = FieldContext()) throws(InvalidFields) {
+    package init(body: JSONView, _ context: FieldContext = FieldContext()) throws(InvalidFields) {
         self = try FieldDecoder.standard(Self.self, context).reading(body, .new, context)
     }
 
     /// Returns this object after a merge patch (RFC 7396). Throws all errors at once.
     package func merging(
-        _ patch: JSON, _ context: FieldContext = FieldContext()
+        _ patch: JSONView, _ context: FieldContext = FieldContext()
     ) throws(InvalidFields) -> Self {
         try reading(patch, .patch, context)
     }
 
     /// Returns this object with the values of a body. Throws all errors at once.
     func reading(
-        _ body: JSON, _ mode: FieldDecoder.Mode, _ context: FieldContext
+        _ body: JSONView, _ mode: FieldDecoder.Mode, _ context: FieldContext
     ) throws(InvalidFields) -> Self {
         var object = self
         FieldDecoder.decode(body, into: &object, at: "#", mode, context)
@@ -192,7 +194,7 @@ extension FieldObject {
 
 // An object that is the value of a field, such as an element of a list: not null, and replaced as a whole.
 extension FieldValue where Self: FieldObject, Rule == NoRule {
-    package static func decode(_ json: JSON, _ rule: NoRule, _ place: FieldPlace) -> Self? {
+    package static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> Self? {
         let errors = place.context.errors
         let errorCount = errors.all.count
         var object = FieldDecoder.standard(Self.self, place.context)

@@ -93,10 +93,10 @@ package protocol FieldValue: Sendable, Equatable {
     static var isNullable: Bool { get }
 
     /// Returns the value, or `nil` after an error has been reported. `json`: null only if `isNullable`.
-    static func decode(_ json: JSON, _ rule: Rule, _ place: FieldPlace) -> Self?
+    static func decode(_ json: JSONView, _ rule: Rule, _ place: FieldPlace) -> Self?
 
     /// Returns the value after a merge patch (RFC 7396); as `decode`, except for objects with free names.
-    func merging(_ json: JSON, _ rule: Rule, _ place: FieldPlace) -> Self?
+    func merging(_ json: JSONView, _ rule: Rule, _ place: FieldPlace) -> Self?
 
     /// Returns a stored value, or `nil` if it is damaged. Bounds are not checked: an earlier version may have
     /// had others.
@@ -124,7 +124,7 @@ extension FieldValue {
     package static var isNullable: Bool { false }
     package static var isOpen: Bool { false }
     package var isLeftOut: Bool { false }
-    package func merging(_ json: JSON, _ rule: Rule, _ place: FieldPlace) -> Self? {
+    package func merging(_ json: JSONView, _ rule: Rule, _ place: FieldPlace) -> Self? {
         Self.decode(json, rule, place)
     }
     package static func shownSchema(_ rule: Rule) -> [JSON.Member] {
@@ -154,7 +154,7 @@ package struct FieldPlace {
     }
 
     /// Reports a wrong type and returns `nil`. `expected`: with its article.
-    package func failType<Value>(_ expected: String, _ json: JSON) -> Value? {
+    package func failType<Value>(_ expected: String, _ json: JSONView) -> Value? {
         context.errors.addWrongType(pointer, expected, json)
         return nil
     }

@@ -242,7 +242,7 @@ package struct HostPatch: FieldObject {
         var value: Value??
 
         static var isNullable: Bool { true }
-        static func decode(_ json: JSON, _ rule: Value.Rule, _ place: FieldPlace) -> Self? {
+        static func decode(_ json: JSONView, _ rule: Value.Rule, _ place: FieldPlace) -> Self? {
             Value?.decode(json, rule, place).map { Self(value: .some($0)) }
         }
         static func restore(_ json: JSON) -> Self? { Value?.restore(json).map { Self(value: .some($0)) } }

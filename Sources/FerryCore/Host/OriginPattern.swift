@@ -53,7 +53,7 @@ package struct OriginPattern: Sendable, Hashable {
 }
 
 extension OriginPattern: FieldValue {
-    package static func decode(_ json: JSON, _ rule: NoRule, _ place: FieldPlace) -> OriginPattern? {
+    package static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> OriginPattern? {
         guard let text = json.string else { return place.failType("a string", json) }
         do throws(Failure) {
             return try OriginPattern(text)

@@ -124,9 +124,9 @@ enum AcknowledgementChoice: FieldValue {
     static var isNullable: Bool { true }
     var isLeftOut: Bool { self == .none }
 
-    static func decode(_ json: JSON, _ rule: NoRule, _ place: FieldPlace) -> Self? {
+    static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> Self? {
         if json.isNull { return AcknowledgementChoice.none }
-        if json == .bool(false) { return .declined }
+        if json.bool == false { return .declined }
         var rules = AcknowledgementRules()
         FieldDecoder.decode(json, into: &rules, at: place.pointer, .new, place.context)
         return .required(rules)

@@ -31,7 +31,7 @@ extension JobDraft {
     /// Returns this job after a merge patch, validated like a submission. Throws all errors at once.
     /// `session`: the job's session; `refusal`: the egress policy's.
     package func merging(
-        _ patch: JSON, node: NodeAbilities = NodeAbilities(), session: SessionRecord? = nil,
+        _ patch: JSONView, node: NodeAbilities = NodeAbilities(), session: SessionRecord? = nil,
         refusal: (WebURL) -> String?
     ) throws(InvalidFields) -> JobDraft {
         let (draft, errors) = withoutActuallyEscaping(refusal) { refusal in
@@ -45,7 +45,7 @@ extension JobDraft {
         return draft
     }
 
-    private mutating func merge(_ patch: JSON, _ context: FieldContext) {
+    private mutating func merge(_ patch: JSONView, _ context: FieldContext) {
         let before = self
         FieldDecoder.decode(patch, into: &spec, at: "#", .patch, context)
         // Replacing was chosen for the file that the client named, not for a name that the server chooses.
@@ -63,7 +63,7 @@ extension JobDraft {
     }
 
     /// Updates what depends on the request's fields.
-    private mutating func mergeRequest(_ patch: JSON, _ before: JobDraft, _ context: FieldContext) {
+    private mutating func mergeRequest(_ patch: JSONView, _ before: JobDraft, _ context: FieldContext) {
         var changed = Set((patch["headers"]?.members ?? []).map { $0.name.lowercased() })
         if patch["header_fields"] != nil {
             changed.formUnion(spec.request.headers.map { $0.name.lowercased() })
@@ -87,7 +87,7 @@ extension JobDraft {
     }
 
     /// Reports header fields that another field of the job determines.
-    private func checkHeaders(_ patch: JSON, _ context: FieldContext) {
+    private func checkHeaders(_ patch: JSONView, _ context: FieldContext) {
         let isInParts = spec.segmentCountMax > 1 || !spec.mirrors.isEmpty
         for (index, header) in spec.request.headers.enumerated() {
             let isTaken =

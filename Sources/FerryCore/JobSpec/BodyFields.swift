@@ -1,7 +1,7 @@
 // Bodies and sources of jobs: what is sent, and where its bytes come from.
 
 extension JobSpec.Body: FieldValue {
-    package static func decode(_ json: JSON, _ rule: NoRule, _ place: FieldPlace) -> JobSpec.Body? {
+    package static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> JobSpec.Body? {
         guard let read = BodyDecoding(context: place.context).body(json, at: place.pointer) else {
             return nil
         }
@@ -24,7 +24,7 @@ extension JobSpec.Body: FieldValue {
 }
 
 extension JobSpec.Source: FieldValue {
-    package static func decode(_ json: JSON, _ rule: NoRule, _ place: FieldPlace) -> JobSpec.Source? {
+    package static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> JobSpec.Source? {
         guard let read = BodyDecoding(context: place.context).source(json, at: place.pointer) else {
             return nil
         }
@@ -51,7 +51,7 @@ private struct BodyDecoding {
     let context: FieldContext
     var errors: ValidationErrors { context.errors }
 
-    func body(_ json: JSON, at path: String) -> (body: JobSpec.Body, payload: [UInt8])? {
+    func body(_ json: JSONView, at path: String) -> (body: JobSpec.Body, payload: [UInt8])? {
         guard var object = FieldReader(json, at: path, errors) else { return nil }
         let given = exactlyOne(&object, ["json", "form", "text", "base64", "multipart"])
         var bytes: (JobSpec.Body.Form, [UInt8])?
@@ -105,7 +105,7 @@ private struct BodyDecoding {
         return given.count == 1 ? given[0] : nil
     }
 
-    func source(_ json: JSON, at path: String) -> (source: JobSpec.Source, payload: [UInt8]?)? {
+    func source(_ json: JSONView, at path: String) -> (source: JobSpec.Source, payload: [UInt8]?)? {
         guard var object = FieldReader(json, at: path, errors) else { return nil }
         let given = exactlyOne(&object, ["path", "text", "base64", "upload", "job", "url", "s3"])
         for name in ["upload", "url", "s3"] where given == name {

@@ -356,7 +356,7 @@ extension TextRule {
 }
 
 extension ProxyURL: FieldValue {
-    package static func decode(_ json: JSON, _ rule: NoRule, _ place: FieldPlace) -> ProxyURL? {
+    package static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> ProxyURL? {
         let lengths = TextRule(1...Limits.urlByteCountMax, pattern: nil) { _ in nil }
         guard let text = String.decode(json, lengths, place) else { return nil }
         do throws(Failure) {

@@ -150,7 +150,7 @@ struct HeaderMap: FieldValue {
 
     init(_ lines: [JobSpec.Pair]) { self.lines = lines }
 
-    static func decode(_ json: JSON, _ rule: NoRule, _ place: FieldPlace) -> HeaderMap? {
+    static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> HeaderMap? {
         guard let members = json.members else { return place.failType("an object", json) }
         guard members.count <= Limits.headerCountMax else {
             return place.fail(
@@ -161,14 +161,14 @@ struct HeaderMap: FieldValue {
     }
 
     /// Merges by case-insensitive name; null removes a field.
-    func merging(_ json: JSON, _ rule: NoRule, _ place: FieldPlace) -> HeaderMap? {
+    func merging(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> HeaderMap? {
         guard let members = json.members else { return place.failType("an object", json) }
         let names = Set(members.map { $0.name.lowercased() })
         let kept = HeaderMap(lines.filter { !names.contains($0.name.lowercased()) })
         return kept.adding(members.filter { !$0.value.isNull }, place)
     }
 
-    private func adding(_ members: [JSON.Member], _ place: FieldPlace) -> HeaderMap {
+    private func adding(_ members: [JSONView.Member], _ place: FieldPlace) -> HeaderMap {
         var section = HeaderSection(lines)
         var names: Set<String> = []
         for member in members {
@@ -216,7 +216,7 @@ struct HeaderLines: FieldValue {
 
     init(_ lines: [JobSpec.Pair]) { self.lines = lines }
 
-    static func decode(_ json: JSON, _ rule: NoRule, _ place: FieldPlace) -> HeaderLines? {
+    static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> HeaderLines? {
         guard let values = json.array else { return place.failType("an array", json) }
         guard values.count <= Limits.headerCountMax else {
             return place.fail(

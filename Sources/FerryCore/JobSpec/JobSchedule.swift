@@ -129,7 +129,7 @@ extension JobSpec {
 
 extension Identifier: FieldValue {
     /// Reads an identifier, or in a batch `#/jobs/3`, the position of an earlier job.
-    package static func decode(_ json: JSON, _ rule: NoRule, _ place: FieldPlace) -> Self? {
+    package static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> Self? {
         guard let text = json.string else { return place.failType("a string", json) }
         guard Self.self == JobID.self, text.hasPrefix(batchPrefix) else {
             let noun = Self.self == JobID.self ? "a job" : "such an object"

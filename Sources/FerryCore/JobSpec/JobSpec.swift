@@ -106,7 +106,7 @@ package struct JobSpec: FieldObject {
             set {}
         }
 
-        static func decode(_ json: JSON, _ rule: NoRule, _ place: FieldPlace) -> Self? {
+        static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> Self? {
             guard let value = json.bool else { return place.failType("a boolean", json) }
             return value
                 ? Self()

@@ -7,7 +7,7 @@ struct URLText: FieldValue {
 
     init(_ text: String) { self.text = text }
 
-    static func decode(_ json: JSON, _ rule: NoRule, _ place: FieldPlace) -> URLText? {
+    static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> URLText? {
         guard let text = json.string else { return place.failType("a string", json) }
         do throws(WebURL.Failure) {
             let url = try WebURL.parse(text)
@@ -40,7 +40,7 @@ struct Metadata: FieldValue {
 
     init(_ pairs: [JobSpec.Pair] = []) { self.pairs = pairs }
 
-    static func decode(_ json: JSON, _ rule: NoRule, _ place: FieldPlace) -> Metadata? {
+    static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> Metadata? {
         guard let members = json.members else { return place.failType("an object", json) }
         guard members.count <= Limits.metadataCountMax else {
             return place.fail(
@@ -66,12 +66,12 @@ struct Metadata: FieldValue {
         return Metadata(pairs)
     }
 
-    func merging(_ json: JSON, _ rule: NoRule, _ place: FieldPlace) -> Metadata? {
+    func merging(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> Metadata? {
         var writer = JSONWriter()
         encode(into: &writer, isRedacted: false)
         // What the encoder writes is JSON.
         let current = (try? JSON.parse(writer.bytes)) ?? .null
-        return Self.decode(current.merged(with: json), rule, place)
+        return Self.decode(JSONView(current.merged(with: json.json)), rule, place)
     }
 
     static func restore(_ json: JSON) -> Metadata? {
@@ -132,7 +132,7 @@ package struct Secret: FieldValue {
 
     package static var isNullable: Bool { true }
     package var isLeftOut: Bool { !isSet }
-    package static func decode(_ json: JSON, _ rule: TextRule, _ place: FieldPlace) -> Secret? {
+    package static func decode(_ json: JSONView, _ rule: TextRule, _ place: FieldPlace) -> Secret? {
         var secret = Secret()
         guard !json.isNull else { return secret }
         secret.text = String.decode(json, rule, place)
@@ -157,7 +157,7 @@ let setMark = Array(#"{"set":true}"#.utf8)
 
 /// Resume data of another job. It is no field of the job: decoding it sets `FieldContext.resumePoint`.
 struct ResumeText: FieldValue {
-    static func decode(_ json: JSON, _ rule: NoRule, _ place: FieldPlace) -> ResumeText? {
+    static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> ResumeText? {
         let lengths = TextRule(1...Limits.resumeDataByteCountMax, pattern: nil) { _ in nil }
         guard let text = String.decode(json, lengths, place) else { return nil }
         if place.context.kind ?? .download != .download || place.context.requestMethod ?? "GET" != "GET" {

@@ -14,7 +14,7 @@ package struct ValidatedJob: Sendable {
     /// decrypts resume data; returns `nil` if it is none of this tenant's. `earlierJob`: returns the job with
     /// this number in the batch if it precedes this one.
     package init(
-        _ json: JSON, at prefix: String = "#", node: NodeAbilities = NodeAbilities(),
+        _ json: JSONView, at prefix: String = "#", node: NodeAbilities = NodeAbilities(),
         sessions: SessionScope? = nil,
         refusal: (WebURL) -> String?, resumePoint: (String) -> ResumePoint? = { _ in nil },
         earlierJob: @escaping (Int) -> JobID? = { _ in nil }

@@ -48,7 +48,8 @@ package struct TransferLimits: FieldObject {
     /// Reads `json`; `nil` if it is damaged.
     package init?(storedJSON: [UInt8]) {
         // Why stored limits are damaged does not matter to the caller.
-        guard let json = try? JSON.parse(storedJSON), let limits = try? TransferLimits(body: json) else {
+        guard let json = try? JSONView(parsing: storedJSON), let limits = try? TransferLimits(body: json)
+        else {
             return nil
         }
         self = limits

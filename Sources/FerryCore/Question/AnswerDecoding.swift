@@ -19,7 +19,7 @@ package enum AnswerResolution: Sendable {
 
 extension JobAnswer {
     /// Reads an answer to a question of this kind. Throws all errors at once.
-    package init(_ json: JSON, to kind: JobQuestion.Kind) throws(InvalidFields) {
+    package init(_ json: JSONView, to kind: JobQuestion.Kind) throws(InvalidFields) {
         let body = try AnswerBody(to: kind).reading(json, .new, FieldContext())
         self.init(
             body.disposition, credential: body.credential.value, request: body.request.json,
@@ -76,7 +76,9 @@ package struct AnswerBody: FieldObject {
         var json: JSON?
 
         static var isNullable: Bool { true }
-        static func decode(_ json: JSON, _ rule: NoRule, _ place: FieldPlace) -> Self? { Self(json: json) }
+        static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> Self? {
+            Self(json: json.json)
+        }
         static func restore(_ json: JSON) -> Self? { Self(json: json) }
         func encode(into writer: inout JSONWriter, isRedacted: Bool) { writer.null() }
         static func schema(_ rule: NoRule) -> [JSON.Member] {
@@ -117,7 +119,7 @@ private struct CredentialBody: FieldObject, FieldValue {
 }
 
 extension JobAnswer.Disposition: FieldValue {
-    package static func decode(_ json: JSON, _ rule: [Self], _ place: FieldPlace) -> Self? {
+    package static func decode(_ json: JSONView, _ rule: [Self], _ place: FieldPlace) -> Self? {
         guard let text = json.string else { return place.failType("a string", json) }
         let values = rule.map(\.rawValue).joined(separator: ", ")
         return rule.first { $0.rawValue == text }
@@ -150,7 +152,7 @@ extension JobDraft {
             draft.spec.answers = answers
             return .cancel(draft)
         case (.useNewRequest, _):
-            let patch = JSON.object([.init("request", answer.request ?? .null)])
+            let patch = JSONView(.object([.init("request", answer.request ?? .null)]))
             draft = try merging(patch, node: node, refusal: refusal)
             answers.isConfirmed = true
         case (.follow, .redirect(_, let hop)):

@@ -139,7 +139,7 @@ package struct OffPeakWindows: FieldObject {
     /// time zone.
     package init?(storedJSON: [UInt8]) {
         // Why stored windows are damaged does not matter to the caller.
-        guard let json = try? JSON.parse(storedJSON),
+        guard let json = try? JSONView(parsing: storedJSON),
             // Windows of another form count as damaged.
             let windows = try? OffPeakWindows(body: json)
         else { return nil }

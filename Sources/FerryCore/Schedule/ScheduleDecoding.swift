@@ -6,8 +6,8 @@ package struct ValidatedSchedule: Sendable {
 
     /// Reads and validates a schedule. Throws all errors at once. `validate`: reads its job, at `#/job`.
     package init(
-        _ json: JSON, zones: some TimeZoneSource, now: Timestamp,
-        validate: (JSON) throws(InvalidFields) -> ValidatedJob
+        _ json: JSONView, zones: some TimeZoneSource, now: Timestamp,
+        validate: (JSONView) throws(InvalidFields) -> ValidatedJob
     ) throws(InvalidFields) {
         let context = FieldContext()
         var body = ScheduleBody()
@@ -29,7 +29,8 @@ package struct ValidatedSchedule: Sendable {
 
     /// Validates the job of a sample run, then restores the placeholders.
     private static func job(
-        _ template: JSON, zone: TimeZoneRules?, _ validate: (JSON) throws(InvalidFields) -> ValidatedJob
+        _ template: JSONView, zone: TimeZoneRules?,
+        _ validate: (JSONView) throws(InvalidFields) -> ValidatedJob
     ) throws(InvalidFields) -> ValidatedJob {
         let url = template["request"]?["url"]?.string
         let path = template["destination"]?["path"]?.string
@@ -47,7 +48,8 @@ package struct ValidatedSchedule: Sendable {
             else { continue }
             patch.append(JSON.Member(outer, .object([JSON.Member(inner, .string(expanded))])))
         }
-        let found = try validate(patch.isEmpty ? template : template.merged(with: .object(patch)))
+        let expanded = patch.isEmpty ? template : JSONView(template.json.merged(with: .object(patch)))
+        let found = try validate(expanded)
         try checkTimes(found)
         var spec = found.spec
         if let url, ScheduledText.hasPlaceholder(url) { spec.request.url = url }
@@ -124,7 +126,7 @@ package struct ScheduleBody: FieldObject {
 
 /// The template of a schedule's jobs, which is validated apart: with the values of a sample run.
 private struct JobTemplateBody: FieldValue {
-    static func decode(_ json: JSON, _ rule: NoRule, _ place: FieldPlace) -> JobTemplateBody? {
+    static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> JobTemplateBody? {
         JobTemplateBody()
     }
     static func restore(_ json: JSON) -> JobTemplateBody? { JobTemplateBody() }

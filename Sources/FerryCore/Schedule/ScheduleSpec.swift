@@ -154,7 +154,7 @@ extension ScheduleSpec {
 }
 
 extension CronExpression: FieldValue {
-    package static func decode(_ json: JSON, _ rule: NoRule, _ place: FieldPlace) -> CronExpression? {
+    package static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> CronExpression? {
         let lengths = TextRule(1...Limits.cronByteCountMax, pattern: nil) { _ in nil }
         guard let text = String.decode(json, lengths, place) else { return nil }
         do throws(Failure) {

@@ -243,7 +243,7 @@ extension WebhookRecord {
 private struct EventTypeNames: FieldValue {
     let names: [String]
 
-    static func decode(_ json: JSON, _ rule: NoRule, _ place: FieldPlace) -> EventTypeNames? {
+    static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> EventTypeNames? {
         [String].decode(json, listRule, place).map(EventTypeNames.init)
     }
     static func restore(_ json: JSON) -> EventTypeNames? {

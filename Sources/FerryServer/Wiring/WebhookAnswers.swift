@@ -17,7 +17,8 @@ struct WebhookAnswers: Sendable {
     func take(_ delivery: Delivery, _ body: [UInt8], done: @escaping @Sendable (Bool) -> Void) {
         guard let kind = delivery.question, let job = delivery.job,
             // A body that is not JSON contains no answer.
-            let json = try? JSON.parse(body), json["disposition"] != nil, let askedAt = delivery.askedAt
+            let json = try? JSONView(parsing: body), json["disposition"] != nil,
+            let askedAt = delivery.askedAt
         else { return done(true) }
         let answer: JobAnswer
         do throws(InvalidFields) {

@@ -103,13 +103,13 @@ struct JSONTests {
         let text = Array(#"[1,[],{"a":{},"b":"c"}]"#.utf8)
         var left = 12
         for after in [6, 0] {
-            _ = try JSON.parse(text, valuesLeft: &left)
+            _ = try JSONView(parsing: text, valuesLeft: &left)
             #expect(left == after)
         }
         for tooFew in 0..<6 {
             left = tooFew
             do throws(JSON.SyntaxError) {
-                _ = try JSON.parse(text, valuesLeft: &left)
+                _ = try JSONView(parsing: text, valuesLeft: &left)
                 Issue.record("\(tooFew) values are enough")
             } catch {
                 #expect(error.reason.hasPrefix("too many values") && left == 0)

@@ -110,7 +110,7 @@ enum GoldenAdapter {
 
     /// Changes a webhook endpoint by a merge patch.
     static func webhookPatch(_ item: GoldenCase) throws -> [JSON.Member] {
-        let before = try WebhookEndpoint(body: item["context"]?["before"] ?? .null)
+        let before = try WebhookEndpoint(body: JSONView(item["context"]?["before"] ?? .null))
         return try outcome {
             try members(try before.merging(try input(item), FieldContext(refusal: refusal)))
         }
@@ -195,8 +195,8 @@ enum GoldenAdapter {
 
     // MARK: Contexts
 
-    private static func input(_ item: GoldenCase) throws -> JSON {
-        try #require(item["input"], "\(item.name) has no input")
+    private static func input(_ item: GoldenCase) throws -> JSONView {
+        JSONView(try #require(item["input"], "\(item.name) has no input"))
     }
 
     private static func kind(_ json: JSON?) -> JobQuestion.Kind {

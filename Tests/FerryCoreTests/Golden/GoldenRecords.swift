@@ -40,7 +40,7 @@ private func makeRecord(
     _ state: JobState, _ waitingFor: WaitingFor? = nil, body: String = plainBody,
     _ change: (inout JobRecord) -> Void = { _ in }
 ) throws -> JobRecord {
-    let spec = try ValidatedJob(JSON.parse(Array(body.utf8))) { _ in nil }.spec
+    let spec = try ValidatedJob(JSONView(parsing: Array(body.utf8))) { _ in nil }.spec
     var record = JobRecord(
         id: id, tenant: "default", state: state, waitingFor: waitingFor, revision: 3, attempt: 1,
         failedAttemptCount: 0, node: nil, createdAt: begin, startedAt: nil, finishedAt: nil,

@@ -5,7 +5,7 @@ import Testing
 struct AcknowledgementTests {
     private func spec(_ more: String, session: String = "{}") throws -> JobSpec {
         let draft = try SessionDraft(
-            JSON.parse(Array(session.utf8)), refusal: { _ in nil }, seal: { $0 })
+            JSONView(parsing: Array(session.utf8)), refusal: { _ in nil }, seal: { $0 })
         let record = SessionRecord(
             SessionKey(tenant: "acme", name: "s"), revision: 1, epoch: 1,
             createdAt: Timestamp(microseconds: 0), updatedAt: Timestamp(microseconds: 0),
@@ -13,7 +13,7 @@ struct AcknowledgementTests {
         let scope = SessionScope(
             SessionSnapshot(epoch: 1, removal: 0, records: [record.key: record]), tenant: "acme")
         let text = #"{"kind":"data","session":"s","request":{"url":"https://a.example/"}\#(more)}"#
-        return try ValidatedJob(JSON.parse(Array(text.utf8)), sessions: scope) { _ in nil }.spec
+        return try ValidatedJob(JSONView(parsing: Array(text.utf8)), sessions: scope) { _ in nil }.spec
     }
 
     @Test("a job uses its session's acknowledgement unless it has its own or null")

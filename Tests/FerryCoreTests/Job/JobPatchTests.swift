@@ -1,7 +1,7 @@
 import FerryCore
 import Testing
 
-private func json(_ text: String) throws -> JSON { try JSON.parse(Array(text.utf8)) }
+private func json(_ text: String) throws -> JSONView { try JSONView(parsing: Array(text.utf8)) }
 
 @Suite("Merge patches")
 struct JobPatchTests {
@@ -22,7 +22,7 @@ struct JobPatchTests {
             ("{}", #"{"a":{"bb":{"ccc":null}}}"#, #"{"a":{"bb":{}}}"#),
         ])
     func examples(_ target: String, _ patch: String, _ result: String) throws {
-        #expect(try json(target).merged(with: json(patch)) == json(result))
+        #expect(try json(target).json.merged(with: json(patch).json) == json(result).json)
     }
 
     @Test("a patch keeps the members that it does not name", arguments: fullJobs)
@@ -169,7 +169,7 @@ struct JobPatchTests {
             #"{"kind":"download","request":{"url":"https://a.example/"},"destination":{"path":"a"},"#
                 + #""metadata":{"a":"b"}}"#
         ).spec
-        let unknown = { (patch: JSON) -> [String] in
+        let unknown = { (patch: JSONView) -> [String] in
             do throws(InvalidFields) {
                 _ = try JobDraft(spec, JobSecrets()).merging(patch) { _ in nil }
                 return []
@@ -183,9 +183,9 @@ struct JobPatchTests {
         ] {
             let members = shown[name]?.members ?? []
             let known = members.map { JSON.Member($0.name, .null) }
-            #expect(unknown(.object([.init(name, .object(known))])) == [], "\(name)")
+            #expect(unknown(JSONView(.object([.init(name, .object(known))]))) == [], "\(name)")
             let patch = JSON.object([.init(name, .object([.init("deadline", .null)]))])
-            #expect(unknown(patch) == ["#/\(name)/deadline"])
+            #expect(unknown(JSONView(patch)) == ["#/\(name)/deadline"])
         }
         #expect(try unknown(json(#"{"destination":null,"schedule":null}"#)) == [])
         let free = #"{"metadata":{"a":null,"x":null},"request":{"headers":{"X":null}}}"#
@@ -197,7 +197,8 @@ struct JobPatchTests {
         let spec = try decode(#"{"kind":"data","request":{"url":"http://a.example/"}}"#).spec
         let refused = { (patch: String) -> [String] in
             do throws(InvalidFields) {
-                _ = try JobDraft(spec, JobSecrets()).merging((try? json(patch)) ?? .null) { _ in "Not there."
+                _ = try JobDraft(spec, JobSecrets()).merging((try? json(patch)) ?? JSONView(.null)) { _ in
+                    "Not there."
                 }
                 return []
             } catch {

@@ -7,7 +7,7 @@ import Testing
 struct HeaderFieldTests {
     private func decode(_ fields: String) throws -> ValidatedJob {
         let text = #"{"kind":"data","request":{"url":"http://a.example/",\#(fields)}}"#
-        return try ValidatedJob(JSON.parse(Array(text.utf8)), refusal: { _ in nil })
+        return try ValidatedJob(JSONView(parsing: Array(text.utf8)), refusal: { _ in nil })
     }
 
     private func errors(_ fields: String) throws -> [String] {
@@ -83,7 +83,8 @@ struct HeaderFieldTests {
         let job = try decode(Self.repeated)
         let draft = JobDraft(job.spec, job.secrets)
         let merged = { (patch: String) in
-            try draft.merging(JSON.parse(Array(#"{"request":{\#(patch)}}"#.utf8)), refusal: { _ in nil })
+            try draft.merging(
+                JSONView(parsing: Array(#"{"request":{\#(patch)}}"#.utf8)), refusal: { _ in nil })
         }
         let replaced = try merged(#""header_fields":[{"name":"X-Token","value":"hush-3"}]"#)
         #expect(replaced.spec.request.headers.map(\.name) == ["X-Token"])
@@ -119,7 +120,7 @@ struct HeaderFieldTests {
             "webhook":{"url":"http://b.example/","headers":{"A":"b"},"header_fields":[],"payload":"thin"}}
             """#
         let error = #expect(throws: InvalidFields.self) {
-            try ValidatedJob(JSON.parse(Array(given.utf8)), refusal: { _ in nil })
+            try ValidatedJob(JSONView(parsing: Array(given.utf8)), refusal: { _ in nil })
         }
         #expect(error?.errors.allSatisfy { $0.code == "not_supported" } == true)
         #expect(
@@ -136,7 +137,7 @@ struct HeaderFieldTests {
         let plain =
             #"{"kind":"data","request":{"url":"http://a.example/"},"webhook":{"url":"http://b.example/"}}"#
         let spec = { (text: String) in
-            try ValidatedJob(JSON.parse(Array(text.utf8)), refusal: { _ in nil }).spec
+            try ValidatedJob(JSONView(parsing: Array(text.utf8)), refusal: { _ in nil }).spec
         }
         #expect(try spec(off) == spec(plain))
     }
@@ -144,7 +145,7 @@ struct HeaderFieldTests {
     @Test("waits_for_connectivity is true by default only in background sessions")
     func connectivity() throws {
         func session(_ text: String) throws -> SessionConfiguration {
-            try SessionConfiguration(body: JSON.parse(Array(text.utf8)))
+            try SessionConfiguration(body: JSONView(parsing: Array(text.utf8)))
         }
         #expect(try !session("{}").waitsForConnectivity)
         #expect(try session(#"{"kind":"background"}"#).waitsForConnectivity)

@@ -2,12 +2,12 @@ import FerryCore
 import Testing
 
 func decode(_ text: String) throws -> ValidatedJob {
-    try ValidatedJob(JSON.parse(Array(text.utf8))) { _ in nil }
+    try ValidatedJob(JSONView(parsing: Array(text.utf8))) { _ in nil }
 }
 
 func errors(_ text: String, at prefix: String = "#") -> [FieldError] {
     do {
-        _ = try ValidatedJob(try JSON.parse(Array(text.utf8)), at: prefix) {
+        _ = try ValidatedJob(try JSONView(parsing: Array(text.utf8)), at: prefix) {
             $0.host == "10.0.0.1" ? "This address may not be reached." : nil
         }
         return []
@@ -66,7 +66,7 @@ struct JobSpecTests {
             #"{"kind":"data","request":{"url":"http://a.example/"},"integrity":"#
             + #"{"md5":"d41d8cd98f00b204e9800998ecf8427e","crc32c":"00000000"}}"#
         do {
-            _ = try ValidatedJob(JSON.parse(Array(text.utf8)), node: node) { _ in nil }
+            _ = try ValidatedJob(JSONView(parsing: Array(text.utf8)), node: node) { _ in nil }
             Issue.record("it was accepted")
         } catch let error as InvalidFields {
             #expect(error.errors.map { "\($0.pointer) \($0.code)" } == ["#/integrity/md5 not_supported"])

@@ -22,7 +22,7 @@ struct QuestionTests {
     }
 
     private func answer(_ text: String, to kind: JobQuestion.Kind) throws -> JobAnswer {
-        try JobAnswer(JSON.parse(Array(text.utf8)), to: kind)
+        try JobAnswer(JSONView(parsing: Array(text.utf8)), to: kind)
     }
 
     private func resolved(
@@ -117,7 +117,7 @@ struct QuestionTests {
     @Test("a credential is encrypted and replaces the refused one; the wrong kind is rejected")
     func credential() throws {
         let before = try draft().merging(
-            JSON.parse(Array(#"{"request":{"headers":{"Authorization":"Bearer old"}}}"#.utf8)),
+            JSONView(parsing: Array(#"{"request":{"headers":{"Authorization":"Bearer old"}}}"#.utf8)),
             refusal: { _ in nil })
         let challenge = JobQuestion.Subject.challenge(spaces, previousFailureCount: 1)
         let text = #"{"disposition":"use_credential","credential":{"user":"u","password":"hush"}}"#

@@ -46,7 +46,8 @@ struct DiscretionTests {
     // MARK: Windows
 
     private func windows(_ json: String) throws -> OffPeakWindows {
-        try OffPeakWindows().merging(JSON.parse(Array(json.utf8)), FieldContext(zones: KnownTimeZones()))
+        try OffPeakWindows().merging(
+            JSONView(parsing: Array(json.utf8)), FieldContext(zones: KnownTimeZones()))
     }
 
     private func candidates(_ counts: [Int64?]) -> [Discretion.Release.Candidate] {
@@ -171,9 +172,9 @@ struct DiscretionTests {
         #expect(try pointers(#"{"windows":[{"name":"a","cron":"x","duration":60}]}"#) == ["#/windows/0/cron"])
         #expect(try pointers("{\"windows\":[{\(good)},{\(good)}]}") == ["#/windows/1/name"])
         let kept = try windows("{\"windows\":[{\(good)}]}")
-        #expect(try kept.merging(.object([])) == kept)
+        #expect(try kept.merging(JSONView(.object([]))) == kept)
         #expect(
-            try kept.merging(JSON.parse(Array(#"{"windows":null}"#.utf8))).windows.isEmpty)
+            try kept.merging(JSONView(parsing: Array(#"{"windows":null}"#.utf8))).windows.isEmpty)
         #expect(OffPeakWindows(storedJSON: kept.json) == kept)
     }
 

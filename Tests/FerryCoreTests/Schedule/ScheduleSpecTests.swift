@@ -7,7 +7,7 @@ struct ScheduleSpecTests {
     private let now = Timestamp(microseconds: 1_795_298_400_000_000)
 
     private func read(_ body: String) throws -> ValidatedSchedule {
-        let json = try JSON.parse(Array(body.utf8))
+        let json = try JSONView(parsing: Array(body.utf8))
         return try ValidatedSchedule(json, zones: KnownTimeZones(), now: now) { job throws(InvalidFields) in
             try ValidatedJob(job, at: "#/job", refusal: { _ in nil })
         }

@@ -5,7 +5,7 @@ import Testing
 struct SessionTests {
     private func draft(_ text: String) throws -> SessionDraft {
         try SessionDraft(
-            JSON.parse(Array(text.utf8)), refusal: { $0.host == "10.0.0.1" ? "Not there." : nil },
+            JSONView(parsing: Array(text.utf8)), refusal: { $0.host == "10.0.0.1" ? "Not there." : nil },
             seal: { $0 })
     }
 
@@ -28,7 +28,7 @@ struct SessionTests {
     }
 
     private func job(_ text: String, in scope: SessionScope) throws -> ValidatedJob {
-        try ValidatedJob(JSON.parse(Array(text.utf8)), sessions: scope) { _ in nil }
+        try ValidatedJob(JSONView(parsing: Array(text.utf8)), sessions: scope) { _ in nil }
     }
 
     private static let everything = #"""
@@ -143,7 +143,8 @@ struct SessionTests {
         #expect(rule.allows("X-B", to: outside, isKnownEnd: true))
         let draft = JobDraft(job.spec, job.secrets)
         let patched = try draft.merging(
-            try JSON.parse(Array(#"{"request":{"headers":{"x-a":"mine"}}}"#.utf8)), refusal: { _ in nil })
+            try JSONView(parsing: Array(#"{"request":{"headers":{"x-a":"mine"}}}"#.utf8)),
+            refusal: { _ in nil })
         #expect(patched.spec.request.additionalHeaders?.names == ["authorization"])
         #expect(patched.secrets.headers == job.secrets.headers)
         let proxied = try self.job(
@@ -287,7 +288,7 @@ struct SessionTests {
         let patched = { (body: String, patch: String) throws -> JobDraft in
             let before = try decode(body)
             return try JobDraft(before.spec, before.secrets).merging(
-                JSON.parse(Array(patch.utf8)), session: scope.record("s"), refusal: { _ in nil })
+                JSONView(parsing: Array(patch.utf8)), session: scope.record("s"), refusal: { _ in nil })
         }
         for body in bodies {
             #expect(try patched(body, #"{"description":"d"}"#).spec.description == "d")

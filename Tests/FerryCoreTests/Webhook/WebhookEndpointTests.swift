@@ -4,7 +4,9 @@ import Testing
 @Suite("Webhook endpoints")
 struct WebhookEndpointTests {
     private func decoded(_ text: String) throws(InvalidFields) -> WebhookEndpoint {
-        guard let json = try? JSON.parse(Array(text.utf8)) else { throw InvalidFields("#", "bad", text) }
+        guard let json = try? JSONView(parsing: Array(text.utf8)) else {
+            throw InvalidFields("#", "bad", text)
+        }
         return try WebhookEndpoint(body: json, FieldContext { $0.host == "10.0.0.1" ? "Not there." : nil })
     }
 
@@ -73,15 +75,15 @@ struct WebhookEndpointTests {
     func patches() throws {
         let before = try decoded(
             #"{"url":"https://a.example/","session":"s","metadata":{"a":"1","b":"2"},"ordered":true}"#)
-        let patch = try JSON.parse(
-            Array(#"{"session":null,"metadata":{"a":null,"c":"3"},"enabled":false}"#.utf8))
+        let patch = try JSONView(
+            parsing: Array(#"{"session":null,"metadata":{"a":null,"c":"3"},"enabled":false}"#.utf8))
         let after = try before.merging(patch)
         #expect(after.filter.session == nil && after.isOrdered && !after.isEnabled)
         #expect(after.filter.metadata == [.init("b", "2"), .init("c", "3")])
-        #expect(throws: InvalidFields.self) { try before.merging(.string("x")) }
+        #expect(throws: InvalidFields.self) { try before.merging(JSONView(.string("x"))) }
         let wrong = JSON.object([.init("secret", .string("whsec_x"))])
         #expect(throws: InvalidFields("#/secret", "unknown_field", "There is no field of this name here.")) {
-            try before.merging(wrong)
+            try before.merging(JSONView(wrong))
         }
     }
 
@@ -90,7 +92,7 @@ struct WebhookEndpointTests {
         let before = try decoded(#"{"url":"https://a.example/"}"#)
         let found = { (patch: String) -> [String] in
             do throws(InvalidFields) {
-                _ = try before.merging((try? JSON.parse(Array(patch.utf8))) ?? .null)
+                _ = try before.merging((try? JSONView(parsing: Array(patch.utf8))) ?? JSONView(.null))
                 return []
             } catch {
                 return error.errors.map { "\($0.pointer) \($0.code)" }

@@ -58,7 +58,7 @@ struct AwayTests {
         let node = try TestNode(database.url, slots: 8, prober: prober) { $0.heldSeconds = 300 }
         defer { node.store.stop() }
         if isLimited {
-            let patch = try HostPatch(body: JSON.parse(Array(#"{"maximum_connections":4}"#.utf8)))
+            let patch = try HostPatch(body: JSONView(parsing: Array(#"{"maximum_connections":4}"#.utf8)))
             _ = try wait {
                 node.store.control.changeHost("https://away.example:443", patch, if: { _ in true }, reply: $0)
             }

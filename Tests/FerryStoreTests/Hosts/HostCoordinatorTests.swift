@@ -114,7 +114,7 @@ struct HostCoordinatorTests {
         #expect(host.state == .normal && host.scopes.count == 1)
         let kinds = try host.decisions.map { try JSON.parse($0)["kind"]?.string }
         #expect(kinds.contains("backed_off"))
-        let patch = try HostPatch(body: JSON.parse(Array(#"{"backoff_until":null}"#.utf8)))
+        let patch = try HostPatch(body: JSONView(parsing: Array(#"{"backoff_until":null}"#.utf8)))
         let changed = try wait {
             second.store.control.changeHost("https://busy.example:443", patch, if: { _ in true }, reply: $0)
         }.get().get()
@@ -236,7 +236,7 @@ struct HostCoordinatorTests {
         }
         #expect(again.allSatisfy { $0.failedAttemptCount == 0 })
         try connection.execute(script: fill(10_000))
-        let patch = try HostPatch(body: JSON.parse(Array(#"{"paused":true}"#.utf8)))
+        let patch = try HostPatch(body: JSONView(parsing: Array(#"{"paused":true}"#.utf8)))
         let changed = try wait {
             node.store.control.changeHost("https://operator.example:443", patch, if: { _ in true }, reply: $0)
         }.get().get()

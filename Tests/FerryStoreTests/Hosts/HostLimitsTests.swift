@@ -117,7 +117,7 @@ struct HostLimitsTests {
         defer { node.store.stop() }
         for _ in 0..<3 {
             for isPaused in [true, false] {
-                let patch = try HostPatch(body: JSON.parse(Array(#"{"paused":\#(isPaused)}"#.utf8)))
+                let patch = try HostPatch(body: JSONView(parsing: Array(#"{"paused":\#(isPaused)}"#.utf8)))
                 let host = try wait {
                     node.store.control.changeHost(
                         "https://example.org:443", patch, if: { _ in true }, reply: $0)

@@ -86,7 +86,7 @@ struct HostScopeTests {
         // Claims move the jobs when they meet them.
         let calm = try node.submit(job("calm/1"))
         #expect(try node.attempt().job == calm.id)
-        let patch = try HostPatch(body: JSON.parse(Array(#"{"backoff_until":null}"#.utf8)))
+        let patch = try HostPatch(body: JSONView(parsing: Array(#"{"backoff_until":null}"#.utf8)))
         _ = try wait {
             node.store.control.changeHost(Self.origin, patch, if: { _ in true }, reply: $0)
         }.get().get()

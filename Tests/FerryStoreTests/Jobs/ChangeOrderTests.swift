@@ -45,7 +45,7 @@ struct ChangeOrderTests {
             Issue.record("\(windows)")
             return
         }
-        var patch = try HostPatch(body: .parse(Array(#"{"minimum_connections":3}"#.utf8)))
+        var patch = try HostPatch(body: JSONView(parsing: Array(#"{"minimum_connections":3}"#.utf8)))
         patch.connectionsMax = 2
         let host: Result<Result<HostRecord, InvalidFields>, StoreError> = wait {
             [patch] in

@@ -153,7 +153,7 @@ final class TestNode: Sendable {
 
     /// What an operator says about a host, and every node knows then.
     func changeHost(_ origin: String, _ patch: String, known nodes: [TestNode]) throws {
-        let patch = try HostPatch(body: JSON.parse(Array(patch.utf8)))
+        let patch = try HostPatch(body: JSONView(parsing: Array(patch.utf8)))
         let answer = wait { store.control.changeHost(origin, patch, if: { _ in true }, reply: $0) }
         let changed = try answer.get().get()
         let isLimited =

@@ -25,7 +25,7 @@ final class KeyHandlers: Sendable {
         let key = APIKey(
             id: identifiers.make(), tenant: body.tenant, role: body.role, name: body.name,
             hash: digest(ofKey: text), createdAt: clock.now())
-        let idempotency = try request.idempotency(json)
+        let idempotency = try request.idempotency([json])
         // Without an idempotency key the request cannot be repeated, so the key itself is not stored.
         let sealed = idempotency == nil ? nil : secrets.seal(Array(text.utf8))
         store.createKey(

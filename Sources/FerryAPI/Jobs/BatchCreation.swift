@@ -38,7 +38,7 @@ final class BatchCreation: Sendable {
 
     private func submit(_ request: RequestContext) throws(Problem) {
         let documents = try documents(request)
-        let key = try request.idempotency(.array(documents))
+        let key = try request.idempotency(documents)
         guard (1...Limits.batchJobCountMax).contains(documents.count) else {
             throw Problem(
                 InvalidFields(

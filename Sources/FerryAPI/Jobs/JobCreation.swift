@@ -21,7 +21,7 @@ final class JobCreation: Sendable {
     func create(_ request: RequestContext) throws(Problem) {
         let sessions = validation.sessions(of: request)
         let json = try request.json()
-        let key = try request.idempotency(json)
+        let key = try request.idempotency([json])
         let job: ValidatedJob
         do throws(InvalidFields) {
             job = try validation.validate(json, at: "#", request, sessions)

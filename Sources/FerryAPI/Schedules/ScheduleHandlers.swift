@@ -57,7 +57,7 @@ final class ScheduleHandlers: Sendable {
     /// `POST /v1/schedules`
     func create(_ request: RequestContext) throws(Problem) {
         let json = try request.json()
-        let key = try request.idempotency(json)
+        let key = try request.idempotency([json])
         let valid: ValidatedSchedule
         do throws(Problem) {
             valid = try validatedSchedule(json, request)
@@ -84,7 +84,7 @@ final class ScheduleHandlers: Sendable {
     }
 
     private func validatedSchedule(
-        _ json: JSON, _ request: RequestContext
+        _ json: JSONView, _ request: RequestContext
     ) throws(Problem) -> ValidatedSchedule {
         let sessions = validation.sessions(of: request)
         return try valid(

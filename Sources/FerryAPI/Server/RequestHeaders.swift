@@ -26,11 +26,15 @@ extension RequestContext {
     /// without the field. The fingerprint ignores the order of members, white space and escapes of the body.
     /// It has the body as given, not its effective values: a session may change between a request and its
     /// repetition.
-    func idempotency(_ body: JSON = .object([])) throws(Problem) -> Submission.Idempotency? {
+    ///
+    /// `documents`: the body, or the jobs of a batch; none if the body has no fields.
+    func idempotency(_ documents: [JSONView] = []) throws(Problem) -> Submission.Idempotency? {
         guard let key = try idempotencyKey(fields) else { return nil }
         let route = "\(head.method) \(head.path)"
         var writer = JSONWriter()
-        writer.canonical(body)
+        writer.beginArray()
+        for document in documents { writer.canonical(document) }
+        writer.endArray()
         var digest = Digest(.sha256)
         digest.update(Array("\(route)\n".utf8))
         digest.update(writer.bytes)

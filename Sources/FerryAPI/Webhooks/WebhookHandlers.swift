@@ -23,7 +23,7 @@ final class WebhookHandlers: Sendable {
     /// `POST /v1/webhooks`: only the responses to this request and its repetitions show the secret.
     func create(_ request: RequestContext) throws(Problem) {
         let json = try request.json()
-        let idempotency = try request.idempotency(json)
+        let idempotency = try request.idempotency([json])
         let endpoint: WebhookEndpoint
         do throws(InvalidFields) {
             endpoint = try WebhookEndpoint(body: json, FieldContext(refusal: egress.refusal(of:)))

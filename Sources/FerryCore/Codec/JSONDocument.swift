@@ -204,6 +204,29 @@ extension JSONWriter {
     }
 }
 
+extension JSONWriter {
+    /// Writes a value with the members of each object sorted by the bytes of their names, without white space
+    /// and escapes that are not needed, so that equal values have equal texts. Numbers are equal if they are
+    /// written alike.
+    package mutating func canonical(_ view: JSONView) {
+        switch view.token.kind {
+        case .array:
+            beginArray()
+            for element in view.array ?? [] { canonical(element) }
+            endArray()
+        case .object:
+            let members = view.pairs.map { (name: view.document.bytes(of: $0.name), value: $0.value) }
+            beginObject()
+            for member in members.sorted(by: { $0.name.lexicographicallyPrecedes($1.name) }) {
+                name(String(decoding: member.name, as: UTF8.self))
+                canonical(member.value)
+            }
+            endObject()
+        default: value(view)
+        }
+    }
+}
+
 extension ArraySlice<UInt8> {
     fileprivate func hasSameBytes(as name: String) -> Bool {
         count == name.utf8.count && elementsEqual(name.utf8)

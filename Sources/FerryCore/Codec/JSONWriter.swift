@@ -99,24 +99,6 @@ package struct JSONWriter: Sendable {
             endObject()
         }
     }
-    /// Writes a value with the members of each object sorted by the bytes of their names, so that equal
-    /// values have equal texts. Numbers are equal if they are written alike.
-    package mutating func canonical(_ value: JSON) {
-        switch value {
-        case .array(let values):
-            beginArray()
-            for value in values { canonical(value) }
-            endArray()
-        case .object(let members):
-            beginObject()
-            for member in members.sorted(by: { $0.name.utf8.lexicographicallyPrecedes($1.name.utf8) }) {
-                name(member.name)
-                canonical(member.value)
-            }
-            endObject()
-        default: self.value(value)
-        }
-    }
     /// Writes a value that is JSON already.
     package mutating func raw(_ json: some Collection<UInt8>) {
         separate()

@@ -223,9 +223,14 @@ struct SenderCrashTests {
             #expect(bodies.count == Self.jobCount, "\(path)")
             #expect(bodies.values.allSatisfy { $0.count == 1 }, "\(path)")
             guard path == "/ordered" else { continue }
-            // Repetitions of an event follow each other. No event comes before its predecessor is accepted.
+            // No event comes before its predecessor is accepted. The node that starts after the kill repeats the
+            // events whose acceptance was not stored, in order: the sequence falls at most once.
             let sequences = requestsOfPath.map(\.sequence)
-            #expect(sequences == sequences.sorted())
+            var seen: Set<Int64> = []
+            let first = sequences.filter { seen.insert($0).inserted }
+            #expect(first == first.sorted(), "\(sequences)")
+            let falls = zip(sequences, sequences.dropFirst()).count { $1 < $0 }
+            #expect(falls <= 1, "\(sequences)")
         }
     }
 

@@ -206,8 +206,8 @@ extension JSONWriter {
 
 extension JSONWriter {
     /// Writes a value with the members of each object sorted by the bytes of their names, without white space
-    /// and escapes that are not needed, so that equal values have equal texts. Numbers are equal if they are
-    /// written alike.
+    /// and escapes that are not needed, so that equal values have equal texts. Numbers of at most 15 digits
+    /// are equal as in `1` and `1.0`, longer ones if they are written alike.
     package mutating func canonical(_ view: JSONView) {
         switch view.token.kind {
         case .array:
@@ -222,6 +222,10 @@ extension JSONWriter {
                 canonical(member.value)
             }
             endObject()
+        case .number:
+            let digits = view.document.bytes(of: view.token)
+            // A double has at least 15 decimal digits: no two such numbers have the same one.
+            if digits.count <= 15, let number = view.double { value(number) } else { value(view) }
         default: value(view)
         }
     }

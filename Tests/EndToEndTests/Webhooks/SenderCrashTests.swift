@@ -223,8 +223,8 @@ struct SenderCrashTests {
             #expect(bodies.count == Self.jobCount, "\(path)")
             #expect(bodies.values.allSatisfy { $0.count == 1 }, "\(path)")
             guard path == "/ordered" else { continue }
-            // No event comes before its predecessor is accepted. The node that starts after the kill repeats the
-            // events whose acceptance was not stored, in order: the sequence falls at most once.
+            // No event comes before its predecessor is accepted. The node that starts after the kill repeats
+            // the events whose acceptance was not stored, in order: the sequence falls at most once.
             let sequences = requestsOfPath.map(\.sequence)
             var seen: Set<Int64> = []
             let first = sequences.filter { seen.insert($0).inserted }

@@ -76,6 +76,37 @@ struct CreateJobsTests {
         #expect(stranger.json["id"] != first.json["id"])
     }
 
+    @Test("a repetition may write its body in another way, but not other values")
+    func sameValues() throws {
+        let fixture = Fixture()
+        let job = { (members: String) in
+            #"{"kind":"download","request":{"url":"https://a.example/x"},"destination":{"path":"caf\u00e9"},"#
+                + members + "}"
+        }
+        func status(_ body: String, _ route: String = "/v1/jobs", key: String, type: String? = nil) throws
+            -> String
+        {
+            let fields = [("Idempotency-Key", key)] + (type.map { [("Content-Type", $0)] } ?? [])
+            let response = try fixture.send("POST", route, body, fields)
+            return response.header("Idempotency-Replayed") ?? response.code ?? "\(response.status)"
+        }
+        let first = job(#""metadata":{"a":"1","b":"2"},"schedule":{"priority":1}"#)
+        #expect(try status(first, key: "k") == "201")
+        for same in [
+            job(#""schedule":{"priority":1.0},"metadata":{"b":"2","a":"1"}"#),
+            job(#"  "metadata" : {"\u0061":"\u0031", "b":"2"}, "schedule":{"priority":10e-1} "#),
+        ] { #expect(try status(same, key: "k") == "true", "\(same)") }
+        for other in [
+            job(#""metadata":{"a":"2","b":"1"},"schedule":{"priority":1}"#),
+            job(#""metadata":{"a":"1","b":"2"},"schedule":{"priority":0.1}"#),
+            job(#""metadata":{"a":"1","b":"2"},"schedule":{"priority":1},"segments":1"#),
+        ] { #expect(try status(other, key: "k") == "idempotency_key_reused", "\(other)") }
+        let batch = "/v1/jobs/batch"
+        #expect(try status(#"{"jobs":[\#(first),\#(first)]}"#, batch, key: "b") == "201")
+        #expect(try status("{\"jobs\" : [\(first),\n\(first)]}", batch, key: "b") == "true")
+        #expect(try status(#"{"jobs":[\#(first)]}"#, batch, key: "b") == "idempotency_key_reused")
+    }
+
     @Test(
         "a malformed idempotency key is 400",
         arguments: ["", "a b", "\"x", "é", String(repeating: "x", count: 256)])

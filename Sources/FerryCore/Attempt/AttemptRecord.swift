@@ -109,8 +109,7 @@ extension AttemptRecord {
     /// First byte, which tells the format of the rest.
     private enum Format: UInt8 {
         case trace = 1
-        /// Written by reclaim_jobs.sql and rescue_jobs.sql: number (4 bytes), node (16) and the time of
-        /// discovery in microseconds (8), big-endian.
+        /// Number (4 bytes), node (16) and the time of discovery in microseconds (8), big-endian.
         case lost = 2
     }
 
@@ -149,11 +148,7 @@ extension AttemptRecord {
         let duration = trace.finishedAt.microseconds - trace.startedAt.microseconds
         bytes.appendPacked(UInt64(max(0, duration)))
         if let node {
-            for word in [node.high, node.low] {
-                for shift in stride(from: UInt64(56), through: 0, by: -8) {
-                    bytes.append(UInt8(truncatingIfNeeded: word >> shift))
-                }
-            }
+            for word in [node.high, node.low] { bytes.appendBigEndian(word) }
         }
         if let errorJSON { bytes.appendPacked(bytes: errorJSON) }
         if let diagnostics {
@@ -168,6 +163,16 @@ extension AttemptRecord {
         if !secretURLs.isEmpty { bytes.appendPacked(bytes: seal.seal(secretURLs.packed())) }
         bytes.appendPacked(UInt64(trace.transactions.omittedCount))
         bytes.append(contentsOf: trace.transactions.bytes)
+        return bytes
+    }
+
+    /// Returns the packed bytes of an attempt that was lost with its node. `now`: when that was found out.
+    package static func packedLost(number: Int32, node: NodeID, at now: Timestamp) -> [UInt8] {
+        var bytes = [Format.lost.rawValue]
+        bytes.appendBigEndian(number)
+        for word in [node.high, node.low, UInt64(bitPattern: now.microseconds)] {
+            bytes.appendBigEndian(word)
+        }
         return bytes
     }
 

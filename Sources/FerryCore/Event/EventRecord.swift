@@ -183,7 +183,7 @@ extension WaitingFor {
 }
 
 extension [UInt8] {
-    fileprivate mutating func appendBigEndian<Value: FixedWidthInteger>(_ value: Value) {
+    mutating func appendBigEndian<Value: FixedWidthInteger>(_ value: Value) {
         for shift in stride(from: Value.bitWidth - 8, through: 0, by: -8) {
             append(UInt8(truncatingIfNeeded: value >> Value(shift)))
         }

@@ -106,7 +106,6 @@ struct Claims: Sendable {
     /// Sends the statements in this order, so that claim queues are locked after everything that may wait for
     /// a lock.
     func send(to pipeline: inout Pipeline, _ context: StoreContext) {
-        if !unreachable.isEmpty { pipeline.send(Statements.awaitHosts, waitParameters) }
         if diverts { pipeline.send(Statements.divertJobs, diversion) }
         let claimable = wide.filter { !limited.contains($0.queue.id) }
         // Before the claim, which takes rows away.
@@ -209,7 +208,6 @@ struct Claims: Sendable {
             defer { index += 1 }
             return results.take(index)
         }
-        if !unreachable.isEmpty { outcome.read(awaited: next(&results)) }
         if diverts { outcome.read(diverted: next(&results)) }
         if !suspects.isEmpty {
             let rows = next(&results)

@@ -11,7 +11,7 @@ struct DispatcherState {
     private let context: StoreContext
     private let database: ReconnectingConnection
     /// Results of attempts that are not committed yet; each holds a lease.
-    private var endings: [JobTransition] = []
+    private var endings: [AttemptEnding] = []
     /// Events of running jobs that are not committed yet.
     private var news: [News] = []
     private var queue: QueueView
@@ -30,7 +30,6 @@ struct DispatcherState {
 
     private static let promotionInterval: Int64 = 1_000_000_000
     private static let reconciliationInterval: Int64 = 15_000_000_000
-    private static let promotionMax: Int32 = 500
     private static let pauseAfterError: Int64 = 1_000_000_000
     private static let prefetchPause: Int64 = 1_000_000_000
 
@@ -97,18 +96,18 @@ struct DispatcherState {
         }
     }
 
-    private func ending(_ result: AttemptResult) -> JobTransition {
+    private func ending(_ result: AttemptResult) -> AttemptEnding {
         context.health.note(result, HostSignal(result))
         let now = context.clock.now()
         let jitter = Double.random(in: 0...1)
-        if let wait = JobTransition.Wait(
-            result, isHostKnown: context.health.unreachable(result.attempt.origin) != nil,
+        if let wait = AttemptEnding(
+            waitingAfter: result, isHostKnown: context.health.unreachable(result.attempt.origin) != nil,
             node: context.configuration.node, now: now, jitter: jitter, context.configuration.seal)
         {
             context.metrics.connectivityWaits.add(1, ordering: .relaxed)
-            return .wait(wait)
+            return wait
         }
-        return JobTransition(
+        return AttemptEnding(
             result, node: context.configuration.node, now: now, jitter: jitter, context.configuration.seal,
             sealResumePoint: context.configuration.sealResumePoint)
     }
@@ -182,7 +181,7 @@ struct DispatcherState {
         let late = context.held.take(olderThan: isLeasing ? now - context.held.patience : .max)
         guard !late.isEmpty else { return }
         turnover.forget()
-        for held in late { endings.append(.release(Lease(held.attempt), ended: nil)) }
+        for held in late { endings.append(.giveBack(Lease(held.attempt))) }
     }
 
     private mutating func succeed(
@@ -208,16 +207,9 @@ struct DispatcherState {
         if isLeasing { queue.publish() }
         if round.promotes {
             nextPromotion =
-                outcome.promotedCount == Int(Self.promotionMax) ? now : now + Self.promotionInterval
+                outcome.promotedCount == Int(Round.promotionMax) ? now : now + Self.promotionInterval
             // Another node has locked a job that is due and was not promoted.
             if let due = outcome.nextDue { schedulePromotion(at: max(due, context.clock.now() + 0.05)) }
-        }
-        for ending in round.endings {
-            switch ending {
-            case .retry(let retry): schedulePromotion(at: retry.instant)
-            case .ask(let ask): schedulePromotion(at: ask.question.expiresAt)
-            default: break
-            }
         }
         if let due = outcome.nextWait { schedulePromotion(at: due) }
         if round.reconciles {
@@ -238,7 +230,7 @@ struct DispatcherState {
         context.claimQueues.forget(queues)
         var parameters = Parameters()
         parameters.appendArray(.int64, queues) { $0.append(int64: $1) }
-        parameters.append(int32: Self.promotionMax)
+        parameters.append(int32: Round.promotionMax)
         do {
             let count = try database.withConnection { [parameters] connection throws(PostgresError) in
                 try connection.execute(Statements.mendLots, parameters).int64(0, 0)
@@ -294,20 +286,22 @@ struct DispatcherState {
         var leaving: [JobID] = []
         let awaitedCount = outcome.claims.awaitedCount
         var isWanted = outcome.reconciledCount > 0 || awaitedCount > 0
-        for case .finish(let job) in round.endings {
-            finished.append(job.lease.job)
-            isWanted = isWanted || job.isWanted
-            if job.record.resumeData != nil { leaving.append(job.lease.job) }
-        }
-        let suspended = round.endings.compactMap { ending -> JobID? in
-            if case .suspend(let lease, _, _) = ending { lease.job } else { nil }
+        var suspended: [JobID] = []
+        for ending in round.endings {
+            switch ending {
+            case .finish(let job):
+                finished.append(job.lease.job)
+                isWanted = isWanted || job.isWanted
+                if job.record.resumeData != nil { leaving.append(job.lease.job) }
+            case .change(let change):
+                isWanted = isWanted || change.isWanted
+                if change.isSuspension { suspended.append(change.lease.job) }
+            }
         }
         if !suspended.isEmpty { context.commitObserver?.jobsSuspended(suspended) }
         if !leaving.isEmpty { context.commitObserver?.jobsLeaveBytes(leaving) }
         // Also jobs whose lease was lost: clients that wait for them read their state.
         if !finished.isEmpty { context.commitObserver?.jobsFinished(finished) }
-        for case .retry(let retry) in round.endings where retry.isWanted { isWanted = true }
-        for case .wait(let wait) in round.endings where wait.isWanted { isWanted = true }
         if !round.endings.isEmpty || !outcome.claims.jobs.isEmpty || awaitedCount > 0 {
             context.events.written(isWanted: isWanted)
         }
@@ -350,7 +344,7 @@ struct DispatcherState {
         // After the leases are in the registry, as in `SubmissionBatch.begin`.
         guard context.attemptRunner != nil, context.lease.number == reserved.lease else {
             slots.end(slotCount)
-            for attempt in attempts { endings.append(.release(Lease(attempt), ended: nil)) }
+            for attempt in attempts { endings.append(.giveBack(Lease(attempt))) }
             return
         }
         let begun = Array(attempts.prefix(slotCount))
@@ -367,7 +361,7 @@ struct DispatcherState {
                 // A process that dies cannot tell that the job has not begun. Claims that prefetch skip such
                 // jobs (`is_repeatable`) unless an edit has changed the spec since.
                 prefetchesNothingUntil = Sys.monotonicNanoseconds() + Self.prefetchPause
-                endings.append(.release(Lease(attempt), ended: nil))
+                endings.append(.giveBack(Lease(attempt)))
             }
         }
         context.held.add(held, at: Sys.monotonicNanoseconds())

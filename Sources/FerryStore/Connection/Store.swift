@@ -92,9 +92,10 @@ package final class Store: Sendable {
         try context.configuration.spool?.commit(database, context)
         let reclaimer = heartbeat.deliveryReclaimer
         let given = try database.withConnection { connection throws(PostgresError) in
-            try connection.execute(
-                Statements.reclaimJobs, .lost(by: context.configuration.node)
-            ).rowCount
+            try connection.transaction { [context] connection throws(PostgresError) in
+                try JobChange.loseJobs(
+                    Statements.lockJobsOfNode, .identifier(context.configuration.node), &connection, context)
+            }
         }
         do throws(PostgresError) {
             try database.withConnection { connection throws(PostgresError) in

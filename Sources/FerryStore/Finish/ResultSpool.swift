@@ -20,7 +20,7 @@ package struct ResultSpool: Sendable {
             (self.statement, self.parameters) = (statement, parameters)
         }
 
-        init(_ ending: JobTransition) { (statement, parameters) = ending.statement }
+        init(_ ending: AttemptEnding) { (statement, parameters) = ending.statement }
 
         var byteCount: Int { parameters.values.reduce(0) { $0 + ($1?.count ?? 0) } }
     }
@@ -32,8 +32,7 @@ package struct ResultSpool: Sendable {
     private static let format = "ferry results 1"
     /// Statements of entries. A file has their texts, because parameters belong to a text.
     private static let statements = [
-        Statements.tellJobs, Statements.releaseJobs, Statements.suspendJobs, Statements.retryJobs,
-        Statements.awaitConnectivity, Statements.askJobs, Statements.finishJobs, Statements.recordTries,
+        Statements.tellJobs, Statements.changeJobs, Statements.finishJobs, Statements.recordTries,
     ]
     /// Statements that return one row for each changed job.
     private static let endings = Round.endingStatements
@@ -51,7 +50,7 @@ package struct ResultSpool: Sendable {
     // MARK: Keeping
 
     /// Writes events and results to stable storage. Returns `false` if it could not, and logs the error.
-    func keep(_ news: [News], _ endings: [JobTransition], _ logger: Logger) -> Bool {
+    func keep(_ news: [News], _ endings: [AttemptEnding], _ logger: Logger) -> Bool {
         keep(logger) { bytes in
             for one in news { Self.encode(Entry(Statements.tellJobs, .news([one])), into: &bytes) }
             for ending in endings { Self.encode(Entry(ending), into: &bytes) }

@@ -4,18 +4,17 @@ import Postgres
 
 /// One transaction of the dispatcher.
 struct Round {
-    let endings: [JobTransition]
+    /// Due jobs that one transaction queues at most.
+    static let promotionMax: Int32 = 500
+
+    let endings: [AttemptEnding]
     let promotes: Bool
     let reconciles: Bool
     /// What it leases and scans for.
     let claims: Claims
 
     /// Names of the statements that write results of attempts.
-    static let endingStatements = Set(
-        [
-            Statements.finishJobs, Statements.retryJobs, Statements.suspendJobs, Statements.awaitConnectivity,
-            Statements.askJobs, Statements.releaseJobs,
-        ].map(\.name))
+    static let endingStatements = Set([Statements.finishJobs, Statements.changeJobs].map(\.name))
 
     struct Outcome {
         var claims = Claims.Outcome()
@@ -26,7 +25,7 @@ struct Round {
         /// Claim queues of jobs that were queued (promoted or given back), with the urgency of the first one.
         var queued: [ClaimQueue: Timestamp] = [:]
         var nextDue: Timestamp?
-        /// Next attempt of the jobs that wait for connectivity with a pause.
+        /// When the first of the jobs that wait now is due.
         var nextWait: Timestamp?
         /// `true` if other jobs depend on finished ones.
         var hasDependencyNews = false
@@ -36,40 +35,49 @@ struct Round {
             nextDue = rows.rowCount > 0 ? rows.instantOrNil(0, 0) : nil
         }
 
-        /// Rows of await_connectivity.sql. Returns the jobs.
-        fileprivate mutating func noteWaits(_ rows: borrowing ResultSet) -> [JobID] {
-            nextWait = (0..<rows.rowCount).compactMap { rows.instantOrNil($0, 1) }.min()
-            return rows.identifiers()
-        }
-
-        fileprivate mutating func noteQueued(_ rows: borrowing ResultSet) {
-            for row in 0..<rows.rowCount {
-                let (queue, urgency) = (ClaimQueue(rows, row, at: 1), rows.instant(row, 7))
-                queued[queue] = min(urgency, queued[queue] ?? urgency)
+        fileprivate mutating func note(_ changed: [ChangedJob]) {
+            for job in changed {
+                if job.state == .queued {
+                    queued[job.queue] = min(job.urgency, queued[job.queue] ?? job.urgency)
+                } else if job.state == .waiting, let due = job.dueAt {
+                    nextWait = min(due, nextWait ?? due)
+                }
             }
         }
         /// `true` if jobs are due about which a question is to be asked, or was not answered in time.
         var hasDueQuestions = false
     }
 
-    /// Gives back, retries, promotes, finishes and claims, in this order, in one transaction.
+    /// Changes the jobs of ended attempts and those that are due, finishes and claims, in this order, in one
+    /// transaction.
     func commit(_ connection: inout Connection, _ context: StoreContext) throws(PostgresError) -> Outcome {
-        var unknown: [Lease] = []
-        if reconciles { unknown = try unknownLeases(&connection, context) }
-        var outcome = Outcome(reconciledCount: unknown.count)
-        let parts = Parts(endings)
-        let releases = parts.releases + unknown.map { ($0, nil, false, nil) }
-        let queues = try queues(ofHomes: releases, &connection, context)
+        let unknown = reconciles ? try unknownLeases(&connection, context) : []
+        let (ended, finished) = try split(&connection, context)
+        let changes = ended + unknown.map { JobChange(.giveBack, $0) }
+        guard promotes || !claims.unreachable.isEmpty else {
+            return try commit(changes, finished, unknown.count, &connection, context)
+        }
+        return try connection.transaction { connection throws(PostgresError) in
+            let due: [JobID] =
+                promotes
+                ? try connection.execute(Statements.lockDueJobs, .int32(Self.promotionMax)).identifiers() : []
+            let awaited = try claims.lockUnreachable(&connection)
+            return try commit(
+                changes, finished, unknown.count, due: due, awaited: awaited, &connection, context)
+        }
+    }
+
+    /// `due` and `awaited`: jobs that this transaction has locked.
+    private func commit(
+        _ changes: [JobChange], _ finished: [FinishedJob], _ reconciledCount: Int, due: [JobID] = [],
+        awaited: [JobID: (queue: Int64, change: JobChange)] = [:], _ connection: inout Connection,
+        _ context: StoreContext
+    ) throws(PostgresError) -> Outcome {
+        var outcome = Outcome(reconciledCount: reconciledCount)
+        let changes = changes + due.map { JobChange(.becomeDue, $0) } + awaited.values.map(\.change)
         var results = try connection.pipeline { pipeline in
-            if !releases.isEmpty { pipeline.send(Statements.releaseJobs, .releases(releases, queues)) }
-            if !parts.suspensions.isEmpty {
-                pipeline.send(Statements.suspendJobs, .stops(parts.suspensions))
-            }
-            if !parts.retries.isEmpty { pipeline.send(Statements.retryJobs, .retries(parts.retries)) }
-            if !parts.waits.isEmpty { pipeline.send(Statements.awaitConnectivity, .waits(parts.waits)) }
-            if !parts.asks.isEmpty { pipeline.send(Statements.askJobs, .asks(parts.asks)) }
-            if promotes { pipeline.send(Statements.promoteJobs, .int32(500)) }
-            if !parts.finished.isEmpty { pipeline.send(Statements.finishJobs, .finished(parts.finished)) }
+            if !changes.isEmpty { pipeline.send(Statements.changeJobs, .changes(changes)) }
+            if !finished.isEmpty { pipeline.send(Statements.finishJobs, .finished(finished)) }
             if promotes {
                 pipeline.send(Statements.nextDue)
                 pipeline.send(Statements.hasDependencyNews)
@@ -83,24 +91,16 @@ struct Round {
             defer { index += 1 }
             return results.take(index)
         }
-        if !releases.isEmpty {
-            let rows = next(&results)
-            changed.formUnion(rows.identifiers())
-            outcome.noteQueued(rows)
+        if !changes.isEmpty {
+            let jobs = ChangedJob.all(next(&results))
+            outcome.note(jobs)
+            changed.formUnion(jobs.lazy.map(\.id))
         }
-        if !parts.suspensions.isEmpty { changed.formUnion(next(&results).identifiers()) }
-        if !parts.retries.isEmpty { changed.formUnion(next(&results).identifiers()) }
-        if !parts.waits.isEmpty { changed.formUnion(outcome.noteWaits(next(&results))) }
-        if !parts.asks.isEmpty { changed.formUnion(next(&results).identifiers()) }
-        if promotes {
-            let rows = next(&results)
-            outcome.promotedCount = rows.rowCount
-            outcome.noteQueued(rows)
-        }
-        if !parts.finished.isEmpty {
-            let finished = next(&results)
-            changed.formUnion(finished.identifiers())
-            outcome.hasDependencyNews = finished.hasDependents
+        outcome.promotedCount = due.count { changed.contains($0) }
+        if !finished.isEmpty {
+            let ended = next(&results)
+            changed.formUnion(ended.identifiers())
+            outcome.hasDependencyNews = ended.hasDependents
         }
         if promotes {
             outcome.noteDue(next(&results))
@@ -108,20 +108,38 @@ struct Round {
             outcome.hasDueQuestions = next(&results).bool(0, 0)
         }
         if !claims.isEmpty { outcome.claims = claims.read(&results, from: index, context.damagedRows) }
-        if changed.count < endings.count + unknown.count {
-            outcome.fenced = endings.map(\.lease).filter { !changed.contains($0.job) }
-        }
+        for (job, wait) in awaited where changed.contains(job) { outcome.claims.noteWait(in: wait.queue) }
+        outcome.fenced = endings.map(\.lease).filter { !changed.contains($0.job) }
         return outcome
+    }
+
+    /// Returns the endings by the statement that writes them. Given back jobs that one node alone can run get
+    /// its claim queue.
+    private func split(
+        _ connection: inout Connection, _ context: StoreContext
+    ) throws(PostgresError) -> ([JobChange], [FinishedJob]) {
+        let queues = try queues(&connection, context)
+        var (changes, finished): ([JobChange], [FinishedJob]) = ([], [])
+        for ending in endings {
+            switch ending {
+            case .finish(let job): finished.append(job)
+            case .change(var ending):
+                ending.change.home = ending.home?.node
+                ending.change.queue = queues[ending.lease.job]
+                changes.append(ending.change)
+            }
+        }
+        return (changes, finished)
     }
 
     /// Returns the claim queues of given back jobs that one node alone can run.
     private func queues(
-        ofHomes releases: [Parts.Stop], _ connection: inout Connection, _ context: StoreContext
+        _ connection: inout Connection, _ context: StoreContext
     ) throws(PostgresError) -> [JobID: Int64] {
         var names: [JobID: ClaimQueueCache.Name] = [:]
-        for release in releases {
-            guard let home = release.home else { continue }
-            names[release.lease.job] = context.claimQueueName(
+        for case .change(let ending) in endings {
+            guard let home = ending.home else { continue }
+            names[ending.lease.job] = context.claimQueueName(
                 home.scope, session: home.session, home: home.node, context.sessions.current)
         }
         guard !names.isEmpty else { return [:] }
@@ -147,49 +165,13 @@ struct Round {
     }
 }
 
-/// Results of attempts by the statement that writes them.
-private struct Parts {
-    /// An attempt that was stopped.
-    typealias Stop = (lease: Lease, ended: [UInt8]?, leavesBytes: Bool, home: JobTransition.Home?)
-    var finished: [FinishedJob] = []
-    var retries: [JobTransition.Retry] = []
-    var waits: [JobTransition.Wait] = []
-    var suspensions: [Stop] = []
-    var releases: [Stop] = []
-    var asks: [JobTransition.Ask] = []
-
-    init(_ endings: [JobTransition]) {
-        for ending in endings {
-            switch ending {
-            case .finish(let job): finished.append(job)
-            case .retry(let retry): retries.append(retry)
-            case .wait(let wait): waits.append(wait)
-            case .suspend(let lease, let ended, let leavesBytes):
-                suspensions.append((lease, ended, leavesBytes, nil))
-            case .release(let lease, let ended, let leavesBytes, let home):
-                releases.append((lease, ended, leavesBytes, home))
-            case .ask(let ask): asks.append(ask)
-            }
-        }
-    }
-}
-
-extension JobTransition {
+extension AttemptEnding {
     /// The statement that writes this alone. Leaves out that only one node can run the job: a later attempt
     /// finds that again.
     var statement: (Statement, Parameters) {
-        let parts = Parts([self])
-        return switch self {
-        case .finish: (Statements.finishJobs, .finished(parts.finished))
-        case .retry: (Statements.retryJobs, .retries(parts.retries))
-        case .wait: (Statements.awaitConnectivity, .waits(parts.waits))
-        case .suspend: (Statements.suspendJobs, .stops(parts.suspensions))
-        case .release:
-            (
-                Statements.releaseJobs,
-                .releases(parts.releases.map { ($0.lease, $0.ended, $0.leavesBytes, nil) }, [:])
-            )
-        case .ask: (Statements.askJobs, .asks(parts.asks))
+        switch self {
+        case .finish(let job): (Statements.finishJobs, .finished([job]))
+        case .change(let ending): (Statements.changeJobs, .changes([ending.change]))
         }
     }
 }
@@ -212,14 +194,6 @@ extension Parameters {
         return parameters
     }
 
-    /// The parameters of reclaim_jobs.sql.
-    static func lost(by node: NodeID) -> Parameters {
-        var parameters = Parameters()
-        parameters.append(node)
-        parameters.append(text: TransferError.attemptLostText)
-        return parameters
-    }
-
     static func identifier<Kind>(_ value: Identifier<Kind>) -> Parameters {
         var parameters = Parameters()
         parameters.append(value)
@@ -233,40 +207,10 @@ extension Parameters {
         return parameters
     }
 
-    /// The parameters of release_jobs.sql.
-    fileprivate static func releases(_ releases: [Parts.Stop], _ queues: [JobID: Int64]) -> Parameters {
-        var parameters = stops(releases)
-        parameters.appendArray(.uuid, releases) { $0.append($1.home?.node) }
-        parameters.appendArray(.int64, releases) { $0.append(int64: queues[$1.lease.job]) }
-        return parameters
-    }
-
-    /// The parameters of suspend_jobs.sql.
-    fileprivate static func stops(_ stops: [Parts.Stop]) -> Parameters {
-        var parameters = Parameters(capacity: stops.count * 160)
-        parameters.append(stops.map(\.lease))
-        parameters.appendArray(.bytea, stops) { $0.append(bytea: $1.ended) }
-        parameters.appendArray(.bool, stops) { $0.append(bool: $1.leavesBytes) }
-        return parameters
-    }
-
     mutating func append(_ leases: [Lease]) {
         appendArray(.uuid, leases) { $0.append($1.job) }
         appendArray(.int32, leases) { $0.append(int32: $1.attempt) }
         appendArray(.int32, leases) { $0.append(int32: $1.revision) }
-    }
-
-    /// The parameters of retry_jobs.sql.
-    fileprivate static func retries(_ retries: [JobTransition.Retry]) -> Parameters {
-        var parameters = Parameters(capacity: retries.count * 256)
-        parameters.append(retries.map(\.lease))
-        parameters.appendArray(.int32, retries) { $0.append(int32: $1.failedAttemptCount) }
-        parameters.appendArray(.timestamp, retries) { $0.append($1.instant) }
-        parameters.appendArray(.text, retries) { $0.append(text: $1.errorJSON) }
-        parameters.appendArray(.bytea, retries) { $0.append(bytea: $1.ended) }
-        parameters.appendArray(.bool, retries) { $0.append(bool: $1.leavesBytes) }
-        parameters.appendArray(.timestamp, retries) { $0.append($1.endedAt) }
-        return parameters
     }
 
     /// The parameters of finish_jobs.sql.

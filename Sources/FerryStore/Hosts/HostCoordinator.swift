@@ -271,8 +271,10 @@ final class HostCoordinator: Sendable {
             let found = try connection.execute(Statements.strandedHosts, .int32(HostTransaction.dueMax))
             var count = 0
             for row in 0..<found.rowCount {
-                count += try HostTransaction.release(
-                    found.text(row, 0), Int(HostTransaction.dueMax), &connection)
+                let host = found.text(row, 0)
+                count += try connection.transaction { connection throws(PostgresError) in
+                    try HostTransaction.release(host, Int(HostTransaction.dueMax), &connection)
+                }
             }
             return count
         }

@@ -18,8 +18,8 @@ extension Statements {
     package static let readPermits = make("read_permits", PackageResources.read_permits_sql, parameters: 5)
     package static let readThroughputs = make(
         "read_throughputs", PackageResources.read_throughputs_sql, parameters: 1)
-    package static let releaseWaiting = make(
-        "release_waiting", PackageResources.release_waiting_sql, parameters: 2)
+    package static let lockWaitingJobs = make(
+        "lock_waiting_jobs", PackageResources.lock_waiting_jobs_sql, parameters: 2)
     package static let removeOldThroughputs = make(
         "remove_old_throughputs", PackageResources.remove_old_throughputs_sql, parameters: 2)
     package static let saveHostLimits = make(

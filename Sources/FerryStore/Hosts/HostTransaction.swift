@@ -147,14 +147,15 @@ struct HostTransaction {
         }
     }
 
-    /// Queues jobs that wait for the host. Returns their number.
+    /// Queues jobs that wait for the host. Call in a transaction. Returns their number.
     static func release(
         _ origin: String, _ count: Int, _ connection: inout Connection
     ) throws(PostgresError) -> Int {
         var parameters = Parameters()
         parameters.append(text: origin)
         parameters.append(int32: Int32(clamping: count))
-        return try connection.execute(Statements.releaseWaiting, parameters).rowCount
+        let jobs: [JobID] = try connection.execute(Statements.lockWaitingJobs, parameters).identifiers()
+        return try ChangedJob.commit(jobs.map { JobChange(.reachOrigin, $0) }, &connection).count
     }
 }
 

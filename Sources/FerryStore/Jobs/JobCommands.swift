@@ -51,12 +51,10 @@ extension ControlLane {
         _ stored: StoredJob, _ keepsBytes: Bool, _ connection: inout Connection, _ context: StoreContext
     ) throws(PostgresError) -> JobRecord? {
         if stored.record.state == .running {
-            var parameters = Parameters()
-            parameters.append(stored.record.id)
-            parameters.append(int32: stored.record.revision)
-            parameters.append(bool: keepsBytes)
-            let changed = try connection.execute(Statements.requestCancel, parameters)
-            guard changed.rowCount == 1 else { return nil }
+            let input: JobInput = keepsBytes ? .requestCancellationKeepingBytes : .requestCancellation
+            var request = JobChange(input, stored.record)
+            request.notification = "\(keepsBytes ? "keep" : "cancel"):\(stored.record.id.uuidText)"
+            guard try ChangedJob.commit([request], &connection).count == 1 else { return nil }
             context.stop(stored.record.id, keepsBytes ? .cancelKeepingBytes : .cancel)
             return stored.record
         }
@@ -104,7 +102,8 @@ extension ControlLane {
         let context = context
         change("suspend", id, tenant, revision, reply) { stored in
             switch stored.record.state {
-            case .running where stored.isCancelRequested: .invalidState(.running)
+            case .running where stored.isCancelRequested, .queued where stored.isCancelRequested:
+                .invalidState(of: stored.record)
             case .waiting, .queued, .running: nil
             case .suspended, .succeeded, .failed, .cancelled: .invalidState(of: stored.record)
             }
@@ -112,8 +111,9 @@ extension ControlLane {
             (stored, connection) throws(PostgresError) -> Result<JobRecord, StoreError>? in
             let record = stored.record
             let isRunning = record.state == .running
-            let statement = isRunning ? Statements.requestSuspend : Statements.suspendJob
-            guard try connection.execute(statement, .revision(of: record)).rowCount == 1 else { return nil }
+            var change = JobChange(isRunning ? .requestSuspension : .suspend, record)
+            if isRunning { change.notification = "suspend:\(id.uuidText)" }
+            guard try ChangedJob.commit([change], &connection).count == 1 else { return nil }
             if isRunning {
                 context.stop(id, .suspend)
                 return .success(record)
@@ -135,8 +135,11 @@ extension ControlLane {
         } body: {
             (stored, connection) throws(PostgresError) -> Result<JobRecord, StoreError>? in
             let record = stored.record
-            let parameters = Parameters.resuming(stored, context)
-            guard try connection.execute(Statements.resumeJob, parameters).rowCount == 1 else {
+            let isResumed = try connection.transaction { connection throws(PostgresError) in
+                guard let change = try JobChange(resuming: stored, &connection, context) else { return false }
+                return try ChangedJob.commit([change], &connection).count == 1
+            }
+            guard isResumed else {
                 // The job runs without a suspension request, or it has changed meanwhile.
                 return record.state == .running ? .failure(.invalidState(.running)) : nil
             }
@@ -147,33 +150,42 @@ extension ControlLane {
     }
 }
 
-extension Parameters {
-    /// The parameters of resume_job.sql.
-    fileprivate static func resuming(_ stored: StoredJob, _ context: StoreContext) -> Parameters {
+extension JobChange {
+    /// Resumes a suspended job, which waits for what is still to come. Locks it: call in a transaction.
+    /// Withdraws the suspension of a running job. `nil` if the job has changed meanwhile.
+    fileprivate init?(
+        resuming stored: StoredJob, _ connection: inout Connection, _ context: StoreContext
+    ) throws(PostgresError) {
         let record = stored.record
-        // An unreadable spec has no begin date: the job is queued, and fails when it begins.
-        let spec = record.spec
-        let now = context.clock.now()
-        var parameters = Parameters.revision(of: record)
-        guard let spec, spec.schedule.isDiscretionary, record.attempt == 0 else {
-            parameters.append(spec?.schedule.earliestBeginAt.flatMap { $0 > now ? $0 : nil })
-            parameters.append(nil as Timestamp?)
-            parameters.append(int64: nil)
-            return parameters
+        guard record.state == .suspended else {
+            self.init(.withdrawSuspension, record)
+            notification = "work"
+            return
         }
-        parameters.append(
-            spec.latestDiscretionaryStart(
-                createdAt: record.createdAt, now: now,
-                bytesPerSecond: context.throughputs.bytesPerSecond(stored.origin)))
-        parameters.append(max(now, spec.schedule.earliestBeginAt ?? now))
-        parameters.append(int64: spec.expectedByteCount)
-        return parameters
-    }
-
-    fileprivate static func revision(of record: JobRecord) -> Parameters {
         var parameters = Parameters()
         parameters.append(record.id)
         parameters.append(int32: record.revision)
-        return parameters
+        let found = try connection.execute(Statements.lockSuspendedJob, parameters)
+        guard found.rowCount == 1 else { return nil }
+        let (asks, depends) = (found.bool(0, 0), found.bool(0, 1))
+        // An unreadable spec has no begin date: the job is queued, and fails when it begins.
+        let spec = record.spec
+        let now = context.clock.now()
+        let isDiscretionary = spec?.schedule.isDiscretionary == true && record.attempt == 0
+        var begin = spec?.schedule.earliestBeginAt.flatMap { $0 > now ? $0 : nil }
+        if isDiscretionary, let spec {
+            begin = spec.latestDiscretionaryStart(
+                createdAt: record.createdAt, now: now,
+                bytesPerSecond: context.throughputs.bytesPerSecond(stored.origin))
+        }
+        let isLater = begin != nil || asks
+        self.init(depends ? .resumeDependent : isLater ? .resumeLater : .resume, record)
+        self.asks = asks
+        if isDiscretionary, let spec {
+            discretionary = (max(now, spec.schedule.earliestBeginAt ?? now), spec.expectedByteCount)
+            if input == .resumeLater, !asks { input = .resumeDiscretionary }
+        }
+        if input != .resumeDependent { dueAt = begin ?? (asks ? now : nil) }
+        notification = "work"
     }
 }

@@ -62,33 +62,22 @@ extension ControlLane {
         let origin = (try? WebURL.parse(spec.request.url).origin) ?? stored.origin
         let bytesPerSecond = context.throughputs.bytesPerSecond(origin)
         let begin = isBeginChanged ? spec.begin(record, now: now, bytesPerSecond: bytesPerSecond) : nil
-        var parameters = Parameters()
-        parameters.append(record.id)
-        parameters.append(int32: record.revision)
-        parameters.append(text: spec.encodeStored(context.configuration.seal))
-        parameters.append(jsonb: spec.metadataJSON)
-        parameters.append(float32: Float(spec.schedule.priority))
-        parameters.append(spec.schedule.expiry(createdAt: record.createdAt))
-        parameters.append(text: origin)
-        parameters.append(bool: isRescheduled)
-        parameters.append(begin)
-        parameters.append(spec.schedule.deadlineAt)
-        let scope = context.scope(tenant: record.tenant, url: spec.request.url, origin: origin, draft.secrets)
-        let key = context.claimQueueName(
-            scope, session: spec.session, home: stored.home, context.sessions.current)
-        parameters.append(int64: try context.claimQueues.find([key], &connection, isCommitted: true)[key]?.id)
-        parameters.append(spec.urgency(createdAt: record.createdAt, bytesPerSecond: bytesPerSecond))
-        parameters.append(bool: spec.awaitsConfirmation && record.attempt == 0)
-        parameters.appendSecrets(draft, before, context)
-        parameters.append(text: scope.path)
-        parameters.appendClaimFlags(of: spec)
-        let isDeferred = isRescheduled && begin != nil && spec.schedule.isDiscretionary
-        let isWritten = try connection.transaction { [parameters] connection throws(PostgresError) in
-            guard try connection.execute(Statements.editJob, parameters).rowCount == 1 else { return false }
-            if isDeferred {
-                _ = try connection.execute(
-                    Statements.deferJobs, .deferred([(record.id, spec)], now: now))
+        let fields = try Parameters.spec(
+            draft, before, stored, origin: origin, asks: spec.awaitsConfirmation && record.attempt == 0,
+            &connection, context, isCommitted: true)
+        let isLater = begin != nil || spec.awaitsConfirmation && record.attempt == 0
+        var changes = [
+            JobChange(!isRescheduled ? .edit : isLater ? .editToBeginLater : .editToBegin, record)
+        ]
+        if isRescheduled, isLater { changes[0].dueAt = begin ?? now }
+        if isRescheduled, begin != nil, spec.schedule.isDiscretionary {
+            changes.append(JobChange(deferring: record.id, spec, now: now))
+        }
+        let isWritten = try connection.transaction { [changes] connection throws(PostgresError) in
+            for change in changes {
+                guard try ChangedJob.commit([change], &connection).count == 1 else { return false }
             }
+            _ = try connection.execute(Statements.editSpec, fields)
             return true
         }
         guard isWritten, let edited = try context.job(record.id, &connection) else { return nil }
@@ -118,6 +107,38 @@ extension ControlLane {
             if let stored = try context.job(id, &connection) { context.adopt(stored.record) }
             return .success(())
         }
+    }
+}
+
+extension Parameters {
+    /// The parameters of edit_spec.sql. `asks`: the job needs a confirmation before it begins. `isCommitted`:
+    /// `true` if called outside of any transaction.
+    static func spec(
+        _ draft: JobDraft, _ before: JobDraft, _ stored: StoredJob, origin: String, asks: Bool,
+        _ connection: inout Connection, _ context: StoreContext, isCommitted: Bool
+    ) throws(PostgresError) -> Parameters {
+        let (spec, record) = (draft.spec, stored.record)
+        let scope = context.scope(tenant: record.tenant, url: spec.request.url, origin: origin, draft.secrets)
+        let name = context.claimQueueName(
+            scope, session: spec.session, home: stored.home, context.sessions.current)
+        let queue = try context.claimQueues.find([name], &connection, isCommitted: isCommitted)[name]?.id
+        var parameters = Parameters()
+        parameters.append(record.id)
+        parameters.append(text: spec.encodeStored(context.configuration.seal))
+        parameters.append(jsonb: spec.metadataJSON)
+        parameters.append(float32: Float(spec.schedule.priority))
+        parameters.append(spec.schedule.expiry(createdAt: record.createdAt))
+        parameters.append(text: origin)
+        parameters.append(spec.schedule.deadlineAt)
+        parameters.append(int64: queue)
+        parameters.append(
+            spec.urgency(
+                createdAt: record.createdAt, bytesPerSecond: context.throughputs.bytesPerSecond(origin)))
+        parameters.append(bool: asks)
+        parameters.appendSecrets(draft, before, context)
+        parameters.append(text: scope.path)
+        parameters.appendClaimFlags(of: spec)
+        return parameters
     }
 }
 

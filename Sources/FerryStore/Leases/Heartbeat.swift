@@ -206,9 +206,10 @@ package final class Heartbeat: LeaseHolder {
             // Before the jobs are given back: no node may begin a job that has ended.
             try context.configuration.spool?.commit(database, context)
             try database.withConnection { connection throws(PostgresError) in
-                _ = try connection.pipeline(timeout: .seconds(5)) { pipeline in
-                    pipeline.send(Statements.reclaimJobs, .lost(by: context.configuration.node))
-                    pipeline.send(Statements.removeNode, .identifier(context.configuration.node))
+                let node = Parameters.identifier(context.configuration.node)
+                try connection.transaction { connection throws(PostgresError) in
+                    _ = try JobChange.loseJobs(Statements.lockJobsOfNode, node, &connection, context)
+                    _ = try connection.execute(Statements.removeNode, node, timeout: .seconds(5))
                 }
                 try deliveryReclaimer.reclaimOwn(&connection)
             }

@@ -5,12 +5,14 @@ extension Statements {
     package static let heartbeat = make("heartbeat", PackageResources.heartbeat_sql, parameters: 9)
     package static let lockHeartbeat = make(
         "lock_heartbeat", PackageResources.lock_heartbeat_sql, parameters: 1)
+    package static let lockJobsOfDeadNodes = make(
+        "lock_jobs_of_dead_nodes", PackageResources.lock_jobs_of_dead_nodes_sql, parameters: 4)
+    package static let lockJobsOfNode = make(
+        "lock_jobs_of_node", PackageResources.lock_jobs_of_node_sql, parameters: 1)
     package static let lockRescue = make("lock_rescue", PackageResources.lock_rescue_sql, parameters: 1)
     package static let readHealth = make("read_health", PackageResources.read_health_sql)
     package static let readHeartbeats = make(
         "read_heartbeats", PackageResources.read_heartbeats_sql, parameters: 1)
     package static let readNodes = make("read_nodes", PackageResources.read_nodes_sql)
-    package static let reclaimJobs = make("reclaim_jobs", PackageResources.reclaim_jobs_sql, parameters: 2)
     package static let removeNode = make("remove_node", PackageResources.remove_node_sql, parameters: 1)
-    package static let rescueJobs = make("rescue_jobs", PackageResources.rescue_jobs_sql, parameters: 5)
 }

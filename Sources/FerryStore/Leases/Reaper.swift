@@ -68,17 +68,17 @@ struct Reaper {
         parameters.appendArray(.uuid, dead) { $0.append($1.key) }
         parameters.appendArray(.timestamp, dead) { $0.append($1.value) }
         parameters.append(int32: Self.batchMax)
-        parameters.append(text: TransferError.attemptLostText)
         parameters.append(bool: includesOrphans)
         while true {
-            var results = try database.withConnection { connection throws(PostgresError) in
-                try connection.pipeline(timeout: .seconds(5)) { pipeline in
+            let count = try database.withConnection { [parameters] connection throws(PostgresError) in
+                try connection.transaction { connection throws(PostgresError) in
                     // So that a node that wakes sees either its heartbeat counted or its jobs gone.
-                    pipeline.send(Statements.lockRescue, .int64(Heartbeat.rescueLock))
-                    pipeline.send(Statements.rescueJobs, parameters)
+                    _ = try connection.execute(
+                        Statements.lockRescue, .int64(Heartbeat.rescueLock), timeout: .seconds(5))
+                    return try JobChange.loseJobs(
+                        Statements.lockJobsOfDeadNodes, parameters, &connection, context)
                 }
             }
-            let count = results.take(1).rowCount
             guard count > 0 else { break }
             context.metrics.rescuedJobs.add(Int64(count), ordering: .relaxed)
             context.logger.notice("jobs of a dead node are queued again", metadata: ["count": "\(count)"])

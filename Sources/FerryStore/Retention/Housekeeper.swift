@@ -113,11 +113,12 @@ package final class Housekeeper: Sendable {
                 hasDependents = rows.hasDependents
                 isWanted = jobs.contains(where: \.isWanted)
             }
-            let running = stored.filter { $0.record.state == .running }.map(\.record.id)
-            guard !running.isEmpty else { return }
-            var parameters = Parameters()
-            parameters.appendArray(.uuid, running) { $0.append($1) }
-            asked = try connection.execute(Statements.requestCancels, parameters).identifiers()
+            let requests = stored.filter { $0.record.state == .running }.map {
+                var request = JobChange(.requestCancellation, $0.record.id)
+                request.notification = "cancel:\($0.record.id.uuidText)"
+                return request
+            }
+            asked = try ChangedJob.commit(requests, &connection).map(\.id)
         }
     }
 

@@ -76,6 +76,7 @@ package enum Migrator {
         Migration(version: 37, name: "claim_flags", sql: PackageResources._037_claim_flags_sql),
         Migration(
             version: 38, name: "connectivity_default", sql: PackageResources._038_connectivity_default_sql),
+        Migration(version: 39, name: "lost_attempts", sql: PackageResources._039_lost_attempts_sql),
     ]
 
     // Another process that migrates may take any time. If a transaction reads a table for long (a dump, a

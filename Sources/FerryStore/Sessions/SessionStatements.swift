@@ -25,6 +25,4 @@ extension Statements {
     package static let putSession = make("put_session", PackageResources.put_session_sql, parameters: 6)
     package static let readSession = make("read_session", PackageResources.read_session_sql, parameters: 2)
     package static let readSessionEpoch = make("read_session_epoch", PackageResources.read_session_epoch_sql)
-    package static let requestCancels = make(
-        "request_cancels", PackageResources.request_cancels_sql, parameters: 1)
 }

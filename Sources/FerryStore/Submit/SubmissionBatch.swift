@@ -123,7 +123,7 @@ struct SubmissionBatch {
             if !plain.isEmpty { pipeline.send(Statements.submitJobs, submit) }
             if !keyed.isEmpty { pipeline.send(Statements.submitKeyedJobs, submitKeyed) }
             if hasDependencies { pipeline.send(Statements.addDependencies, .dependencies(submissions)) }
-            if !deferred.isEmpty { pipeline.send(Statements.deferJobs, .deferred(deferred, now: now)) }
+            if !deferred.isEmpty { pipeline.send(Statements.changeJobs, .changes(deferred)) }
             if notifies { pipeline.send(Statements.notify, workNotification) }
         }
         var replays: [Int: Result<Submission.Accepted, StoreError>] = [:]
@@ -304,10 +304,10 @@ struct SubmissionBatch {
     }
 
     /// Discretionary jobs that wait.
-    private var deferredJobs: [(id: JobID, spec: JobSpec)] {
+    private var deferredJobs: [JobChange] {
         guard !latestStarts.isEmpty else { return [] }
         return submissions.flatMap(\.jobs).filter { waitingFor($0) == .discretionary }
-            .map { ($0.id, $0.spec) }
+            .map { JobChange(deferring: $0.id, $0.spec, now: now) }
     }
 
     /// What the API shows as the reason: a job to be confirmed waits for its begin date until it is asked

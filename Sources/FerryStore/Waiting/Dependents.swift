@@ -133,20 +133,34 @@ struct Dependents {
         private mutating func release(
             _ jobs: [JobID], _ connection: inout Connection, _ context: StoreContext
         ) throws(PostgresError) {
-            let rows = try connection.execute(Statements.releaseDependents, .identifiers(jobs))
-            for row in 0..<rows.rowCount {
-                guard let begin = rows.instantOrNil(row, 1) else {
-                    queuedCount += 1
-                    continue
-                }
-                nextDue = min(nextDue ?? begin, begin)
+            let rows = try connection.execute(Statements.lockFreeDependents, .identifiers(jobs))
+            let now = context.clock.now()
+            let changes = (0..<rows.rowCount).map { row in
+                let id: JobID = rows.identifier(row, 0)
+                // A job whose spec cannot be read is queued, and fails when it begins.
+                let spec = StoredSpec(rows.bytes(row, 1), of: id, log: context.damagedRows).spec
+                return JobChange(releasing: id, spec?.schedule ?? JobSpec.Schedule(), now: now)
             }
-            if rows.rowCount > 0, context.hasPeers.load(ordering: .relaxed) {
+            let released = try ChangedJob.commit(changes, &connection)
+            queuedCount = released.count { $0.state == .queued }
+            nextDue = released.filter { $0.state == .waiting }.compactMap(\.dueAt).min()
+            if !released.isEmpty, context.hasPeers.load(ordering: .relaxed) {
                 var work = Parameters()
                 work.append(text: "work")
                 _ = try connection.execute(Statements.notify, work)
             }
         }
+    }
+}
+
+extension JobChange {
+    /// Lets a job whose dependencies have ended begin, at its begin date or after a confirmation.
+    fileprivate init(releasing job: JobID, _ schedule: JobSpec.Schedule, now: Timestamp) {
+        let begin = schedule.earliestBeginAt ?? now
+        let waits = schedule.confirmsBeforeBegin || begin > now
+        self.init(waits ? .endDependenciesLater : .endDependencies, job)
+        asks = schedule.confirmsBeforeBegin
+        if waits { dueAt = max(begin, now) }
     }
 }
 

@@ -40,9 +40,8 @@ struct DiscretionaryTransaction {
             guard !candidates.isEmpty else { return 0 }
             let release = Discretion.Release(candidates, windows, usage: before, at: now, zones)
             guard !release.jobs.isEmpty else { return 0 }
-            var parameters = Parameters()
-            parameters.appendArray(.uuid, release.jobs) { $0.append($1) }
-            let count = try connection.execute(Statements.startJobs, parameters).rowCount
+            let starts = release.jobs.map { JobChange(.startDiscretionary, $0) }
+            let count = try ChangedJob.commit(starts, &connection).count
             if release.usage != before {
                 var setting = Parameters()
                 setting.append(text: Self.usageSetting)
@@ -77,15 +76,11 @@ struct DiscretionaryTransaction {
     }
 }
 
-extension Parameters {
-    /// The parameters of defer_jobs.sql: jobs with the latest start of each.
-    static func deferred(_ jobs: [(id: JobID, spec: JobSpec)], now: Timestamp) -> Parameters {
-        var parameters = Parameters()
-        parameters.appendArray(.uuid, jobs) { $0.append($1.id) }
-        parameters.appendArray(.timestamp, jobs) {
-            $0.append(max(now, $1.spec.schedule.earliestBeginAt ?? now))
-        }
-        parameters.appendArray(.int64, jobs) { $0.append(int64: $1.spec.expectedByteCount) }
-        return parameters
+extension JobChange {
+    /// Lets the service choose when a job that waits for its begin date begins: at its due time at the latest.
+    init(deferring job: JobID, _ spec: JobSpec, now: Timestamp) {
+        self.init(.deferStart, job)
+        let earliest = max(now, spec.schedule.earliestBeginAt ?? now)
+        discretionary = (earliest, spec.expectedByteCount)
     }
 }

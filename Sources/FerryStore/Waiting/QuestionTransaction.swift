@@ -29,8 +29,7 @@ struct QuestionTransaction {
             try connection.transaction { connection throws(PostgresError) in
                 let rows = try connection.execute(Statements.dueBegins, .int32(Self.askMax))
                 guard rows.rowCount > 0 else { return 0 }
-                let begins = Parameters.begins(rows, now, context)
-                return try connection.execute(Statements.askBegins, begins).rowCount
+                return try ChangedJob.commit(JobChange.begins(rows, now, context), &connection).count
             }
         }
         if askedCount > 0 { context.events.written(isWanted: true) }
@@ -117,25 +116,22 @@ struct DueQuestion {
     }
 }
 
-extension Parameters {
-    /// The parameters of ask_begins.sql for rows of due_begins.sql.
+extension JobChange {
+    /// Asks about the jobs of due_begins.sql whether they may begin.
     fileprivate static func begins(
         _ rows: borrowing ResultSet, _ now: Timestamp, _ context: StoreContext
-    ) -> Parameters {
-        var jobs: [(id: JobID, question: JobQuestion)] = []
-        for row in 0..<rows.rowCount {
+    ) -> [JobChange] {
+        (0..<rows.rowCount).map { row in
             // An unreadable spec gets the default rules; the job fails when it begins.
             let id: JobID = rows.identifier(row, 0)
             let stored = StoredSpec(rows.bytes(row, 1), of: id, log: context.damagedRows)
             let rules = stored.spec?.questions ?? QuestionRules()
-            jobs.append((id, JobQuestion(.begin, askedAt: now, timeout: rules.timeout)))
+            let question = JobQuestion(.begin, askedAt: now, timeout: rules.timeout)
+            var change = JobChange(.askBegin, id)
+            change.questionJSON = question.encode(context.configuration.seal)
+            change.asks = true
+            change.dueAt = question.expiresAt
+            return change
         }
-        var parameters = Parameters(capacity: jobs.count * 160)
-        parameters.appendArray(.uuid, jobs) { $0.append($1.id) }
-        parameters.appendArray(.text, jobs) {
-            $0.append(text: $1.question.encode(context.configuration.seal))
-        }
-        parameters.appendArray(.timestamp, jobs) { $0.append($1.question.expiresAt) }
-        return parameters
     }
 }

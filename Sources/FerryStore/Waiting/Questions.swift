@@ -78,16 +78,4 @@ extension Parameters {
             bytea: isChanged && !draft.secrets.isEmpty
                 ? context.configuration.sealSecrets(draft.secrets) : nil)
     }
-
-    /// The parameters of ask_jobs.sql.
-    static func asks(_ asks: [JobTransition.Ask]) -> Parameters {
-        var parameters = Parameters(capacity: asks.count * 512)
-        parameters.append(asks.map(\.lease))
-        parameters.appendArray(.text, asks) { $0.append(text: $1.question.kind.waitingFor.rawValue) }
-        parameters.appendArray(.text, asks) { $0.append(text: $1.questionJSON) }
-        parameters.appendArray(.timestamp, asks) { $0.append($1.question.expiresAt) }
-        parameters.appendArray(.bytea, asks) { $0.append(bytea: $1.ended) }
-        parameters.appendArray(.bool, asks) { $0.append(bool: $1.leavesBytes) }
-        return parameters
-    }
 }

@@ -11,8 +11,9 @@ struct ResolvedAnswer {
         case unreadable
     }
 
-    private let id: JobID
-    private let parameters: Parameters
+    private let change: JobChange
+    /// The parameters of edit_spec.sql.
+    private let fields: Parameters
     private let ending: (state: JobState, error: TransferError)?
     private let asksAgain: Bool
 
@@ -31,21 +32,23 @@ struct ResolvedAnswer {
         let draft = resolution.draft
         // The URL of an accepted spec is valid.
         let origin = (try? WebURL.parse(draft.spec.request.url).origin) ?? stored.origin
-        let scope = context.scope(
-            tenant: stored.record.tenant, url: draft.spec.request.url, origin: origin, draft.secrets)
-        let name = context.claimQueueName(
-            scope, session: draft.spec.session, home: stored.home, context.sessions.current)
-        let queue = try context.claimQueues.find([name], &connection, isCommitted: isAlone)[name]?.id
-        var parameters = Parameters.answer(resolution, before, stored, origin: origin, context)
-        parameters.append(int64: queue)
-        parameters.append(text: scope.path)
-        parameters.appendClaimFlags(of: draft.spec)
-        return .ready(ResolvedAnswer(stored.record.id, parameters, resolution))
+        let fields = try Parameters.spec(
+            draft, before, stored, origin: origin, asks: false, &connection, context, isCommitted: isAlone)
+        var change = JobChange(.answer, stored.record)
+        change.asks = false
+        if case .ask(let question, _) = resolution {
+            change = JobChange(.answerWithQuestion, stored.record)
+            change.questionJSON = question.encode(context.configuration.seal)
+            change.asks = true
+            change.dueAt = question.expiresAt
+        }
+        change.notification = "work"
+        return .ready(ResolvedAnswer(change, fields, resolution))
     }
 
-    private init(_ id: JobID, _ parameters: Parameters, _ resolution: AnswerResolution) {
-        self.id = id
-        self.parameters = parameters
+    private init(_ change: JobChange, _ fields: Parameters, _ resolution: AnswerResolution) {
+        self.change = change
+        self.fields = fields
         switch resolution {
         case .goOn: (ending, asksAgain) = (nil, false)
         case .ask: (ending, asksAgain) = (nil, true)
@@ -58,8 +61,9 @@ struct ResolvedAnswer {
     func write(
         _ connection: inout Connection, _ context: StoreContext
     ) throws(PostgresError) -> WrittenAnswer? {
-        guard try connection.execute(Statements.answerJob, parameters).rowCount == 1 else { return nil }
-        guard let ending, let changed = try context.job(id, &connection) else {
+        guard try ChangedJob.commit([change], &connection).count == 1 else { return nil }
+        _ = try connection.execute(Statements.editSpec, fields)
+        guard let ending, let changed = try context.job(change.job, &connection) else {
             return WrittenAnswer(finished: nil, hasDependents: false, asksAgain: asksAgain)
         }
         let resumeData = ending.state == .failed ? context.configuration.resumeData : nil
@@ -97,29 +101,5 @@ extension AnswerResolution {
         switch self {
         case .goOn(let draft), .ask(_, let draft), .cancel(let draft), .fail(_, let draft): draft
         }
-    }
-}
-
-extension Parameters {
-    /// The parameters of answer_job.sql without the claim queue and the scope path.
-    fileprivate static func answer(
-        _ resolution: AnswerResolution, _ before: JobDraft, _ stored: StoredJob, origin: String,
-        _ context: StoreContext
-    ) -> Parameters {
-        let draft = resolution.draft
-        var parameters = Parameters()
-        parameters.append(stored.record.id)
-        parameters.append(int32: stored.record.revision)
-        parameters.append(text: draft.spec.encodeStored(context.configuration.seal))
-        parameters.append(text: origin)
-        parameters.appendSecrets(draft, before, context)
-        if case .ask(let question, _) = resolution {
-            parameters.append(text: question.encode(context.configuration.seal))
-            parameters.append(question.expiresAt)
-        } else {
-            parameters.appendNull()
-            parameters.append(nil as Timestamp?)
-        }
-        return parameters
     }
 }

@@ -1,9 +1,6 @@
 package import Postgres
 
 extension Statements {
-    package static let answerJob = make("answer_job", PackageResources.answer_job_sql, parameters: 12)
-    package static let askBegins = make("ask_begins", PackageResources.ask_begins_sql, parameters: 3)
-    package static let deferJobs = make("defer_jobs", PackageResources.defer_jobs_sql, parameters: 3)
     package static let discretionaryJobs = make(
         "discretionary_jobs", PackageResources.discretionary_jobs_sql, parameters: 4)
     package static let dueBegins = make("due_begins", PackageResources.due_begins_sql, parameters: 1)
@@ -15,9 +12,8 @@ extension Statements {
     package static let hasDueQuestions = make("has_due_questions", PackageResources.has_due_questions_sql)
     package static let lockDependents = make(
         "lock_dependents", PackageResources.lock_dependents_sql, parameters: 1)
-    package static let releaseDependents = make(
-        "release_dependents", PackageResources.release_dependents_sql, parameters: 1)
+    package static let lockFreeDependents = make(
+        "lock_free_dependents", PackageResources.lock_free_dependents_sql, parameters: 1)
     package static let resolveDependencies = make(
         "resolve_dependencies", PackageResources.resolve_dependencies_sql, parameters: 2)
-    package static let startJobs = make("start_jobs", PackageResources.start_jobs_sql, parameters: 1)
 }

@@ -74,7 +74,7 @@ final class ClaimFlagTests {
         _ = try node.submit([old, new]).get()
         var connection = try Connection(url: database.url)
         try connection.execute(
-            script: "UPDATE jobs SET is_repeatable = NULL, awaits_host = NULL WHERE id = '\(old.id.uuidText)'"
+            script: "UPDATE jobs SET is_repeatable = NULL WHERE id = '\(old.id.uuidText)'"
         )
         #expect(try claimToHold() == [new.id])
     }
@@ -142,40 +142,5 @@ final class ClaimFlagTests {
         }
         _ = try answered.get()
         #expect(try flags() == [[false, false], [false, true]])
-    }
-
-    @Test("the migration fills both columns from the specs of the jobs that are there")
-    func migration() throws {
-        let old = try TestDatabase()
-        try Migrator.migrate(url: old.url)
-        var connection = try Connection(url: old.url)
-        try connection.execute(
-            script: """
-                ALTER TABLE jobs DROP COLUMN is_repeatable, DROP COLUMN awaits_host;
-                DELETE FROM schema_migrations WHERE name = 'claim_flags';
-                """)
-        let specs = [
-            newJob(), post(), changed(post()) { $0.retry.repeatsNonIdempotent = true },
-            changed { $0.schedule.waitsForConnectivity = false },
-        ].map { String(decoding: $0.spec.encodeStored(), as: UTF8.self) }
-        func insert(_ spec: String) throws {
-            let id: JobID = TestNode.identifiers.make()
-            try connection.execute(
-                script: """
-                    INSERT INTO jobs (id, tenant, session, kind, state, priority, expires_at, origin, spec,
-                        created_at, lot, urgency)
-                    VALUES ('\(id.uuidText)', 'acme', 'default', 'data', 'queued', 0.5, now() + '1 day',
-                        'https://example.org:443', '\(spec)', now(), 1, now())
-                    """)
-        }
-        for spec in specs + ["no JSON", #"{"description":"\u0000"}"#] { try insert(spec) }
-        #expect(try Migrator.migrate(url: old.url) == [37])
-        // The previous binary does not know the columns.
-        try insert(specs[0])
-        #expect(
-            try flags(old.url) == [
-                [true, true], [false, true], [true, true], [true, false], [false, false], [false, false],
-                [nil, nil],
-            ])
     }
 }

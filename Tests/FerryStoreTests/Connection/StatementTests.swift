@@ -74,11 +74,11 @@ struct StatementTests {
         ]
         var connection = try Connection(url: database.url, options: options)
         let hot: [Statement] = [
-            Statements.claimJobs, Statements.finishJobs, Statements.retryJobs, Statements.releaseJobs,
-            Statements.promoteJobs, Statements.nextDue, Statements.heldJobs, Statements.checkLeases,
-            Statements.reclaimJobs,
+            Statements.claimJobs, Statements.finishJobs, Statements.changeJobs, Statements.lockDueJobs,
+            Statements.nextDue, Statements.heldJobs, Statements.checkLeases,
+            Statements.lockJobsOfNode,
             Statements.readReceiverQueues, Statements.claimLimitedJobs, Statements.divertJobs,
-            Statements.awaitHosts,
+            Statements.lockUnreachableJobs, Statements.lockWaitingJobs,
             Statements.divertRunning, Statements.findLots, Statements.lockLots, Statements.readPermits,
             Statements.lookLots, Statements.claimDeliveries, Statements.recordTries, Statements.readKeys,
             Statements.readAttempts, Statements.expiredJobs,

@@ -198,31 +198,12 @@ struct AwayTests {
         #expect(try node.job(job.id).get().record.state == .cancelled)
     }
 
-    @Test("job_awaits_host and `JobSpec.awaitsHost` agree")
-    func agree() throws {
-        // The stored form of the last one has no schedule.
+    @Test("a job waits for its host unless it does not want to or has another way")
+    func waits() throws {
         var specs = [newJob().spec, newJob().spec, newJob().spec, newJob().spec, JobSpec()]
         specs[1].schedule.waitsForConnectivity = false
         specs[2].mirrors = ["https://b.example/a"]
         try proxied(&specs[3])
         #expect(specs.map(\.awaitsHost) == [true, false, false, false, false])
-        var connection = try Connection(url: database.url)
-        func awaits(_ spec: [UInt8], error: String? = nil) throws -> Bool {
-            var parameters = Parameters()
-            parameters.append(text: spec)
-            parameters.append(text: error)
-            let sql = "SELECT job_awaits_host($1::text, $2::text)"
-            return try connection.execute(Statement("awaits", sql, parameters: 2), parameters).bool(0, 0)
-        }
-        for spec in specs {
-            #expect(try awaits(spec.encodeStored()) == spec.awaitsHost)
-            #expect(try awaits(spec.encode()) == spec.awaitsHost)
-        }
-        let plain = specs[0].encodeStored()
-        #expect(try awaits(plain, error: String(decoding: TransferError.outcomeUnknown.json, as: UTF8.self)))
-        let lost = String(decoding: TransferError.attemptLost.json, as: UTF8.self)
-        #expect(try !awaits(plain, error: lost))
-        #expect(try !awaits(Array("no JSON".utf8)))
-        #expect(try !awaits(Array(#"{"description":"\u0000"}"#.utf8)))
     }
 }

@@ -6,218 +6,39 @@ import Testing
 
 @testable import FerryStore
 
-/// Every statement that may change a job's state, run from every state: what really happens is what
-/// `JobStateMachine` says.
+/// Every statement that changes the state of a job, run from every state and with every request that a client
+/// may have made: what happens is what the transition table says (`JobTransition`).
 @Suite("State changes of a job", .onOwnThread)
 struct JobMovesTests {
-    typealias Input = JobStateMachine.Input
-
-    /// One way to run one statement.
-    struct Move: Sendable {
-        let statement: Statement
-        /// What it is meant to do; nil: it leaves the state alone.
-        let input: Input?
-        /// As PostgreSQL reads them.
-        let arguments: String
-        /// What a waiting job waits for.
-        var waitingFor = "begin_date"
-        /// What else the row has, as an assignment.
-        var with: String?
-        /// What is there besides.
-        var before = ""
+    private struct Row: Equatable {
+        var state: String
+        var waitingFor: String?
+        var revision: Int32
+        var attempt: Int32
+        var hasNode: Bool
+        var suspends: Bool
+        var cancels: Bool
+        var waits: Int32
+        var event: UInt8?
     }
 
-    static let job = "00000000-0000-0000-0000-000000000001"
+    private enum Request: CaseIterable { case none, cancellation, suspension, both }
+
+    private static let job = "00000000-0000-0000-0000-000000000001"
     private static let node = "00000000-0000-0000-0000-000000000002"
     private static let lot = 7
-    /// Identifiers, attempts and revisions.
-    private static let lease = "'{\(job)}', '{3}', '{5}'"
-    private static let suspending = "suspend_requested = (state = 'running')"
-    private static let cancelling = "cancel_requested = (state = 'running')"
-    private static let asking = #"asks = true, question = '{}'"#
-    private static let away =
-        "INSERT INTO hosts (origin, unreachable) VALUES ('http://a.example:80', 'could_not_connect');"
+    private static let unfinished = JobState.allCases.filter { !$0.isTerminal }
 
-    private static func lastBeat(_ instant: String) -> String {
-        """
-        INSERT INTO nodes (id, name, version, started_at, heartbeat_at, running, draining, is_worker)
-        VALUES ('\(node)', 'test', '0', now(), '\(instant)', 1, false, true);
-        """
+    /// Inputs that change_jobs.sql carries out.
+    private static let inputs = JobInput.allCases.filter { input in
+        let origins = JobTransition.origins(of: input)
+        return origins.allSatisfy { $0.map { !$0.isTerminal } ?? false }
+            && ![.claim, .succeed, .fail, .cancel].contains(input)
     }
-
-    private static func ending(
-        _ statement: Statement, _ input: Input, _ arguments: String
-    ) -> [Move] {
-        let arguments = "\(lease), \(arguments)"
-        return [
-            Move(statement: statement, input: input, arguments: arguments),
-            Move(statement: statement, input: .suspend, arguments: arguments, with: suspending),
-            Move(statement: statement, input: .release, arguments: arguments, with: cancelling),
-        ]
-    }
-
-    private static func finish(_ state: JobState, _ input: Input) -> Move {
-        Move(
-            statement: Statements.finishJobs, input: input,
-            arguments: """
-                \(lease), '{\(state.rawValue)}', '{0}', '{NULL}', '{NULL}', '{"{}"}', '{NULL}', '{now}',
-                '{NULL}', '{""}', '{NULL}', '{NULL}', '{}', '{}', '{}', '{}'
-                """)
-    }
-
-    private static func edit(_ input: Input?, isMoved: Bool, _ date: String) -> Move {
-        Move(
-            statement: Statements.editJob, input: input,
-            arguments: """
-                '\(job)', 5, '{}', NULL, 0.5, 'tomorrow', 'http://a.example:80', \(isMoved), \(date), NULL,
-                \(lot), now(), false, false, NULL, '/', true, true
-                """)
-    }
-
-    static let clients: [Move] = [
-        Move(statement: Statements.suspendJob, input: .suspend, arguments: "'\(job)', 5"),
-        Move(statement: Statements.requestSuspend, input: nil, arguments: "'\(job)', 5"),
-        Move(statement: Statements.requestCancel, input: nil, arguments: "'\(job)', 5, false"),
-        Move(statement: Statements.requestCancels, input: nil, arguments: "'{\(job)}'"),
-        Move(statement: Statements.resumeJob, input: .resume, arguments: "'\(job)', 5, NULL, NULL, NULL"),
-        Move(
-            statement: Statements.resumeJob, input: .resumeLater,
-            arguments: "'\(job)', 5, 'tomorrow', NULL, NULL"),
-        Move(
-            statement: Statements.resumeJob, input: .resumeLater,
-            arguments: "'\(job)', 5, 'tomorrow', now(), 1"),
-        Move(
-            statement: Statements.resumeJob, input: .resumeLater, arguments: "'\(job)', 5, NULL, NULL, NULL",
-            before: "INSERT INTO job_dependencies VALUES (gen_random_uuid(), '\(job)');"),
-        Move(
-            statement: Statements.resumeJob, input: .resumeLater, arguments: "'\(job)', 5, NULL, NULL, NULL",
-            with: "asks = true"),
-        edit(nil, isMoved: false, "NULL"), edit(.becomeDue, isMoved: true, "NULL"),
-        edit(.putOff, isMoved: true, "'tomorrow'"),
-        Move(
-            statement: Statements.answerJob, input: .becomeDue,
-            arguments: """
-                '\(job)', 5, '{}', 'http://a.example:80', false, NULL, NULL, NULL, \(lot), '/', true, true
-                """,
-            waitingFor: "challenge", with: asking),
-        Move(
-            statement: Statements.answerJob, input: nil,
-            arguments: """
-                '\(job)', 5, '{}', 'http://a.example:80', false, NULL, '{}', 'tomorrow', \(lot), '/', true,
-                true
-                """,
-            waitingFor: "challenge", with: asking),
-    ]
-
-    static let times: [Move] = [
-        Move(
-            statement: Statements.promoteJobs, input: .becomeDue, arguments: "10",
-            with: "next_attempt_at = now()"),
-        Move(
-            statement: Statements.promoteJobs, input: nil, arguments: "10",
-            with: "next_attempt_at = 'tomorrow'"),
-        Move(
-            statement: Statements.startJobs, input: .becomeDue, arguments: "'{\(job)}'",
-            waitingFor: "discretionary"),
-        Move(
-            statement: Statements.releaseWaiting, input: .becomeDue, arguments: "'http://a.example:80', 10",
-            waitingFor: "connectivity"),
-        Move(
-            statement: Statements.releaseDependents, input: .becomeDue, arguments: "'{\(job)}'",
-            waitingFor: "dependency"),
-        Move(
-            statement: Statements.deferJobs, input: nil, arguments: "'{\(job)}', '{now}', '{1}'",
-            with: "next_attempt_at = 'tomorrow'"),
-        Move(
-            statement: Statements.askBegins, input: nil, arguments: "'{\(job)}', '{\"{}\"}', '{tomorrow}'",
-            with: "asks = true"),
-        Move(
-            statement: Statements.awaitHosts, input: .putOff,
-            arguments: "'{\(lot)}', 10, '{could_not_connect}', '{\"{}\"}'", before: away),
-    ]
-
-    static let nodes: [Move] = [
-        Move(
-            statement: Statements.claimJobs, input: .lease,
-            arguments: "'{\(lot)}', '{10}', '\(node)', now(), false, false, false, '{-infinity}', 15, "
-                + "'{f}', '{NULL}', 10"),
-        Move(
-            statement: Statements.claimLimitedJobs, input: .lease,
-            arguments: "'\(node)', now(), false, false, false",
-            before: "SET LOCAL ferry.permits = '\(lot);10';"),
-        Move(statement: Statements.reclaimJobs, input: .release, arguments: "'\(node)', '{}'"),
-        Move(statement: Statements.rescueJobs, input: .release, arguments: "'{}', '{}', 10, '{}', true"),
-        Move(
-            statement: Statements.rescueJobs, input: .release,
-            arguments: "'{\(node)}', '{yesterday}', 10, '{}', false", before: lastBeat("yesterday")),
-        // It has said something since.
-        Move(
-            statement: Statements.rescueJobs, input: nil,
-            arguments: "'{\(node)}', '{yesterday}', 10, '{}', true", before: lastBeat("today")),
-        Move(
-            statement: Statements.reclaimJobs, input: .suspend, arguments: "'\(node)', '{}'",
-            with: suspending),
-        Move(
-            statement: Statements.rescueJobs, input: .suspend, arguments: "'{}', '{}', 10, '{}', true",
-            with: suspending),
-        Move(statement: Statements.suspendJobs, input: .release, arguments: "\(lease), '{NULL}', '{f}'"),
-        finish(.succeeded, .succeed), finish(.failed, .fail), finish(.cancelled, .cancel),
-        Move(
-            statement: Statements.suspendJobs, input: .suspend, arguments: "\(lease), '{NULL}', '{f}'",
-            with: suspending),
-    ]
-
-    private static let ends: [[Move]] = [
-        ending(Statements.releaseJobs, .release, "'{NULL}', '{f}', '{NULL}', '{NULL}'"),
-        ending(Statements.retryJobs, .wait, #"'{1}', '{tomorrow}', '{"{}"}', '{NULL}', '{f}', '{now}'"#),
-        ending(Statements.awaitConnectivity, .wait, #"'{1}', '{"{}"}', '{NULL}', '{f}', '{f}'"#),
-        ending(Statements.awaitConnectivity, .wait, #"'{1}', '{"{}"}', '{NULL}', '{f}', '{t}'"#),
-        ending(Statements.askJobs, .wait, #"'{challenge}', '{"{}"}', '{tomorrow}', '{NULL}', '{f}'"#),
-    ]
-
-    static let all: [Move] = clients + times + nodes + ends.flatMap(\.self)
-
-    /// These move a job to another lot, or mark it, and say nothing of its state.
-    private static let others: Set<String> = [
-        "add_dependencies", "flag_dependencies", "divert_jobs", "divert_running", "mend_lots",
-    ]
 
     private let database: TestDatabase
 
     init() throws { database = try TestDatabase(template: template) }
-
-    /// Where the job is after the statement; a transaction that is rolled back.
-    private func state(
-        after move: Move, from before: JobState, _ connection: inout Connection
-    ) throws -> JobState? {
-        try connection.execute(script: "BEGIN")
-        defer { try? connection.execute(script: "ROLLBACK") }
-        let isRunning = before == .running
-        try connection.execute(
-            script: """
-                INSERT INTO jobs (
-                    id, created_at, next_attempt_at, started_at, expires_at, node, revision, attempt,
-                    priority, kind, state, waiting_for, tenant, session, origin, spec, lot, urgency)
-                VALUES ('\(Self.job)', now(), NULL, now(), 'tomorrow',
-                    \(isRunning ? "'\(Self.node)'" : "NULL"), 5, 3, 0.5, 'data', '\(before.rawValue)',
-                    \(before == .waiting ? "'\(move.waitingFor)'" : "NULL"), 'acme', 'default',
-                    'http://a.example:80', '{"schedule":{"waits_for_connectivity":true}}',
-                    \(Self.lot), now());
-                """)
-        if let with = move.with { try connection.execute(script: "UPDATE jobs SET \(with)") }
-        if !move.before.isEmpty { try connection.execute(script: move.before) }
-        let name = move.statement.name
-        try connection.execute(
-            script: """
-                PREPARE \(name) AS \(move.statement.sql);
-                EXECUTE \(name)(\(move.arguments));
-                DEALLOCATE \(name)
-                """)
-        let rows = try connection.execute(
-            Statement("state", "SELECT state::text FROM jobs UNION ALL SELECT state::text FROM finished_jobs")
-        )
-        return rows.rowCount == 1 ? JobState(rawValue: rows.text(0, 0)) : nil
-    }
 
     private func connect() throws -> Connection {
         var options = ConnectionOptions()
@@ -225,46 +46,214 @@ struct JobMovesTests {
         return try Connection(url: database.url, options: options)
     }
 
-    @Test("each statement makes legal state changes only, and each legal one has a statement")
-    func moves() throws {
+    private var jobID: JobID { JobID(high: 0, low: 1) }
+
+    /// Inserts the job, runs `body`, reads the job and the counts, and rolls back.
+    private func row(
+        from before: JobState, _ request: Request, _ connection: inout Connection,
+        _ body: (inout Connection) throws -> Void
+    ) throws -> (row: Row, counts: [Int64]) {
+        try connection.execute(script: "BEGIN")
+        defer { try? connection.execute(script: "ROLLBACK") }
+        let isRunning = before == .running
+        let mayBeCancelled = isRunning || before == .queued
+        let cancels = mayBeCancelled && [.cancellation, .both].contains(request)
+        let suspends = isRunning && [.suspension, .both].contains(request)
+        try connection.execute(
+            script: """
+                INSERT INTO jobs (
+                    id, created_at, next_attempt_at, started_at, expires_at, node, revision, attempt,
+                    priority, kind, state, waiting_for, tenant, session, origin, spec, lot, urgency,
+                    is_repeatable, awaits_host, cancel_requested, suspend_requested)
+                VALUES ('\(Self.job)', now(), NULL, now(), 'tomorrow',
+                    \(isRunning ? "'\(Self.node)'" : "NULL"), 5, 3, 0.5, 'data', '\(before.rawValue)',
+                    \(before == .waiting ? "'begin_date'" : "NULL"), 'acme', 'default',
+                    'http://a.example:80', '{}', \(Self.lot), now(), true, true, \(cancels), \(suspends));
+                """)
+        try body(&connection)
+        let found = try connection.execute(
+            Statement(
+                "state",
+                """
+                SELECT state::text, waiting_for::text, revision, attempt, node IS NOT NULL, suspend_requested,
+                    cancel_requested, connectivity_waits,
+                    (SELECT get_byte(packed, 0) FROM event_inbox WHERE length(packed) > 0) FROM jobs
+                UNION ALL
+                SELECT state::text, NULL, revision, attempt, node IS NOT NULL, false, false, 0,
+                    (SELECT get_byte(packed, 0) FROM event_inbox WHERE length(packed) > 0) FROM finished_jobs
+                """))
+        try #require(found.rowCount == 1)
+        let row = Row(
+            state: found.text(0, 0), waitingFor: found.textOrNil(0, 1), revision: found.int32(0, 2),
+            attempt: found.int32(0, 3), hasNode: found.bool(0, 4), suspends: found.bool(0, 5),
+            cancels: found.bool(0, 6), waits: found.int32(0, 7),
+            event: found.int32OrNil(0, 8).map { UInt8($0) })
+        let counts = try connection.execute(
+            Statement(
+                "counts",
+                """
+                SELECT coalesce(sum(waiting), 0)::bigint, coalesce(sum(queued), 0)::bigint,
+                    coalesce(sum(running), 0)::bigint, coalesce(sum(suspended), 0)::bigint FROM job_counts
+                """))
+        return (row, (0..<4).map { counts.int64(0, $0) })
+    }
+
+    /// What the table says about the job that `row(from:)` inserts; `nil` if it stays as it is.
+    private func expected(_ input: JobInput, _ before: JobState, _ request: Request) -> Row? {
+        guard let plain = JobTransition(input, from: before) else { return nil }
+        let isRunning = before == .running
+        let cancels = (isRunning || before == .queued) && [.cancellation, .both].contains(request)
+        let suspends = isRunning && [.suspension, .both].contains(request)
+        let transition = plain.after(cancellationRequested: cancels, suspensionRequested: suspends)
+        let effects = transition.effects
+        // Nothing is suspended whose cancellation was requested, and no request is withdrawn that was not made.
+        if effects.contains(.requestsSuspension), cancels { return nil }
+        if effects.contains(.withdrawsSuspension), !suspends { return nil }
+        let keepsState = effects.contains(.keepsState)
+        return Row(
+            state: (transition.state ?? before).rawValue,
+            waitingFor: keepsState && before == .waiting ? "begin_date" : transition.waitingFor?.rawValue,
+            revision: effects.contains(.revises) ? 6 : 5,
+            attempt: effects.contains(.beginsAttempt) ? 4 : 3,
+            hasNode: keepsState ? isRunning : transition.state == .running,
+            suspends: effects.contains(.requestsSuspension)
+                || keepsState && suspends && !effects.contains(.withdrawsSuspension),
+            cancels: cancels || effects.contains(.requestsCancellation),
+            waits: effects.contains(.countsWait) ? 1 : 0, event: transition.event?.code)
+    }
+
+    private func delta(_ before: JobState, _ after: String) -> [Int64] {
+        ["waiting", "queued", "running", "suspended"].map { state in
+            (state == after ? 1 : 0) - (state == before.rawValue ? 1 : 0)
+        }
+    }
+
+    @Test("change_jobs.sql does what the transition table says")
+    func changes() throws {
         var connection = try connect()
-        let unfinished = JobState.allCases.filter { !$0.isTerminal }
-        for input in Input.allCases {
-            var made: [JobState: JobState] = [:]
-            for move in Self.all where move.input == input {
-                var hasMoved = false
-                for before in unfinished {
-                    let found = try state(after: move, from: before, &connection)
-                    let after = try #require(found)
-                    guard after != before else { continue }
-                    hasMoved = true
-                    made[before] = after
-                    #expect(
-                        JobStateMachine.next(before, input) == after,
-                        "\(move.statement.name) (\(input)): \(before) to \(after)")
+        #expect(Self.inputs.count > 20)
+        for input in Self.inputs {
+            for before in Self.unfinished {
+                for request in Request.allCases {
+                    let (found, counts) = try row(from: before, request, &connection) { connection in
+                        var change = JobChange(input, jobID)
+                        (change.attempt, change.revision) = (3, 5)
+                        _ = try ChangedJob.commit([change], &connection)
+                    }
+                    let name = "\(input) from \(before), \(request)"
+                    if let expected = expected(input, before, request) {
+                        #expect(found == expected, "\(name)")
+                    } else {
+                        #expect(found.state == before.rawValue && found.revision == 5, "\(name)")
+                        #expect(found.event == nil, "\(name)")
+                    }
+                    #expect(counts == delta(before, found.state), "\(name)")
                 }
-                #expect(hasMoved, "\(move.statement.name) (\(input)) does nothing")
-            }
-            for before in unfinished {
-                #expect(made[before] == JobStateMachine.next(before, input), "\(before), \(input)")
             }
         }
     }
 
-    @Test("statements that must not change the state do not")
-    func rests() throws {
+    @Test("a job with another attempt or revision stays as it is")
+    func fences() throws {
         var connection = try connect()
-        for move in Self.all where move.input == nil {
-            for before in JobState.allCases where !before.isTerminal {
-                let after = try state(after: move, from: before, &connection)
-                #expect(after == before, "\(move.statement.name)")
+        for (attempt, revision) in [(2, 5), (4, 5), (3, 4), (3, 6)] as [(Int32, Int32)] {
+            let (found, counts) = try row(from: .running, .none, &connection) { connection in
+                var change = JobChange(.retry, jobID)
+                (change.attempt, change.revision) = (attempt, revision)
+                let changed = try ChangedJob.commit([change], &connection)
+                #expect(changed.isEmpty)
+            }
+            #expect(found.state == "running" && found.event == nil && counts == [0, 0, 0, 0])
+        }
+    }
+
+    @Test("only the first wait for connectivity has an event, and the pauses grow")
+    func waits() throws {
+        var connection = try connect()
+        _ = try row(from: .running, .none, &connection) { connection in
+            var pauses: [Double] = []
+            for _ in 0..<3 {
+                try connection.execute(
+                    script: """
+                        UPDATE jobs SET state = 'running', waiting_for = NULL, node = '\(Self.node)';
+                        """)
+                var change = JobChange(.missOrigin, jobID)
+                change.pause = 1
+                let all = try ChangedJob.commit([change], &connection)
+                let changed = try #require(all.first)
+                let now = try connection.execute(Statement("now", "SELECT now()")).instant(0, 0)
+                let due = try #require(changed.dueAt)
+                pauses.append(due - now)
+            }
+            #expect(pauses == [1, 2, 4])
+            let told = try connection.execute(Statement("told", "SELECT FROM event_inbox")).rowCount
+            #expect(told == 1)
+            try connection.execute(script: "DELETE FROM event_inbox")
+        }
+    }
+
+    @Test("claims and the end of a job do what the transition table says")
+    func claimsAndEnds() throws {
+        var connection = try connect()
+        let claims: [(Statement, arguments: String, before: String)] = [
+            (
+                Statements.claimJobs,
+                "'{\(Self.lot)}', '{10}', '\(Self.node)', now(), false, false, false, '{-infinity}', 15, "
+                    + "'{f}', '{NULL}', 10", ""
+            ),
+            (
+                Statements.claimLimitedJobs, "'\(Self.node)', now(), false, false, false",
+                "SET LOCAL ferry.permits = '\(Self.lot);10';"
+            ),
+        ]
+        for before in Self.unfinished {
+            for (statement, arguments, script) in claims {
+                let (found, counts) = try row(from: before, .none, &connection) { connection in
+                    if !script.isEmpty { try connection.execute(script: script) }
+                    try run(statement, arguments, &connection)
+                }
+                var expected = expected(.claim, before, .none)
+                // Only the first attempt has the event, and this is the fourth.
+                expected?.event = nil
+                #expect(expected.map { $0 == found } ?? (found.state == before.rawValue))
+                #expect(counts == delta(before, found.state))
+            }
+            for (state, input) in [
+                (JobState.succeeded, JobInput.succeed), (.failed, .fail), (.cancelled, .cancel),
+            ] {
+                let (found, counts) = try row(from: before, .none, &connection) { connection in
+                    try run(
+                        Statements.finishJobs,
+                        """
+                        '{\(Self.job)}', '{3}', '{5}', '{\(state.rawValue)}', '{0}', '{NULL}', '{NULL}',
+                        '{"{}"}', '{NULL}', '{now}', '{NULL}', '{""}', '{NULL}', '{NULL}', '{}', '{}', '{}', '{}'
+                        """, &connection)
+                }
+                let after = JobTransition(input, from: before)?.state ?? before
+                #expect(found.state == after.rawValue, "\(input) from \(before)")
+                #expect(counts == delta(before, found.state))
             }
         }
     }
 
-    @Test("the list has every statement that changes unfinished jobs")
+    /// Runs a statement with arguments as PostgreSQL reads them.
+    private func run(_ statement: Statement, _ arguments: String, _ connection: inout Connection) throws {
+        try connection.execute(
+            script: """
+                PREPARE \(statement.name) AS \(statement.sql);
+                EXECUTE \(statement.name)(\(arguments));
+                DEALLOCATE \(statement.name)
+                """)
+    }
+
+    /// These move a job to another claim queue, or change its fields, and say nothing of its state.
+    private static let others: Set<String> = [
+        "add_dependencies", "flag_dependencies", "divert_jobs", "divert_running", "mend_lots", "edit_spec",
+    ]
+
+    @Test("no other statement changes unfinished jobs")
     func complete() {
-        let known = Set(Self.all.map(\.statement.name)).union(Self.others)
+        let known = Self.others.union(["change_jobs", "claim_jobs", "claim_limited_jobs", "finish_jobs"])
         let changing = Statements.all.filter {
             $0.sql.contains("UPDATE jobs ") || $0.sql.contains("DELETE FROM jobs ")
         }

@@ -12,8 +12,8 @@ extension Statements {
         foldCounts, listAudit, listKeys, putSetting, readFirstKey, readKey, readOperations, readSetting,
         readStatus, removeOldAudit, revokeKey, setSetting,
         // Claim
-        awaitHosts, claimJobs, claimLimitedJobs, divertJobs, divertRunning, findLots, heldJobs, lockLots,
-        lockOldLots, lookLots, mendLots, nextDue, promoteJobs, removeOldLots,
+        claimJobs, claimLimitedJobs, divertJobs, divertRunning, findLots, heldJobs, lockLots,
+        lockDueJobs, lockOldLots, lockUnreachableJobs, lookLots, mendLots, nextDue, removeOldLots,
         // Connection
         notify, setShard, tryLock,
         // Deliveries
@@ -25,19 +25,19 @@ extension Statements {
         followEvents, hasEvent, hasEvents, hasUnnumberedEvents, jobEvents, keepEvents, lastEvent,
         listEvents, numberEvents, putBackEvents, rejectEvents, removeOldEvents, takeEvents,
         // Finish
-        askJobs, awaitConnectivity, dueDeadlines, finishJobs, nextDeadline, releaseJobs, retryJobs,
-        suspendJobs, tellJobs,
+        dueDeadlines, finishJobs, nextDeadline, tellJobs,
         // Hosts
         createHosts, forgetHosts, grantConnections, keepDecisions, listHosts, loadHosts, lockHosts,
-        putThroughputs, readHost, readHostLimits, readPermits, readThroughputs, releaseWaiting,
-        removeOldThroughputs, saveHostLimits, saveHosts, strandedHosts, sweepConnections, writeConnections,
+        lockWaitingJobs,
+        putThroughputs, readHost, readHostLimits, readPermits, readThroughputs, removeOldThroughputs,
+        saveHostLimits, saveHosts, strandedHosts, sweepConnections, writeConnections,
         // Jobs
-        acknowledgeJobs, deleteJob, editJob, readLeftovers, listJobs, readAttempts, readJobs, remindJobs,
-        requestCancel, requestSuspend, resumeJob, suspendJob,
+        acknowledgeJobs, changeJobs, deleteJob, editSpec, lockSuspendedJob, readLeftovers, listJobs,
+        readAttempts, readJobs, remindJobs,
         // Leases
-        checkLeases, heartbeat, lockHeartbeat, lockRescue, readHealth, readHeartbeats, readNodes,
-        reclaimJobs, removeNode, rescueJobs,
-        // Retention
+        checkLeases, heartbeat, lockHeartbeat, lockJobsOfDeadNodes, lockJobsOfNode, lockRescue, readHealth,
+        readHeartbeats, readNodes,
+        removeNode,  // Retention
         addHistory, detachHistory, dropHistory, expiredJobs, hasEventsUntil, lateHistory, oldDefaultJobs,
         oldJobs, oldRestJobs, oldSessionJobs, readHistory, removeJobs, removeOldKeys,
         // Schedules
@@ -49,13 +49,11 @@ extension Statements {
         // Sessions
         cancelSessions, changedSessions, countDefaultJobs, countSessionJobs, countSessions, deleteSession,
         drainSessions, drainedSessions, endSessions, invalidateSession, listSessions, lockSessionEpoch,
-        putSession, readSession, readSessionEpoch, requestCancels,
-        // Submit
+        putSession, readSession, readSessionEpoch,  // Submit
         addDependencies, knownJobs, readKeys, submitJobs, submitKeyedJobs,
         // Waiting
-        answerJob, askBegins, deferJobs, discretionaryJobs, dueBegins, dueQuestions, flagDependencies,
-        hasDependencyNews, hasDueQuestions, lockDependents, releaseDependents, resolveDependencies,
-        startJobs,
+        discretionaryJobs, dueBegins, dueQuestions, flagDependencies,
+        hasDependencyNews, hasDueQuestions, lockDependents, lockFreeDependents, resolveDependencies,
     ]
 
     /// Names of the SQL files in `Sources/FerryStore`.

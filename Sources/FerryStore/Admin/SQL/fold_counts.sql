@@ -1,6 +1,6 @@
 -- Adds rows of job_counts that are no longer written to the row `folded`: those of nodes that have been
 -- silent for $1 seconds, and those that a connection has left for a new row (set_shard.sql) a minute ago.
--- Also removes silent nodes without running jobs; rescue_jobs.sql finds dead nodes by their rows.
+-- Also removes silent nodes without running jobs; lock_jobs_of_dead_nodes.sql finds dead nodes by their rows.
 -- Locks: the removed rows of nodes and job_counts, then the row `folded`. A node or connection that comes
 -- back starts a new row.
 WITH old AS (

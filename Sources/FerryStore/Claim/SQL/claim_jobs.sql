@@ -4,13 +4,13 @@
 -- state is a literal and the rows are found by an array, so that no plan can leave the partial index.
 -- $1 claim queues, $2 how many jobs of each at most, $3 the node, $4 now, $5 whether downloads are left out,
 -- $6 whether scopes are limited or origins unreachable: jobs of those are left to divert_jobs.sql and
--- await_hosts.sql.
+-- lock_unreachable_jobs.sql.
 -- $7 whether some jobs will find no free slot. Then jobs whose requests must not be sent twice
 -- (is_repeatable) are passed over, and one of them is returned without a node.
 -- $8 the urgency at which each claim queue begins: every job before is leased, but its dead rows would still
 -- be read while any transaction keeps an old snapshot.
 -- $10 whether jobs of limited scopes and of unreachable origins are skipped in the claim queue, until
--- divert_jobs.sql and await_hosts.sql have moved them; one claim reads no more than $12 rows
+-- divert_jobs.sql and lock_unreachable_jobs.sql have moved them; one claim reads no more than $12 rows
 -- (stretch_windows.sql), and those as urgent as the last of them.
 -- $11 the only node that may lease from the claim queue, or null: any, or this one. Nothing is leased unless
 -- that node has sent no heartbeat for $9 seconds.
@@ -30,12 +30,14 @@ WITH met AS MATERIALIZED (
                 AND n.heartbeat_at > now() - make_interval(secs => $9::double precision))
         OFFSET 0) a
     CROSS JOIN LATERAL (
-        SELECT id, origin, tenant, scope_path, is_repeatable FROM jobs
+        SELECT id, origin, tenant, scope_path, is_repeatable,
+            awaits_host AND NOT was_lost AND NOT cancel_requested AS may_wait
+        FROM jobs
         WHERE state = 'queued' AND lot = a.lot AND urgency >= a.since
             AND urgency <= coalesce(a.until, 'infinity') AND (kind <> 'download' OR NOT $5::boolean)
             AND (NOT a.skips OR NOT coalesce((
-                SELECT h.unreachable IS NOT NULL AND NOT jobs.cancel_requested AND jobs.awaits_host
-                        AND jobs.error LIKE '%"node_lost"%' IS NOT TRUE
+                SELECT h.unreachable IS NOT NULL AND jobs.awaits_host AND NOT jobs.was_lost
+                        AND NOT jobs.cancel_requested
                     OR EXISTS (
                         SELECT FROM host_limits l
                         WHERE l.origin = h.origin AND l.tenant IN ('', jobs.tenant)
@@ -47,9 +49,7 @@ WITH met AS MATERIALIZED (
         SELECT EXISTS (
                 SELECT FROM host_limits l
                 WHERE l.origin = h.origin AND l.tenant IN ('', q.tenant) AND l.path IN ('', q.scope_path))
-            OR h.unreachable IS NOT NULL AND (
-                SELECT NOT w.cancel_requested AND job_awaits_host(w.spec, w.error)
-                FROM jobs w WHERE w.id = ANY (ARRAY[q.id]))
+            OR h.unreachable IS NOT NULL AND q.may_wait
         FROM hosts h WHERE h.origin = q.origin), false)
 ), claimed AS (
     UPDATE jobs j SET

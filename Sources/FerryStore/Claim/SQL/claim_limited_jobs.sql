@@ -4,7 +4,7 @@
 -- Locks: queued rows that no other transaction has locked, rows of host_limits, then this connection's row of
 -- job_counts.
 -- $1 the node, $2 now, $3 whether downloads are left out, $4 whether origins are unreachable: jobs of those
--- are left to await_hosts.sql; $5 whether some paths have limits of their own: in claim queues without a path
+-- are left to lock_unreachable_jobs.sql; $5 whether some paths have limits of their own: in claim queues without a path
 -- their jobs are skipped, as many in a claim as divert_jobs.sql looks at, which moves them.
 WITH claimed AS (
     UPDATE jobs j SET
@@ -16,8 +16,10 @@ WITH claimed AS (
             string_to_array(split_part(current_setting('ferry.permits'), ';', 1), ',')::bigint[],
             string_to_array(split_part(current_setting('ferry.permits'), ';', 2), ',')::integer[]
         ) AS a(lot, count) CROSS JOIN LATERAL (
-            SELECT w.id, w.origin FROM (
-                SELECT id, origin, tenant, scope_path FROM jobs
+            SELECT w.id, w.origin, w.may_wait FROM (
+                SELECT id, origin, tenant, scope_path,
+                    awaits_host AND NOT was_lost AND NOT cancel_requested AS may_wait
+                FROM jobs
                 WHERE state = 'queued' AND lot = a.lot AND (kind <> 'download' OR NOT $3::boolean)
                 ORDER BY urgency, id LIMIT a.count + CASE WHEN $5::boolean THEN 200 ELSE 0 END
                 FOR UPDATE SKIP LOCKED) w
@@ -27,9 +29,7 @@ WITH claimed AS (
                     AND (SELECT l.path FROM lots l WHERE l.id = ANY (ARRAY[a.lot])) = '')
             LIMIT a.count) q
         WHERE NOT $4::boolean OR NOT coalesce((
-            SELECT h.unreachable IS NOT NULL AND (
-                SELECT NOT w.cancel_requested AND job_awaits_host(w.spec, w.error)
-                FROM jobs w WHERE w.id = ANY (ARRAY[q.id]))
+            SELECT h.unreachable IS NOT NULL AND q.may_wait
             FROM hosts h WHERE h.origin = q.origin), false)))
     RETURNING j.*
 ), paid AS (

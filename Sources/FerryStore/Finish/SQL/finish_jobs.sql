@@ -1,8 +1,7 @@
 -- Moves jobs to their terminal state, and writes their events.
 -- Fenced: a row with another attempt or revision has another owner by now and stays as it is. For a running
 -- job the attempt alone decides, because a client may have changed its description or rate meanwhile. Only
--- running jobs succeed, and only attempts of running jobs end (retry_jobs.sql and others; these name the
--- states that a job must not have, so that no plan starts from all running jobs).
+-- running jobs succeed.
 -- Locks: the jobs, then this connection's row of job_counts.
 -- One array element for each job: $1 ids, $2 attempts, $3 revisions, $4 terminal states, $5 failed attempts,
 -- $6 responses, $7 results, $8 errors (JSON or null), $9 bodies or null, $10 end times, $11 nodes or null,

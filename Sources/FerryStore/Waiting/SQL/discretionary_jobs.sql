@@ -29,7 +29,7 @@ WITH RECURSIVE owners AS (
                     AND l.blocked_until > $2::timestamptz)
             AND NOT EXISTS (
                 SELECT FROM hosts h WHERE h.origin = j.origin AND h.unreachable IS NOT NULL
-                    AND job_awaits_host(j.spec, j.error))
+                    AND j.awaits_host AND NOT j.was_lost)
         ORDER BY j.discretionary_from, j.id
         LIMIT greatest(1, least($1::integer, 1000 / (SELECT count(*) FROM owners)))) q
 ), placed AS MATERIALIZED (

@@ -15,16 +15,26 @@ extension Lease {
 
 /// What becomes of a job whose attempt has ended: a pure function of the result, the clock and a random
 /// jitter.
-///
-/// `ended` is the attempt as the row keeps it (`AttemptRecord`), `nil` if there is nothing to keep.
-enum JobTransition: Sendable {
+enum AttemptEnding: Sendable {
     case finish(FinishedJob)
-    case retry(Retry)
-    /// The job waits until its origin can be reached.
-    case wait(Wait)
-    case suspend(Lease, ended: [UInt8]?, leavesBytes: Bool)
-    case release(Lease, ended: [UInt8]?, leavesBytes: Bool = false, home: Home? = nil)
-    case ask(Ask)
+    /// The job goes on.
+    case change(Change)
+
+    struct Change: Sendable {
+        let lease: Lease
+        var change: JobChange
+        /// The only node that can run the job from now on, or `nil`: any.
+        var home: Home?
+        /// `true` if the job's webhook may want the event.
+        var isWanted = false
+        /// `true` if the attempt was stopped for a suspension.
+        var isSuspension = false
+
+        init(_ input: JobInput, _ lease: Lease) {
+            self.lease = lease
+            change = JobChange(input, lease)
+        }
+    }
 
     /// The only node that can run the job, and what names its claim queue.
     struct Home: Sendable, Equatable {
@@ -40,45 +50,37 @@ enum JobTransition: Sendable {
         }
     }
 
-    struct Ask: Sendable {
-        let lease: Lease
-        let question: JobQuestion
-        /// The question as it is stored.
-        let questionJSON: [UInt8]
-        let ended: [UInt8]?
-        let leavesBytes: Bool
-
-        init(
-            _ lease: Lease, _ question: JobQuestion, _ seal: SecretSeal, ended: [UInt8]?, leavesBytes: Bool
-        ) {
-            self.lease = lease
-            self.question = question
-            questionJSON = question.encode(seal)
-            self.ended = ended
-            self.leavesBytes = leavesBytes
-        }
-    }
-
-    struct Retry: Sendable {
-        let lease: Lease
-        let failedAttemptCount: Int32
-        let instant: Timestamp
-        let errorJSON: [UInt8]
-        let ended: [UInt8]?
-        let leavesBytes: Bool
-        let endedAt: Timestamp
-        /// `true` if the job's webhook wants the event.
-        let isWanted: Bool
-    }
-
     var lease: Lease {
         switch self {
         case .finish(let job): job.lease
-        case .retry(let retry): retry.lease
-        case .wait(let wait): wait.lease
-        case .suspend(let lease, _, _), .release(let lease, _, _, _): lease
-        case .ask(let ask): ask.lease
+        case .change(let change): change.lease
         }
+    }
+
+    /// The end of a lease whose attempt has not begun. The bytes of earlier attempts are still there.
+    static func giveBack(_ lease: Lease) -> AttemptEnding { .change(Change(.giveBack, lease)) }
+
+    /// The end of an attempt that was stopped. `ended`: the attempt as the row keeps it (`AttemptRecord`);
+    /// `nil` if it had not begun.
+    private static func giveBack(_ lease: Lease, _ result: AttemptResult, ended: [UInt8]?) -> AttemptEnding {
+        var change = Change(.giveBack, lease)
+        change.change.ended = ended
+        change.change.hasBytes = ended == nil && !result.leavesBytes ? nil : result.leavesBytes
+        change.home = Home(result)
+        if case .suspended = result.outcome { change.isSuspension = true }
+        return .change(change)
+    }
+
+    private static func ask(
+        _ question: JobQuestion, _ lease: Lease, _ result: AttemptResult, ended: [UInt8]?, _ seal: SecretSeal
+    ) -> AttemptEnding {
+        var change = Change(question.kind == .redirect ? .askRedirect : .askCredentials, lease)
+        change.change.questionJSON = question.encode(seal)
+        change.change.asks = true
+        change.change.dueAt = question.expiresAt
+        change.change.ended = ended
+        change.change.hasBytes = result.leavesBytes
+        return .change(change)
     }
 
     /// `jitter` is from 0 to 1, `seal` encrypts values that may be secret, `sealResumePoint` makes resume
@@ -94,16 +96,16 @@ enum JobTransition: Sendable {
         var attemptError: [UInt8]?
         switch result.outcome {
         case .released, .putOff:
-            let ended = result.packed(.released, nil, node: node, at: now, seal)
-            self = .release(lease, ended: ended, leavesBytes: result.leavesBytes, home: Home(result))
+            self = .giveBack(
+                lease, result, ended: result.packed(.released, nil, node: node, at: now, seal))
             return
         case .suspended:
-            let ended = result.packed(.suspended, nil, node: node, at: now, seal)
-            self = .suspend(lease, ended: ended, leavesBytes: result.leavesBytes)
+            self = .giveBack(
+                lease, result, ended: result.packed(.suspended, nil, node: node, at: now, seal))
             return
         case .asked(let question):
             let ended = result.packed(.asked, nil, node: node, at: now, seal)
-            self = .ask(Ask(lease, question, seal, ended: ended, leavesBytes: result.leavesBytes))
+            self = .ask(question, lease, result, ended: ended, seal)
             return
         case .succeeded(let value):
             record.state = .succeeded
@@ -121,12 +123,15 @@ enum JobTransition: Sendable {
             )
             {
             case .retry(let instant):
-                self = .retry(
-                    Retry(
-                        lease: lease, failedAttemptCount: record.failedAttemptCount, instant: instant,
-                        errorJSON: json, ended: result.packed(.failed, json, node: node, at: now, seal),
-                        leavesBytes: result.leavesBytes, endedAt: record.finishedAt ?? now,
-                        isWanted: attempt.spec.webhook?.events.contains(.jobAttemptFailed) ?? false))
+                var retry = Change(.retry, lease)
+                retry.change.failedAttemptCount = record.failedAttemptCount
+                retry.change.dueAt = instant
+                retry.change.errorJSON = json
+                retry.change.ended = result.packed(.failed, json, node: node, at: now, seal)
+                retry.change.hasBytes = result.leavesBytes
+                retry.change.occurredAt = record.finishedAt ?? now
+                retry.isWanted = attempt.spec.webhook?.events.contains(.jobAttemptFailed) ?? false
+                self = .change(retry)
                 return
             case .final(let last):
                 record.state = .failed
@@ -190,14 +195,14 @@ extension AttemptResult {
     }
 }
 
-extension JobTransition {
+extension AttemptEnding {
     /// What to write instead if the database refuses the data: the job fails without details or, if that is
     /// refused as well, goes back to the queue. `nil` if the job must not run again: then this stays to be
     /// written.
-    var simplified: JobTransition? {
-        guard case .finish(let job) = self else { return .release(lease, ended: nil) }
+    var simplified: AttemptEnding? {
+        guard case .finish(let job) = self else { return .giveBack(lease) }
         if job.record.errorJSON != TransferError.unstorable.json { return .finish(job.simplified) }
-        return job.isRepeatable ? .release(lease, ended: nil) : nil
+        return job.isRepeatable ? .giveBack(lease) : nil
     }
 }
 
@@ -314,11 +319,6 @@ final class FinishedJob: Sendable {
         let error = schedule.overdue(createdAt: stored.record.createdAt, phase: .waiting)
         self.init(stored, .failed, error, at: now, resumeData: resumeData)
     }
-}
-
-extension TransferError {
-    /// The error of a job whose attempt was lost with its node, as JSON.
-    static let attemptLostText = String(decoding: attemptLost.json, as: UTF8.self)
 }
 
 extension JobState {

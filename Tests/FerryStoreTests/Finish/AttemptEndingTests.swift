@@ -5,7 +5,7 @@ import Testing
 @testable import FerryStore
 
 @Suite("Transitions after an attempt", .onOwnThread)
-struct JobTransitionTests {
+struct AttemptEndingTests {
     private func attempt(of job: NewJob, number: Int32 = 1, failedAttemptCount: Int32 = 0) -> Attempt {
         Attempt(
             job: job.id, number: number, failedAttemptCount: failedAttemptCount, revision: 7,
@@ -19,8 +19,8 @@ struct JobTransitionTests {
 
     private func ending(
         _ attempt: Attempt, _ outcome: AttemptResult.Outcome, at seconds: Int64 = 10
-    ) -> JobTransition {
-        JobTransition(
+    ) -> AttemptEnding {
+        AttemptEnding(
             result(attempt, outcome), node: TestNode.identifiers.make(),
             now: Timestamp(microseconds: seconds * 1_000_000), jitter: 0.5, .inverted)
     }
@@ -49,14 +49,14 @@ struct JobTransitionTests {
     func failures() {
         let job = newJob(attemptCountMax: 3, retryDelay: 10)
         guard
-            case .retry(let retry) = ending(attempt(of: job), failure())
+            case .change(let retry) = ending(attempt(of: job), failure()), retry.change.input == .retry
         else {
             Issue.record("no retry")
             return
         }
-        #expect(retry.lease.revision == 7 && retry.failedAttemptCount == 1)
-        #expect(retry.instant == Timestamp(microseconds: 20_000_000))
-        #expect(retry.ended.flatMap { AttemptRecord(packed: $0, node: nil) }?.outcome == .failed)
+        #expect(retry.lease.revision == 7 && retry.change.failedAttemptCount == 1)
+        #expect(retry.change.dueAt == Timestamp(microseconds: 20_000_000))
+        #expect(retry.change.ended.flatMap { AttemptRecord(packed: $0, node: nil) }?.outcome == .failed)
         guard case .finish(let last) = ending(attempt(of: job, number: 5, failedAttemptCount: 2), failure()),
             case .finish(let hopeless) = ending(attempt(of: job), failure(isRetryable: false))
         else {
@@ -86,7 +86,7 @@ struct JobTransitionTests {
         let last = try #require(ended.lastAttempt.flatMap { AttemptRecord(packed: $0, node: nil) })
         #expect(last.errorJSON == refused.json)
         // What the database has refused is in none of them.
-        guard case .finish(let simplified) = JobTransition.finish(ended).simplified else {
+        guard case .finish(let simplified) = AttemptEnding.finish(ended).simplified else {
             Issue.record("it goes back to the queue")
             return
         }
@@ -98,13 +98,14 @@ struct JobTransitionTests {
         let full = AttemptResult.Outcome.failed(
             TransferError(.storageFull, "Full.", phase: .receiving, isRetryable: true), retryAfter: nil)
         let tenth = attempt(of: newJob(attemptCountMax: 3, retryDelay: 10), number: 10, failedAttemptCount: 2)
-        guard case .retry(let retry) = ending(tenth, full),
+        guard case .change(let retry) = ending(tenth, full), retry.change.input == .retry,
             case .finish(let once) = ending(attempt(of: newJob(attemptCountMax: 1)), full)
         else {
             Issue.record("it ends, or goes on")
             return
         }
-        #expect(retry.failedAttemptCount == 2 && retry.instant == Timestamp(microseconds: 20_000_000))
+        #expect(retry.change.failedAttemptCount == 2)
+        #expect(retry.change.dueAt == Timestamp(microseconds: 20_000_000))
         #expect(once.record.state == .failed && once.record.failedAttemptCount == 1)
     }
 
@@ -115,23 +116,24 @@ struct JobTransitionTests {
         for count in [1, 3] {
             let last = attempt(
                 of: newJob(attemptCountMax: count, retryDelay: 10), failedAttemptCount: Int32(count - 1))
-            guard case .retry(let retry) = ending(last, lost) else {
+            guard case .change(let retry) = ending(last, lost), retry.change.input == .retry else {
                 Issue.record("it ends")
                 return
             }
-            #expect(retry.failedAttemptCount == Int32(count - 1))
-            #expect(retry.instant == Timestamp(microseconds: 20_000_000))
+            #expect(retry.change.failedAttemptCount == Int32(count - 1))
+            #expect(retry.change.dueAt == Timestamp(microseconds: 20_000_000))
         }
     }
 
     @Test("a released lease uses up no attempt")
     func release() {
         let given = attempt(of: newJob())
-        guard case .release(let lease, let ended, false, nil) = ending(given, .released) else {
+        guard case .change(let back) = ending(given, .released), back.change.input == .giveBack else {
             Issue.record("not released")
             return
         }
-        #expect(lease.attempt == 1 && ended == nil, "it had not begun")
+        #expect(back.lease.attempt == 1 && back.change.ended == nil, "it had not begun")
+        #expect(back.change.hasBytes == nil && back.home == nil && back.change.failedAttemptCount == nil)
     }
 
     @Test("the end of a job is never before its start, whatever the clock shows")

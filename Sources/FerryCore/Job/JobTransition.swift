@@ -1,0 +1,232 @@
+/// A cause that changes a job.
+package enum JobInput: Sendable, Equatable, CaseIterable {
+    // Submission.
+    /// A request, a schedule or a retry creates the job. It may begin now.
+    case submit
+    /// Like `submit`; the job must wait for its begin date or a confirmation.
+    case submitLater
+    /// Like `submit`; the service chooses when the job begins.
+    case submitDiscretionary
+    /// Like `submit`; the job must wait for other jobs.
+    case submitDependent
+    /// Like `submit`; the accepting node has a free slot and begins at once.
+    case submitLeased
+
+    // Attempts.
+    /// A node has leased the job; a new attempt begins.
+    case claim
+    case succeed
+    /// The attempt has failed for good, or the job's time is over.
+    case fail
+    /// The job ends because a client has cancelled it.
+    case cancel
+    /// The attempt has failed; the next one comes after a pause.
+    case retry
+    /// The attempt could not reach its origin.
+    case missOrigin
+    /// A redirect of the attempt leads to an origin that allows no further request just now.
+    case yieldToOrigin
+    /// The server wants credentials, about which the client is to be asked.
+    case askCredentials
+    /// The server redirects to another place, about which the client is to be asked.
+    case askRedirect
+    /// The node returns the lease: it drains, stops, has no slot, or has stopped the attempt for a suspension.
+    case giveBack
+    /// The node that ran the job is dead or has been restarted.
+    case loseNode
+
+    // Time and other jobs.
+    /// The begin date, the end of a pause or the latest start has come.
+    case becomeDue
+    /// A discretionary job starts before its latest start.
+    case startDiscretionary
+    /// The job is discretionary: the service chooses its start.
+    case deferStart
+    /// The begin date has come, and the client is to be asked before the job begins.
+    case askBegin
+    /// The dependencies have ended.
+    case endDependencies
+    /// Like `endDependencies`; the begin date or a confirmation is still to come.
+    case endDependenciesLater
+    /// The origin can be reached again.
+    case reachOrigin
+    /// Other attempts have found the origin unreachable before this job was leased.
+    case loseOrigin
+
+    // Clients.
+    /// An answer lets the job go on.
+    case answer
+    /// An answer leads to another question about credentials.
+    case answerWithQuestion
+    case suspend
+    /// Suspension of a running job: its node is asked.
+    case requestSuspension
+    case resume
+    /// Like `resume`; the begin date, the latest start or a confirmation is still to come.
+    case resumeLater
+    /// Like `resume`; the service chooses when the job begins.
+    case resumeDiscretionary
+    /// Like `resume`; the dependencies are still to come.
+    case resumeDependent
+    /// A requested suspension is withdrawn before the node has carried it out.
+    case withdrawSuspension
+    /// Cancellation of a running job: its node is asked.
+    case requestCancellation
+    /// Like `requestCancellation`; the bytes of a download are kept.
+    case requestCancellationKeepingBytes
+    /// An edit that does not change when the job begins.
+    case edit
+    /// An edit after which the job may begin now.
+    case editToBegin
+    /// An edit after which the job begins later.
+    case editToBeginLater
+
+    // Finished jobs.
+    case acknowledge
+    /// A reminder that the acknowledgement is missing.
+    case remind
+    /// The time for the acknowledgement is over.
+    case giveUpAcknowledgement
+    /// A client or the end of the retention deletes the job.
+    case delete
+}
+
+/// What a `JobTransition` changes besides the state.
+package struct JobEffects: OptionSet, Sendable, Hashable {
+    package let rawValue: Int32
+    package init(rawValue: Int32) { self.rawValue = rawValue }
+
+    /// The revision grows by 1.
+    package static let revises = JobEffects(rawValue: 1)
+    /// The attempt number grows by 1.
+    package static let beginsAttempt = JobEffects(rawValue: 2)
+    /// The node's lease ends.
+    package static let endsAttempt = JobEffects(rawValue: 4)
+    /// The attempt was lost with its node: what it did is unknown.
+    package static let losesAttempt = JobEffects(rawValue: 8)
+    /// A wait for connectivity is counted. Only the first one has an event.
+    package static let countsWait = JobEffects(rawValue: 16)
+    /// The state stays as it is, and what the job waits for.
+    package static let keepsState = JobEffects(rawValue: 4_096)
+    /// The due time stays as it is.
+    package static let keepsDueTime = JobEffects(rawValue: 32)
+    package static let requestsSuspension = JobEffects(rawValue: 64)
+    package static let withdrawsSuspension = JobEffects(rawValue: 128)
+    package static let requestsCancellation = JobEffects(rawValue: 256)
+    package static let keepsBytes = JobEffects(rawValue: 512)
+    /// Jobs that depend on this one are released or failed.
+    package static let endsJob = JobEffects(rawValue: 1_024)
+    /// The job's row is removed.
+    package static let removesJob = JobEffects(rawValue: 2_048)
+}
+
+/// The transition table of jobs: what an input does to a job in a state. Pure.
+///
+/// Statements of the store carry transitions out; a test runs them from every state and compares.
+package struct JobTransition: Sendable, Equatable {
+    /// The state afterwards, or `nil` if the job is removed.
+    package let state: JobState?
+    /// What a waiting job waits for, else `nil`.
+    package let waitingFor: WaitingFor?
+    /// The event, or `nil`. `beginsAttempt`: only the first attempt has it.
+    package let event: EventType?
+    /// What else changes.
+    package let effects: JobEffects
+
+    private init(
+        _ state: JobState?, for waitingFor: WaitingFor? = nil, _ event: EventType? = nil,
+        _ effects: JobEffects = []
+    ) {
+        (self.state, self.waitingFor, self.event, self.effects) = (state, waitingFor, event, effects)
+    }
+
+    /// Returns the transition, or `nil` if the input is not allowed in this state. `before`: `nil` if the job
+    /// does not exist yet.
+    package init?(_ input: JobInput, from before: JobState?) {
+        guard Self.origins(of: input).contains(before), let transition = Self.table(input, before) else {
+            return nil
+        }
+        self = transition
+    }
+
+    /// States from which an input is allowed.
+    package static func origins(of input: JobInput) -> [JobState?] {
+        switch input {
+        case .submit, .submitLater, .submitDiscretionary, .submitDependent, .submitLeased: [nil]
+        case .claim, .loseOrigin: [.queued]
+        case .succeed, .retry, .missOrigin, .yieldToOrigin, .askCredentials, .askRedirect, .giveBack,
+            .loseNode, .requestSuspension, .withdrawSuspension, .requestCancellation,
+            .requestCancellationKeepingBytes:
+            [.running]
+        case .fail, .cancel, .edit: [.waiting, .queued, .running, .suspended]
+        case .becomeDue, .startDiscretionary, .deferStart, .askBegin, .endDependencies,
+            .endDependenciesLater, .reachOrigin, .answer, .answerWithQuestion:
+            [.waiting]
+        case .suspend, .editToBegin, .editToBeginLater: [.waiting, .queued]
+        case .resume, .resumeLater, .resumeDiscretionary, .resumeDependent: [.suspended]
+        case .acknowledge, .remind, .giveUpAcknowledgement, .delete: [.succeeded, .failed, .cancelled]
+        }
+    }
+
+    private static func table(_ input: JobInput, _ before: JobState?) -> JobTransition? {
+        let ended: JobEffects = before == .running ? [.revises, .endsAttempt] : .revises
+        return switch input {
+        case .submit: .init(.queued, .jobCreated)
+        case .submitLater: .init(.waiting, for: .beginDate, .jobCreated)
+        case .submitDiscretionary: .init(.waiting, for: .discretionary, .jobCreated)
+        case .submitDependent: .init(.waiting, for: .dependency, .jobCreated)
+        case .submitLeased: .init(.running, .jobCreated, .beginsAttempt)
+
+        case .claim: .init(.running, .jobStarted, [.revises, .beginsAttempt])
+        case .succeed: .init(.succeeded, .jobSucceeded, [ended, .endsJob])
+        case .fail: .init(.failed, .jobFailed, [ended, .endsJob])
+        case .cancel: .init(.cancelled, .jobCancelled, [ended, .endsJob])
+        case .retry: .init(.waiting, for: .retry, .jobAttemptFailed, ended)
+        case .missOrigin:
+            .init(.waiting, for: .connectivity, .jobWaitingForConnectivity, [ended, .countsWait])
+        case .yieldToOrigin: .init(.waiting, for: .retry, nil, ended)
+        case .askCredentials: .init(.waiting, for: .challenge, .jobChallenge, ended)
+        case .askRedirect: .init(.waiting, for: .redirect, .jobRedirect, ended)
+        case .giveBack: .init(.queued, nil, ended)
+        case .loseNode: .init(.queued, .jobAttemptFailed, [ended, .losesAttempt])
+
+        case .becomeDue, .startDiscretionary, .endDependencies, .reachOrigin, .answer, .resume:
+            .init(.queued, nil, .revises)
+        case .deferStart: .init(.waiting, for: .discretionary, nil, .keepsDueTime)
+        case .askBegin: .init(.waiting, for: .confirmation, .jobWillBegin, .revises)
+        case .endDependenciesLater, .resumeLater: .init(.waiting, for: .beginDate, nil, .revises)
+        case .loseOrigin:
+            .init(.waiting, for: .connectivity, .jobWaitingForConnectivity, [.revises, .countsWait])
+        case .answerWithQuestion: .init(.waiting, for: .challenge, .jobChallenge, .revises)
+        case .suspend: .init(.suspended, nil, .revises)
+        case .resumeDiscretionary: .init(.waiting, for: .discretionary, nil, .revises)
+        case .resumeDependent: .init(.waiting, for: .dependency, nil, .revises)
+        case .requestSuspension: .init(.running, nil, [.keepsState, .requestsSuspension])
+        case .withdrawSuspension: .init(.running, nil, [.keepsState, .withdrawsSuspension])
+        case .requestCancellation: .init(.running, nil, [.keepsState, .requestsCancellation])
+        case .requestCancellationKeepingBytes:
+            .init(.running, nil, [.keepsState, .requestsCancellation, .keepsBytes])
+        case .edit: .init(before, nil, [.keepsState, .revises])
+        case .editToBegin: .init(.queued, nil, .revises)
+        case .editToBeginLater: .init(.waiting, for: .beginDate, nil, .revises)
+
+        case .acknowledge: .init(before, .jobAcknowledged, [.keepsState, .revises])
+        case .remind: .init(before, .jobUnacknowledged, .keepsState)
+        case .giveUpAcknowledgement: .init(before, .jobAcknowledgementExpired, [.keepsState, .revises])
+        case .delete: .init(nil, nil, .removesJob)
+        }
+    }
+
+    /// Returns the transition of a job whose client requested something while it ran. A job to be cancelled is
+    /// queued, and the node that claims it ends it; one to be suspended is suspended. The end of an attempt
+    /// has its event all the same; a wait or a question that does not happen has none.
+    package func after(cancellationRequested: Bool, suspensionRequested: Bool) -> JobTransition {
+        guard cancellationRequested || suspensionRequested,
+            state == .waiting || state == .queued
+                || state == .suspended, !effects.contains(.keepsState)
+        else { return self }
+        return JobTransition(
+            cancellationRequested ? .queued : .suspended, event == .jobAttemptFailed ? event : nil,
+            effects.subtracting(.countsWait))
+    }
+}

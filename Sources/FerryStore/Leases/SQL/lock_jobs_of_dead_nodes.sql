@@ -1,0 +1,20 @@
+-- Reads running jobs of dead nodes. The caller has found out which nodes are dead (FailureDetector in the
+-- source); a node with a later heartbeat is not. A node that holds jobs and has no row is dead as well. That
+-- should not happen (remove_node.sql, fold_counts.sql), and to find it takes a look at all running jobs.
+-- Locks: the returned jobs; skips rows that another transaction has locked.
+-- $1 dead nodes, $2 their last heartbeats, $3 how many jobs at most, $4 whether to look for nodes without a
+-- row. Returns ids, attempts and nodes.
+SELECT j.id, j.attempt, j.node FROM jobs j
+WHERE j.state = 'running' AND j.id = ANY (ARRAY(
+        SELECT r.id FROM jobs r
+        WHERE r.state = 'running' AND r.node = ANY (ARRAY(
+            SELECT n.id
+            FROM nodes n JOIN unnest($1::uuid[], $2::timestamptz[]) AS d(id, heartbeat_at)
+                ON d.id = n.id AND d.heartbeat_at = n.heartbeat_at))
+        LIMIT $3::integer
+        FOR UPDATE OF r SKIP LOCKED)
+    || CASE WHEN $4::boolean THEN ARRAY(
+        SELECT r.id FROM jobs r
+        WHERE r.state = 'running' AND NOT EXISTS (SELECT FROM nodes n WHERE n.id = r.node)
+        LIMIT $3::integer
+        FOR UPDATE OF r SKIP LOCKED) END)

@@ -106,7 +106,7 @@ struct JobMovesTests {
         let suspends = isRunning && [.suspension, .both].contains(request)
         let transition = plain.after(cancellationRequested: cancels, suspensionRequested: suspends)
         let effects = transition.effects
-        // Nothing is suspended whose cancellation was requested, and no request is withdrawn that was not made.
+        // Nothing is suspended whose cancellation was requested, and only a request that was made is withdrawn.
         if effects.contains(.requestsSuspension), cancels { return nil }
         if effects.contains(.withdrawsSuspension), !suspends { return nil }
         let keepsState = effects.contains(.keepsState)
@@ -226,7 +226,8 @@ struct JobMovesTests {
                         Statements.finishJobs,
                         """
                         '{\(Self.job)}', '{3}', '{5}', '{\(state.rawValue)}', '{0}', '{NULL}', '{NULL}',
-                        '{"{}"}', '{NULL}', '{now}', '{NULL}', '{""}', '{NULL}', '{NULL}', '{}', '{}', '{}', '{}'
+                        '{"{}"}', '{NULL}', '{now}', '{NULL}', '{""}', '{NULL}', '{NULL}', '{}', '{}', '{}',
+                        '{}'
                         """, &connection)
                 }
                 let after = JobTransition(input, from: before)?.state ?? before

@@ -63,15 +63,6 @@ package final class TestDatabase: Sendable {
     /// Allows 60 seconds for a connection: the default of two is too short on a busy machine. An option in
     /// the URL overrides the default.
     private static func withConnectTimeout(_ url: String) -> String { url + "&connect_timeout=60" }
-
-    /// Script that undoes the migration `attempts`. A session that runs the script and then locks a table, as
-    /// a dump does, delays the next start.
-    package static let dumpBeforeAttempts = """
-        ALTER TABLE jobs DROP COLUMN attempts;
-        ALTER TABLE finished_jobs DROP COLUMN attempts, DROP COLUMN last_attempt;
-        DELETE FROM schema_migrations WHERE name = 'attempts';
-        SET idle_in_transaction_session_timeout = 0;
-        """
 }
 
 /// A private PostgreSQL server in a temporary directory, on a Unix socket, and on a port of 127.0.0.1 if one

@@ -119,7 +119,7 @@ extension AttemptRecord {
         static let hasError = Flags(rawValue: 2)
         static let hasDiagnostics = Flags(rawValue: 4)
         static let hasRedirects = Flags(rawValue: 8)
-        /// Read by the SQL function kept_attempt (0023_kept_bytes.sql).
+        /// Read by the SQL function kept_attempt (migrations/0001_baseline.sql).
         static let hasPartialDownload = Flags(rawValue: 16)
         static let hasSealedURLs = Flags(rawValue: 32)
     }

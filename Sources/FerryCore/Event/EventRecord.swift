@@ -1,8 +1,8 @@
 /// An event of a job or a session as rows store it: many of them one after another in a `bytea`.
 ///
-/// Integers are big-endian, so that SQL can write them (`event_pack` in migration 0006): type, flags, state,
-/// and what is waited for (one byte each), job (16 bytes, zero for none), time (8), attempt (4), revision
-/// (4), length of the detail (4), detail.
+/// Integers are big-endian, so that SQL can write them (`event_pack` in migrations/0001_baseline.sql): type,
+/// flags, state, and what is waited for (one byte each), job (16 bytes, zero for none), time (8), attempt
+/// (4), revision (4), length of the detail (4), detail.
 package struct EventRecord: Sendable, Equatable {
     /// Bytes of a record without its detail.
     package static let headerByteCount = 40

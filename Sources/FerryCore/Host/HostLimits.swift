@@ -31,7 +31,7 @@ package struct HostLimit: Sendable, Equatable {
     }
 
     /// Number of requests that may begin at once, or `nil` for no limit. Of a rate, the requests of a
-    /// fiftieth of a second (request_burst in migrations/0029_request_rates.sql).
+    /// fiftieth of a second (request_burst in migrations/0001_baseline.sql).
     package var countAtOnce: Int? {
         let burst = requestRate.map { Int(max(1, min($0 / 50, 1e6))) }
         return [connectionLimit, burst].compactMap(\.self).min()

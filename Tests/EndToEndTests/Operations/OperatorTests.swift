@@ -18,7 +18,7 @@ struct OperatorTests {
         #expect(before.status == 0 && before.output.contains("ferry migrate"), "\(before)")
         let migrated = try run("migrate", "--json")
         let applied = try JSON.parse(Array(migrated.output.utf8))["applied"]?.array ?? []
-        #expect(migrated.status == 0 && applied.first?.integer == 1 && applied.count > 20, "\(migrated)")
+        #expect(migrated.status == 0 && applied.first?.integer == 1, "\(migrated)")
         #expect(try run("migrate").output == "The schema is up to date.\n")
         #expect(try run("migrate", "--json").output == "{\"applied\":[]}\n")
         let after = try run("check", "--json")

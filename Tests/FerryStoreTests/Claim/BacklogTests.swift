@@ -62,7 +62,7 @@ struct BacklogTests {
         let most = ThroughputEstimates.originCountMax
         try connection.execute(
             script: """
-                INSERT INTO host_throughputs
+                INSERT INTO host_throughputs (origin, bytes_per_second, measured_at)
                 SELECT 'https://h' || n, 1000000, now() - n * interval '1 s'
                 FROM generate_series(1, \(most + 10)) n
                 """)

@@ -67,7 +67,8 @@ struct RateShareTests {
         var connection = try Connection(url: database.url)
         try connection.execute(
             script: """
-                INSERT INTO nodes VALUES (gen_random_uuid(), 'old', '0', now(), now() + '1 h', 0, false, true)
+                INSERT INTO nodes (id, name, version, started_at, heartbeat_at, running, draining, is_worker)
+                VALUES (gen_random_uuid(), 'old', '0', now(), now() + '1 h', 0, false, true)
                 """)
         eventually("half is its own") { node.part == 500_000 }
         try connection.execute(script: "UPDATE nodes SET rate_demand = '{}' WHERE name = 'old'")

@@ -114,41 +114,4 @@ struct AttemptTests {
         let kept = try attempts(node, accepted.id)
         #expect(kept.attempts.count == Limits.attemptCountMax && kept.omittedCount == 11)
     }
-
-    @Test("after the migration old jobs remain, and finished ones show no attempts")
-    func migration() throws {
-        let old = try TestDatabase()
-        var connection = try Connection(url: old.url)
-        try Migrator.migrate(url: old.url)
-        try connection.execute(
-            script: """
-                ALTER TABLE jobs DROP COLUMN attempts;
-                ALTER TABLE finished_jobs DROP COLUMN attempts, DROP COLUMN last_attempt;
-                DELETE FROM schema_migrations WHERE name = 'attempts';
-                INSERT INTO finished_jobs (id, created_at, started_at, finished_at, node, revision, attempt,
-                    failed_attempts, kind, state, tenant, session, origin, spec)
-                VALUES ('00000000-0000-7000-8000-000000000001', now(), now(), now(), gen_random_uuid(), 3, 2,
-                    1, 'data', 'succeeded', 'acme', 'default', 'http://a.example:80',
-                    '{"kind":"data","session":"s","request":{"url":"http://a.example/","method":"GET"}}');
-                INSERT INTO lots (id, tenant, session) VALUES (1, 'acme', 'default');
-                INSERT INTO jobs (id, created_at, expires_at, attempt, failed_attempts, priority, kind, state,
-                    tenant, session, origin, lot, urgency, spec)
-                VALUES ('00000000-0000-7000-8000-000000000002', now(), now() + '1 day', 1, 1, 0.5, 'data',
-                    'queued', 'acme', 'default', 'http://a.example:80', 1, now(),
-                    '{"kind":"data","session":"s","request":{"url":"http://a.example/","method":"GET"}}');
-                INSERT INTO job_counts (shard, queued) VALUES ('old', 1);
-                """)
-        #expect(try !Migrator.check(url: old.url).isCurrent)
-        #expect(try Migrator.migrate(url: old.url).count == 1)
-        #expect(try Migrator.check(url: old.url).isCurrent)
-        let node = try TestNode(old.url)
-        defer { node.store.stop() }
-        let ended = JobID(high: 0x7000, low: 0x8000_0000_0000_0001)
-        #expect(try attempts(node, ended).attempts.isEmpty)
-        let attempt = try node.attempt()
-        #expect(attempt.number == 2)
-        end(node, attempt, success)
-        node.waitUntilFinished(attempt.job)
-        #expect(try attempts(node, attempt.job).attempts.map(\.number) == [2])
-    }
 }

@@ -33,8 +33,8 @@ struct ClusterTests {
                 UPDATE jobs SET state = 'running', attempt = 1, revision = 2, node = '\(text)',
                     started_at = now(), cancel_requested = \(cancelRequested);
                 INSERT INTO job_counts (shard, queued, running) VALUES ('\(text)/dispatcher', -1, 1);
-                INSERT INTO nodes VALUES (
-                    '\(text)', 'dead', '0', now(), now() - interval '\(age) seconds', 1, false, true);
+                INSERT INTO nodes (id, name, version, started_at, heartbeat_at, running, draining, is_worker)
+                VALUES ('\(text)', 'dead', '0', now(), now() - interval '\(age) seconds', 1, false, true);
                 """)
     }
 

@@ -35,8 +35,11 @@ struct EventLog {
 /// A node that has been silent for a minute. Returns its identifier.
 func silentNode(_ connection: inout Connection) throws -> String {
     let id = (TestNode.identifiers.make() as NodeID).uuidText
-    let row = "'\(id)', 'dead', '0', now(), now() - interval '60 seconds', 1, false, true"
-    try connection.execute(script: "INSERT INTO nodes VALUES (\(row))")
+    try connection.execute(
+        script: """
+            INSERT INTO nodes (id, name, version, started_at, heartbeat_at, running, draining, is_worker)
+            VALUES ('\(id)', 'dead', '0', now(), now() - interval '60 seconds', 1, false, true)
+            """)
     return id
 }
 

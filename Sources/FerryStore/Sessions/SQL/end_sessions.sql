@@ -1,5 +1,5 @@
 -- Ends invalidated sessions without unfinished jobs and writes the event about it. They cannot get new jobs
--- (migration 0008).
+-- (expect_session_epoch).
 -- Locks: the sessions' rows; skips rows that another transaction has locked.
 -- $1 now, $2 maximum number of sessions. Returns tenants and names.
 WITH ended AS (

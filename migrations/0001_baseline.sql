@@ -1,0 +1,931 @@
+-- The schema: jobs, finished jobs, sessions, events, webhooks and deliveries, hosts, schedules, nodes, and
+-- keys, settings and audit. Later migrations add to it (docs/decisions/0039-one-baseline.md).
+--
+-- - No foreign keys between jobs and what belongs to them: rows that belong together are written in one
+--   transaction.
+-- - Columns of fixed width come first, those that are never null before the others, so that PostgreSQL finds
+--   them without reading the texts before them. A null takes no space.
+-- - Tables that change with every job are vacuumed early and at full speed. `vacuum_truncate` would take an
+--   exclusive lock.
+-- - Some indexes are partial only on paper (`WHERE tenant IS NOT NULL`): a statement that does not name the
+--   tenant cannot use them, so that no plan looks a row up by its id through such an index.
+-- - "Sealed" is encrypted with the secret key. JSON texts (specs, sessions, responses, questions) have a
+--   member `sealed`, a merge patch with their encrypted values.
+--
+-- The comment of an index names the statements (files below Sources/FerryStore) that need it.
+
+-- Jobs ------------------------------------------------------------------------------------------------------
+
+CREATE TYPE job_kind AS ENUM ('download', 'upload', 'data');
+CREATE TYPE job_state AS ENUM (
+    'waiting', 'queued', 'running', 'suspended', 'succeeded', 'failed', 'cancelled');
+CREATE TYPE waiting_for AS ENUM (
+    'begin_date', 'discretionary', 'connectivity', 'retry', 'dependency', 'challenge', 'confirmation',
+    'redirect');
+
+-- Unfinished jobs. The table stays small and hot.
+CREATE TABLE jobs (
+    -- UUIDv7: ordered by time.
+    id uuid NOT NULL,
+    created_at timestamptz NOT NULL,
+    -- created_at + timeout_for_resource, or the deadline if that is earlier.
+    expires_at timestamptz NOT NULL,
+    -- Order in the claim queue, the smallest first: the time at which the job was to begin, less the head
+    -- start of its priority. So a job ages without a write.
+    urgency timestamptz NOT NULL,
+    -- The claim queue (lots.id).
+    lot bigint NOT NULL,
+    -- Grows with every change of state. A change names it to be sure that no other change came before.
+    revision integer NOT NULL DEFAULT 1,
+    -- The fencing token: grows with every lease.
+    attempt integer NOT NULL DEFAULT 0,
+    failed_attempts integer NOT NULL DEFAULT 0,
+    -- How often the job has waited for connectivity; only the first time has an event.
+    connectivity_waits integer NOT NULL DEFAULT 0,
+    priority real NOT NULL,
+    kind job_kind NOT NULL,
+    state job_state NOT NULL,
+    cancel_requested boolean NOT NULL DEFAULT false,
+    -- Suspension was requested while a node ran the job.
+    suspend_requested boolean NOT NULL DEFAULT false,
+    -- The requested cancellation keeps the partial download.
+    keeps_bytes boolean NOT NULL DEFAULT false,
+    -- The last attempt has left bytes that the next one may continue.
+    has_bytes boolean NOT NULL DEFAULT false,
+    -- Other jobs depend on the end of this one.
+    has_dependents boolean NOT NULL DEFAULT false,
+    -- At next_attempt_at a question is due, or its timeout.
+    asks boolean NOT NULL DEFAULT false,
+    -- The request may be sent twice (JobSpec.isRepeatable in the source).
+    is_repeatable boolean NOT NULL DEFAULT false,
+    -- The job waits until its host can be reached (JobSpec.awaitsHost in the source).
+    awaits_host boolean NOT NULL DEFAULT false,
+    -- The last attempt was lost with its node: what it did is unknown.
+    was_lost boolean NOT NULL DEFAULT false,
+    waiting_for waiting_for,
+    -- When what the job waits for is due.
+    next_attempt_at timestamptz,
+    started_at timestamptz,
+    -- When the job became queued, if not at its creation. Read for the age of the oldest queued job only.
+    queued_at timestamptz,
+    -- When the job must have ended; null: no deadline.
+    deadline_at timestamptz,
+    -- Of a discretionary job: its earliest start, and the bytes that it expects.
+    discretionary_from timestamptz,
+    discretionary_bytes bigint,
+    -- Types of events that the job's own webhook wants, one bit each (EventType.code); null: none.
+    wanted_events integer,
+    -- The node that runs the job.
+    node uuid,
+    -- The only node that can run the job, because it has the file to be sent; null: any.
+    home uuid,
+    retry_of uuid,
+    tenant text NOT NULL,
+    session text NOT NULL,
+    -- scheme://host:port
+    origin text NOT NULL,
+    -- Path of the request's scope (RequestScope.path in the source).
+    scope_path text NOT NULL DEFAULT '',
+    -- The accepted fields, a JSON object; text, because it is shown byte for byte.
+    spec text NOT NULL,
+    -- Of the last attempt that failed, a JSON object.
+    error text,
+    -- What is asked (JobQuestion in the source), a JSON object.
+    question text,
+    traceparent text,
+    metadata jsonb,
+    -- Sealed.
+    secrets bytea,
+    -- The bytes of an inline source or body.
+    payload bytea,
+    -- What the ended attempts did, the oldest first, at most 49, each packed (AttemptRecord in the source).
+    -- Only /attempts reads them, so that they are no rows of their own.
+    attempts bytea[],
+    CONSTRAINT jobs_pkey PRIMARY KEY (id),
+    CONSTRAINT jobs_state_is_unfinished CHECK (state IN ('waiting', 'queued', 'running', 'suspended')),
+    CONSTRAINT jobs_waiting_has_reason CHECK ((state = 'waiting') = (waiting_for IS NOT NULL)),
+    CONSTRAINT jobs_running_has_node CHECK ((state = 'running') = (node IS NOT NULL)),
+    CONSTRAINT jobs_running_has_attempt CHECK (state <> 'running' OR (attempt > 0 AND started_at IS NOT NULL))
+) WITH (
+    -- Dead index entries at the head of the queue make claims slow: hence the early vacuum.
+    fillfactor = 80, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
+    autovacuum_vacuum_insert_scale_factor = 0.2, autovacuum_vacuum_cost_delay = 0,
+    autovacuum_analyze_scale_factor = 0.02, vacuum_truncate = off);
+
+-- The claim reads the most urgent rows of a claim queue without a sort, and finds the next claim queue.
+CREATE INDEX jobs_queued ON jobs (lot, urgency, id) WHERE state = 'queued';
+-- Promotion reads due rows, and the time of the next one.
+CREATE INDEX jobs_waiting ON jobs (next_attempt_at) WHERE state = 'waiting';
+-- Jobs of a node: at its restart, at its death, and when it looks for requested cancellations.
+CREATE INDEX jobs_running ON jobs (node) WHERE state = 'running';
+-- Running jobs of an origin and of a claim queue with a limit.
+CREATE INDEX jobs_permits ON jobs (origin, lot) WHERE state = 'running' AND lot < 0;
+-- Whether a narrow claim queue has jobs. The condition says `lot < 0` in words that no other statement uses,
+-- so that running jobs are never counted with this index.
+CREATE INDEX jobs_narrow ON jobs (lot) WHERE (lot < 0) IS TRUE;
+-- Lists, newest first. Partial on paper.
+CREATE INDEX jobs_tenant ON jobs (tenant, id) WHERE tenant IS NOT NULL;
+-- Jobs of a session. The default session is left out: it has most jobs, and no end.
+CREATE INDEX jobs_session ON jobs (tenant, session, id) WHERE session <> 'default';
+-- Resource timeouts of jobs that no node runs, in order.
+CREATE INDEX jobs_expiry ON jobs (expires_at) WHERE state IN ('waiting', 'queued', 'suspended');
+-- The next deadline, and those that have passed. Few jobs have one.
+CREATE INDEX jobs_deadline ON jobs (deadline_at) WHERE deadline_at IS NOT NULL;
+-- Questions that are due.
+CREATE INDEX jobs_asking ON jobs (next_attempt_at) WHERE state = 'waiting' AND asks;
+-- Jobs that wait for a host, the first to run first.
+CREATE INDEX jobs_connectivity ON jobs (origin, priority DESC, id)
+    WHERE state = 'waiting' AND waiting_for = 'connectivity';
+-- Discretionary jobs that may start, in this order.
+CREATE INDEX jobs_discretionary ON jobs (discretionary_from)
+    WHERE state = 'waiting' AND waiting_for = 'discretionary';
+-- One look at each session that has discretionary jobs, and its jobs in the order in which they may start.
+CREATE INDEX jobs_discretionary_turns ON jobs (tenant, session, discretionary_from, id)
+    WHERE state = 'waiting' AND waiting_for = 'discretionary';
+
+-- Returns the latest attempt (AttemptRecord) that states how many bytes it has left, or null. Such a record
+-- begins with 1, and the fifth bit of its third byte is set.
+CREATE FUNCTION kept_attempt(attempts bytea[]) RETURNS bytea LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT a FROM unnest($1) WITH ORDINALITY AS u(a, number)
+    WHERE CASE WHEN length(a) > 2 THEN get_byte(a, 0) = 1 AND get_byte(a, 2) & 16 <> 0 END
+    ORDER BY number DESC LIMIT 1
+$$;
+
+-- Claim queues: queued jobs are claimed from them, so that a claim reads the rows that it takes and no
+-- others. A wide one (positive number, empty origin) has all jobs of a session that nothing limits. A narrow
+-- one (negative number) has the jobs of a session for one origin, once something limits those. Running jobs
+-- of a narrow one are counted by an index; those of a wide one are not counted.
+CREATE TABLE lots (
+    id bigint NOT NULL,
+    -- When a node has last learned of it. Narrow ones without jobs are removed some time later.
+    used_at timestamptz NOT NULL DEFAULT now(),
+    tenant text NOT NULL,
+    session text NOT NULL,
+    -- scheme://host:port
+    origin text NOT NULL DEFAULT '',
+    -- Path of a scope that is limited by itself; empty: all other paths.
+    path text NOT NULL DEFAULT '',
+    -- The only node that can run the jobs (jobs.home), as text, so that other nodes' claims never read them;
+    -- empty: any.
+    home text NOT NULL DEFAULT '',
+    CONSTRAINT lots_pkey PRIMARY KEY (id),
+    CONSTRAINT lots_name_is_unique UNIQUE (tenant, session, origin, path, home),
+    CONSTRAINT lots_sign_is_width CHECK ((id > 0) = (origin = ''))
+) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 200,
+        autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
+CREATE SEQUENCE lot_numbers;
+-- Housekeeping removes the oldest narrow ones.
+CREATE INDEX lots_used ON lots (used_at) WHERE id < 0;
+
+-- Exact counts of unfinished work. Each connection that changes them has a row (a shard) of its own, so that
+-- connections never wait for each other. Only the sums have a meaning; a row may be negative.
+CREATE TABLE job_counts (
+    waiting bigint NOT NULL DEFAULT 0,
+    queued bigint NOT NULL DEFAULT 0,
+    running bigint NOT NULL DEFAULT 0,
+    suspended bigint NOT NULL DEFAULT 0,
+    deliveries_pending bigint NOT NULL DEFAULT 0,
+    shard text NOT NULL,
+    CONSTRAINT job_counts_pkey PRIMARY KEY (shard)
+) WITH (fillfactor = 10, autovacuum_vacuum_threshold = 200, autovacuum_vacuum_scale_factor = 0,
+        autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
+
+-- Dependencies that have not ended.
+CREATE TABLE job_dependencies (
+    dependency uuid NOT NULL,
+    dependent uuid NOT NULL,
+    CONSTRAINT job_dependencies_pkey PRIMARY KEY (dependency, dependent)
+) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
+        autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
+CREATE INDEX job_dependencies_dependent ON job_dependencies (dependent);
+
+-- Jobs whose dependents are to be looked at: an outbox, written in the transaction that ends a job or submits
+-- a dependent one.
+CREATE TABLE dependency_news (
+    position bigint GENERATED ALWAYS AS IDENTITY,
+    job uuid NOT NULL,
+    -- The terminal state of a job that others depend on. Null: the job itself depends on others.
+    state job_state,
+    CONSTRAINT dependency_news_pkey PRIMARY KEY (position)
+) WITH (autovacuum_vacuum_threshold = 200, autovacuum_vacuum_scale_factor = 0,
+        autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
+
+-- Finished jobs ---------------------------------------------------------------------------------------------
+
+-- Finished jobs by time, so that old ones go with their whole table. The time is that of the identifier: its
+-- first 48 bits are milliseconds, so that a job's identifier tells its partition. A partition is named by the
+-- end of its range, in milliseconds and hexadecimal. Rows change only by an acknowledgement.
+CREATE TABLE finished_jobs (
+    id uuid NOT NULL,
+    created_at timestamptz NOT NULL,
+    finished_at timestamptz NOT NULL,
+    revision integer NOT NULL,
+    attempt integer NOT NULL,
+    failed_attempts integer NOT NULL,
+    kind job_kind NOT NULL,
+    state job_state NOT NULL,
+    started_at timestamptz,
+    -- When the result was acknowledged, or no longer waited for. The retention starts at the latest of these
+    -- two and finished_at.
+    acknowledged_at timestamptz,
+    given_up_at timestamptz,
+    node uuid,
+    retry_of uuid,
+    tenant text NOT NULL,
+    session text NOT NULL,
+    origin text NOT NULL,
+    spec text NOT NULL,
+    -- JSON objects.
+    response text,
+    result text,
+    error text,
+    -- Sealed; clients get it as it is. While it is young, the files of this job are kept.
+    resume_data text,
+    traceparent text,
+    metadata jsonb,
+    -- Sealed; for a later retry, as is payload.
+    secrets bytea,
+    payload bytea,
+    -- Response of a data job, if it is short enough.
+    body bytea,
+    -- As in jobs; null for a job that needed one attempt.
+    attempts bytea[],
+    -- The attempt that ended the job; null if none did.
+    last_attempt bytea,
+    CONSTRAINT finished_jobs_pkey PRIMARY KEY (id),
+    CONSTRAINT finished_jobs_state_is_terminal CHECK (state IN ('succeeded', 'failed', 'cancelled')),
+    CONSTRAINT finished_jobs_failed_has_error CHECK (state <> 'failed' OR error IS NOT NULL)
+) PARTITION BY RANGE (id);
+-- Lists, newest first.
+CREATE INDEX finished_jobs_tenant ON finished_jobs (tenant, id);
+-- Lists of a session, and jobs that a session keeps for a shorter time. As jobs_session.
+CREATE INDEX finished_jobs_session ON finished_jobs (tenant, session, id) WHERE session <> 'default';
+
+-- Jobs that end after the partition of their time was dropped.
+CREATE TABLE finished_jobs_rest PARTITION OF finished_jobs DEFAULT;
+
+-- Adds the partition that ends at `until`. It is attached, because creating it in place would block all other
+-- transactions.
+CREATE FUNCTION add_finished_jobs(since uuid, until uuid) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    name text := 'finished_jobs_' || left(replace(until::text, '-', ''), 12);
+BEGIN
+    PERFORM set_config('lock_timeout', '1s', true);
+    EXECUTE format(
+        'CREATE TABLE %I (LIKE finished_jobs INCLUDING CONSTRAINTS INCLUDING DEFAULTS)
+         WITH (autovacuum_vacuum_insert_scale_factor = 0.1)', name);
+    EXECUTE format(
+        'ALTER TABLE finished_jobs ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)', name, since, until);
+END $$;
+
+-- Detaches a partition. The named jobs are moved to finished_jobs_rest, not copied: if a copied job were then
+-- deleted, drop_finished_jobs would bring it back.
+CREATE FUNCTION detach_finished_jobs(name text, kept uuid[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM set_config('lock_timeout', '1s', true);
+    EXECUTE format('ALTER TABLE finished_jobs DETACH PARTITION %I', name);
+    EXECUTE format(
+        'WITH moved AS (DELETE FROM %I WHERE id = ANY ($1) RETURNING *)
+         INSERT INTO finished_jobs SELECT * FROM moved', name) USING kept;
+END $$;
+
+-- Drops a detached partition, and keeps the jobs that detach_finished_jobs could not name: those that ended
+-- since `since`, and those that wait for their acknowledgement. Two statements: with OR, each job would be
+-- looked for among all unacknowledged ones, one after another, once these exceed work_mem. The lock comes
+-- first, because the work would be in vain while another transaction reads the partition.
+CREATE FUNCTION drop_finished_jobs(name text, since timestamptz) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM set_config('lock_timeout', '1s', true);
+    EXECUTE format('LOCK TABLE %I IN ACCESS EXCLUSIVE MODE', name);
+    EXECUTE format(
+        'INSERT INTO finished_jobs SELECT * FROM %I WHERE finished_at >= $1 ON CONFLICT DO NOTHING', name)
+        USING since;
+    EXECUTE format(
+        'INSERT INTO finished_jobs SELECT j.* FROM unacknowledged_jobs u JOIN %I j ON j.id = u.job
+         ON CONFLICT DO NOTHING', name);
+    EXECUTE format('DROP TABLE %I', name);
+END $$;
+
+-- Returns the jobs of a partition that stay when it is dropped, at most `count_max`: those that ended, were
+-- acknowledged or were given up since `since`, and those that wait for their acknowledgement.
+CREATE FUNCTION late_finished_jobs(name text, since timestamptz, count_max integer) RETURNS SETOF uuid
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN QUERY EXECUTE format(
+        'SELECT id FROM %1$I WHERE finished_at >= $1 OR acknowledged_at >= $1 OR given_up_at >= $1
+         UNION SELECT j.id FROM unacknowledged_jobs u JOIN %1$I j ON j.id = u.job LIMIT $2', name)
+        USING since, count_max;
+END $$;
+
+-- The first partition ends in a day. Each later one begins where the one before ends.
+SELECT add_finished_jobs('00000000-0000-0000-0000-000000000000', (
+    lpad(to_hex((extract(epoch FROM now()) * 1000)::bigint + 86400000), 12, '0') || repeat('0', 20))::uuid);
+
+-- Finished jobs that are kept until they are acknowledged. Jobs that do not ask for it have no row.
+CREATE TABLE unacknowledged_jobs (
+    job uuid NOT NULL,
+    expires_at timestamptz NOT NULL,
+    -- When the next reminder is due, or the job is given up.
+    next_look_at timestamptz NOT NULL,
+    reminder_count integer NOT NULL DEFAULT 0,
+    is_by_webhook boolean NOT NULL GENERATED ALWAYS AS (rules ->> 'by' = 'webhook') STORED,
+    -- As in jobs.
+    wanted_events integer,
+    -- The endpoint that asks for it, and alone can acknowledge it by accepting a delivery. Null: the job or
+    -- its session asks.
+    endpoint uuid,
+    tenant text NOT NULL,
+    session text NOT NULL,
+    -- What the job asks for (AcknowledgementRules in the source).
+    rules jsonb NOT NULL,
+    CONSTRAINT unacknowledged_jobs_pkey PRIMARY KEY (job)
+) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000);
+-- Reminders that are due.
+CREATE INDEX unacknowledged_jobs_look ON unacknowledged_jobs (next_look_at);
+-- Lists, newest first.
+CREATE INDEX unacknowledged_jobs_tenant ON unacknowledged_jobs (tenant, job);
+-- Whether a delivery could acknowledge any job at all.
+CREATE INDEX unacknowledged_jobs_webhook ON unacknowledged_jobs (job) WHERE is_by_webhook;
+
+-- Returns when a job is due again that has got `reminder_count` reminders, the last one at `since`.
+CREATE FUNCTION reminder_at(rules jsonb, reminder_count integer, since timestamptz, expires_at timestamptz)
+RETURNS timestamptz LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN reminder_count >= (rules -> 'reminders' ->> 'max_count')::integer THEN expires_at
+        ELSE least(expires_at, since + make_interval(secs => least(
+            (rules -> 'reminders' ->> 'max_delay')::double precision,
+            (rules -> 'reminders' ->> 'initial_delay')::double precision
+                * (rules -> 'reminders' ->> 'multiplier')::double precision ^ reminder_count))) END
+$$;
+
+-- Sessions --------------------------------------------------------------------------------------------------
+
+-- Sessions with events. Written with every event, hence apart from the configuration.
+CREATE TABLE sessions (
+    -- Sequence number of the last event.
+    last_sequence bigint NOT NULL,
+    -- Jobs that were created and have not ended, by the numbered events.
+    unfinished bigint NOT NULL DEFAULT 0,
+    -- `unfinished` has become 0, and the event about it is still to be written.
+    is_drained boolean NOT NULL DEFAULT false,
+    tenant text NOT NULL,
+    name text NOT NULL,
+    CONSTRAINT sessions_pkey PRIMARY KEY (tenant, name)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 200,
+        autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
+CREATE INDEX sessions_drained ON sessions (tenant, name) WHERE is_drained;
+
+-- Sessions that were configured or invalidated.
+CREATE TABLE session_configurations (
+    -- session_epoch.epoch of the last change that concerns the acceptance of jobs.
+    epoch bigint NOT NULL,
+    created_at timestamptz NOT NULL,
+    updated_at timestamptz NOT NULL,
+    -- Grows with every change: the entity tag.
+    revision integer NOT NULL,
+    invalidated_at timestamptz,
+    -- When the last job of an invalidated session ended.
+    ended_at timestamptz,
+    tenant text NOT NULL,
+    name text NOT NULL,
+    -- A JSON object (SessionConfiguration in the source).
+    configuration text NOT NULL,
+    -- `finish` or `cancel`: the session takes no more jobs, and what happens to its jobs.
+    invalidation text,
+    -- Sealed.
+    secrets bytea,
+    CONSTRAINT session_configurations_pkey PRIMARY KEY (tenant, name),
+    CONSTRAINT session_configurations_invalidation CHECK (invalidation IN ('finish', 'cancel')),
+    CONSTRAINT session_configurations_end CHECK (
+        (invalidation IS NULL) = (invalidated_at IS NULL) AND (ended_at IS NULL OR invalidation IS NOT NULL))
+);
+-- Changes that a node has not read yet.
+CREATE INDEX session_configurations_epoch ON session_configurations (epoch);
+-- Invalidated sessions that have not ended.
+CREATE INDEX session_configurations_ending ON session_configurations (invalidated_at)
+    WHERE invalidation IS NOT NULL AND ended_at IS NULL;
+
+-- One row. A transaction that inserts jobs compares the epoch (expect_session_epoch) and holds a shared lock
+-- of the table until its commit. A transaction that changes a session takes the exclusive lock first
+-- (lock_session_epoch). So a job was inserted before the change, or its node has to read the change first.
+CREATE TABLE session_epoch (
+    epoch bigint NOT NULL,
+    -- Epoch of the last removal of a session. A node that knows a smaller epoch reads all sessions again.
+    removal bigint NOT NULL,
+    is_only boolean NOT NULL DEFAULT true,
+    CONSTRAINT session_epoch_pkey PRIMARY KEY (is_only),
+    CONSTRAINT session_epoch_is_one_row CHECK (is_only)
+);
+INSERT INTO session_epoch (epoch, removal) VALUES (0, 0);
+
+-- Raises FE001 if sessions have changed since the epoch `known`. The lock conflicts with lock_session_epoch,
+-- but not with readers such as pg_dump. The snapshot of the comparison is taken after the lock, so that it
+-- shows the change that the lock waited for.
+CREATE FUNCTION expect_session_epoch(known bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    LOCK TABLE session_epoch IN ROW SHARE MODE;
+    PERFORM FROM session_epoch WHERE is_only AND epoch = known;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'sessions have changed since epoch %', known USING ERRCODE = 'FE001';
+    END IF;
+END $$;
+
+-- Waits for transactions that insert jobs; readers continue. Later submissions wait behind it, hence the
+-- timeout. A function, because LOCK is refused at the head of a pipeline.
+CREATE FUNCTION lock_session_epoch() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM set_config('lock_timeout', '3s', true);
+    LOCK TABLE session_epoch IN EXCLUSIVE MODE;
+END $$;
+
+-- Events ----------------------------------------------------------------------------------------------------
+
+-- Returns one event as EventRecord in the source reads it. `wanted`: wanted_events of the job; `job`: all
+-- zero for an event of a session; `state`: the job's state after the event; `detail`: bytes of the type, or
+-- null.
+CREATE FUNCTION event_pack(
+    type integer, wanted integer, job uuid, at timestamptz, attempt integer, revision integer,
+    state job_state, reason waiting_for, detail bytea
+) RETURNS bytea LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT int4send(
+        (type << 24)
+        | ((coalesce(wanted >> type, 0) & 1) << 16)
+        | (CASE WHEN wanted & 12288 <> 0 THEN 131072 ELSE 0 END)
+        | (CASE state WHEN 'waiting' THEN 256 WHEN 'queued' THEN 512 WHEN 'running' THEN 768
+            WHEN 'suspended' THEN 1024 WHEN 'succeeded' THEN 1280 WHEN 'failed' THEN 1536
+            WHEN 'cancelled' THEN 1792 ELSE 0 END)
+        | (CASE reason WHEN 'begin_date' THEN 1 WHEN 'discretionary' THEN 2 WHEN 'connectivity' THEN 3
+            WHEN 'retry' THEN 4 WHEN 'dependency' THEN 5 WHEN 'challenge' THEN 6
+            WHEN 'confirmation' THEN 7 WHEN 'redirect' THEN 8 ELSE 0 END))
+        || uuid_send(job) || int8send((extract(epoch FROM at) * 1000000)::bigint)
+        || int4send(attempt) || int4send(revision)
+        || int4send(coalesce(length(detail), 0)) || coalesce(detail, ''::bytea)
+$$;
+
+-- Events without a sequence number: those of one session that one statement wrote, in the transaction of the
+-- change. The relay takes them from here, numbers them, keeps them in `events` and creates the deliveries.
+CREATE TABLE event_inbox (
+    -- Grows from a change to every change that could see it.
+    position bigint GENERATED ALWAYS AS IDENTITY,
+    tenant text NOT NULL,
+    session text NOT NULL,
+    -- One EventRecord after another. Not compressed: they stay for a moment only.
+    packed bytea NOT NULL,
+    CONSTRAINT event_inbox_pkey PRIMARY KEY (position)
+) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
+        autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off,
+        toast.autovacuum_vacuum_scale_factor = 0.01, toast.autovacuum_vacuum_threshold = 1000,
+        toast.autovacuum_vacuum_cost_delay = 0, toast.vacuum_truncate = off);
+ALTER TABLE event_inbox ALTER COLUMN packed SET STORAGE EXTERNAL;
+
+-- The log: the events of one session that one pass of the relay numbered. Rows never change; they are removed
+-- after the retention.
+CREATE TABLE events (
+    -- Of the first event; each following event has the next one. In the order of numbering, over all
+    -- sessions.
+    id uuid NOT NULL,
+    first_sequence bigint NOT NULL,
+    -- Times of the earliest and the latest event; a row spans ten seconds at most.
+    first_at timestamptz NOT NULL,
+    last_at timestamptz NOT NULL,
+    -- Their types, one bit each.
+    types integer NOT NULL,
+    tenant text NOT NULL,
+    session text NOT NULL,
+    -- Jobs with an event whose time their own rows do not tell.
+    marked uuid[],
+    packed bytea NOT NULL,
+    CONSTRAINT events_pkey PRIMARY KEY (id)
+) WITH (autovacuum_vacuum_insert_scale_factor = 0.1);
+-- Lists of a tenant, newest first. Partial on paper.
+CREATE INDEX events_tenant ON events (tenant, id) WHERE tenant IS NOT NULL;
+-- Lists of a session.
+CREATE INDEX events_session ON events (tenant, session, id);
+-- Events of a job: by the times in its row, and by marks.
+CREATE INDEX events_time ON events (tenant, session, last_at);
+CREATE INDEX events_marked ON events USING gin (marked) WHERE marked IS NOT NULL;
+
+-- Rows of event_inbox that the relay could not process: kept for an operator, as long as events.
+CREATE TABLE rejected_events (
+    position bigint NOT NULL,
+    rejected_at timestamptz NOT NULL DEFAULT now(),
+    -- The events are in the log; only their deliveries were not created.
+    is_numbered boolean NOT NULL,
+    tenant text NOT NULL,
+    session text NOT NULL,
+    packed bytea NOT NULL,
+    -- The error of the database.
+    error text NOT NULL,
+    CONSTRAINT rejected_events_pkey PRIMARY KEY (position)
+);
+
+-- Webhooks and deliveries -----------------------------------------------------------------------------------
+
+CREATE TYPE webhook_format AS ENUM ('standard', 'cloudevents');
+CREATE TYPE delivery_state AS ENUM ('pending', 'accepted', 'given_up');
+
+-- Endpoints of tenants.
+CREATE TABLE webhooks (
+    id uuid NOT NULL,
+    created_at timestamptz NOT NULL,
+    updated_at timestamptz NOT NULL,
+    -- Seconds without an accepted delivery after which a failing endpoint is disabled.
+    disable_after double precision NOT NULL,
+    revision integer NOT NULL DEFAULT 1,
+    format webhook_format NOT NULL,
+    is_enabled boolean NOT NULL,
+    is_ordered boolean NOT NULL,
+    disabled_at timestamptz,
+    -- The first failure since the last accepted delivery.
+    failing_since timestamptz,
+    -- A deleted endpoint is kept until its deliveries are gone.
+    deleted_at timestamptz,
+    tenant text NOT NULL,
+    url text NOT NULL,
+    public_key text NOT NULL,
+    session text,
+    description text,
+    disabled_reason text,
+    -- The acknowledgement that it asks for, with its own identifier (AcknowledgementRules in the source), as
+    -- it becomes part of the jobs' descriptions. Null: none.
+    acknowledgement text,
+    -- Null: all.
+    events text[],
+    -- Seconds after the first, second, … try.
+    retry_delays double precision[] NOT NULL,
+    metadata jsonb,
+    -- Sealed.
+    keys bytea NOT NULL,
+    CONSTRAINT webhooks_pkey PRIMARY KEY (id),
+    CONSTRAINT webhooks_disabled_has_reason CHECK (is_enabled = (disabled_reason IS NULL))
+) WITH (fillfactor = 70);
+-- Lists, newest first, and endpoints that want an event of a tenant.
+CREATE INDEX webhooks_tenant ON webhooks (tenant, id) WHERE deleted_at IS NULL;
+-- Endpoints that housekeeping removes.
+CREATE INDEX webhooks_deleted ON webhooks (deleted_at) WHERE deleted_at IS NOT NULL;
+-- Whether the end of a job asks for an acknowledgement.
+CREATE INDEX webhooks_asking ON webhooks (tenant, id)
+    WHERE acknowledgement IS NOT NULL AND is_enabled AND deleted_at IS NULL;
+
+-- Webhooks of jobs that want the events of their session: each URL once.
+CREATE TABLE session_receivers (
+    -- The latest job that named it.
+    job uuid NOT NULL,
+    changed_at timestamptz NOT NULL,
+    -- Types of events, one bit each.
+    wanted integer NOT NULL,
+    tenant text NOT NULL,
+    session text NOT NULL,
+    url text NOT NULL,
+    -- Of the job, which may be gone when the event is sent; its secret signs. Sealed.
+    traceparent text,
+    secrets bytea,
+    CONSTRAINT session_receivers_pkey PRIMARY KEY (tenant, session, url)
+) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 200,
+        autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
+-- Receivers that may be removed.
+CREATE INDEX session_receivers_changed ON session_receivers (changed_at);
+
+-- Events on their way to receivers.
+CREATE TABLE deliveries (
+    -- UUIDv7: ordered by time.
+    id uuid NOT NULL,
+    event uuid NOT NULL,
+    -- The receiver queue: deliveries to one receiver, so that a sender skips a dead receiver without reading
+    -- its deliveries. A ping has a queue of its own: it waits for nothing.
+    lane uuid NOT NULL GENERATED ALWAYS AS (
+        CASE WHEN type = 'webhook.ping' THEN id
+        ELSE coalesce(endpoint, md5(tenant || ' ' || substring(url from '^[^/]*//[^/?#]*'))::uuid)
+        END) STORED,
+    sequence bigint NOT NULL,
+    -- In the order of the commits that created them, within a session.
+    position bigint GENERATED BY DEFAULT AS IDENTITY,
+    occurred_at timestamptz NOT NULL,
+    -- During a try, the end of the sender's lease.
+    next_try_at timestamptz NOT NULL,
+    tries integer NOT NULL DEFAULT 0,
+    -- Tries without a known result: they do not count in the schedule.
+    lost_tries integer NOT NULL DEFAULT 0,
+    state delivery_state NOT NULL DEFAULT 'pending',
+    -- Null: an event of a session.
+    job uuid,
+    -- Null: a job's own webhook.
+    endpoint uuid,
+    -- The node whose sender makes a try, until its result is recorded.
+    node uuid,
+    type text NOT NULL,
+    tenant text NOT NULL,
+    session text NOT NULL,
+    url text NOT NULL,
+    -- The job as it was when the event happened, a JSON object.
+    job_json text NOT NULL,
+    traceparent text,
+    -- The job's, sealed; with its own signing secret if it has one.
+    secrets bytea,
+    CONSTRAINT deliveries_pkey PRIMARY KEY (id)
+) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
+        autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
+-- Senders step from receiver queue to receiver queue, and read the due deliveries of each.
+CREATE INDEX deliveries_lane ON deliveries (lane, next_try_at) WHERE state = 'pending';
+-- The first delivery of a receiver queue that keeps the order.
+CREATE INDEX deliveries_order ON deliveries (lane, position) WHERE state = 'pending' AND endpoint IS NOT NULL;
+-- The oldest event that no receiver has accepted.
+CREATE INDEX deliveries_pending ON deliveries (id) WHERE state = 'pending';
+-- Deliveries of a job, newest first.
+CREATE INDEX deliveries_list ON deliveries (job, id);
+-- Deliveries of an endpoint, newest first.
+CREATE INDEX deliveries_endpoint ON deliveries (endpoint, id) WHERE endpoint IS NOT NULL;
+-- Whether deliveries of a session to its jobs' own webhooks, or to an endpoint, are pending.
+CREATE INDEX deliveries_session ON deliveries (tenant, session, endpoint) WHERE state = 'pending';
+
+CREATE TABLE delivery_tries (
+    delivery uuid NOT NULL,
+    started_at timestamptz NOT NULL,
+    -- Seconds.
+    duration double precision NOT NULL,
+    number integer NOT NULL,
+    status integer,
+    error text,
+    -- The start of the receiver's response.
+    answer text NOT NULL,
+    CONSTRAINT delivery_tries_pkey PRIMARY KEY (delivery, number)
+) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
+        autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
+
+-- Hosts -----------------------------------------------------------------------------------------------------
+
+-- Origins that fail or have rules of their own. An origin without a row is free.
+CREATE TABLE hosts (
+    -- Jobs wait until the origin can be reached, and a node probes it or releases them.
+    is_awaited boolean NOT NULL DEFAULT false,
+    -- When a node has to look at it; null: when something happens.
+    due_at timestamptz,
+    -- Of all nodes together.
+    bytes_per_second_max bigint,
+    -- scheme://host:port
+    origin text NOT NULL,
+    -- HostCondition in the source, a JSON object.
+    condition text NOT NULL DEFAULT '{}',
+    -- Code of the error for which no node reaches it; null: not known to be unreachable.
+    unreachable text,
+    CONSTRAINT hosts_pkey PRIMARY KEY (origin)
+) WITH (fillfactor = 70, autovacuum_vacuum_threshold = 200, autovacuum_vacuum_cost_delay = 0,
+        vacuum_truncate = off);
+CREATE INDEX hosts_due ON hosts (due_at) WHERE due_at IS NOT NULL;
+
+-- Limits of scopes: of all requests to an origin, of those of a tenant, or of a tenant's below one first path
+-- segment. A row exists while the scope is limited. Running requests are counted in `jobs` and `connections`,
+-- so that a crash cannot leave a wrong number.
+CREATE TABLE host_limits (
+    -- Tokens of the rate that were left when a request began last, and when that was.
+    request_credit double precision NOT NULL DEFAULT 1,
+    request_credit_at timestamptz NOT NULL DEFAULT now(),
+    -- No request begins before; null: no hold.
+    blocked_until timestamptz,
+    -- Requests begun per second, all nodes together; null: no limit.
+    request_rate double precision,
+    -- Requests at once, all nodes together; null: no limit.
+    connection_limit integer,
+    -- scheme://host:port
+    origin text NOT NULL,
+    -- Empty: every tenant.
+    tenant text NOT NULL DEFAULT '',
+    -- First path segment and hash of the credentials (RequestScope.path in the source). Empty: every path.
+    path text NOT NULL DEFAULT '',
+    CONSTRAINT host_limits_pkey PRIMARY KEY (origin, tenant, path),
+    CONSTRAINT host_limits_host FOREIGN KEY (origin) REFERENCES hosts ON DELETE CASCADE,
+    CONSTRAINT host_limits_connection_limit_is_positive CHECK (connection_limit > 0),
+    CONSTRAINT host_limits_request_rate_is_positive CHECK (request_rate > 0)
+) WITH (fillfactor = 70, autovacuum_vacuum_threshold = 200, autovacuum_vacuum_cost_delay = 0,
+        vacuum_truncate = off);
+
+-- The latest decisions about each host, at most 50.
+CREATE TABLE host_decisions (
+    number bigint GENERATED ALWAYS AS IDENTITY,
+    origin text NOT NULL,
+    -- HostDecision in the source, a JSON object.
+    decision text NOT NULL,
+    CONSTRAINT host_decisions_pkey PRIMARY KEY (origin, number)
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200,
+        autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
+
+-- Throughput of transfers with an origin, for jobs that must start in time.
+CREATE TABLE host_throughputs (
+    bytes_per_second double precision NOT NULL,
+    measured_at timestamptz NOT NULL,
+    -- scheme://host:port
+    origin text NOT NULL,
+    CONSTRAINT host_throughputs_pkey PRIMARY KEY (origin)
+) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 200,
+        autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
+CREATE INDEX host_throughputs_measured ON host_throughputs (measured_at);
+
+-- Connections of running attempts beyond the one to their own origin with which they were leased: of parts,
+-- mirrors and redirects, if their origin has a limit. A limit counts them and the running rows of `jobs`.
+CREATE TABLE connections (
+    job uuid NOT NULL,
+    attempt integer NOT NULL,
+    count integer NOT NULL,
+    -- scheme://host:port
+    origin text NOT NULL,
+    -- Path of the scope of their requests.
+    path text NOT NULL DEFAULT '',
+    tenant text NOT NULL,
+    session text NOT NULL,
+    CONSTRAINT connections_pkey PRIMARY KEY (origin, path, job, attempt),
+    CONSTRAINT connections_count_is_positive CHECK (count > 0)
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 200,
+        autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
+
+-- Connections of attempts that still run: those of an ended attempt do not count, whatever happened to its
+-- node.
+CREATE VIEW open_connections AS
+SELECT c.origin, c.path, c.job, c.attempt, c.tenant, c.session, c.count FROM connections c
+WHERE (
+    SELECT j.state = 'running' AND j.attempt = c.attempt FROM jobs j WHERE j.id = ANY (ARRAY[c.job]));
+
+-- Returns the largest number of tokens: those of a fiftieth of a second, at least 1.5, so that a late node
+-- loses none (also HostLimit in the source). Null: no rate.
+CREATE FUNCTION request_burst(rate double precision) RETURNS double precision
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN rate IS NOT NULL THEN greatest(1.5, rate / 50) END;
+
+-- Returns the tokens of now. Null: no rate.
+CREATE FUNCTION request_credit(rate double precision, credit double precision, since timestamptz)
+RETURNS double precision
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN CASE WHEN rate IS NOT NULL THEN least(
+    request_burst(rate),
+    credit + rate * greatest(0, extract(epoch FROM now() - since)::double precision)) END;
+
+-- What the limits of the scopes leave to each narrow claim queue. For one without a path these are the limits
+-- of the tenant and the origin; its jobs of paths that are limited by themselves are skipped. Connections of
+-- the session count in all claim queues of session and origin together.
+CREATE VIEW narrow_lots AS
+SELECT l.id AS lot, l.tenant, l.session, l.origin, l.path, l.home,
+    (SELECT count(*) FROM jobs r
+        WHERE r.state = 'running' AND r.lot < 0 AND r.origin = l.origin AND r.lot = ANY (ARRAY(
+            SELECT s.id FROM lots s
+            WHERE s.tenant = l.tenant AND s.session = l.session AND s.origin = l.origin)))
+        + (SELECT coalesce(sum(o.count), 0) FROM open_connections o
+            WHERE o.origin = l.origin AND o.tenant = l.tenant AND o.session = l.session) AS session_count,
+    h.room, h.blocked_until, h.request_credit
+FROM lots l CROSS JOIN LATERAL (
+    SELECT
+        -- Further requests that may run; null: no limit.
+        min(s.connection_limit - CASE WHEN s.connection_limit IS NOT NULL THEN (
+            SELECT count(*) FROM jobs r
+            WHERE r.state = 'running' AND r.lot < 0 AND r.origin = s.origin
+                AND s.tenant IN ('', r.tenant) AND s.path IN ('', r.scope_path))
+            + (SELECT coalesce(sum(o.count), 0) FROM open_connections o
+                WHERE o.origin = s.origin AND s.tenant IN ('', o.tenant) AND s.path IN ('', o.path))
+            END) AS room,
+        max(s.blocked_until) FILTER (WHERE s.blocked_until > now()) AS blocked_until,
+        -- Further requests that may begin now; null: no limit.
+        min(request_credit(s.request_rate, s.request_credit, s.request_credit_at)) AS request_credit
+    FROM host_limits s
+    WHERE s.origin = l.origin AND s.tenant IN ('', l.tenant) AND s.path IN ('', l.path)) h;
+
+-- Schedules -------------------------------------------------------------------------------------------------
+
+CREATE TABLE schedules (
+    id uuid NOT NULL,
+    created_at timestamptz NOT NULL,
+    updated_at timestamptz NOT NULL,
+    run_count bigint NOT NULL DEFAULT 0,
+    missed_count bigint NOT NULL DEFAULT 0,
+    skipped_count bigint NOT NULL DEFAULT 0,
+    -- Grows with every change by a client, not with runs.
+    revision integer NOT NULL DEFAULT 1,
+    -- The next occurrence waits for the end of an earlier one's job.
+    is_held boolean NOT NULL DEFAULT false,
+    -- Jobs of earlier occurrences matter.
+    watches_jobs boolean NOT NULL,
+    -- The next occurrence, and when it is to be looked at; null if there is none, or while the schedule is
+    -- paused.
+    next_scheduled_at timestamptz,
+    next_run_at timestamptz,
+    last_scheduled_at timestamptz,
+    last_run_at timestamptz,
+    last_job uuid,
+    tenant text NOT NULL,
+    -- The accepted fields but the job, a JSON object.
+    definition text NOT NULL,
+    -- The job, as in jobs, with placeholders.
+    spec text NOT NULL,
+    -- As in jobs.
+    secrets bytea,
+    payload bytea,
+    CONSTRAINT schedules_pkey PRIMARY KEY (id),
+    CONSTRAINT schedules_run_has_occurrence CHECK ((next_run_at IS NULL) = (next_scheduled_at IS NULL))
+) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+-- Due schedules, and the time of the next one.
+CREATE INDEX schedules_due ON schedules (next_run_at) WHERE next_run_at IS NOT NULL;
+-- Lists, newest first. Partial on paper.
+CREATE INDEX schedules_tenant ON schedules (tenant, id) WHERE tenant IS NOT NULL;
+
+-- The job of each occurrence: written once, in the transaction that inserts the job.
+CREATE TABLE schedule_runs (
+    schedule uuid NOT NULL,
+    scheduled_at timestamptz NOT NULL,
+    job uuid NOT NULL,
+    CONSTRAINT schedule_runs_pkey PRIMARY KEY (schedule, scheduled_at)
+) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
+        autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
+-- Housekeeping scans it again and again.
+CREATE INDEX schedule_runs_job ON schedule_runs (job);
+-- Jobs of a schedule, newest first.
+CREATE INDEX schedule_runs_list ON schedule_runs (schedule, job);
+
+-- Nodes -----------------------------------------------------------------------------------------------------
+
+CREATE TABLE nodes (
+    id uuid NOT NULL,
+    started_at timestamptz NOT NULL,
+    -- The lease: a node that is silent for longer has lost its jobs.
+    heartbeat_at timestamptz NOT NULL,
+    running integer NOT NULL,
+    draining boolean NOT NULL,
+    is_worker boolean NOT NULL,
+    -- The node leases nothing more, until it is told otherwise or its process is another one.
+    drain_requested boolean NOT NULL DEFAULT false,
+    name text NOT NULL,
+    version text NOT NULL,
+    -- How many of its jobs move bytes under each shared rate limit (RateDemand in the source), a JSON object.
+    -- Null: not known.
+    rate_demand text,
+    CONSTRAINT nodes_pkey PRIMARY KEY (id)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 50,
+        autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
+
+-- One row: what operators tell all nodes. Every change of it, or of nodes.drain_requested, raises the
+-- revision, so that a node recognizes an old value.
+CREATE TABLE operations (
+    revision bigint NOT NULL DEFAULT 0,
+    -- No node leases jobs.
+    paused boolean NOT NULL DEFAULT false,
+    is_only boolean NOT NULL DEFAULT true,
+    CONSTRAINT operations_pkey PRIMARY KEY (is_only),
+    CONSTRAINT operations_has_one_row CHECK (is_only)
+);
+INSERT INTO operations DEFAULT VALUES;
+
+-- Keys, settings and audit ----------------------------------------------------------------------------------
+
+CREATE TYPE key_role AS ENUM ('viewer', 'client', 'admin');
+
+CREATE TABLE api_keys (
+    id uuid NOT NULL,
+    created_at timestamptz NOT NULL,
+    role key_role NOT NULL,
+    revoked_at timestamptz,
+    tenant text NOT NULL,
+    name text NOT NULL,
+    -- SHA-256 of the key. The key itself is shown once and not stored.
+    hash bytea NOT NULL,
+    CONSTRAINT api_keys_pkey PRIMARY KEY (id),
+    CONSTRAINT api_keys_hash_is_unique UNIQUE (hash)
+);
+
+-- The first response to an idempotency key, for 24 hours. A tenant uses a key for one request, whatever its
+-- method and path.
+CREATE TABLE idempotency_keys (
+    created_at timestamptz NOT NULL,
+    node uuid NOT NULL,
+    tenant text NOT NULL,
+    key text NOT NULL,
+    route text NOT NULL,
+    fingerprint bytea NOT NULL,
+    job_ids uuid[] NOT NULL,
+    states text[] NOT NULL,
+    next_attempts_at timestamptz[] NOT NULL,
+    -- What only the first response showed, such as an API key; its repetition shows it again. Sealed.
+    secret bytea,
+    CONSTRAINT idempotency_keys_pkey PRIMARY KEY (tenant, key)
+) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
+        autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
+-- Housekeeping removes the oldest.
+CREATE INDEX idempotency_keys_created ON idempotency_keys (created_at);
+
+-- Values that Ferry creates at its first start, such as keys.
+CREATE TABLE settings (
+    name text NOT NULL,
+    value bytea NOT NULL,
+    CONSTRAINT settings_pkey PRIMARY KEY (name)
+);
+
+-- Requests of operators that change something; written before they are carried out.
+CREATE TABLE audit (
+    -- UUIDv7: ordered by time.
+    id uuid NOT NULL,
+    requested_at timestamptz NOT NULL,
+    -- Of the response; null: the outcome is not known.
+    status integer,
+    -- Null: the key of the configuration.
+    key uuid,
+    operation text NOT NULL,
+    path text NOT NULL,
+    request_id text NOT NULL,
+    -- Of a request that was carried out.
+    body text,
+    CONSTRAINT audit_pkey PRIMARY KEY (id)
+);

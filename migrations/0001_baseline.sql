@@ -101,11 +101,7 @@ CREATE TABLE jobs (
     -- What the ended attempts did, the oldest first, at most 49, each packed (AttemptRecord in the source).
     -- Only /attempts reads them, so that they are no rows of their own.
     attempts bytea[],
-    CONSTRAINT jobs_pkey PRIMARY KEY (id),
-    CONSTRAINT jobs_state_is_unfinished CHECK (state IN ('waiting', 'queued', 'running', 'suspended')),
-    CONSTRAINT jobs_waiting_has_reason CHECK ((state = 'waiting') = (waiting_for IS NOT NULL)),
-    CONSTRAINT jobs_running_has_node CHECK ((state = 'running') = (node IS NOT NULL)),
-    CONSTRAINT jobs_running_has_attempt CHECK (state <> 'running' OR (attempt > 0 AND started_at IS NOT NULL))
+    CONSTRAINT jobs_pkey PRIMARY KEY (id)
 ) WITH (
     -- Dead index entries at the head of the queue make claims slow: hence the early vacuum.
     fillfactor = 80, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
@@ -113,11 +109,11 @@ CREATE TABLE jobs (
     autovacuum_analyze_scale_factor = 0.02, vacuum_truncate = off);
 
 -- The claim reads the most urgent rows of a claim queue without a sort, and finds the next claim queue.
-CREATE INDEX jobs_queued ON jobs (lot, urgency, id) WHERE state = 'queued';
+CREATE INDEX jobs_queued ON jobs (lot, urgency, id) WHERE state = 'queued' AND node IS NULL;
 -- Promotion reads due rows, and the time of the next one.
 CREATE INDEX jobs_waiting ON jobs (next_attempt_at) WHERE state = 'waiting';
 -- Jobs of a node: at its restart, at its death, and when it looks for requested cancellations.
-CREATE INDEX jobs_running ON jobs (node) WHERE state = 'running';
+CREATE INDEX jobs_leased ON jobs (node) WHERE node IS NOT NULL;
 -- Running jobs of an origin and of a claim queue with a limit.
 CREATE INDEX jobs_permits ON jobs (origin, lot) WHERE state = 'running' AND lot < 0;
 -- Whether a narrow claim queue has jobs. The condition says `lot < 0` in words that no other statement uses,
@@ -741,7 +737,7 @@ CREATE TABLE connections (
 CREATE VIEW open_connections AS
 SELECT c.origin, c.path, c.job, c.attempt, c.tenant, c.session, c.count FROM connections c
 WHERE (
-    SELECT j.state = 'running' AND j.attempt = c.attempt FROM jobs j WHERE j.id = ANY (ARRAY[c.job]));
+    SELECT j.node IS NOT NULL AND j.attempt = c.attempt FROM jobs j WHERE j.id = ANY (ARRAY[c.job]));
 
 -- Returns the largest number of tokens: those of a fiftieth of a second, at least 1.5, so that a late node
 -- loses none (also HostLimit in the source). Null: no rate.

@@ -12,7 +12,7 @@ package final class Attempt: Sendable {
     package let tenant: String
     /// Time of the submission.
     package let createdAt: Timestamp
-    /// Time of the lease.
+    /// Time of the lease; of a job that was held since its submission, the begin.
     package let startedAt: Timestamp
     /// The job's fields with decrypted URLs and header fields; credentials are in `secrets`.
     package let spec: JobSpec
@@ -61,6 +61,15 @@ package final class Attempt: Sendable {
         self.retryOf = retryOf
         self.isCancelRequested = isCancelRequested
         self.home = home
+    }
+
+    /// Returns the attempt as it begins at `now`, some time after its lease.
+    package func beginning(at now: Timestamp) -> Attempt {
+        Attempt(
+            job: job, number: number, failedAttemptCount: failedAttemptCount, revision: revision,
+            tenant: tenant, createdAt: createdAt, startedAt: max(now, createdAt), spec: spec,
+            specJSON: specJSON, secrets: secrets, payload: payload, origin: origin, scopePath: scopePath,
+            traceparent: traceparent, retryOf: retryOf, isCancelRequested: isCancelRequested, home: home)
     }
 
     /// Scope of the job's own request.

@@ -11,10 +11,15 @@ package enum JobInput: Sendable, Equatable, CaseIterable {
     case submitDependent
     /// Like `submit`; the accepting node has a free slot and begins at once.
     case submitLeased
+    /// Like `submit`; the accepting node holds the job in its memory until it has a free slot. The API shows
+    /// it as queued.
+    case submitHeld
 
     // Attempts.
     /// A node has leased the job; a new attempt begins.
     case claim
+    /// The attempt of a job that was held since its submission has begun.
+    case begin
     case succeed
     /// The attempt has failed for good, or the job's time is over.
     case fail
@@ -30,7 +35,8 @@ package enum JobInput: Sendable, Equatable, CaseIterable {
     case askCredentials
     /// The server redirects to another place, about which the client is to be asked.
     case askRedirect
-    /// The node returns the lease: it drains, stops, has no slot, or has stopped the attempt for a suspension.
+    /// The node returns the lease: it drains, stops, has no slot, or has stopped the attempt for a
+    /// suspension.
     case giveBack
     /// The node that ran the job is dead or has been restarted.
     case loseNode
@@ -108,6 +114,8 @@ package struct JobEffects: OptionSet, Sendable, Hashable {
     package static let countsWait = JobEffects(rawValue: 16)
     /// The state stays as it is, and what the job waits for.
     package static let keepsState = JobEffects(rawValue: 4_096)
+    /// The begin of a held job's attempt is noted.
+    package static let recordsBegin = JobEffects(rawValue: 8_192)
     /// The due time stays as it is.
     package static let keepsDueTime = JobEffects(rawValue: 32)
     package static let requestsSuspension = JobEffects(rawValue: 64)
@@ -149,12 +157,13 @@ package struct JobTransition: Sendable, Equatable {
         self = transition
     }
 
-    /// States from which an input is allowed.
+    /// States from which an input is allowed. A job that a node holds since its submission counts as running.
     package static func origins(of input: JobInput) -> [JobState?] {
         switch input {
-        case .submit, .submitLater, .submitDiscretionary, .submitDependent, .submitLeased: [nil]
+        case .submit, .submitLater, .submitDiscretionary, .submitDependent, .submitLeased, .submitHeld:
+            [nil]
         case .claim, .loseOrigin: [.queued]
-        case .succeed, .retry, .missOrigin, .yieldToOrigin, .askCredentials, .askRedirect, .giveBack,
+        case .begin, .succeed, .retry, .missOrigin, .yieldToOrigin, .askCredentials, .askRedirect, .giveBack,
             .loseNode, .requestSuspension, .withdrawSuspension, .requestCancellation,
             .requestCancellationKeepingBytes:
             [.running]
@@ -176,8 +185,10 @@ package struct JobTransition: Sendable, Equatable {
         case .submitDiscretionary: .init(.waiting, for: .discretionary, .jobCreated)
         case .submitDependent: .init(.waiting, for: .dependency, .jobCreated)
         case .submitLeased: .init(.running, .jobCreated, .beginsAttempt)
+        case .submitHeld: .init(.queued, .jobCreated, .beginsAttempt)
 
         case .claim: .init(.running, .jobStarted, [.revises, .beginsAttempt])
+        case .begin: .init(.running, .jobStarted, [.revises, .recordsBegin])
         case .succeed: .init(.succeeded, .jobSucceeded, [ended, .endsJob])
         case .fail: .init(.failed, .jobFailed, [ended, .endsJob])
         case .cancel: .init(.cancelled, .jobCancelled, [ended, .endsJob])
@@ -217,9 +228,9 @@ package struct JobTransition: Sendable, Equatable {
         }
     }
 
-    /// Returns the transition of a job whose client requested something while it ran. A job to be cancelled is
-    /// queued, and the node that claims it ends it; one to be suspended is suspended. The end of an attempt
-    /// has its event all the same; a wait or a question that does not happen has none.
+    /// Returns the transition of a job whose client requested something while it ran. A job to be cancelled
+    /// is queued, and the node that claims it ends it; one to be suspended is suspended. The end of an
+    /// attempt has its event all the same; a wait or a question that does not happen has none.
     package func after(cancellationRequested: Bool, suspensionRequested: Bool) -> JobTransition {
         guard cancellationRequested || suspensionRequested,
             state == .waiting || state == .queued

@@ -59,6 +59,7 @@ struct DispatcherState {
         var next = now + 1_000_000_000
         if !endings.isEmpty || !news.isEmpty { next = now }
         if let back = context.held.nextReturn { next = min(next, isLeasing ? back : now) }
+        if let begin = context.held.nextRecording { next = min(next, begin) }
         if let look = dependents.nextLook { next = min(next, look) }
         if let ask = connections.nextStep(now) { next = min(next, ask) }
         if context.isPromoting { next = min(next, nextPromotion) }
@@ -100,16 +101,28 @@ struct DispatcherState {
         context.health.note(result, HostSignal(result))
         let now = context.clock.now()
         let jitter = Double.random(in: 0...1)
+        let begin = context.held.takeBegin(result.attempt.job, at: Sys.monotonicNanoseconds())
         if let wait = AttemptEnding(
             waitingAfter: result, isHostKnown: context.health.unreachable(result.attempt.origin) != nil,
             node: context.configuration.node, now: now, jitter: jitter, context.configuration.seal)
         {
             context.metrics.connectivityWaits.add(1, ordering: .relaxed)
-            return wait
+            return recordBegin(begin, before: wait, result)
         }
-        return AttemptEnding(
+        let ending = AttemptEnding(
             result, node: context.configuration.node, now: now, jitter: jitter, context.configuration.seal,
-            sealResumePoint: context.configuration.sealResumePoint)
+            begin: begin, sealResumePoint: context.configuration.sealResumePoint)
+        return recordBegin(begin, before: ending, result)
+    }
+
+    /// Returns the ending with the begin of the attempt, if the row does not say that. The end of a job says
+    /// it itself.
+    private func recordBegin(
+        _ begin: HeldAttempts.Begin, before ending: AttemptEnding, _ result: AttemptResult
+    ) -> AttemptEnding {
+        guard begin == .unrecorded, case .change(var change) = ending else { return ending }
+        change.begin = JobChange(recordingBegin: result.attempt)
+        return .change(change)
     }
 
     private mutating func schedulePromotion(at instant: Timestamp) {
@@ -138,9 +151,13 @@ struct DispatcherState {
         if isLeasing, reserved.lease != nil {
             claims = planClaims(isAfterEndings: !ended.isEmpty, now, &reserved)
         }
+        let begun = context.held.unrecordedBegins(Limits.resultBatchMax, at: now)
         let round = Round(
-            endings: ended, promotes: promotes, reconciles: now >= nextReconciliation, claims: claims)
-        guard !ended.isEmpty || promotes || round.reconciles || !round.claims.isEmpty else { return }
+            endings: ended, begun: begun, promotes: promotes, reconciles: now >= nextReconciliation,
+            claims: claims)
+        guard !ended.isEmpty || !begun.isEmpty || promotes || round.reconciles || !round.claims.isEmpty else {
+            return
+        }
         do {
             let outcome = try database.withConnection { connection throws(PostgresError) in
                 try round.commit(&connection, context)
@@ -176,12 +193,15 @@ struct DispatcherState {
         return claims
     }
 
-    /// Gives back attempts that were prefetched for too long; all of them if this node may not lease.
+    /// Gives back attempts that were held for too long, or that others go before; all of them if this node
+    /// may not lease.
     private mutating func giveBackHeld(_ now: Int64) {
-        let late = context.held.take(olderThan: isLeasing ? now - context.held.patience : .max)
-        guard !late.isEmpty else { return }
-        turnover.forget()
-        for held in late { endings.append(.giveBack(Lease(held.attempt))) }
+        let back = context.held.takeReturns(at: now, isAll: !isLeasing)
+        guard !back.isEmpty else { return }
+        // The commit of each releases a lease, and submitted ones have none among those of the slots.
+        slots.unsettle(back.count { $0.isSubmitted })
+        if back.contains(where: { !$0.isSubmitted }) { turnover.forget() }
+        for held in back { endings.append(.giveBack(Lease(held.attempt))) }
     }
 
     private mutating func succeed(
@@ -190,6 +210,7 @@ struct DispatcherState {
         let now = Sys.monotonicNanoseconds()
         let claims = outcome.claims.jobs
         endings.removeFirst(round.endings.count)
+        context.held.recorded(round.begun.lazy.map(\.job))
         batchMax = Limits.resultBatchMax
         context.leaseRegistry.remove(round.endings.lazy.map { ($0.lease.job, $0.lease.attempt) })
         queue.forget(round.endings.lazy.map(\.lease.job))
@@ -302,7 +323,11 @@ struct DispatcherState {
         if !leaving.isEmpty { context.commitObserver?.jobsLeaveBytes(leaving) }
         // Also jobs whose lease was lost: clients that wait for them read their state.
         if !finished.isEmpty { context.commitObserver?.jobsFinished(finished) }
-        if !round.endings.isEmpty || !outcome.claims.jobs.isEmpty || awaitedCount > 0 {
+        if round.begun.contains(where: { $0.spec.webhook?.events.contains(.jobStarted) == true }) {
+            isWanted = true
+        }
+        if !round.endings.isEmpty || !round.begun.isEmpty || !outcome.claims.jobs.isEmpty || awaitedCount > 0
+        {
             context.events.written(isWanted: isWanted)
         }
     }
@@ -364,7 +389,15 @@ struct DispatcherState {
                 endings.append(.giveBack(Lease(attempt)))
             }
         }
-        context.held.add(held, at: Sys.monotonicNanoseconds())
+        let throughputs = context.throughputs
+        context.held.add(
+            prefetched: held.map {
+                (
+                    $0,
+                    $0.spec.urgency(
+                        createdAt: $0.createdAt, bytesPerSecond: throughputs.bytesPerSecond($0.origin))
+                )
+            }, at: Sys.monotonicNanoseconds())
         context.beginHeld()
     }
 

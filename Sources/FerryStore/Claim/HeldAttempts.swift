@@ -1,72 +1,261 @@
 import FerryCore
+import FerryScheduler
+import Postgres
 import Synchronization
 import Sys
 
-/// Prefetched attempts: leased ones that wait for a slot, so that a slot that becomes free begins the next
-/// transfer without a round trip to the database. Any thread.
+/// Attempts that this node has leased and that wait for a slot, so that a slot that becomes free begins the
+/// next transfer without a round trip to the database. Any thread.
 ///
-/// They are few. An attempt that has not begun after `patience` goes back to the queue.
+/// There are two kinds. **Prefetched** ones were claimed from the queue. They are few, and go back if they
+/// have not begun after `patience`. **Submitted** ones were leased as they were inserted, because nothing
+/// else waited: all are of one session, and they begin in the order of their urgency. They go back to the
+/// queue as soon as a job of another claim queue, or a more urgent one, is queued, so that shares and
+/// priorities decide about all of them. Their rows do not say when they begin: a begin is recorded with the
+/// result, or after `recordingDelay`.
 final class HeldAttempts: Sendable {
     struct Held: Sendable {
         let attempt: Attempt
-        /// When it was leased; monotonic nanoseconds.
-        let since: Int64
+        let urgency: Timestamp
+        /// When it goes back to the queue; monotonic nanoseconds.
+        let returnAt: Int64
+        /// `true` if it was leased as it was inserted.
+        let isSubmitted: Bool
     }
 
-    /// Maximum, whatever the number of slots.
+    /// The tenant and session whose jobs are held since their submission.
+    struct Owner: Sendable, Equatable {
+        let tenant: String
+        let session: String
+    }
+
+    /// What the row of a job that was held since its submission does not say.
+    enum Begin: Sendable { case recorded, unrecorded, never }
+
+    fileprivate struct State {
+        /// The next one to begin is the last one.
+        var held: [Held] = []
+        var submittedCount = 0
+        /// Places of submitted ones whose commit is not known yet.
+        var reserved = 0
+        var owner: Owner?
+        var mustReturn = false
+        /// No attempt goes back before, unless `mustReturn`; monotonic nanoseconds.
+        var earliestReturn = Int64.max
+        /// Submitted attempts that have begun, and when; monotonic nanoseconds.
+        var begun: [JobID: (attempt: Attempt, at: Int64)] = [:]
+        /// Submitted attempts that have ended without a begin.
+        var never: Set<JobID> = []
+        /// Ends of attempts: in the second that began at `since`, and in a second before.
+        var (endCount, endsPerSecond, since) = (0, 0, Int64(0))
+    }
+
+    /// Maximum of prefetched attempts, whatever the number of slots.
     static let countMax = 32
-    /// Longest time between lease and begin, in nanoseconds.
+    /// Maximum of submitted attempts.
+    private let submittedMax: Int
+    /// Nanoseconds for which a submitted attempt is held while other nodes are alive.
+    private static let submittedPatience: Int64 = 1_000_000_000
+    /// Nanoseconds after which the begin of a submitted attempt is recorded.
+    private static let recordingDelay: Int64 = 500_000_000
+    /// Longest time between claim and begin of a prefetched attempt, in nanoseconds.
     let patience: Int64
 
-    private let held = Mutex<[Held]>([])
+    private let state = Mutex(State())
     /// Read at every end of a transfer, without the lock.
     private let heldCount = Atomic<Int>(0)
 
-    init(seconds: Double) { patience = Int64(seconds * 1e9) }
+    /// `seconds`: longest time between claim and begin of a prefetched attempt.
+    init(seconds: Double, submittedMax: Int) {
+        patience = Int64(seconds * 1e9)
+        self.submittedMax = submittedMax
+    }
 
     var count: Int { heldCount.load(ordering: .sequentiallyConsistent) }
 
-    func add(_ attempts: some Collection<Attempt>, at now: Int64) {
-        change { $0 += attempts.map { Held(attempt: $0, since: now) } }
-    }
+    // MARK: Adding
 
-    /// Removes and returns the first ones, at most `count`.
-    func take(_ count: Int) -> [Held] {
-        change { held in
-            defer { held.removeFirst(min(count, held.count)) }
-            return Array(held.prefix(count))
+    /// Adds attempts that were claimed.
+    func add(prefetched attempts: [(attempt: Attempt, urgency: Timestamp)], at now: Int64) {
+        guard !attempts.isEmpty else { return }
+        change { state in
+            state.insert(
+                attempts.map {
+                    Held(
+                        attempt: $0.attempt, urgency: $0.urgency, returnAt: now + patience, isSubmitted: false
+                    )
+                })
         }
     }
 
-    /// Removes and returns those that were leased before `instant`.
-    func take(olderThan instant: Int64) -> [Held] {
+    /// Reserves places for up to `count` jobs that are about to be inserted. Returns how many: 0 if jobs of
+    /// another session are held. With peers there are no more than this node does in a second.
+    func reserve(upTo count: Int, of owner: Owner, hasPeers: Bool, capacity: Int) -> Int {
+        state.withLock { state in
+            guard state.submittedCount + state.reserved == 0 || state.owner == owner, !state.mustReturn else {
+                return 0
+            }
+            let most =
+                hasPeers ? min(submittedMax, max(capacity, state.endsPerSecond)) : submittedMax
+            let reserved = max(0, min(count, most - state.submittedCount - state.reserved))
+            state.reserved += reserved
+            if reserved > 0 { state.owner = owner }
+            return reserved
+        }
+    }
+
+    /// Releases reserved places whose commit has failed.
+    func unreserve(_ count: Int) {
+        guard count > 0 else { return }
+        state.withLock { state in
+            state.reserved -= count
+            if state.submittedCount + state.reserved == 0 { (state.mustReturn, state.owner) = (false, nil) }
+        }
+    }
+
+    /// Adds attempts that were inserted with a lease, in their reserved places.
+    func add(submitted attempts: [(attempt: Attempt, urgency: Timestamp)], hasPeers: Bool, at now: Int64) {
+        let returnAt = hasPeers ? now + Self.submittedPatience : .max
+        change { state in
+            state.reserved -= attempts.count
+            state.submittedCount += attempts.count
+            state.insert(
+                attempts.map {
+                    Held(attempt: $0.attempt, urgency: $0.urgency, returnAt: returnAt, isSubmitted: true)
+                })
+        }
+    }
+
+    /// Notes that jobs were queued. Submitted attempts go back unless these jobs come after them anyway.
+    func noteQueued(_ queue: ClaimQueue, head: Timestamp) {
+        state.withLock { state in
+            guard state.submittedCount + state.reserved > 0 else { return }
+            let last = state.held.first
+            let isOwn =
+                queue.origin == nil && queue.tenant == state.owner?.tenant
+                && queue.session == state.owner?.session
+            if !isOwn || last.map({ head < $0.urgency }) ?? false { state.mustReturn = true }
+        }
+    }
+
+    // MARK: Taking
+
+    /// Whether the next attempt is a submitted one; `nil` if there is none.
+    var isNextSubmitted: Bool? { count > 0 ? state.withLock { $0.held.last?.isSubmitted } : nil }
+
+    /// Removes and returns the next attempt if it is of that kind.
+    func takeNext(isSubmitted: Bool) -> Held? {
+        change { state in
+            guard state.held.last?.isSubmitted == isSubmitted else { return nil }
+            return state.remove(at: state.held.count - 1)
+        }
+    }
+
+    /// Removes and returns those that must go back at `now`; all of them if `isAll`.
+    func takeReturns(at now: Int64, isAll: Bool) -> [Held] {
         guard count > 0 else { return [] }
-        return change { held in
-            defer { held.removeAll { $0.since < instant } }
-            return held.filter { $0.since < instant }
+        return change { state in
+            guard isAll || state.mustReturn || state.earliestReturn <= now else { return [] }
+            let returnsSubmitted = state.mustReturn
+            let back = state.held.filter {
+                isAll || $0.returnAt <= now || $0.isSubmitted && returnsSubmitted
+            }
+            state.held.removeAll { isAll || $0.returnAt <= now || $0.isSubmitted && returnsSubmitted }
+            state.submittedCount = state.held.count { $0.isSubmitted }
+            state.earliestReturn = state.held.lazy.map(\.returnAt).min() ?? .max
+            if state.submittedCount + state.reserved == 0 { (state.mustReturn, state.owner) = (false, nil) }
+            return back
         }
     }
 
     func take(_ job: JobID) -> Held? {
         guard count > 0 else { return nil }
-        return change { held in
-            held.firstIndex { $0.attempt.job == job }.map { held.remove(at: $0) }
+        return change { state in
+            state.held.firstIndex { $0.attempt.job == job }.map { state.remove(at: $0) }
         }
     }
 
-    var all: [Held] { held.withLock { $0 } }
+    var all: [Held] { state.withLock { $0.held.reversed() } }
 
-    /// When the first one goes back to the queue, in monotonic nanoseconds; `nil` if there is none.
+    /// When the first one goes back to the queue, in monotonic nanoseconds; `nil` if none does.
     var nextReturn: Int64? {
         guard count > 0 else { return nil }
-        return held.withLock { $0.first?.since }.map { $0 + patience }
+        return state.withLock { state in
+            state.mustReturn ? 0 : state.earliestReturn == .max ? nil : state.earliestReturn
+        }
     }
 
-    private func change<Value: Sendable>(_ body: (inout [Held]) -> Value) -> Value {
-        held.withLock { held in
-            defer { heldCount.store(held.count, ordering: .sequentiallyConsistent) }
-            return body(&held)
+    // MARK: Begins of submitted attempts
+
+    /// Notes that a submitted attempt begins.
+    func begin(_ attempt: Attempt, at now: Int64) {
+        state.withLock { $0.begun[attempt.job] = (attempt, now) }
+    }
+
+    /// Notes that a submitted attempt ends without having begun.
+    func endBeforeBegin(_ attempt: Attempt) { _ = state.withLock { $0.never.insert(attempt.job) } }
+
+    /// Returns what the row of the job does not say about the attempt that has ended, and forgets it.
+    func takeBegin(_ job: JobID, at now: Int64) -> Begin {
+        state.withLock { state in
+            state.endCount += 1
+            if now - state.since > 1_000_000_000 {
+                state.endsPerSecond = state.endCount
+                (state.endCount, state.since) = (0, now)
+            }
+            if state.begun.removeValue(forKey: job) != nil { return .unrecorded }
+            return state.never.remove(job) == nil ? .recorded : .never
         }
+    }
+
+    /// Attempts whose begin is to be recorded at `now`, at most `count`.
+    func unrecordedBegins(_ count: Int, at now: Int64) -> [Attempt] {
+        state.withLock { state in
+            guard !state.begun.isEmpty else { return [] }
+            let due = state.begun.values.lazy.filter { $0.at <= now - Self.recordingDelay }
+            return due.prefix(count).map(\.attempt)
+        }
+    }
+
+    /// When the next begin is to be recorded, in monotonic nanoseconds; `nil` if none is.
+    var nextRecording: Int64? {
+        state.withLock { $0.begun.values.lazy.map(\.at).min() }.map { $0 + Self.recordingDelay }
+    }
+
+    /// Returns the attempt of a job that was held since its submission, has begun, and is not recorded.
+    func begun(_ job: JobID) -> Attempt? { state.withLock { $0.begun[job]?.attempt } }
+
+    /// Notes that begins are recorded.
+    func recorded(_ jobs: some Sequence<JobID>) {
+        state.withLock { state in for job in jobs { state.begun[job] = nil } }
+    }
+
+    private func change<Value: Sendable>(_ body: (inout State) -> Value) -> Value {
+        state.withLock { state in
+            defer { heldCount.store(state.held.count, ordering: .sequentiallyConsistent) }
+            return body(&state)
+        }
+    }
+}
+
+extension HeldAttempts.State {
+    /// Inserts attempts, which need not be in order.
+    fileprivate mutating func insert(_ added: [HeldAttempts.Held]) {
+        func precedes(_ a: HeldAttempts.Held, _ b: HeldAttempts.Held) -> Bool {
+            (a.urgency, a.attempt.job) > (b.urgency, b.attempt.job)
+        }
+        let added = added.sorted(by: precedes)
+        earliestReturn = min(earliestReturn, added.lazy.map(\.returnAt).min() ?? .max)
+        guard let first = held.first, let last = added.last else { return held = added + held }
+        if precedes(last, first) { return held.insert(contentsOf: added, at: 0) }
+        held = (held + added).sorted(by: precedes)
+    }
+
+    fileprivate mutating func remove(at index: Int) -> HeldAttempts.Held {
+        let one = held.remove(at: index)
+        if one.isSubmitted { submittedCount -= 1 }
+        if submittedCount + reserved == 0 { (mustReturn, owner) = (false, nil) }
+        return one
     }
 }
 
@@ -100,23 +289,31 @@ extension StoreContext {
         edits.rates(of: attempts) { runner.changeRate($0, bytesPerSecondMax: $1) }
     }
 
-    /// Begins prefetched attempts while slots are free.
+    /// Begins held attempts while slots are free.
     func beginHeld() {
         let slots = configuration.slots
-        while held.count > 0 {
-            let begun = slots.begin(upTo: held.count)
+        while let isSubmitted = held.isNextSubmitted {
+            // A submitted attempt has no lease among those of the slots until it begins.
+            let begun = isSubmitted ? slots.reserve(upTo: 1) : slots.begin(upTo: 1)
             guard begun > 0 else { return }
-            let next = held.take(begun)
-            // Another thread took the attempts. The loop looks again: a third one may have found no slot
-            // meanwhile.
-            if next.count < begun { slots.end(begun - next.count) }
-            for one in next { begin(one) }
+            guard let next = held.takeNext(isSubmitted: isSubmitted) else {
+                // Another thread took it. The loop looks again: a third one may have found no slot meanwhile.
+                if isSubmitted { slots.release(1) } else { slots.end(1) }
+                continue
+            }
+            begin(next)
         }
     }
 
-    private func begin(_ held: HeldAttempts.Held) {
-        guard attemptRunner != nil, mayBegin(held) else { return giveBack([held.attempt]) }
-        begin([held.attempt])
+    private func begin(_ next: HeldAttempts.Held) {
+        guard attemptRunner != nil, mayBegin(next) else {
+            if next.isSubmitted { held.endBeforeBegin(next.attempt) }
+            return giveBack([next.attempt])
+        }
+        guard next.isSubmitted else { return begin([next.attempt]) }
+        let attempt = next.attempt.beginning(at: clock.now())
+        held.begin(attempt, at: Sys.monotonicNanoseconds())
+        begin([attempt])
     }
 
     /// Gives back attempts that have slots and must not begin.
@@ -125,12 +322,18 @@ extension StoreContext {
         for attempt in attempts { end(attempt, .released) }
     }
 
+    /// Gives back attempts that were leased as they were inserted, and are not held yet.
+    func giveBack(submitted attempts: [Attempt]) {
+        held.unreserve(attempts.count)
+        for attempt in attempts { endSubmitted(attempt, .released) }
+    }
+
     /// Returns `true` if nothing has happened since the lease that forbids to begin. A job with a limit by
     /// now goes back: claims alone count against limits.
     private func mayBegin(_ held: HeldAttempts.Held) -> Bool {
         let attempt = held.attempt
         guard mayLease, configuration.downloads.admits(attempt.spec.kind),
-            Sys.monotonicNanoseconds() - held.since < self.held.patience, attempt.expiry > clock.now()
+            Sys.monotonicNanoseconds() < held.returnAt, attempt.expiry > clock.now()
         else { return false }
         if attempt.spec.awaitsHost, health.unreachable(attempt.origin) != nil { return false }
         return claimQueueName(attempt.scope, session: attempt.spec.session, sessions.current).origin.isEmpty
@@ -145,16 +348,51 @@ extension StoreContext {
                 leavesBytes: leavesBytes))
     }
 
+    private func endSubmitted(_ attempt: Attempt, _ outcome: AttemptResult.Outcome) {
+        held.endBeforeBegin(attempt)
+        // The commit of the result releases a lease, and it has none among those of the slots.
+        configuration.slots.unsettle(1)
+        end(attempt, outcome)
+    }
+
     /// Stops the attempt of a job if this node has one.
     func stop(_ job: JobID, _ how: AttemptStop) {
         guard let held = held.take(job) else {
             attemptRunner?.stop(job, how)
             return
         }
+        if held.isSubmitted {
+            return endSubmitted(held.attempt, how == .suspend ? .suspended : .cancelled)
+        }
         switch how {
         case .suspend: end(held.attempt, .suspended)
         case .cancel: end(held.attempt, .cancelled)
         case .cancelKeepingBytes: end(held.attempt, .cancelled, leavesBytes: held.attempt.number > 1)
         }
+    }
+
+    /// Gives back the attempt of a job that this node holds since its submission, because its fields are to
+    /// be changed; records its begin if it has begun. Returns `false` if it is neither held nor begun here.
+    func settleHeld(_ job: JobID, _ connection: inout Connection) throws(PostgresError) -> Bool {
+        if let held = held.take(job) {
+            let change = JobChange(.giveBack, Lease(held.attempt))
+            let changed = try ChangedJob.commit([change], &connection)
+            leaseRegistry.remove([(job, held.attempt.number)])
+            for one in changed { backlog.add([one.queue: .init(head: one.urgency, count: 1)]) }
+            dispatcherWake.withLock { $0 }(nil)
+            return true
+        }
+        guard let attempt = held.begun(job) else { return false }
+        _ = try ChangedJob.commit([JobChange(recordingBegin: attempt)], &connection)
+        held.recorded([job])
+        return true
+    }
+}
+
+extension JobChange {
+    /// Records that an attempt has begun that was held since the submission.
+    init(recordingBegin attempt: Attempt) {
+        self.init(.begin, Lease(attempt))
+        occurredAt = attempt.startedAt
     }
 }

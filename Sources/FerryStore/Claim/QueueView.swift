@@ -111,6 +111,7 @@ struct QueueView {
 
     private mutating func add(_ found: Claims.Found, _ share: SessionShare) {
         guard isForThisNode(found) else { return }
+        context.held.noteQueued(found.queue, head: found.head)
         var limit: Int?
         if found.queue.origin != nil {
             limit = [found.hostLimit, share.connectionLimit].compactMap(\.self).min()

@@ -13,6 +13,7 @@ final class NotificationListener: Sendable {
     private let onStop: @Sendable (JobID, AttemptStop) -> Void
     private let onLimits: @Sendable () -> Void
     private let onEdit: @Sendable (JobID) -> Void
+    private let onReturn: @Sendable (JobID) -> Void
     private let onHosts: @Sendable () -> Void
     private let onEvents: @Sendable () -> Void
     private let onSessions: @Sendable () -> Void
@@ -21,7 +22,8 @@ final class NotificationListener: Sendable {
     init(
         _ context: StoreContext, onWork: @escaping @Sendable () -> Void,
         onStop: @escaping @Sendable (JobID, AttemptStop) -> Void, onLimits: @escaping @Sendable () -> Void,
-        onEdit: @escaping @Sendable (JobID) -> Void, onHosts: @escaping @Sendable () -> Void,
+        onEdit: @escaping @Sendable (JobID) -> Void, onReturn: @escaping @Sendable (JobID) -> Void,
+        onHosts: @escaping @Sendable () -> Void,
         onEvents: @escaping @Sendable () -> Void, onSessions: @escaping @Sendable () -> Void,
         onOperations: @escaping @Sendable () -> Void
     ) {
@@ -30,6 +32,7 @@ final class NotificationListener: Sendable {
         self.onStop = onStop
         self.onLimits = onLimits
         self.onEdit = onEdit
+        self.onReturn = onReturn
         self.onHosts = onHosts
         self.onEvents = onEvents
         self.onSessions = onSessions
@@ -87,12 +90,14 @@ final class NotificationListener: Sendable {
         var hasWork = false
         for notification in arrived {
             // The payload is `work`, a name of changed limits, hosts, events, sessions or settings, `edit:`
-            // and a job, or how an attempt is to end, a colon and its job.
+            // or `return:` and a job, or how an attempt is to end, a colon and its job.
             let words = notification.payload.split(separator: ":", maxSplits: 1)
             if words.count == 2, let how = AttemptStop(rawValue: String(words[0])) {
                 if let job = JobID(uuidText: String(words[1])) { onStop(job, how) }
             } else if words.count == 2, words[0] == ControlLane.editNotification {
                 if let job = JobID(uuidText: String(words[1])) { onEdit(job) }
+            } else if words.count == 2, words[0] == ControlLane.returnNotification {
+                if let job = JobID(uuidText: String(words[1])) { onReturn(job) }
             } else if notification.payload == LimitsCache.notification {
                 onLimits()
             } else if notification.payload == HostLimitsLoader.notification {

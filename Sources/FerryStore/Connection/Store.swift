@@ -69,7 +69,7 @@ package final class Store: Sendable {
         listener = NotificationListener(
             context, onWork: look,
             onStop: { context.stop($0, $1) }, onLimits: { control.adoptLimits() },
-            onEdit: { control.adoptEdit($0) },
+            onEdit: { control.adoptEdit($0) }, onReturn: { control.returnHeld($0) },
             onHosts: { [control] in
                 control.adoptHosts()
                 hosts.changed()

@@ -63,7 +63,8 @@ final class StoreContext: Sendable {
         identifiers = IdentifierGenerator { clock.now() }
         startedAt = clock.now()
         lease = NodeLease(seconds: configuration.leaseSeconds)
-        held = HeldAttempts(seconds: configuration.heldSeconds)
+        held = HeldAttempts(
+            seconds: configuration.heldSeconds, submittedMax: configuration.heldSubmissionMax)
         connections = ConnectionRegistry(configuration)
         admission = Admission(jobCountMax: configuration.jobCountMax)
         isLeasing = Atomic(configuration.isWorker)

@@ -23,6 +23,8 @@ enum AttemptEnding: Sendable {
     struct Change: Sendable {
         let lease: Lease
         var change: JobChange
+        /// Records the begin of the attempt, before `change`.
+        var begin: JobChange?
         /// The only node that can run the job from now on, or `nil`: any.
         var home: Home?
         /// `true` if the job's webhook may want the event.
@@ -84,14 +86,16 @@ enum AttemptEnding: Sendable {
     }
 
     /// `jitter` is from 0 to 1, `seal` encrypts values that may be secret, `sealResumePoint` makes resume
-    /// data.
+    /// data. `begin`: what the row of a job that was held since its submission does not say.
     init(
         _ result: AttemptResult, node: NodeID, now: Timestamp, jitter: Double, _ seal: SecretSeal,
+        begin: HeldAttempts.Begin = .recorded,
         sealResumePoint: (ResumePoint) -> String? = { _ in nil }
     ) {
         let attempt = result.attempt
         let lease = Lease(attempt)
         var record = JobRecord(ending: attempt, node: node, at: now)
+        if begin == .never { record.startedAt = nil }
         record.responseJSON = result.response.map { $0.stored(seal) }
         var attemptError: [UInt8]?
         switch result.outcome {
@@ -143,7 +147,9 @@ enum AttemptEnding: Sendable {
         if record.resumeData != nil { record.partialDownload = result.partialDownload }
         let ended = result.packedLast(record, at: now, seal)
         self = .finish(
-            FinishedJob(lease, record, lastAttempt: ended, attemptError: attemptError))
+            FinishedJob(
+                lease, record, lastAttempt: ended, attemptError: attemptError,
+                unrecordedBegin: begin == .unrecorded ? attempt.startedAt : nil))
     }
 }
 
@@ -221,12 +227,14 @@ final class FinishedJob: Sendable {
     /// Error of the attempt that ended the job, a JSON object; `nil` if that has not failed. The job's error
     /// may differ: its time ends before the next attempt.
     private let attemptError: [UInt8]?
+    /// When the attempt began, if the job's row does not say that.
+    private let unrecordedBegin: Timestamp?
 
     /// `record` is the job as it will be. A job whose spec cannot be read ends as well, but no webhook of its
     /// own is told.
     init(
         _ lease: Lease, _ record: JobRecord, lastAttempt: [UInt8]? = nil,
-        attemptError: [UInt8]? = nil
+        attemptError: [UInt8]? = nil, unrecordedBegin: Timestamp? = nil
     ) {
         var record = record
         record.revision = lease.revision + 1
@@ -234,6 +242,7 @@ final class FinishedJob: Sendable {
         self.lastAttempt = lastAttempt
         self.record = record
         self.attemptError = attemptError
+        self.unrecordedBegin = unrecordedBegin
         let spec = record.spec
         wanted = spec?.wantedEvents
         acknowledgement = spec?.acknowledgement
@@ -267,6 +276,7 @@ final class FinishedJob: Sendable {
         acknowledgement = other.acknowledgement
         declinesAcknowledgement = other.declinesAcknowledgement
         attemptError = other.attemptError == nil ? nil : record.errorJSON
+        unrecordedBegin = other.unrecordedBegin
     }
 
     /// A job that no node holds, as it ends without another attempt. `resumeData` makes resume data of the
@@ -291,10 +301,19 @@ final class FinishedJob: Sendable {
     // MARK: Events
 
     /// `true` if the job's webhook wants one of the events.
-    var isWanted: Bool { eventTypes.mask & (wanted ?? 0) != 0 }
+    var isWanted: Bool {
+        let begin = unrecordedBegin == nil ? 0 : [EventType.jobStarted].mask
+        return (eventTypes.mask | begin) & (wanted ?? 0) != 0
+    }
 
     /// Appends the events of the end as `EventRecord`s.
     func packEvents(into bytes: inout [UInt8]) {
+        if let unrecordedBegin {
+            EventRecord(
+                .jobStarted, job: record.id, at: unrecordedBegin, wanted: wanted, attempt: record.attempt,
+                revision: record.revision - 1, state: .running
+            ).pack(into: &bytes)
+        }
         for type in eventTypes {
             EventRecord(
                 type, job: record.id, at: record.finishedAt ?? record.createdAt, wanted: wanted,

@@ -53,7 +53,12 @@ package struct ResultSpool: Sendable {
     func keep(_ news: [News], _ endings: [AttemptEnding], _ logger: Logger) -> Bool {
         keep(logger) { bytes in
             for one in news { Self.encode(Entry(Statements.tellJobs, .news([one])), into: &bytes) }
-            for ending in endings { Self.encode(Entry(ending), into: &bytes) }
+            for ending in endings {
+                if let begin = ending.begin {
+                    Self.encode(Entry(Statements.changeJobs, .changes([begin])), into: &bytes)
+                }
+                Self.encode(Entry(ending), into: &bytes)
+            }
         }
     }
 

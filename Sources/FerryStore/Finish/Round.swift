@@ -8,6 +8,8 @@ struct Round {
     static let promotionMax: Int32 = 500
 
     let endings: [AttemptEnding]
+    /// Attempts of jobs that were held since their submission, whose begin is recorded.
+    let begun: [Attempt]
     let promotes: Bool
     let reconciles: Bool
     /// What it leases and scans for.
@@ -74,8 +76,11 @@ struct Round {
         _ context: StoreContext
     ) throws(PostgresError) -> Outcome {
         var outcome = Outcome(reconciledCount: reconciledCount)
+        let begins = begun.map { JobChange(recordingBegin: $0) } + endings.compactMap(\.begin)
         let changes = changes + due.map { JobChange(.becomeDue, $0) } + awaited.values.map(\.change)
         var results = try connection.pipeline { pipeline in
+            // A statement of its own: the next one may change the same jobs.
+            if !begins.isEmpty { pipeline.send(Statements.changeJobs, .changes(begins)) }
             if !changes.isEmpty { pipeline.send(Statements.changeJobs, .changes(changes)) }
             if !finished.isEmpty { pipeline.send(Statements.finishJobs, .finished(finished)) }
             if promotes {
@@ -91,6 +96,7 @@ struct Round {
             defer { index += 1 }
             return results.take(index)
         }
+        if !begins.isEmpty { _ = next(&results) }
         if !changes.isEmpty {
             let jobs = ChangedJob.all(next(&results))
             outcome.note(jobs)
@@ -174,6 +180,11 @@ extension AttemptEnding {
         case .change(let ending): (Statements.changeJobs, .changes([ending.change]))
         }
     }
+
+    /// The begin of the attempt, which is recorded before; `nil` if it is recorded already or with the end.
+    var begin: JobChange? {
+        if case .change(let ending) = self { ending.begin } else { nil }
+    }
 }
 
 extension ResultSet {
@@ -239,6 +250,7 @@ extension Parameters {
         parameters.appendArray(.int32, awaiting) { $0.append(int32: $1.wanted) }
         let declining = jobs.filter { $0.declinesAcknowledgement }
         parameters.appendArray(.uuid, declining) { $0.append($1.lease.job) }
+        parameters.appendArray(.timestamp, jobs) { $0.append($1.record.startedAt) }
         return parameters
     }
 }

@@ -102,8 +102,8 @@ struct ChangedJob {
 }
 
 extension JobChange {
-    /// Queues the jobs that `statement` reads with their attempts and nodes, which were lost. Call in a
-    /// transaction. Returns their number.
+    /// Queues the jobs that `statement` reads with their attempts and nodes, which were lost. Jobs that a
+    /// node only held lose no attempt. Call in a transaction. Returns their number.
     static func loseJobs(
         _ statement: Statement, _ parameters: Parameters, _ connection: inout Connection,
         _ context: StoreContext
@@ -111,9 +111,13 @@ extension JobChange {
         let rows = try connection.execute(statement, parameters, timeout: .seconds(5))
         let now = context.clock.now()
         let changes = (0..<rows.rowCount).map { row in
-            JobChange(
-                lost: rows.identifier(row, 0), attempt: rows.int32(row, 1), node: rows.identifier(row, 2),
-                at: now)
+            let (job, attempt): (JobID, Int32) = (rows.identifier(row, 0), rows.int32(row, 1))
+            guard rows.bool(row, 3) else {
+                return JobChange(lost: job, attempt: attempt, node: rows.identifier(row, 2), at: now)
+            }
+            var change = JobChange(.giveBack, job)
+            change.attempt = attempt
+            return change
         }
         return try ChangedJob.commit(changes, &connection, timeout: .seconds(5)).count
     }

@@ -2,9 +2,9 @@ package import FerryCore
 import Postgres
 
 extension ControlLane {
-    /// Cancels a job. A job that no node runs ends at once. For a running job its node is asked, and the
-    /// reply shows the job still running. Fails with `invalidState` if the job is terminal, with `stale` if
-    /// the revision differs. `keepsBytes`: keeps the bytes of a download for another job (`resume_data`).
+    /// Cancels a job. A job that no node runs or holds ends at once. For another one its node is asked,
+    /// and the reply shows the job unchanged. Fails with `invalidState` if the job is terminal, with `stale`
+    /// if the revision differs. `keepsBytes`: keeps the bytes of a download for another job (`resume_data`).
     package func cancel(
         _ id: JobID, tenant: String, revision: Int32? = nil, keepsBytes: Bool = false,
         reply: @escaping Reply<JobRecord>
@@ -50,7 +50,7 @@ extension ControlLane {
     private static func cancel(
         _ stored: StoredJob, _ keepsBytes: Bool, _ connection: inout Connection, _ context: StoreContext
     ) throws(PostgresError) -> JobRecord? {
-        if stored.record.state == .running {
+        if stored.isLeased {
             let input: JobInput = keepsBytes ? .requestCancellationKeepingBytes : .requestCancellation
             var request = JobChange(input, stored.record)
             request.notification = "\(keepsBytes ? "keep" : "cancel"):\(stored.record.id.uuidText)"
@@ -110,11 +110,10 @@ extension ControlLane {
         } body: {
             (stored, connection) throws(PostgresError) -> Result<JobRecord, StoreError>? in
             let record = stored.record
-            let isRunning = record.state == .running
-            var change = JobChange(isRunning ? .requestSuspension : .suspend, record)
-            if isRunning { change.notification = "suspend:\(id.uuidText)" }
+            var change = JobChange(stored.isLeased ? .requestSuspension : .suspend, record)
+            if stored.isLeased { change.notification = "suspend:\(id.uuidText)" }
             guard try ChangedJob.commit([change], &connection).count == 1 else { return nil }
-            if isRunning {
+            if stored.isLeased {
                 context.stop(id, .suspend)
                 return .success(record)
             }
@@ -131,7 +130,7 @@ extension ControlLane {
     ) {
         let context = context
         change("resume", id, tenant, revision, reply) { stored in
-            [.suspended, .running].contains(stored.record.state) ? nil : .invalidState(of: stored.record)
+            stored.record.state == .suspended || stored.isLeased ? nil : .invalidState(of: stored.record)
         } body: {
             (stored, connection) throws(PostgresError) -> Result<JobRecord, StoreError>? in
             let record = stored.record
@@ -141,7 +140,7 @@ extension ControlLane {
             }
             guard isResumed else {
                 // The job runs without a suspension request, or it has changed meanwhile.
-                return record.state == .running ? .failure(.invalidState(.running)) : nil
+                return stored.isLeased ? .failure(.invalidState(of: record)) : nil
             }
             guard let changed = try context.job(id, &connection) else { return .failure(.notFound) }
             if changed.record.waitingFor == .dependency { context.noteDependencies() }

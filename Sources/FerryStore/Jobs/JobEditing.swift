@@ -4,6 +4,13 @@ import Postgres
 import Sys
 
 extension ControlLane {
+    /// Payload of the notification that asks a node to return a job that it holds: this text, a colon and the
+    /// job's id.
+    static let returnNotification = "return"
+    /// How often a job is read that another node holds, and the pause before the next time in milliseconds.
+    private static let holderAnswerMax = 50
+    private static let holderPause: Int32 = 20
+
     /// Payload of the notification about an edit of a running job: this text, a colon and the job's id.
     static let editNotification = "edit"
 
@@ -21,9 +28,13 @@ extension ControlLane {
                 Result<JobRecord, InvalidFields>, StoreError
             > in
             // An iteration fails only if another transaction has changed the job meanwhile.
-            for _ in 0..<10 {
+            for _ in 0..<Self.holderAnswerMax {
                 guard let stored = try context.job(id, &connection), stored.record.tenant == tenant else {
                     return .failure(.notFound)
+                }
+                if stored.isHeld {
+                    try Self.askHolder(of: id, &connection, context)
+                    continue
                 }
                 let record = stored.record
                 if record.state.isTerminal { return .failure(.invalidState(of: record)) }
@@ -96,6 +107,29 @@ extension ControlLane {
             _ = try connection.execute(Statements.notify, notification)
         }
         return edited.record
+    }
+
+    /// Lets the node that holds a job return it to the queue, or record that the attempt has begun. Waits a
+    /// little for another node.
+    private static func askHolder(
+        of job: JobID, _ connection: inout Connection, _ context: StoreContext
+    ) throws(PostgresError) {
+        if try context.settleHeld(job, &connection) { return }
+        var notification = Parameters()
+        notification.append(text: "\(returnNotification):\(job.uuidText)")
+        _ = try connection.execute(Statements.notify, notification)
+        _ = Mailbox<Never>().wait(milliseconds: holderPause)
+    }
+
+    /// Returns a job to the queue that this node holds, because another node is to edit it.
+    func returnHeld(_ id: JobID) {
+        let context = context
+        guard context.leaseRegistry.contains(id) else { return }
+        perform("return_held", isRead: false, { (_: Result<Void, StoreError>) in }) {
+            (connection: inout Connection) throws(PostgresError) -> Result<Void, StoreError> in
+            _ = try context.settleHeld(id, &connection)
+            return .success(())
+        }
     }
 
     /// Applies an edit that another node has made to a job that runs here.

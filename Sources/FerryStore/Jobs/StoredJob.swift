@@ -5,6 +5,11 @@ import Postgres
 package struct StoredJob: Sendable {
     /// The columns that clients may see.
     package private(set) var record: JobRecord
+    /// `true` if a node has leased the job as it was inserted and holds it in memory, as far as the row says.
+    /// `record` then shows a queued job without a node and without that attempt.
+    package let isHeld: Bool
+    /// `true` if a node runs or holds the job.
+    package var isLeased: Bool { record.state == .running || isHeld }
     /// Expiry of an unfinished job.
     package let expiresAt: Timestamp?
     /// `true` if a client has requested the cancellation of a running job.
@@ -56,6 +61,11 @@ package struct StoredJob: Sendable {
         }
         if isWide, record.state == .queued, let node = rows.bytesOrNil(row, 31) {
             record.home = NodeAffinity(json: node)
+        }
+        isHeld = record.state == .queued && record.node != nil
+        if isHeld {
+            record.node = nil
+            record.attempt -= 1
         }
         self.record = record
         if isWide {

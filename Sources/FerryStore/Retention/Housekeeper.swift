@@ -104,7 +104,7 @@ package final class Housekeeper: Sendable {
         ) throws(PostgresError) {
             isFull = stored.count == Int(Housekeeper.batchMax)
             let now = context.clock.now()
-            let jobs = stored.filter { $0.record.state != .running }.map {
+            let jobs = stored.filter { !$0.isLeased }.map {
                 FinishedJob($0, .cancelled, .cancelledByRequest, at: now)
             }
             if !jobs.isEmpty {
@@ -113,7 +113,7 @@ package final class Housekeeper: Sendable {
                 hasDependents = rows.hasDependents
                 isWanted = jobs.contains(where: \.isWanted)
             }
-            let requests = stored.filter { $0.record.state == .running }.map {
+            let requests = stored.filter(\.isLeased).map {
                 var request = JobChange(.requestCancellation, $0.record.id)
                 request.notification = "cancel:\($0.record.id.uuidText)"
                 return request

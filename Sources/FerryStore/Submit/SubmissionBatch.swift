@@ -3,6 +3,16 @@ import FerryScheduler
 import Logging
 import Postgres
 import Synchronization
+import Sys
+
+/// How a job is leased as it is inserted. The raw value is that of submit_jobs.sql.
+enum SubmissionLease: Int32 {
+    case none = 0
+    /// The job begins at once.
+    case begins = 1
+    /// The node holds the job until it has a free slot (`HeldAttempts`).
+    case held = 2
+}
 
 /// Submissions that are committed together, and the reply to each.
 struct SubmissionBatch {
@@ -10,9 +20,10 @@ struct SubmissionBatch {
     let context: StoreContext
     let now: Timestamp
     private let sessions: SessionSnapshot
-    /// Whether each job is leased to this node as it is inserted, in the order of the submissions.
-    var leases: [[Bool]]
+    /// How each job is leased to this node as it is inserted, in the order of the submissions.
+    var leases: [[SubmissionLease]]
     private var leaseCount = 0
+    private var heldCount = 0
     /// Number of the node's lease on which `leases` rest; `nil` if no job is leased.
     private let lease: Int?
     /// `true` if the batch is a transaction of its own, and not a part of another one.
@@ -23,6 +34,8 @@ struct SubmissionBatch {
     struct Outcome {
         var results: [Result<Submission.Accepted, StoreError>] = []
         var attempts: [Attempt] = []
+        /// Attempts that this node holds until it has a free slot.
+        var held: [(attempt: Attempt, urgency: Timestamp)] = []
         var jobCount = 0
         var queued: [NewJob] = []
         /// `true` if a job has a webhook of its own.
@@ -45,7 +58,7 @@ struct SubmissionBatch {
         now = context.clock.now()
         sessions = context.sessions.current
         latestStarts = Self.latestStarts(submissions, context, now)
-        leases = submissions.map { Array(repeating: false, count: $0.jobs.count) }
+        leases = submissions.map { Array(repeating: .none, count: $0.jobs.count) }
         lease = isAlone && context.isLeasing.load(ordering: .relaxed) ? context.lease.number : nil
         // Queued jobs go first: slots are left for as many.
         let slots = context.configuration.slots
@@ -64,8 +77,30 @@ struct SubmissionBatch {
             }
             due = due.indices.sorted { (urgencies[$0], $0) < (urgencies[$1], $1) }.map { due[$0] }
         }
-        for next in due.prefix(leaseCount) { leases[next.submission][next.job] = true }
+        for next in due.prefix(leaseCount) { leases[next.submission][next.job] = .begins }
+        if queued == 0 { hold(due.dropFirst(leaseCount)) }
         context.leaseRegistry.expect(leasedJobs)
+    }
+
+    /// Holds jobs beyond the free slots in the memory of this node. All are of one session, and their
+    /// requests may be repeated: a process that dies cannot tell that they have not begun.
+    private mutating func hold(_ due: some Collection<(submission: Int, job: Int)>) {
+        let repeatable = due.filter { next in
+            let spec = submissions[next.submission].jobs[next.job].spec
+            return spec.isRepeatable(spec.request.method)
+        }
+        func owner(_ next: (submission: Int, job: Int)) -> HeldAttempts.Owner {
+            let job = submissions[next.submission].jobs[next.job]
+            return HeldAttempts.Owner(tenant: job.tenant, session: job.spec.session)
+        }
+        // A job that cannot be held is queued. It must not wait behind those that are.
+        guard let first = repeatable.first.map(owner), repeatable.count == due.count,
+            repeatable.allSatisfy({ owner($0) == first })
+        else { return }
+        heldCount = context.held.reserve(
+            upTo: repeatable.count, of: first, hasPeers: context.hasPeers.load(ordering: .relaxed),
+            capacity: context.configuration.slots.capacity)
+        for next in repeatable.prefix(heldCount) { leases[next.submission][next.job] = .held }
     }
 
     /// Makes a batch that is not committed, to read the replies to earlier submissions with the same keys.
@@ -77,7 +112,7 @@ struct SubmissionBatch {
         now = context.clock.now()
         sessions = context.sessions.current
         latestStarts = [:]
-        leases = submissions.map { Array(repeating: false, count: $0.jobs.count) }
+        leases = submissions.map { Array(repeating: .none, count: $0.jobs.count) }
     }
 
     func urgency(_ job: NewJob) -> Timestamp {
@@ -99,7 +134,7 @@ struct SubmissionBatch {
     /// session, even if a limit has become known since.
     func claimQueueName(submission: Int, place: Int) -> ClaimQueueCache.Name {
         let job = submissions[submission].jobs[place]
-        guard leases[submission][place] else { return claimQueueName(of: job) }
+        guard leases[submission][place] != .none else { return claimQueueName(of: job) }
         return ClaimQueueCache.Name(tenant: job.tenant, session: job.spec.session, origin: "")
     }
 
@@ -107,6 +142,7 @@ struct SubmissionBatch {
     func abandon() {
         context.leaseRegistry.dismiss(leasedJobs)
         context.configuration.slots.release(leaseCount)
+        context.held.unreserve(heldCount)
     }
 
     /// Inserts the jobs. `epoch` is that of the sessions with which the jobs were read. If sessions have
@@ -145,9 +181,10 @@ struct SubmissionBatch {
         var outcome = Outcome()
         for (index, submission) in submissions.enumerated() {
             if let replay = replays[index] {
-                let unused = zip(submission.jobs, leases[index]).filter(\.1).map(\.0.id)
-                context.leaseRegistry.dismiss(unused)
-                context.configuration.slots.release(unused.count)
+                let unused = zip(submission.jobs, leases[index]).filter { $1 != .none }
+                context.leaseRegistry.dismiss(unused.map(\.0.id))
+                context.configuration.slots.release(unused.count { $1 == .begins })
+                context.held.unreserve(unused.count { $1 == .held })
                 outcome.results.append(replay)
                 continue
             }
@@ -156,10 +193,11 @@ struct SubmissionBatch {
             var accepted: [Submission.Accepted.Job] = []
             accepted.reserveCapacity(submission.jobs.count)
             for (place, job) in submission.jobs.enumerated() {
-                let isLeased = leases[index][place]
-                if isLeased {
-                    outcome.attempts.append(attempt(of: job))
-                } else {
+                let lease = leases[index][place]
+                switch lease {
+                case .begins: outcome.attempts.append(attempt(of: job))
+                case .held: outcome.held.append((attempt(of: job), urgency(job)))
+                case .none:
                     switch waitingFor(job) {
                     case nil:
                         outcome.queued.append(job)
@@ -173,30 +211,40 @@ struct SubmissionBatch {
                 if let deadline = job.spec.schedule.deadlineAt {
                     outcome.earliestDeadline = min(outcome.earliestDeadline ?? deadline, deadline)
                 }
-                accepted.append(acceptance(job, isLeased: isLeased))
+                accepted.append(acceptance(job, begins: lease == .begins))
             }
             outcome.results.append(.success(Submission.Accepted(jobs: accepted, isReplay: false)))
         }
         context.leaseRegistry.insert(outcome.attempts.lazy.map { ($0.job, $0.number) })
+        context.leaseRegistry.insert(outcome.held.lazy.map { ($0.attempt.job, $0.attempt.number) })
         return outcome
     }
 
-    /// Begins the attempts that were leased and committed, or gives them back if other nodes may have taken
-    /// them since.
-    func begin(_ attempts: [Attempt]) {
-        guard !attempts.isEmpty else { return }
+    /// Begins or holds the attempts that were leased and committed, or gives them back if other nodes may
+    /// have taken them since.
+    func begin(_ outcome: Outcome) {
+        guard !outcome.attempts.isEmpty || !outcome.held.isEmpty else { return }
         // The registry has the leases: if the node's lease lapses from now on, they are compared with the
         // database. If it has lapsed since the batch was made, other nodes may have taken this node's jobs
         // before or after the commit.
-        if context.lease.number == lease { context.begin(attempts) } else { context.giveBack(attempts) }
+        guard context.lease.number == lease else {
+            context.giveBack(outcome.attempts)
+            return context.giveBack(submitted: outcome.held.map(\.attempt))
+        }
+        context.begin(outcome.attempts)
+        guard !outcome.held.isEmpty else { return }
+        context.held.add(
+            submitted: outcome.held, hasPeers: context.hasPeers.load(ordering: .relaxed),
+            at: Sys.monotonicNanoseconds())
+        context.beginHeld()
     }
 
-    private func acceptance(_ job: NewJob, isLeased: Bool) -> Submission.Accepted.Job {
+    private func acceptance(_ job: NewJob, begins: Bool) -> Submission.Accepted.Job {
         let waitingFor = waitingFor(job)
         return Submission.Accepted.Job(
-            id: job.id, state: isLeased ? .running : waitingFor != nil ? .waiting : .queued,
-            waitingFor: shownReason(job), createdAt: now, startedAt: isLeased ? now : nil,
-            node: isLeased ? context.configuration.node : nil,
+            id: job.id, state: begins ? .running : waitingFor != nil ? .waiting : .queued,
+            waitingFor: shownReason(job), createdAt: now, startedAt: begins ? now : nil,
+            node: begins ? context.configuration.node : nil,
             nextAttemptAt: dueAt(job))
     }
 
@@ -268,10 +316,10 @@ struct SubmissionBatch {
 
     // MARK: Parameters
 
-    private var isAllLeased: Bool { leases.allSatisfy { $0.allSatisfy(\.self) } }
+    private var isAllLeased: Bool { leases.allSatisfy { !$0.contains(.none) } }
 
     private var leasedJobs: [JobID] {
-        zip(submissions, leases).flatMap { zip($0.jobs, $1).filter(\.1).map(\.0.id) }
+        zip(submissions, leases).flatMap { zip($0.jobs, $1).filter { $1 != .none }.map(\.0.id) }
     }
 
     func waitingFor(_ job: NewJob) -> WaitingFor? {

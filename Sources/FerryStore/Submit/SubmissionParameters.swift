@@ -27,7 +27,7 @@ extension SubmissionBatch {
         parameters.appendArray(.text, jobs) { $0.append(text: $1.tenant) }
         parameters.appendArray(.text, jobs) { $0.append(text: $1.spec.session) }
         parameters.appendArray(.text, jobs) { $0.append(text: $1.spec.kind.rawValue) }
-        parameters.appendArray(.bool, leased) { $0.append(bool: $1) }
+        parameters.appendArray(.int32, leased) { $0.append(int32: $1.rawValue) }
         parameters.appendArray(.float32, jobs) { $0.append(float32: Float($1.spec.schedule.priority)) }
         parameters.appendArray(.timestamp, jobs) {
             $0.append(dueAt($1))
@@ -48,23 +48,23 @@ extension SubmissionBatch {
     private func events(of chosen: [Int]) -> EventBatch {
         var events = EventBatch()
         for index in chosen {
-            for (job, isLeased) in zip(submissions[index].jobs, leases[index]) {
+            for (job, lease) in zip(submissions[index].jobs, leases[index]) {
                 events.add(tenant: job.tenant, session: job.spec.session) {
-                    pack(job, isLeased: isLeased, into: &$0)
+                    pack(job, begins: lease == .begins, into: &$0)
                 }
             }
         }
         return events
     }
 
-    /// Appends the events that a job was created and, if it is leased, has started.
-    private func pack(_ job: NewJob, isLeased: Bool, into bytes: inout [UInt8]) {
+    /// Appends the events that a job was created and, if it begins at once, has started.
+    private func pack(_ job: NewJob, begins: Bool, into bytes: inout [UInt8]) {
         let waitingFor = shownReason(job)
-        let state: JobState = isLeased ? .running : waitingFor != nil ? .waiting : .queued
-        let types: [EventType] = isLeased ? [.jobCreated, .jobStarted] : [.jobCreated]
+        let state: JobState = begins ? .running : waitingFor != nil ? .waiting : .queued
+        let types: [EventType] = begins ? [.jobCreated, .jobStarted] : [.jobCreated]
         for type in types {
             EventRecord(
-                type, job: job.id, at: now, wanted: job.spec.wantedEvents, attempt: isLeased ? 1 : 0,
+                type, job: job.id, at: now, wanted: job.spec.wantedEvents, attempt: begins ? 1 : 0,
                 revision: 1, state: state, waitingFor: waitingFor
             ).pack(into: &bytes)
         }
@@ -89,9 +89,9 @@ extension SubmissionBatch {
         var packed: [UInt8] = []
         parameters.beginArray(.bytea)
         for index in chosen {
-            for (job, isLeased) in zip(submissions[index].jobs, leases[index]) {
+            for (job, lease) in zip(submissions[index].jobs, leases[index]) {
                 packed.removeAll(keepingCapacity: true)
-                pack(job, isLeased: isLeased, into: &packed)
+                pack(job, begins: lease == .begins, into: &packed)
                 parameters.append(bytea: packed)
             }
         }

@@ -216,7 +216,7 @@ package final class SubmissionWriter: SubmissionSink {
     private func succeed(_ work: SubmissionBatch, _ outcome: SubmissionBatch.Outcome) {
         context.metrics.submittedJobs.add(Int64(outcome.jobCount), ordering: .relaxed)
         context.metrics.leasedAtOnceJobs.add(Int64(outcome.attempts.count), ordering: .relaxed)
-        work.begin(outcome.attempts)
+        work.begin(outcome)
         if outcome.jobCount > 0 { context.events.written(isWanted: outcome.tells) }
         if !outcome.queued.isEmpty, context.configuration.isWorker {
             context.specs.insert(outcome.queued)

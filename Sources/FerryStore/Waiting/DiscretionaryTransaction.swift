@@ -77,7 +77,8 @@ struct DiscretionaryTransaction {
 }
 
 extension JobChange {
-    /// Lets the service choose when a job that waits for its begin date begins: at its due time at the latest.
+    /// Lets the service choose when a job that waits for its begin date begins: at its due time at the
+    /// latest.
     init(deferring job: JobID, _ spec: JobSpec, now: Timestamp) {
         self.init(.deferStart, job)
         let earliest = max(now, spec.schedule.earliestBeginAt ?? now)

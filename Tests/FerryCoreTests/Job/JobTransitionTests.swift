@@ -20,7 +20,7 @@ struct JobTransitionTests {
 
     private static let afterTheEnd: Set<JobInput> = [.acknowledge, .remind, .giveUpAcknowledgement, .delete]
     private static let submissions: Set<JobInput> = [
-        .submit, .submitLater, .submitDiscretionary, .submitDependent, .submitLeased,
+        .submit, .submitLater, .submitDiscretionary, .submitDependent, .submitLeased, .submitHeld,
     ]
 
     @Test("each input is allowed exactly in the states that are named as its origins")
@@ -58,7 +58,8 @@ struct JobTransitionTests {
 
     @Test("a job runs only with a new attempt, and an attempt ends when the job no longer runs")
     func attempts() {
-        for row in Self.rows where !row.transition.effects.contains(.keepsState) {
+        let kept: JobEffects = [.keepsState, .recordsBegin]
+        for row in Self.rows where row.input != .submitHeld && row.transition.effects.isDisjoint(with: kept) {
             let runs = row.transition.state == .running
             #expect(row.transition.effects.contains(.beginsAttempt) == runs, "\(row.input)")
             let ends = row.before == .running && !runs
@@ -113,7 +114,7 @@ struct JobTransitionTests {
             let both = plain.after(cancellationRequested: true, suspensionRequested: true)
             #expect(plain.after(cancellationRequested: false, suspensionRequested: false) == plain)
             #expect(both == cancelled)
-            if plain.effects.contains(.keepsState) || plain.effects.contains(.endsJob) {
+            if !plain.effects.isDisjoint(with: [.keepsState, .endsJob, .recordsBegin]) {
                 #expect(cancelled == plain && suspended == plain, "\(row.input)")
             } else {
                 #expect(cancelled.state == .queued && suspended.state == .suspended, "\(row.input)")

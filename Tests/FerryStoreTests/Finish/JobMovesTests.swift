@@ -50,7 +50,7 @@ struct JobMovesTests {
 
     /// Inserts the job, runs `body`, reads the job and the counts, and rolls back.
     private func row(
-        from before: JobState, _ request: Request, _ connection: inout Connection,
+        from before: JobState, _ request: Request, isHeld: Bool = false, _ connection: inout Connection,
         _ body: (inout Connection) throws -> Void
     ) throws -> (row: Row, counts: [Int64]) {
         try connection.execute(script: "BEGIN")
@@ -65,8 +65,10 @@ struct JobMovesTests {
                     id, created_at, next_attempt_at, started_at, expires_at, node, revision, attempt,
                     priority, kind, state, waiting_for, tenant, session, origin, spec, lot, urgency,
                     is_repeatable, awaits_host, cancel_requested, suspend_requested)
-                VALUES ('\(Self.job)', now(), NULL, now(), 'tomorrow',
-                    \(isRunning ? "'\(Self.node)'" : "NULL"), 5, 3, 0.5, 'data', '\(before.rawValue)',
+                VALUES ('\(Self.job)', now() - interval '1 hour', NULL,
+                    \(isHeld ? "NULL" : "now() - interval '1 minute'"), 'tomorrow',
+                    \(isRunning ? "'\(Self.node)'" : "NULL"), 5, 3, 0.5, 'data',
+                    '\(isHeld ? "queued" : before.rawValue)',
                     \(before == .waiting ? "'begin_date'" : "NULL"), 'acme', 'default',
                     'http://a.example:80', '{}', \(Self.lot), now(), true, true, \(cancels), \(suspends));
                 """)
@@ -99,25 +101,30 @@ struct JobMovesTests {
     }
 
     /// What the table says about the job that `row(from:)` inserts; `nil` if it stays as it is.
-    private func expected(_ input: JobInput, _ before: JobState, _ request: Request) -> Row? {
+    private func expected(
+        _ input: JobInput, _ before: JobState, _ request: Request, isHeld: Bool = false
+    ) -> Row? {
         guard let plain = JobTransition(input, from: before) else { return nil }
         let isRunning = before == .running
         let cancels = (isRunning || before == .queued) && [.cancellation, .both].contains(request)
         let suspends = isRunning && [.suspension, .both].contains(request)
         let transition = plain.after(cancellationRequested: cancels, suspensionRequested: suspends)
         let effects = transition.effects
-        // Nothing is suspended whose cancellation was requested, and only a request that was made is withdrawn.
+        // Nothing is suspended whose cancellation was requested, and only a request that was made is
+        // withdrawn.
         if effects.contains(.requestsSuspension), cancels { return nil }
         if effects.contains(.withdrawsSuspension), !suspends { return nil }
+        // A begin is recorded once.
+        if effects.contains(.recordsBegin), !isHeld { return nil }
         let keepsState = effects.contains(.keepsState)
         return Row(
-            state: (transition.state ?? before).rawValue,
+            state: keepsState && isHeld ? "queued" : (transition.state ?? before).rawValue,
             waitingFor: keepsState && before == .waiting ? "begin_date" : transition.waitingFor?.rawValue,
             revision: effects.contains(.revises) ? 6 : 5,
             attempt: effects.contains(.beginsAttempt) ? 4 : 3,
             hasNode: keepsState ? isRunning : transition.state == .running,
             suspends: effects.contains(.requestsSuspension)
-                || keepsState && suspends && !effects.contains(.withdrawsSuspension),
+                || !effects.contains(.endsAttempt) && suspends && !effects.contains(.withdrawsSuspension),
             cancels: cancels || effects.contains(.requestsCancellation),
             waits: effects.contains(.countsWait) ? 1 : 0, event: transition.event?.code)
     }
@@ -149,6 +156,28 @@ struct JobMovesTests {
                     }
                     #expect(counts == delta(before, found.state), "\(name)")
                 }
+            }
+        }
+    }
+
+    @Test("a job that a node holds since its submission counts as running and is shown as queued")
+    func held() throws {
+        var connection = try connect()
+        for input in Self.inputs {
+            for request in Request.allCases {
+                let (found, counts) = try row(from: .running, request, isHeld: true, &connection) {
+                    connection in
+                    var change = JobChange(input, jobID)
+                    (change.attempt, change.revision) = (3, 5)
+                    _ = try ChangedJob.commit([change], &connection)
+                }
+                let name = "\(input), \(request)"
+                if let expected = expected(input, .running, request, isHeld: true) {
+                    #expect(found == expected, "\(name)")
+                } else {
+                    #expect(found.state == "queued" && found.hasNode && found.event == nil, "\(name)")
+                }
+                #expect(counts == delta(.queued, found.state), "\(name)")
             }
         }
     }
@@ -213,7 +242,7 @@ struct JobMovesTests {
                     try run(statement, arguments, &connection)
                 }
                 var expected = expected(.claim, before, .none)
-                // Only the first attempt has the event, and this is the fourth.
+                // Only the first attempt has the event, and the row says that an earlier one has begun.
                 expected?.event = nil
                 #expect(expected.map { $0 == found } ?? (found.state == before.rawValue))
                 #expect(counts == delta(before, found.state))
@@ -227,7 +256,7 @@ struct JobMovesTests {
                         """
                         '{\(Self.job)}', '{3}', '{5}', '{\(state.rawValue)}', '{0}', '{NULL}', '{NULL}',
                         '{"{}"}', '{NULL}', '{now}', '{NULL}', '{""}', '{NULL}', '{NULL}', '{}', '{}', '{}',
-                        '{}'
+                        '{}', '{NULL}'
                         """, &connection)
                 }
                 let after = JobTransition(input, from: before)?.state ?? before

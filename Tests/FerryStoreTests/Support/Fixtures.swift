@@ -14,20 +14,25 @@ let template = TestDatabase.Template(name: "ferry") { url in try Migrator.migrat
 final class RecordingRunner: AttemptRunner {
     let begun = Mailbox<Attempt>()
     let cancelled = Mailbox<JobID>()
-    private let react = Mutex<(@Sendable (Attempt) -> Void)?>(nil)
+    /// In an object: each read of a function in a mutex would wrap it once more.
+    private final class Reaction: Sendable {
+        let body: @Sendable (Attempt) -> Void
+        init(_ body: @escaping @Sendable (Attempt) -> Void) { self.body = body }
+    }
+    private let react = Mutex<Reaction?>(nil)
 
     /// From now on each attempt goes to `body` as well.
-    func react(_ body: @escaping @Sendable (Attempt) -> Void) { react.withLock { $0 = body } }
+    func react(_ body: @escaping @Sendable (Attempt) -> Void) { react.withLock { $0 = Reaction(body) } }
 
     func begin(_ attempts: [Attempt]) {
         for attempt in attempts {
             // Under the lock: what was not given to somebody is there when that one looks for it. Before
             // the reaction, which may begin the next one.
-            let body = react.withLock { react in
+            let reaction = react.withLock { react in
                 begun.send(attempt)
                 return react
             }
-            body?(attempt)
+            reaction?.body(attempt)
         }
     }
     func stop(_ job: JobID, _ how: AttemptStop) {
@@ -97,6 +102,8 @@ final class TestNode: Sendable {
         configuration.downloads = downloads
         configuration.hosts = hosts
         configuration.sealResumePoint = { "sealed \($0.job)" }
+        // Tests of the queue fill it; those of held submissions set another number.
+        configuration.heldSubmissionMax = 0
         configuration.leaseSeconds = leaseSeconds ?? 300
         configuration.heartbeatSeconds = leaseSeconds.map { $0 / 5 } ?? Limits.heartbeatSeconds
         adjust(&configuration)

@@ -6,7 +6,7 @@
 WITH old AS (
     DELETE FROM nodes n
     WHERE n.heartbeat_at < now() - make_interval(secs => $1::double precision)
-        AND NOT EXISTS (SELECT FROM jobs r WHERE r.state = 'running' AND r.node = n.id)
+        AND NOT EXISTS (SELECT FROM jobs r WHERE r.node = n.id)
     RETURNING id
 ), gone AS (
     DELETE FROM job_counts c

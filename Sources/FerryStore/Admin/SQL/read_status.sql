@@ -5,11 +5,11 @@
 -- The oldest queued job is searched among the first jobs of these claim queues and $3. After the counts come
 -- that job, and the claim queue after which to continue, null after the last one.
 WITH RECURSIVE first_of AS (
-    (SELECT lot, id, 1 AS step FROM jobs WHERE state = 'queued' AND lot > $1::bigint
+    (SELECT lot, id, 1 AS step FROM jobs WHERE state = 'queued' AND node IS NULL AND lot > $1::bigint
     ORDER BY lot, urgency, id LIMIT 1)
     UNION ALL
     SELECT n.lot, n.id, f.step + 1 FROM first_of f CROSS JOIN LATERAL (
-        SELECT lot, id FROM jobs WHERE state = 'queued' AND lot > f.lot
+        SELECT lot, id FROM jobs WHERE state = 'queued' AND node IS NULL AND lot > f.lot
         ORDER BY lot, urgency, id LIMIT 1
     ) n WHERE f.step < $2::integer
 ), oldest AS MATERIALIZED (

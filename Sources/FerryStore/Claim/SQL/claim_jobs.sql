@@ -21,7 +21,7 @@ WITH met AS MATERIALIZED (
     FROM (
         SELECT *, CASE WHEN skips THEN (
             SELECT w.urgency FROM jobs w
-            WHERE w.state = 'queued' AND w.lot = a.lot AND w.urgency >= a.since
+            WHERE w.state = 'queued' AND w.node IS NULL AND w.lot = a.lot AND w.urgency >= a.since
             ORDER BY w.urgency, w.id OFFSET $12::integer LIMIT 1) END AS until
         FROM unnest($1::bigint[], $2::integer[], $8::timestamptz[], $10::boolean[], $11::uuid[])
             AS a(lot, count, since, skips, home)
@@ -33,7 +33,7 @@ WITH met AS MATERIALIZED (
         SELECT id, origin, tenant, scope_path, is_repeatable,
             awaits_host AND NOT was_lost AND NOT cancel_requested AS may_wait
         FROM jobs
-        WHERE state = 'queued' AND lot = a.lot AND urgency >= a.since
+        WHERE state = 'queued' AND node IS NULL AND lot = a.lot AND urgency >= a.since
             AND urgency <= coalesce(a.until, 'infinity') AND (kind <> 'download' OR NOT $5::boolean)
             AND (NOT a.skips OR NOT coalesce((
                 SELECT h.unreachable IS NOT NULL AND jobs.awaits_host AND NOT jobs.was_lost
@@ -61,7 +61,8 @@ WITH met AS MATERIALIZED (
     INSERT INTO event_inbox (tenant, session, packed)
     SELECT tenant, session, string_agg(
         event_pack(2, wanted_events, id, started_at, attempt, revision, state, NULL, NULL), ''::bytea)
-    FROM claimed WHERE attempt = 1 GROUP BY tenant, session
+    FROM claimed WHERE attempts IS NULL AND started_at = greatest(created_at, $4::timestamptz)
+    GROUP BY tenant, session
 ), counted AS (
     INSERT INTO job_counts AS c (shard, queued, running)
     SELECT current_setting('ferry.shard'), -count(*), count(*) FROM claimed HAVING count(*) > 0

@@ -4,8 +4,8 @@
 -- Locks: queued rows that no other transaction has locked, rows of host_limits, then this connection's row of
 -- job_counts.
 -- $1 the node, $2 now, $3 whether downloads are left out, $4 whether origins are unreachable: jobs of those
--- are left to lock_unreachable_jobs.sql; $5 whether some paths have limits of their own: in claim queues without a path
--- their jobs are skipped, as many in a claim as divert_jobs.sql looks at, which moves them.
+-- are left to lock_unreachable_jobs.sql; $5 whether some paths have limits of their own: in claim queues
+-- without a path their jobs are skipped, as many in a claim as divert_jobs.sql looks at, which moves them.
 WITH claimed AS (
     UPDATE jobs j SET
         state = 'running', attempt = j.attempt + 1, revision = j.revision + 1, node = $1::uuid,
@@ -20,7 +20,8 @@ WITH claimed AS (
                 SELECT id, origin, tenant, scope_path,
                     awaits_host AND NOT was_lost AND NOT cancel_requested AS may_wait
                 FROM jobs
-                WHERE state = 'queued' AND lot = a.lot AND (kind <> 'download' OR NOT $3::boolean)
+                WHERE state = 'queued' AND node IS NULL AND lot = a.lot
+                    AND (kind <> 'download' OR NOT $3::boolean)
                 ORDER BY urgency, id LIMIT a.count + CASE WHEN $5::boolean THEN 200 ELSE 0 END
                 FOR UPDATE SKIP LOCKED) w
             WHERE NOT $5::boolean OR NOT EXISTS (
@@ -48,7 +49,8 @@ WITH claimed AS (
     INSERT INTO event_inbox (tenant, session, packed)
     SELECT tenant, session, string_agg(
         event_pack(2, wanted_events, id, started_at, attempt, revision, state, NULL, NULL), ''::bytea)
-    FROM claimed WHERE attempt = 1 GROUP BY tenant, session
+    FROM claimed WHERE attempts IS NULL AND started_at = greatest(created_at, $2::timestamptz)
+    GROUP BY tenant, session
 ), counted AS (
     INSERT INTO job_counts AS c (shard, queued, running)
     SELECT current_setting('ferry.shard'), -count(*), count(*) FROM claimed HAVING count(*) > 0

@@ -11,7 +11,7 @@ WITH met AS (
         coalesce(j.home::text, '') AS home
     FROM unnest($1::bigint[], $2::boolean[]) AS w(lot, is_limited) CROSS JOIN LATERAL (
         SELECT id, tenant, session, origin, scope_path, urgency, home FROM jobs
-        WHERE state = 'queued' AND lot = w.lot
+        WHERE state = 'queued' AND node IS NULL AND lot = w.lot
         ORDER BY urgency, id LIMIT $3::integer
         FOR UPDATE SKIP LOCKED) j
 ), placed AS MATERIALIZED (

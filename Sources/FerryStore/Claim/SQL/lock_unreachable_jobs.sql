@@ -8,7 +8,7 @@ FROM unnest($1::bigint[]) AS w(lot) CROSS JOIN LATERAL (
     SELECT id, origin, awaits_host AND NOT was_lost AND NOT cancel_requested AS may_wait,
         error IS NOT NULL AS has_error
     FROM jobs
-    WHERE state = 'queued' AND lot = w.lot
+    WHERE state = 'queued' AND node IS NULL AND lot = w.lot
     ORDER BY urgency, id LIMIT $2::integer
     FOR UPDATE SKIP LOCKED) j
 CROSS JOIN LATERAL (SELECT unreachable FROM hosts WHERE origin = j.origin OFFSET 0) h

@@ -5,11 +5,11 @@
 -- requests that the limits of its scopes allow at once or null, the end of their hold or null, and whether it
 -- is for another node that is alive.
 WITH RECURSIVE found AS (
-    (SELECT lot, urgency FROM jobs WHERE state = 'queued' AND lot > $1::bigint
+    (SELECT lot, urgency FROM jobs WHERE state = 'queued' AND node IS NULL AND lot > $1::bigint
     ORDER BY lot, urgency, id LIMIT 1)
     UNION ALL
     SELECT n.lot, n.urgency FROM found f CROSS JOIN LATERAL (
-        SELECT lot, urgency FROM jobs WHERE state = 'queued' AND lot > f.lot
+        SELECT lot, urgency FROM jobs WHERE state = 'queued' AND node IS NULL AND lot > f.lot
         ORDER BY lot, urgency, id LIMIT 1) n
 ), seen AS MATERIALIZED (
     SELECT lot, urgency FROM found LIMIT $2::integer

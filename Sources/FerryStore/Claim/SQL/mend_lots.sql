@@ -4,7 +4,8 @@ WITH lost AS MATERIALIZED (
     SELECT id, tenant, session, CASE WHEN lot < 0 THEN origin ELSE '' END AS origin,
         coalesce(home::text, '') AS home
     FROM jobs
-    WHERE state = 'queued' AND lot = ANY ($1::bigint[]) ORDER BY id LIMIT $2::integer FOR UPDATE SKIP LOCKED
+    WHERE state = 'queued' AND node IS NULL AND lot = ANY ($1::bigint[])
+    ORDER BY id LIMIT $2::integer FOR UPDATE SKIP LOCKED
 ), made AS (
     INSERT INTO lots AS l (id, tenant, session, origin, home)
     SELECT CASE WHEN u.origin = '' THEN nextval('lot_numbers') ELSE -nextval('lot_numbers') END, u.tenant,

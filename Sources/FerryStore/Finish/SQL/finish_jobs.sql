@@ -1,12 +1,12 @@
 -- Moves jobs to their terminal state, and writes their events.
--- Fenced: a row with another attempt or revision has another owner by now and stays as it is. For a running
+-- Fenced: a row with another attempt or revision has another owner by now and stays as it is. For a leased
 -- job the attempt alone decides, because a client may have changed its description or rate meanwhile. Only
--- running jobs succeed.
+-- leased jobs succeed.
 -- Locks: the jobs, then this connection's row of job_counts.
 -- One array element for each job: $1 ids, $2 attempts, $3 revisions, $4 terminal states, $5 failed attempts,
 -- $6 responses, $7 results, $8 errors (JSON or null), $9 bodies or null, $10 end times, $11 nodes or null,
 -- $12 events (EventRecord), $13 the attempt that ended the job (AttemptRecord) or null, $14 resume data or
--- null.
+-- null, $19 when it began, used if the row does not say, or null.
 -- One array element for each job that asks for an acknowledgement: $15 ids, $16 its rules (JSON), $17 the
 -- events that its webhook wants, or null.
 -- $18 ids of jobs for which no endpoint may ask for one. Of the other jobs, the oldest endpoint that asks for
@@ -18,15 +18,17 @@
 WITH u AS (
     SELECT * FROM unnest(
         $1::uuid[], $2::integer[], $3::integer[], $4::text[], $5::integer[], $6::text[], $7::text[],
-        $8::text[], $9::bytea[], $10::timestamptz[], $11::uuid[], $12::bytea[], $13::bytea[], $14::text[]
+        $8::text[], $9::bytea[], $10::timestamptz[], $11::uuid[], $12::bytea[], $13::bytea[], $14::text[],
+        $19::timestamptz[]
     ) AS u(
         id, attempt, revision, terminal_state, failed_attempts, response, result, error, body, finished_at,
-        node, events, last_attempt, resume_data)
+        node, events, last_attempt, resume_data, started_at)
 ), gone AS (
     DELETE FROM jobs j USING u
     WHERE j.id = ANY (ARRAY[u.id]) AND j.attempt = u.attempt
-        AND (j.revision = u.revision AND u.terminal_state <> 'succeeded' OR j.state = 'running')
-    RETURNING j.id, j.created_at, j.started_at, j.retry_of, j.revision, j.attempt, j.kind, j.state, j.tenant,
+        AND (j.revision = u.revision AND u.terminal_state <> 'succeeded' OR j.node IS NOT NULL)
+    RETURNING j.id, j.created_at, coalesce(j.started_at, u.started_at) AS started_at, j.retry_of,
+        j.revision, j.attempt, j.kind, j.state, j.tenant,
         j.session, j.origin, j.spec, j.metadata, j.secrets, j.payload, j.traceparent, j.attempts, u.node,
         u.terminal_state, u.failed_attempts, u.response, u.result, u.error, u.body, u.finished_at, u.events,
         u.last_attempt, u.resume_data, j.has_dependents, j.wanted_events

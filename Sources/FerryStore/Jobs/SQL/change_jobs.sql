@@ -7,15 +7,16 @@
 -- ends it. If its suspension was requested, it is suspended.
 -- Locks: the jobs, then this connection's row of job_counts.
 -- One array element for each job: $1 ids, $2 attempts or null: any, $3 revisions or null: any, $4 the states
--- that it may have, $5 new states or null: as it is, $6 what they wait for or null, $7 effects (JobEffects),
--- $8 codes of events (EventType) or 0, $9 times of events or null: now, $10 when the wait is due or null, $11
--- seconds until then, doubled for each earlier wait up to 300, or null, $12 errors or null: as it is, $13
--- failed attempts or null: as it is, $14 the attempts that ended (AttemptRecord) or null: the latest 49 are
--- kept, and the one that ends the job comes with finish_jobs.sql, $15 whether bytes are left or null: as it
--- is, $16 questions or null, $17 whether a client is asked before the job goes on, or null: as it is if no
--- attempt has begun, $18 the only nodes or null: as it is, $19 claim queues (column `lot`) or null: as it is,
--- $20 earliest starts of discretionary jobs or null: as it is, $21 their expected bytes or null, $22
--- notifications or null.
+-- that it may have (a job that a node holds counts as running), $5 new states or null: as it is, $6 what they
+-- wait for or null, $7 effects (JobEffects), $8 codes of events (EventType) or 0, $9 times of events or null:
+-- now, $10 when the wait is due or null, $11 seconds until then, doubled for each earlier wait up to 300, or
+-- null, $12 errors or null: as it is, $13 failed attempts or null: as it is, $14 the attempts that ended
+-- (AttemptRecord) or null: the latest 49 are kept, and the one that ends the job comes with finish_jobs.sql,
+-- $15 whether bytes are left or null: as it is, $16 questions or null, $17 whether a client is asked before
+-- the job goes on, or null: as it is if no attempt has begun, $18 the only nodes or null: as it is, $19 claim
+-- queues (column `lot`) or null: as it is, $20 earliest starts of discretionary jobs or null: as it is, $21
+-- their expected bytes or null, $22 notifications or null.
+-- A job that a node holds since its submission is queued and has a node; effect 8192 notes that it has begun.
 -- A job that waits for a host that no node probes tries again after a second.
 -- The row before is read in the snapshot, to count it. The condition on both states holds even if the row has
 -- changed since. Joined as finish_jobs.sql.
@@ -23,8 +24,9 @@
 -- node or null, its path (empty: any), urgency, state, due time or null.
 WITH changed AS (
     UPDATE jobs j SET
-        state = CASE WHEN u.state IS NULL THEN j.state WHEN j.cancel_requested THEN 'queued'
-            WHEN j.suspend_requested THEN 'suspended' ELSE u.state::job_state END,
+        state = CASE WHEN u.state IS NULL THEN j.state WHEN u.state = 'running' THEN 'running'
+            WHEN j.cancel_requested THEN 'queued' WHEN j.suspend_requested THEN 'suspended'
+            ELSE u.state::job_state END,
         waiting_for = CASE WHEN u.state IS NULL THEN j.waiting_for
             WHEN NOT j.cancel_requested AND NOT j.suspend_requested THEN u.waits::waiting_for END,
         next_attempt_at = CASE WHEN u.state IS NULL OR u.effects & 32 <> 0 THEN j.next_attempt_at
@@ -41,6 +43,8 @@ WITH changed AS (
             ELSE NOT j.cancel_requested AND NOT j.suspend_requested
                 AND coalesce(u.asks, j.asks AND j.attempt = 0) END,
         node = CASE WHEN u.effects & 4 = 0 THEN j.node END,
+        started_at = CASE WHEN u.effects & 8192 <> 0
+            THEN coalesce(j.started_at, greatest(j.created_at, u.event_at)) ELSE j.started_at END,
         attempts = CASE WHEN u.ended IS NULL THEN j.attempts
             ELSE (array_append(j.attempts, u.ended))[greatest(1, cardinality(j.attempts) - 47):] END,
         failed_attempts = coalesce(u.failed_attempts, j.failed_attempts),
@@ -50,7 +54,7 @@ WITH changed AS (
         connectivity_waits = j.connectivity_waits + CASE WHEN u.effects & 16 <> 0
             AND NOT j.cancel_requested AND NOT j.suspend_requested THEN 1 ELSE 0 END,
         suspend_requested = CASE WHEN u.effects & 64 <> 0 THEN true
-            WHEN u.state IS NULL AND u.effects & 128 = 0 THEN j.suspend_requested ELSE false END,
+            WHEN u.effects & 4 = 0 AND u.effects & 128 = 0 THEN j.suspend_requested ELSE false END,
         cancel_requested = j.cancel_requested OR u.effects & 256 <> 0,
         keeps_bytes = j.keeps_bytes OR u.effects & 512 <> 0,
         home = coalesce(u.home, j.home), lot = coalesce(u.lot, j.lot),
@@ -68,10 +72,12 @@ WITH changed AS (
         failed_attempts, ended, has_bytes, question, asks, home, lot, discretionary_from,
         discretionary_bytes, notification)
     JOIN jobs o ON o.id = ANY (ARRAY[u.id])
-    WHERE j.id = ANY (ARRAY[u.id]) AND j.state = o.state AND strpos(u.origins, j.state::text) > 0
+    WHERE j.id = ANY (ARRAY[u.id]) AND j.state = o.state AND j.node IS NOT DISTINCT FROM o.node
+        AND strpos(u.origins, CASE WHEN j.node IS NOT NULL THEN 'running' ELSE j.state::text END) > 0
         AND (u.attempt IS NULL OR j.attempt = u.attempt)
         AND (u.revision IS NULL OR j.revision = u.revision)
         AND (u.effects & 64 = 0 OR NOT j.cancel_requested) AND (u.effects & 128 = 0 OR j.suspend_requested)
+        AND (u.effects & 8192 = 0 OR j.started_at IS NULL)
     RETURNING j.id, j.lot, j.tenant, j.session, j.origin, j.home, j.urgency, j.state, j.next_attempt_at,
         j.waiting_for, j.attempt, j.revision, j.wanted_events, j.connectivity_waits, j.error,
         o.state AS before, u.state AS meant, u.effects, u.event, u.event_at, u.notification

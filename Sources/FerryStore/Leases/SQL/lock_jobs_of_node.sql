@@ -1,2 +1,3 @@
--- Reads the jobs that a node holds. Locks: these jobs. $1 the node. Returns ids, attempts and nodes.
-SELECT id, attempt, node FROM jobs WHERE state = 'running' AND node = $1::uuid FOR UPDATE
+-- Reads the jobs that a node holds. Locks: these jobs. $1 the node. Returns ids, attempts, nodes and
+-- whether the job was only held and had not begun, as far as its row says.
+SELECT id, attempt, node, state = 'queued' FROM jobs WHERE node = $1::uuid FOR UPDATE

@@ -1,4 +1,4 @@
--- Removes a node that ends, unless it still holds jobs: lock_jobs_of_dead_nodes.sql finds those by its row. Locks: its
--- row. $1 the node.
+-- Removes a node that ends, unless it still holds jobs: lock_jobs_of_dead_nodes.sql finds those by its row.
+-- Locks: its row. $1 the node.
 DELETE FROM nodes n
-WHERE n.id = $1::uuid AND NOT EXISTS (SELECT FROM jobs r WHERE r.state = 'running' AND r.node = n.id)
+WHERE n.id = $1::uuid AND NOT EXISTS (SELECT FROM jobs r WHERE r.node = n.id)

@@ -5,5 +5,5 @@ SELECT j.id, j.tenant, j.state, j.waiting_for, j.revision, j.attempt, j.failed_a
     NULL::bytea AS secrets, NULL::bytea AS payload, j.error, j.origin, j.traceparent,
     j.has_bytes
 FROM jobs j
-WHERE j.expires_at <= now() AND j.state IN ('waiting', 'queued', 'suspended')
+WHERE j.expires_at <= now() AND j.state IN ('waiting', 'queued', 'suspended') AND j.node IS NULL
 ORDER BY j.expires_at LIMIT $1::integer

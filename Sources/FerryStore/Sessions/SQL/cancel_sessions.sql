@@ -7,5 +7,5 @@ SELECT j.id, j.tenant, j.state, j.waiting_for, j.revision, j.attempt, j.failed_a
 FROM session_configurations c
 JOIN jobs j ON j.tenant = c.tenant AND j.session = c.name AND j.session <> 'default'
 WHERE c.invalidation IS NOT NULL AND c.ended_at IS NULL AND c.invalidation = 'cancel'
-    AND NOT (j.state = 'running' AND j.cancel_requested)
+    AND NOT (j.node IS NOT NULL AND j.cancel_requested)
 LIMIT $1::integer

@@ -12,15 +12,15 @@
 -- Returns the numbers of the inserted submissions; the keys of the others exist.
 WITH u AS (
     SELECT u.*,
-        CASE WHEN u.leased THEN 'running' WHEN u.waits IS NULL THEN 'queued' ELSE 'waiting' END AS state
+        CASE WHEN u.lease = 1 THEN 'running' WHEN u.waits IS NULL THEN 'queued' ELSE 'waiting' END AS state
     FROM unnest(
-        $1::uuid[], $2::text[], $3::text[], $4::text[], $5::boolean[], $6::real[], $7::timestamptz[],
+        $1::uuid[], $2::text[], $3::text[], $4::text[], $5::integer[], $6::real[], $7::timestamptz[],
         $8::timestamptz[], $9::text[], $10::uuid[], $11::jsonb[], $12::text[], $13::bytea[], $14::bytea[],
         $15::text[], $18::integer[], $24::timestamptz[], $25::text[], $26::integer[], $27::bytea[],
         $28::bigint[], $29::timestamptz[], $31::boolean[], $32::text[], $33::boolean[],
         $34::boolean[]
     ) WITH ORDINALITY AS u(
-        id, tenant, session, kind, leased, priority, begin_at, expires_at, origin, retry_of, metadata, spec,
+        id, tenant, session, kind, lease, priority, begin_at, expires_at, origin, retry_of, metadata, spec,
         secrets, payload, traceparent, submission, deadline_at, waits, wanted_events, events, lot,
         urgency, asks, scope_path, is_repeatable, awaits_host, position)
 ), k AS (
@@ -51,9 +51,9 @@ WITH u AS (
         awaits_host)
     SELECT u.id, u.tenant, u.session, u.kind::job_kind, u.state::job_state,
         CASE WHEN u.state = 'waiting' THEN replace(u.waits, 'confirmation', 'begin_date') END::waiting_for,
-        CASE WHEN u.leased THEN 1 ELSE 0 END,
-        CASE WHEN u.leased THEN $17::uuid END,
-        CASE WHEN u.leased THEN $16::timestamptz END,
+        least(u.lease, 1),
+        CASE WHEN u.lease > 0 THEN $17::uuid END,
+        CASE WHEN u.lease = 1 THEN $16::timestamptz END,
         u.priority, u.begin_at, u.expires_at, u.origin, u.retry_of, u.metadata, u.spec, u.secrets, u.payload,
         u.traceparent, $16::timestamptz, u.deadline_at, u.wanted_events, u.lot,
         u.urgency, u.asks, u.scope_path, u.is_repeatable, u.awaits_host

@@ -91,10 +91,12 @@ struct Check: ParsableCommand {
     static let configuration = CommandConfiguration(
         abstract: "Checks configuration, database, libraries and disk, and prints the results.")
     @OptionGroup var options: ServiceOptions
+    @Flag(name: .long, help: "Also read all rows of the database and check that they are consistent.")
+    var database = false
     @Flag(name: .long, help: "Print a JSON object on standard output.") var json = false
 
     func run() throws {
-        let status = check(try options.load(), json: json)
+        let status = check(try options.load(), rows: database, json: json)
         guard status == 0 else { throw ExitCode(status) }
     }
 }

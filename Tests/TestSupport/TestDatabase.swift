@@ -3,6 +3,7 @@ import Glibc
 import Postgres
 import Synchronization
 import Sys
+import Testing
 
 /// A new database for one suite, dropped when the object is released.
 package final class TestDatabase: Sendable {
@@ -51,11 +52,38 @@ package final class TestDatabase: Sendable {
 
     deinit {
         do {
+            let broken = try brokenRules()
+            if !broken.isEmpty { Issue.record("\(name) has broken rows: \(broken.joined(separator: "; "))") }
+        } catch {
+            Issue.record("the rows of \(name) were not checked: \(error)")
+        }
+        do {
             try server.administer("DROP DATABASE \"\(name)\" WITH (FORCE)")
         } catch {
             print("TestDatabase: \(name) was not dropped: \(error)")
         }
     }
+
+    /// Returns the rules that the rows break, each with the number of rows and one of them, as
+    /// `ferry check --database` does. Returns none if the database does not have Ferry's schema.
+    package func brokenRules() throws -> [String] {
+        var connection = try Connection(url: url)
+        let hasSchema = Statement("has_schema", "SELECT to_regclass('job_counts') IS NOT NULL")
+        guard try connection.execute(hasSchema).bool(0, 0) else { return [] }
+        let rows = try connection.execute(Statement("check_rows", Self.checkRows))
+        return (0..<rows.rowCount).map {
+            "\(rows.text($0, 0)): \(rows.int64($0, 1)) rows, such as \(rows.text($0, 2))"
+        }
+    }
+
+    /// Text of the statement of `ferry check --database`. Read from its file, so that this target needs none
+    /// of Ferry's.
+    private static let checkRows: String = {
+        let folder = "\(#filePath)".split(separator: "/").dropLast(3).joined(separator: "/")
+        let path = "/\(folder)/Sources/FerryStore/Schema/SQL/check_rows.sql"
+        guard let bytes = readFile(path) else { preconditionFailure("\(path) cannot be read") }
+        return String(decoding: bytes, as: UTF8.self)
+    }()
 
     /// A libpq URI; the user is a superuser without password.
     package var url: String { Self.withConnectTimeout(server.url(database: name)) }

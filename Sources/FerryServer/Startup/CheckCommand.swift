@@ -3,6 +3,7 @@ import FerryCore
 import FerryStore
 import Glibc
 import Logging
+import Postgres
 import Sys
 
 /// One result of `ferry check`.
@@ -14,9 +15,10 @@ private struct Finding {
     var isWarning = false
 }
 
-/// Checks configuration, database, libraries and disk, and prints the results. Creates missing directories
-/// but changes nothing else. Returns 0 if a service could start here, else 1.
-package func check(_ configuration: Configuration, json: Bool) -> Int32 {
+/// Checks configuration, database, libraries and disk, and prints the results. With `rows`, also checks all
+/// rows of the database. Creates missing directories but changes nothing else. Returns 0 if a service could
+/// start here and no row breaks a rule, else 1.
+package func check(_ configuration: Configuration, rows: Bool, json: Bool) -> Int32 {
     var findings = [Finding(name: "configuration", isPassed: true, detail: "valid")]
     findings += configuration.unknownSettings.map {
         Finding(name: "environment", isPassed: true, detail: $0.sentence, isWarning: true)
@@ -28,7 +30,7 @@ package func check(_ configuration: Configuration, json: Bool) -> Int32 {
     findings += ((try? paths.exposed() + paths.unwritable()) ?? []).map {
         Finding(name: "storage", isPassed: true, detail: $0, isWarning: true)
     }
-    findings += checkDatabase(configuration)
+    findings += checkDatabase(configuration, rows: rows)
     if json {
         var writer = JSONWriter()
         writer.beginObject()
@@ -113,8 +115,13 @@ private func checkSessions(_ url: String) throws(MigrationError) -> Finding {
             + "(max_connections, or the limit of the role or the database)", isWarning: true)
 }
 
-private func checkDatabase(_ configuration: Configuration) -> [Finding] {
-    guard let url = configuration.databaseURL else { return [checkPrivatePostgres(configuration)] }
+private func checkDatabase(_ configuration: Configuration, rows: Bool) -> [Finding] {
+    guard let url = configuration.databaseURL else {
+        let finding = checkPrivatePostgres(configuration)
+        guard rows else { return [finding] }
+        let detail = "not checked: name the socket of the private PostgreSQL in FERRY_DATABASE_URL"
+        return [finding, Finding(name: "rows", isPassed: false, detail: detail)]
+    }
     do {
         let status = try Migrator.check(url: url)
         return [
@@ -125,10 +132,27 @@ private func checkDatabase(_ configuration: Configuration) -> [Finding] {
                     ? "current (version \(status.found))"
                     : "version \(status.found) of \(status.known); run ferry migrate"
             ),
-        ]
+        ] + (rows ? checkRows(url, isCurrent: status.isCurrent) : [])
     } catch {
         let name = if case .database = error { "database" } else { "schema" }
         return [Finding(name: name, isPassed: false, detail: "\(error)")]
+    }
+}
+
+private func checkRows(_ url: String, isCurrent: Bool) -> [Finding] {
+    guard isCurrent else {
+        return [Finding(name: "rows", isPassed: false, detail: "not checked: run ferry migrate")]
+    }
+    do throws(PostgresError) {
+        let broken = try RowCheck.brokenRules(url: url)
+        if broken.isEmpty { return [Finding(name: "rows", isPassed: true, detail: "consistent")] }
+        return broken.map { broken in
+            Finding(
+                name: "rows", isPassed: false,
+                detail: "\(broken.rowCount) rows break the rule: \(broken.rule) (\(broken.example))")
+        }
+    } catch {
+        return [Finding(name: "rows", isPassed: false, detail: "not checked: \(error)")]
     }
 }
 

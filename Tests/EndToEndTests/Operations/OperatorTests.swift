@@ -1,6 +1,7 @@
 import Curl
 import FerryCore
 import Glibc
+import Postgres
 import TestSupport
 import TestThreads
 import Testing
@@ -26,6 +27,13 @@ struct OperatorTests {
         #expect(after.status == 0 && report["ok"]?.bool == true, "\(after)")
         let names = Set((report["checks"]?.array ?? []).compactMap { $0["name"]?.string })
         #expect(names == ["configuration", "libraries", "disk", "database", "schema"])
+        #expect(try run("check", "--database").output.contains("ok   rows: consistent\n"))
+        var connection = try Connection(url: database.url)
+        try connection.execute(script: "INSERT INTO job_counts (shard, queued) VALUES ('wrong', 3)")
+        let broken = try run("check", "--database")
+        #expect(broken.status == 1 && broken.output.contains("queued: counted 3, found 0"), "\(broken)")
+        #expect(try run("check").status == 0)
+        try connection.execute(script: "DELETE FROM job_counts")
     }
 
     @Test("check, migrate and serve name wrong settings and show no secret")

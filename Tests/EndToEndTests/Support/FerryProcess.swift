@@ -20,7 +20,22 @@ final class FerryProcess: Sendable {
         return (ferry: ferry, database: database)
     }
 
-    private static func atEnd() { _ = try? shared.get().ferry.discard() }
+    /// Stops the shared process and checks the rows that all tests have left in its database. It is too late
+    /// to record an issue: broken rows end the test process with status 1.
+    private static func atEnd() {
+        guard let (ferry, database) = try? shared.get() else { return }
+        _ = ferry.discard()
+        do {
+            let broken = try database.brokenRules()
+            if broken.isEmpty { return }
+            print("The shared database has broken rows: \(broken.joined(separator: "; "))")
+        } catch {
+            print("The rows of the shared database were not checked: \(error)")
+        }
+        try? TestServer.shared.get().remove(SIGQUIT)
+        fflush(nil)
+        _exit(1)
+    }
 
     let port: UInt16
     let directory: String

@@ -50,7 +50,7 @@ final class ClaimFlagTests {
             Statement(
                 "execute_claim",
                 """
-                EXECUTE claim('{\(queue)}', '{100}', gen_random_uuid(), now(), false, false, true,
+                EXECUTE claim('{\(queue)}', '{100}', '\(node.id.uuidText)', now(), false, false, true,
                     '{-infinity}', 15, '{false}', '{NULL}', 100)
                 """))
         let leased = (0..<rows.rowCount).filter { !rows.isNull($0, 7) }

@@ -266,6 +266,7 @@ struct QueueTests {
                     expires_at, origin, spec, created_at, lot, urgency)
                 VALUES (gen_random_uuid(), 'acme', 'b', 'data', 'waiting', 'begin_date', now() + '1 day', 0.5,
                     now() + '7 days', 'http://b:80', '{}', now(), -1000002, now());
+                \(countRows("waiting", 1))
                 """)
         let node = try TestNode(database.url)
         defer { node.store.stop() }

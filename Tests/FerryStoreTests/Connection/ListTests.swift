@@ -59,7 +59,8 @@ struct ListTests {
                     'download', 'suspended', 'acme', 'default', 'https://example.org:443',
                     '{"kind":"download","request":{"url":"https://example.org/"}}', 1, now(),
                     CASE WHEN i = 1 THEN '{"order": "1"}'::jsonb END
-                FROM generate_series(1, \(count)) AS i
+                FROM generate_series(1, \(count)) AS i;
+                \(countRows("suspended", count))
                 """)
     }
 

@@ -120,7 +120,8 @@ struct StatementTests {
                 created_at, lot, urgency)
             SELECT gen_random_uuid(), 'acme', 'default', 'download', 'queued', 0.5, now() + '1 day',
                 'https://example.org:443', '{}', now(), 1000000, now()
-            FROM generate_series(1, 10000)
+            FROM generate_series(1, 10000);
+            \(countRows("queued", 10_000))
             """
         switch past {
         case .empty: break
@@ -130,7 +131,7 @@ struct StatementTests {
             try connection.execute(script: "ANALYZE jobs")
         case .drained:
             try connection.execute(script: insert)
-            try connection.execute(script: "DELETE FROM jobs")
+            try connection.execute(script: "DELETE FROM jobs; \(countRows("queued", -10_000))")
             try connection.execute(script: "VACUUM ANALYZE jobs")
             try connection.execute(script: "VACUUM ANALYZE deliveries")
             try connection.execute(script: insert)
@@ -155,6 +156,7 @@ struct StatementTests {
                     'job.succeeded', 'acme', 'default', 'https://old.example/', '{}',
                     md5((i % 20)::text)::uuid
                 FROM generate_series(1, 20000) i;
+                \(countRows("deliveries_pending", 20_000))
                 INSERT INTO webhooks (id, created_at, updated_at, disable_after, is_enabled, is_ordered,
                     format, tenant, url, retry_delays, disabled_reason, public_key, keys)
                 SELECT md5(i::text)::uuid, now(), now(), 1, i >= 20, false, 'standard', 'acme', '', '{}',

@@ -50,6 +50,7 @@ struct DeliveryOutboxTests {
         var parameters = Parameters()
         parameters.append(due[0].id)
         _ = try connection.execute(statement, parameters)
+        try connection.execute(script: countRows("deliveries_pending", -1))
         node.store.deliveries.record(due.map { tried($0, .accepted, status: 204) })
         let kept = Statement("kept", "SELECT delivery FROM delivery_tries")
         try eventually("the other try is recorded") { try connection.execute(kept).rowCount > 0 }
@@ -65,7 +66,10 @@ struct DeliveryOutboxTests {
         try #require(due.count == 2)
         var other = try Connection(url: database.url)
         try other.execute(
-            script: "BEGIN; DELETE FROM deliveries WHERE id = '\(due[0].id.uuidText)'")
+            script: """
+                BEGIN; DELETE FROM deliveries WHERE id = '\(due[0].id.uuidText)';
+                \(countRows("deliveries_pending", -1))
+                """)
         node.store.deliveries.record(due.map { tried($0, .accepted, status: 204) })
         try eventually("it waits") { try isBlocked("deliveries", database.url) }
         try other.execute(script: "COMMIT")
@@ -88,7 +92,8 @@ struct DeliveryOutboxTests {
                 SELECT ('ffffffff-0000-0000-0000-00000000000' || i)::uuid, gen_random_uuid(),
                     '\(job.uuidText)', i, now(), now(), 'job.succeeded', 'acme', 'default',
                     'https://a.example/', '{}'
-                FROM generate_series(1, 5) i
+                FROM generate_series(1, 5) i;
+                \(countRows("deliveries_pending", 5))
                 """)
         // Statements that read tries wait here.
         try connection.execute(script: "BEGIN; LOCK TABLE delivery_tries")
@@ -98,7 +103,10 @@ struct DeliveryOutboxTests {
             try isBlocked("reads", at: "delivery_tries", database.url)
         }
         try connection.execute(
-            script: "DELETE FROM deliveries WHERE id IN (SELECT id FROM deliveries ORDER BY id DESC LIMIT 2)")
+            script: """
+                DELETE FROM deliveries WHERE id IN (SELECT id FROM deliveries ORDER BY id DESC LIMIT 2);
+                \(countRows("deliveries_pending", -2))
+                """)
         try connection.execute(script: "COMMIT")
         let shown = try #require(page.wait(milliseconds: 60_000).first).get().records
         #expect(shown.count == 3 && shown.map(\.id) == shown.map(\.id).sorted(by: >))
@@ -195,6 +203,7 @@ struct DeliveryOutboxTests {
                     'job.succeeded', 'acme', 'default', 'https://old.example/', '{}', $1::uuid
                 FROM generate_series(1, $2::integer) i
                 """, parameters: 2), parameters)
+        try connection.execute(script: countRows("deliveries_pending", count))
     }
 
     @Test("a scan of 12,000 receiver queues ends after several claims, wherever it began")
@@ -209,7 +218,8 @@ struct DeliveryOutboxTests {
                 SELECT \(lateDeliveryID), gen_random_uuid(), gen_random_uuid(), i, now(),
                     now() + CASE WHEN i % 3 = 0 THEN '0 s' ELSE '1 hour' END::interval,
                     'job.succeeded', 'acme', 'default', 'https://' || i || '.example/', '{}'
-                FROM generate_series(1, \(queueCount)) i
+                FROM generate_series(1, \(queueCount)) i;
+                \(countRows("deliveries_pending", queueCount))
                 """)
         // Not all were taken, so the next claim begins in the middle.
         #expect(try claim(DeliveryDemand(total: 1_000, other: 1)).due.count == 1_000)

@@ -51,12 +51,7 @@ struct WebhookStoreTests {
                 FROM generate_series(1, \(count)) i
                 """)
         // The relay counts deliveries when it creates them.
-        try connection.execute(
-            script: """
-                INSERT INTO job_counts (shard, deliveries_pending) VALUES ('test', \(count))
-                ON CONFLICT (shard) DO UPDATE SET
-                    deliveries_pending = job_counts.deliveries_pending + excluded.deliveries_pending
-                """)
+        try connection.execute(script: countRows("deliveries_pending", count))
     }
 
     private func uuid<Kind>(_ id: Identifier<Kind>) -> String {

@@ -47,7 +47,10 @@ struct StatusTests {
         for _ in 0..<5 { seen.append(try #require(try age()) > Self.day) }
         #expect(seen == [false, false, true, true, true])
         try change(
-            "UPDATE jobs SET state = 'suspended' WHERE created_at < now() - interval '1 day'")
+            """
+            UPDATE jobs SET state = 'suspended' WHERE created_at < now() - interval '1 day';
+            \(countRows("queued", -1)) \(countRows("suspended", 1))
+            """)
         #expect(try #require(try age()) < Self.day)
     }
 }

@@ -44,7 +44,8 @@ struct LeaseTests {
         try connection.execute(
             script: """
                 UPDATE jobs SET state = 'waiting', waiting_for = 'begin_date', node = NULL,
-                    next_attempt_at = now() + interval '1 day', revision = revision + 1
+                    next_attempt_at = now() + interval '1 day', revision = revision + 1;
+                \(countRows("running", -1)) \(countRows("waiting", 1))
                 """)
         try letHeartbeatsGo(&connection)
         eventually("it is held again") { heartbeat.holdsLease }

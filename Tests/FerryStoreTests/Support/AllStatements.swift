@@ -45,7 +45,7 @@ extension Statements {
         listSchedules, nextSchedule, noteRun, postponeSchedule, readSchedule, replaceSchedule,
         stretchWindows, sweepRuns, unfinishedRuns,
         // Schema
-        freeSessionCount,
+        checkRows, freeSessionCount,
         // Sessions
         cancelSessions, changedSessions, countDefaultJobs, countSessionJobs, countSessions, deleteSession,
         drainSessions, drainedSessions, endSessions, invalidateSession, listSessions, lockSessionEpoch,

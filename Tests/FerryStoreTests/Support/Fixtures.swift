@@ -354,8 +354,16 @@ func queueCopies(_ count: Int, of origin: String, moreUrgentBy step: Int = 0, _ 
             SELECT gen_random_uuid(), tenant, session, kind, state, priority, expires_at, origin, spec,
                 created_at, lot, is_repeatable, awaits_host, urgency - interval '1 microsecond' * n * \(step)
             FROM jobs, generate_series(1, \(count)) AS n WHERE origin = '\(origin)';
-            INSERT INTO job_counts (shard, queued) VALUES ('copies', \(count));
+            \(countRows("queued", count))
             """)
+}
+
+/// Returns a script that counts rows which a test itself has written. `column`: of job_counts.
+func countRows(_ column: String, _ count: Int) -> String {
+    """
+    INSERT INTO job_counts AS c (shard, \(column)) VALUES ('rows', \(count))
+    ON CONFLICT (shard) DO UPDATE SET \(column) = c.\(column) + excluded.\(column);
+    """
 }
 
 /// In SQL: an id of a delivery that no sweep takes for an old one, as it may a random one.
@@ -370,6 +378,7 @@ func addDeliveries(_ count: Int, receiverCount: Int = 1, _ url: String) throws {
                 session, url, job_json)
             SELECT \(lateDeliveryID), gen_random_uuid(), gen_random_uuid(), i, now(), now(),
                 'job.succeeded', 'acme', 'default', 'https://' || i % \(receiverCount) || '.example/', '{}'
-            FROM generate_series(1, \(count)) i
+            FROM generate_series(1, \(count)) i;
+            \(countRows("deliveries_pending", count))
             """)
 }

@@ -1,0 +1,117 @@
+-- Checks what must hold for the rows of all tables, in one snapshot: rules that no constraint enforces. Reads
+-- all jobs, finished jobs, deliveries and events. Locks nothing.
+-- Returns for each broken rule its text, the number of rows that break it, and one of them.
+WITH broken AS (
+    SELECT r.rule, j.id::text AS example
+    FROM jobs j CROSS JOIN LATERAL (VALUES
+        ('an unfinished job is waiting, queued, running or suspended',
+            j.state IN ('waiting', 'queued', 'running', 'suspended')),
+        ('an unfinished job is not among the finished jobs',
+            NOT EXISTS (SELECT FROM finished_jobs f WHERE f.id = j.id)),
+        ('a waiting job waits for something, and no other job does',
+            (j.state = 'waiting') = (j.waiting_for IS NOT NULL)),
+        ('a running job has a node, and no other job has one', (j.state = 'running') = (j.node IS NOT NULL)),
+        ('the node of a running job exists',
+            j.node IS NULL OR EXISTS (SELECT FROM nodes n WHERE n.id = j.node)),
+        ('a running job has an attempt and the time of its start',
+            j.state <> 'running' OR j.attempt > 0 AND j.started_at IS NOT NULL),
+        ('a job has no more failed attempts than attempts', j.failed_attempts BETWEEN 0 AND j.attempt),
+        ('only a running job has a requested suspension', j.state = 'running' OR NOT j.suspend_requested),
+        ('only a waiting job has a question', j.question IS NULL OR j.state = 'waiting' AND j.asks),
+        ('a queued job is in a claim queue of its session',
+            j.state <> 'queued' OR NOT EXISTS (
+                SELECT FROM lots l
+                WHERE l.id = j.lot AND (l.tenant <> j.tenant OR l.session <> j.session
+                    OR l.origin NOT IN ('', j.origin)))),
+        ('a job that waits for dependencies has some',
+            j.waiting_for IS DISTINCT FROM 'dependency'
+                OR EXISTS (SELECT FROM job_dependencies d WHERE d.dependent = j.id)
+                OR EXISTS (SELECT FROM dependency_news n WHERE n.job = j.id))
+    ) AS r(rule, holds)
+    WHERE r.holds IS NOT TRUE
+    UNION ALL
+    SELECT r.rule, f.id::text
+    FROM finished_jobs f CROSS JOIN LATERAL (VALUES
+        ('a finished job has succeeded, failed or been cancelled',
+            f.state IN ('succeeded', 'failed', 'cancelled')),
+        ('a failed job has an error', f.state <> 'failed' OR f.error IS NOT NULL)
+    ) AS r(rule, holds)
+    WHERE r.holds IS NOT TRUE
+    UNION ALL
+    SELECT 'an acknowledged job does not wait for its acknowledgement', f.id::text
+    FROM unacknowledged_jobs u JOIN finished_jobs f ON f.id = u.job
+    WHERE f.acknowledged_at IS NOT NULL OR f.given_up_at IS NOT NULL
+    UNION ALL
+    SELECT r.rule, d.dependent || ' depends on ' || d.dependency
+    FROM job_dependencies d LEFT JOIN jobs j ON j.id = d.dependency CROSS JOIN LATERAL (VALUES
+        ('the dependency of a job is unfinished, or its end is to be processed',
+            j.id IS NOT NULL
+                OR EXISTS (SELECT FROM dependency_news n WHERE n.job IN (d.dependency, d.dependent))
+                OR NOT EXISTS (SELECT FROM jobs w WHERE w.id = d.dependent)),
+        ('a dependency knows that it has dependents', j.id IS NULL OR j.has_dependents)
+    ) AS r(rule, holds)
+    WHERE r.holds IS NOT TRUE
+    UNION ALL
+    SELECT 'the counts of unfinished jobs and pending deliveries are exact',
+        format('%s: counted %s, found %s', r.name, r.counted, r.found)
+    FROM (
+        SELECT coalesce(sum(waiting), 0) AS waiting, coalesce(sum(queued), 0) AS queued,
+            coalesce(sum(running), 0) AS running, coalesce(sum(suspended), 0) AS suspended,
+            coalesce(sum(deliveries_pending), 0) AS deliveries
+        FROM job_counts
+    ) c CROSS JOIN (
+        SELECT count(*) FILTER (WHERE state = 'waiting') AS waiting,
+            count(*) FILTER (WHERE state = 'queued') AS queued,
+            count(*) FILTER (WHERE state = 'running') AS running,
+            count(*) FILTER (WHERE state = 'suspended') AS suspended
+        FROM jobs
+    ) j CROSS JOIN (
+        SELECT count(*) AS deliveries FROM deliveries WHERE state = 'pending'
+    ) d CROSS JOIN LATERAL (VALUES
+        ('waiting', c.waiting, j.waiting), ('queued', c.queued, j.queued), ('running', c.running, j.running),
+        ('suspended', c.suspended, j.suspended), ('deliveries', c.deliveries, d.deliveries)
+    ) AS r(name, counted, found)
+    WHERE r.counted <> r.found
+    UNION ALL
+    SELECT r.rule, s.tenant || ' ' || s.session
+    FROM (
+        SELECT e.tenant, e.session, e.first_sequence + c.count AS next,
+            lead(e.first_sequence) OVER (
+                PARTITION BY e.tenant, e.session ORDER BY e.first_sequence, e.id) AS following
+        FROM events e CROSS JOIN LATERAL (
+            -- An EventRecord: the length of the detail is in bytes 36 to 39, the detail follows.
+            WITH RECURSIVE record AS (
+                SELECT 0 AS start
+                UNION ALL
+                SELECT r.start + 40 + (get_byte(e.packed, r.start + 36) << 24)
+                    + (get_byte(e.packed, r.start + 37) << 16) + (get_byte(e.packed, r.start + 38) << 8)
+                    + get_byte(e.packed, r.start + 39)
+                FROM record r WHERE r.start < length(e.packed)
+            )
+            SELECT count(*) - 1 AS count FROM record
+        ) c
+    ) s CROSS JOIN LATERAL (VALUES
+        ('the events of a session have consecutive sequence numbers',
+            s.following IS NULL OR s.following = s.next),
+        ('a session knows the sequence number of its last event',
+            s.following IS NOT NULL OR EXISTS (
+                SELECT FROM sessions k
+                WHERE k.tenant = s.tenant AND k.name = s.session AND k.last_sequence = s.next - 1))
+    ) AS r(rule, holds)
+    WHERE r.holds IS NOT TRUE
+    UNION ALL
+    SELECT 'a delivery that is not pending has no sender', d.id::text
+    FROM deliveries d WHERE d.state <> 'pending' AND d.node IS NOT NULL
+    UNION ALL
+    SELECT 'a try belongs to a delivery', t.delivery::text
+    FROM delivery_tries t WHERE NOT EXISTS (SELECT FROM deliveries d WHERE d.id = t.delivery)
+    UNION ALL
+    SELECT 'a schedule with a next run has its occurrence', s.id::text
+    FROM schedules s WHERE (s.next_run_at IS NULL) <> (s.next_scheduled_at IS NULL)
+    UNION ALL
+    SELECT 'limits and connections of a host are positive', h.origin
+    FROM host_limits h WHERE h.connection_limit <= 0 OR h.request_rate <= 0
+    UNION ALL
+    SELECT 'limits and connections of a host are positive', c.origin FROM connections c WHERE c.count <= 0
+)
+SELECT rule, count(*), min(example) FROM broken GROUP BY rule ORDER BY rule

@@ -1,0 +1,163 @@
+import Postgres
+import TestSupport
+import TestThreads
+import Testing
+
+@testable import FerryStore
+
+@Suite("Consistency of rows", .onOwnThread)
+struct RowCheckTests {
+    private static let (one, two) = (
+        "'00000000-0000-7000-8000-000000000001'", "'00000000-0000-7000-8000-000000000002'"
+    )
+
+    private static func job(_ columns: String, _ values: String, count: String = "queued") -> String {
+        """
+        INSERT INTO jobs (id, created_at, expires_at, priority, kind, tenant, session, origin, spec, lot,
+            urgency, \(columns))
+        VALUES (\(one), now(), now(), 0.5, 'data', 'acme', 'default', 'http://a:80', '{}', 1, now(),
+            \(values));
+        \(countRows(count, 1))
+        """
+    }
+
+    private static func finished(_ columns: String, _ values: String) -> String {
+        """
+        INSERT INTO finished_jobs (id, created_at, finished_at, revision, attempt, failed_attempts, kind,
+            tenant, session, origin, spec, \(columns))
+        VALUES (\(one), now(), now(), 2, 1, 0, 'data', 'acme', 'default', 'http://a:80', '{}', \(values));
+        """
+    }
+
+    /// Adds a row of the log with the first sequence number and events with details of the lengths.
+    private static func events(_ id: String, from first: Int, details: [Int]) -> String {
+        let records = details.map { length in
+            let size = String(length, radix: 16)
+            return String(repeating: "0", count: 72 + 8 - size.count) + size
+                + String(repeating: "ff", count: length)
+        }
+        return """
+            INSERT INTO events (id, first_sequence, first_at, last_at, types, tenant, session, packed)
+            VALUES (\(id), \(first), now(), now(), 0, 'acme', 'a', '\\x\(records.joined())');
+            """
+    }
+
+    private static func session(last: Int) -> String {
+        "INSERT INTO sessions (tenant, name, last_sequence) VALUES ('acme', 'a', \(last));"
+    }
+
+    private static func delivery(_ columns: String, _ values: String) -> String {
+        """
+        INSERT INTO deliveries (id, event, sequence, occurred_at, next_try_at, type, tenant, session, url,
+            job_json, \(columns))
+        VALUES (\(one), \(two), 1, now(), now(), 'job.failed', 'acme', 'a', 'https://a/', '{}', \(values));
+        """
+    }
+
+    static let consistent = [
+        "", job("state", "'queued'"),
+        "INSERT INTO nodes VALUES (\(two), now(), now(), 1, false, true, false, 'a', '0');"
+            + job("state, node, attempt, started_at", "'running', \(two), 1, now()", count: "running"),
+        finished("state, error", "'failed', '{}'"),
+        session(last: 304) + events(one, from: 7, details: [0, 300, 0]) + events(two, from: 10, details: [5])
+            + events("gen_random_uuid()", from: 11, details: Array(repeating: 1, count: 294)),
+    ]
+
+    @Test("rows that keep to all rules are consistent", arguments: consistent)
+    func kept(script: String) throws { #expect(try brokenRules(script).isEmpty) }
+
+    static let broken: [(rule: String, script: String)] = [
+        ("an unfinished job is waiting", job("state", "'failed'") + countRows("queued", -1)),
+        ("an unfinished job is not among", job("state", "'queued'") + finished("state", "'cancelled'")),
+        ("a waiting job waits for something", job("state", "'waiting'", count: "waiting")),
+        ("a waiting job waits for something", job("state, waiting_for", "'queued', 'retry'")),
+        (
+            "a running job has a node",
+            job("state, attempt, started_at", "'running', 1, now()", count: "running")
+        ),
+        ("the node of a running job exists", job("state, node", "'queued', \(two)")),
+        ("a running job has an attempt", job("state", "'running'", count: "running")),
+        ("a job has no more failed attempts", job("state, failed_attempts", "'queued', 1")),
+        ("only a running job has a requested", job("state, suspend_requested", "'queued', true")),
+        ("only a waiting job has a question", job("state, question", "'queued', '{}'")),
+        (
+            "a queued job is in a claim queue",
+            job("state", "'queued'") + "INSERT INTO lots (id, tenant, session) VALUES (1, 'acme', 'b');"
+        ),
+        ("a job that waits for dep", job("state, waiting_for", "'waiting', 'dependency'", count: "waiting")),
+        ("a finished job has succeeded", finished("state", "'queued'")),
+        ("a failed job has an error", finished("state", "'failed'")),
+        (
+            "an acknowledged job does not wait",
+            finished("state, acknowledged_at", "'cancelled', now()") + """
+                INSERT INTO unacknowledged_jobs (job, expires_at, next_look_at, tenant, session, rules)
+                VALUES (\(one), now(), now(), 'acme', 'default', '{"by": "client"}');
+                """
+        ),
+        (
+            "the dependency of a job is unfinished",
+            job("state, waiting_for", "'waiting', 'dependency'", count: "waiting")
+                + "INSERT INTO job_dependencies VALUES (\(two), \(one));"
+        ),
+        (
+            "a dependency knows that it has",
+            job("state", "'queued'") + "INSERT INTO job_dependencies VALUES (\(one), \(two));"
+        ),
+        ("the counts of unfinished jobs", countRows("suspended", 1) + countRows("waiting", -1)),
+        ("the counts of unfinished jobs", countRows("deliveries_pending", 1)),
+        (
+            "the events of a session",
+            session(last: 10) + events(one, from: 7, details: [0, 300]) + events(two, from: 10, details: [0])
+        ),
+        ("a session knows the sequence", session(last: 8) + events(one, from: 7, details: [0, 300, 0])),
+        ("a session knows the sequence", events(one, from: 7, details: [0])),
+        ("a delivery that is not pending", delivery("state, node", "'accepted', \(two)")),
+        (
+            "a try belongs to a delivery",
+            "INSERT INTO delivery_tries VALUES (\(one), now(), 1, 1, 204, NULL, '');"
+        ),
+        (
+            "a schedule with a next run",
+            """
+            INSERT INTO schedules (id, created_at, updated_at, watches_jobs, next_run_at, tenant, definition,
+                spec)
+            VALUES (\(one), now(), now(), false, now(), 'acme', '{}', '{}');
+            """
+        ),
+        (
+            "limits and connections of a host",
+            "INSERT INTO hosts (origin) VALUES ('http://a:80');"
+                + "INSERT INTO host_limits (origin, connection_limit) VALUES ('http://a:80', 0);"
+        ),
+        (
+            "limits and connections of a host",
+            """
+            INSERT INTO connections (job, attempt, count, origin, tenant, session)
+            VALUES (\(one), 1, 0, 'http://a:80', 'acme', 'a');
+            """
+        ),
+    ]
+
+    @Test("each rule is reported if a row breaks it", arguments: broken)
+    func reported(rule: String, script: String) throws {
+        let found = try brokenRules(script)
+        #expect(found.contains { $0.rule.hasPrefix(rule) }, "\(found)")
+    }
+
+    @Test("every rule of the statement has a row here that breaks it")
+    func rules() {
+        let texts = Statements.checkRows.sql.matches(of: /(?:\(|SELECT )'([a-z]+ [^']{12,})',/).map(\.1)
+        #expect(Set(texts).count == 23)
+        for text in texts { #expect(Self.broken.contains { text.hasPrefix($0.rule) }, "\(text)") }
+    }
+
+    /// Checks rows that a transaction has written, and undoes it.
+    private func brokenRules(_ script: String) throws -> [BrokenRule] {
+        let database = try TestDatabase(template: template)
+        var connection = try Connection(url: database.url)
+        try connection.execute(script: "BEGIN;" + script)
+        let found = try RowCheck.brokenRules(&connection)
+        try connection.execute(script: "ROLLBACK")
+        return found
+    }
+}

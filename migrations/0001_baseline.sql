@@ -15,7 +15,8 @@
 -- - "Sealed" is encrypted with the secret key. JSON texts (specs, sessions, responses, questions) have a
 --   member `sealed`, a merge patch with their encrypted values.
 --
--- The comment of an index names the statements (files below Sources/FerryStore) that need it.
+-- The comment of an index names the statements (files below Sources/FerryStore) that need it. Primary keys
+-- serve all statements that look a row up.
 
 -- Jobs ------------------------------------------------------------------------------------------------------
 
@@ -112,33 +113,45 @@ CREATE TABLE jobs (
     autovacuum_analyze_scale_factor = 0.02, vacuum_truncate = off);
 
 -- The claim reads the most urgent rows of a claim queue without a sort, and finds the next claim queue.
+-- Jobs that a node holds since their submission are not among them.
+-- Used by claim_jobs, claim_limited_jobs, divert_jobs, lock_unreachable_jobs, look_lots, stretch_windows,
+-- grant_connections, read_status.
 CREATE INDEX jobs_queued ON jobs (lot, urgency, id) WHERE state = 'queued' AND node IS NULL;
 -- Promotion reads due rows, and the time of the next one.
+-- Used by lock_due_jobs, next_due.
 CREATE INDEX jobs_waiting ON jobs (next_attempt_at) WHERE state = 'waiting';
 -- Jobs of a node: at its restart, at its death, and when it looks for requested cancellations.
+-- Used by held_jobs, divert_running, lock_jobs_of_node, lock_jobs_of_dead_nodes, remove_node, fold_counts,
+-- read_host, list_hosts, lock_hosts.
 CREATE INDEX jobs_leased ON jobs (node) WHERE node IS NOT NULL;
 -- Running jobs of an origin and of a claim queue with a limit.
+-- Used by read_permits, grant_connections.
 CREATE INDEX jobs_permits ON jobs (origin, lot) WHERE state = 'running' AND lot < 0;
 -- Whether a narrow claim queue has jobs. The condition says `lot < 0` in words that no other statement uses,
 -- so that running jobs are never counted with this index.
+-- Used by remove_old_lots.
 CREATE INDEX jobs_narrow ON jobs (lot) WHERE (lot < 0) IS TRUE;
 -- Lists, newest first. Partial on paper.
+-- Used by list_jobs, count_default_jobs.
 CREATE INDEX jobs_tenant ON jobs (tenant, id) WHERE tenant IS NOT NULL;
 -- Jobs of a session. The default session is left out: it has most jobs, and no end.
+-- Used by list_jobs, count_session_jobs, cancel_sessions, end_sessions.
 CREATE INDEX jobs_session ON jobs (tenant, session, id) WHERE session <> 'default';
 -- Resource timeouts of jobs that no node runs, in order.
+-- Used by expired_jobs.
 CREATE INDEX jobs_expiry ON jobs (expires_at) WHERE state IN ('waiting', 'queued', 'suspended');
 -- The next deadline, and those that have passed. Few jobs have one.
+-- Used by next_deadline, due_deadlines.
 CREATE INDEX jobs_deadline ON jobs (deadline_at) WHERE deadline_at IS NOT NULL;
 -- Questions that are due.
+-- Used by due_begins, due_questions, has_due_questions.
 CREATE INDEX jobs_asking ON jobs (next_attempt_at) WHERE state = 'waiting' AND asks;
 -- Jobs that wait for a host, the first to run first.
+-- Used by release_waiting, stranded_hosts, lock_hosts.
 CREATE INDEX jobs_connectivity ON jobs (origin, priority DESC, id)
     WHERE state = 'waiting' AND waiting_for = 'connectivity';
--- Discretionary jobs that may start, in this order.
-CREATE INDEX jobs_discretionary ON jobs (discretionary_from)
-    WHERE state = 'waiting' AND waiting_for = 'discretionary';
 -- One look at each session that has discretionary jobs, and its jobs in the order in which they may start.
+-- Used by discretionary_jobs.
 CREATE INDEX jobs_discretionary_turns ON jobs (tenant, session, discretionary_from, id)
     WHERE state = 'waiting' AND waiting_for = 'discretionary';
 
@@ -174,6 +187,7 @@ CREATE TABLE lots (
         autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
 CREATE SEQUENCE lot_numbers;
 -- Housekeeping removes the oldest narrow ones.
+-- Used by lock_old_lots.
 CREATE INDEX lots_used ON lots (used_at) WHERE id < 0;
 
 -- Exact counts of unfinished work. Each connection that changes them has a row (a shard) of its own, so that
@@ -196,7 +210,9 @@ CREATE TABLE job_dependencies (
     CONSTRAINT job_dependencies_pkey PRIMARY KEY (dependency, dependent)
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
         autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
-CREATE INDEX job_dependencies_dependent ON job_dependencies (dependent);
+-- Dependencies of a job, in the order in which they are shown.
+-- Used by resolve_dependencies, release_dependents, resume_job, read_jobs, list_jobs.
+CREATE INDEX job_dependencies_dependent ON job_dependencies (dependent, dependency);
 
 -- Jobs whose dependents are to be looked at: an outbox, written in the transaction that ends a job or submits
 -- a dependent one.
@@ -254,8 +270,10 @@ CREATE TABLE finished_jobs (
     CONSTRAINT finished_jobs_pkey PRIMARY KEY (id)
 ) PARTITION BY RANGE (id);
 -- Lists, newest first.
+-- Used by list_jobs, old_default_jobs.
 CREATE INDEX finished_jobs_tenant ON finished_jobs (tenant, id);
 -- Lists of a session, and jobs that a session keeps for a shorter time. As jobs_session.
+-- Used by list_jobs, old_session_jobs.
 CREATE INDEX finished_jobs_session ON finished_jobs (tenant, session, id) WHERE session <> 'default';
 
 -- Jobs that end after the partition of their time was dropped.
@@ -338,10 +356,13 @@ CREATE TABLE unacknowledged_jobs (
     CONSTRAINT unacknowledged_jobs_pkey PRIMARY KEY (job)
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000);
 -- Reminders that are due.
+-- Used by remind_jobs.
 CREATE INDEX unacknowledged_jobs_look ON unacknowledged_jobs (next_look_at);
 -- Lists, newest first.
+-- Used by list_jobs.
 CREATE INDEX unacknowledged_jobs_tenant ON unacknowledged_jobs (tenant, job);
 -- Whether a delivery could acknowledge any job at all.
+-- Used by record_tries.
 CREATE INDEX unacknowledged_jobs_webhook ON unacknowledged_jobs (job) WHERE is_by_webhook;
 
 -- Returns when a job is due again that has got `reminder_count` reminders, the last one at `since`.
@@ -369,6 +390,8 @@ CREATE TABLE sessions (
     CONSTRAINT sessions_pkey PRIMARY KEY (tenant, name)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 200,
         autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
+-- Sessions whose event is still to be written.
+-- Used by drained_sessions, has_events.
 CREATE INDEX sessions_drained ON sessions (tenant, name) WHERE is_drained;
 
 -- Sessions that were configured or invalidated.
@@ -396,8 +419,10 @@ CREATE TABLE session_configurations (
         (invalidation IS NULL) = (invalidated_at IS NULL) AND (ended_at IS NULL OR invalidation IS NOT NULL))
 );
 -- Changes that a node has not read yet.
+-- Used by changed_sessions.
 CREATE INDEX session_configurations_epoch ON session_configurations (epoch);
 -- Invalidated sessions that have not ended.
+-- Used by cancel_sessions, end_sessions.
 CREATE INDEX session_configurations_ending ON session_configurations (invalidated_at)
     WHERE invalidation IS NOT NULL AND ended_at IS NULL;
 
@@ -494,11 +519,16 @@ CREATE TABLE events (
     CONSTRAINT events_pkey PRIMARY KEY (id)
 ) WITH (autovacuum_vacuum_insert_scale_factor = 0.1);
 -- Lists of a tenant, newest first. Partial on paper.
+-- Used by list_events, follow_events.
 CREATE INDEX events_tenant ON events (tenant, id) WHERE tenant IS NOT NULL;
 -- Lists of a session.
+-- Used by list_events, follow_events.
 CREATE INDEX events_session ON events (tenant, session, id);
--- Events of a job: by the times in its row, and by marks.
+-- Events of a job, by the times in its row.
+-- Used by job_events.
 CREATE INDEX events_time ON events (tenant, session, last_at);
+-- Events of a job, by marks.
+-- Used by job_events.
 CREATE INDEX events_marked ON events USING gin (marked) WHERE marked IS NOT NULL;
 
 -- Rows of event_inbox that the relay could not process: kept for an operator, as long as events.
@@ -556,10 +586,13 @@ CREATE TABLE webhooks (
     CONSTRAINT webhooks_disabled_has_reason CHECK (is_enabled = (disabled_reason IS NULL))
 ) WITH (fillfactor = 70);
 -- Lists, newest first, and endpoints that want an event of a tenant.
+-- Used by list_webhooks, drain_sessions, has_events.
 CREATE INDEX webhooks_tenant ON webhooks (tenant, id) WHERE deleted_at IS NULL;
 -- Endpoints that housekeeping removes.
+-- Used by remove_old_deliveries.
 CREATE INDEX webhooks_deleted ON webhooks (deleted_at) WHERE deleted_at IS NOT NULL;
 -- Whether the end of a job asks for an acknowledgement.
+-- Used by finish_jobs.
 CREATE INDEX webhooks_asking ON webhooks (tenant, id)
     WHERE acknowledgement IS NOT NULL AND is_enabled AND deleted_at IS NULL;
 
@@ -580,6 +613,7 @@ CREATE TABLE session_receivers (
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 200,
         autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
 -- Receivers that may be removed.
+-- Used by remove_old_events.
 CREATE INDEX session_receivers_changed ON session_receivers (changed_at);
 
 -- Events on their way to receivers.
@@ -622,16 +656,22 @@ CREATE TABLE deliveries (
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
         autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
 -- Senders step from receiver queue to receiver queue, and read the due deliveries of each.
+-- Used by claim_deliveries, read_receiver_queues, take_back_deliveries.
 CREATE INDEX deliveries_lane ON deliveries (lane, next_try_at) WHERE state = 'pending';
 -- The first delivery of a receiver queue that keeps the order.
+-- Used by claim_deliveries, read_receiver_queues.
 CREATE INDEX deliveries_order ON deliveries (lane, position) WHERE state = 'pending' AND endpoint IS NOT NULL;
 -- The oldest event that no receiver has accepted.
+-- Used by read_status.
 CREATE INDEX deliveries_pending ON deliveries (id) WHERE state = 'pending';
 -- Deliveries of a job, newest first.
+-- Used by list_deliveries, delete_job, remove_jobs, remind_jobs.
 CREATE INDEX deliveries_list ON deliveries (job, id);
 -- Deliveries of an endpoint, newest first.
+-- Used by list_deliveries, replay_deliveries, remove_old_deliveries.
 CREATE INDEX deliveries_endpoint ON deliveries (endpoint, id) WHERE endpoint IS NOT NULL;
 -- Whether deliveries of a session to its jobs' own webhooks, or to an endpoint, are pending.
+-- Used by drain_sessions.
 CREATE INDEX deliveries_session ON deliveries (tenant, session, endpoint) WHERE state = 'pending';
 
 CREATE TABLE delivery_tries (
@@ -667,6 +707,8 @@ CREATE TABLE hosts (
     CONSTRAINT hosts_pkey PRIMARY KEY (origin)
 ) WITH (fillfactor = 70, autovacuum_vacuum_threshold = 200, autovacuum_vacuum_cost_delay = 0,
         vacuum_truncate = off);
+-- Hosts that a node has to look at.
+-- Used by lock_hosts.
 CREATE INDEX hosts_due ON hosts (due_at) WHERE due_at IS NOT NULL;
 
 -- Limits of scopes: of all requests to an origin, of those of a tenant, or of a tenant's below one first path
@@ -712,6 +754,8 @@ CREATE TABLE host_throughputs (
     CONSTRAINT host_throughputs_pkey PRIMARY KEY (origin)
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 200,
         autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
+-- The latest throughputs, and the oldest, which are removed.
+-- Used by read_throughputs, remove_old_throughputs.
 CREATE INDEX host_throughputs_measured ON host_throughputs (measured_at);
 
 -- Connections of running attempts beyond the one to their own origin with which they were leased: of parts,
@@ -812,8 +856,10 @@ CREATE TABLE schedules (
     CONSTRAINT schedules_pkey PRIMARY KEY (id)
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 -- Due schedules, and the time of the next one.
+-- Used by due_schedules, next_schedule.
 CREATE INDEX schedules_due ON schedules (next_run_at) WHERE next_run_at IS NOT NULL;
 -- Lists, newest first. Partial on paper.
+-- Used by list_schedules.
 CREATE INDEX schedules_tenant ON schedules (tenant, id) WHERE tenant IS NOT NULL;
 
 -- The job of each occurrence: written once, in the transaction that inserts the job.
@@ -825,8 +871,10 @@ CREATE TABLE schedule_runs (
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
         autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
 -- Housekeeping scans it again and again.
+-- Used by sweep_runs.
 CREATE INDEX schedule_runs_job ON schedule_runs (job);
 -- Jobs of a schedule, newest first.
+-- Used by list_jobs.
 CREATE INDEX schedule_runs_list ON schedule_runs (schedule, job);
 
 -- Nodes -----------------------------------------------------------------------------------------------------
@@ -897,6 +945,7 @@ CREATE TABLE idempotency_keys (
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
         autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
 -- Housekeeping removes the oldest.
+-- Used by remove_old_keys.
 CREATE INDEX idempotency_keys_created ON idempotency_keys (created_at);
 
 -- Values that Ferry creates at its first start, such as keys.

@@ -112,6 +112,46 @@ struct StatementTests {
         }
     }
 
+    @Test("each index is used by the statements that its comment names")
+    func indexes() throws {
+        var pinned = ConnectionOptions()
+        pinned.pinsPlans = true
+        // Connections of lanes, and connections for reads.
+        let plans = try [pinned, PlanTests.options].map(plans)
+        let schema = Migrator.migrations.map { String(decoding: $0.sql, as: UTF8.self) }.joined()
+        let indexes = schema.matches(of: /-- Used by ([a-z_,\s\-]+)\.\nCREATE INDEX (\w+) ON (\w+)/)
+        #expect(indexes.count == schema.components(separatedBy: "\nCREATE INDEX ").count - 1)
+        // The indexes of partitions have other names.
+        for match in indexes where match.3 != "finished_jobs" {
+            for name in match.1.matches(of: /[a-z_]+/) {
+                let scans = ["using \(match.2) on", "Bitmap Index Scan on \(match.2) "]
+                let isUsed = plans.contains { plans in
+                    scans.contains { plans[String(name.0)]?.contains($0) == true }
+                }
+                #expect(isUsed, "\(name.0) does not use \(match.2)")
+            }
+        }
+    }
+
+    /// Returns the generic plan of each statement, by name.
+    private func plans(_ options: ConnectionOptions) throws -> [String: String] {
+        var options = options
+        options.settings += [
+            .init("ferry.shard", "test"), .init("ferry.lots", ""), .init("ferry.permits", ";"),
+        ]
+        var connection = try Connection(url: database.url, options: options)
+        var plans: [String: String] = [:]
+        for statement in Statements.all {
+            try connection.execute(script: "PREPARE \(statement.name) AS \(statement.sql)")
+            let arguments = Array(repeating: "NULL", count: statement.parameterCount).joined(separator: ", ")
+            let call = statement.name + (arguments.isEmpty ? "" : "(\(arguments))")
+            let rows = try connection.execute(
+                Statement("explain_\(statement.name)", "EXPLAIN EXECUTE \(call)"))
+            plans[statement.name] = (0..<rows.rowCount).map { rows.text($0, 0) }.joined(separator: "\n")
+        }
+        return plans
+    }
+
     private func prepare(_ past: Past, _ connection: inout Connection) throws {
         let insert = """
             INSERT INTO lots (id, tenant, session) VALUES (1000000, 'acme', 'default')

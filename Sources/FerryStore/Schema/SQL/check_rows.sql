@@ -10,13 +10,15 @@ WITH broken AS (
             NOT EXISTS (SELECT FROM finished_jobs f WHERE f.id = j.id)),
         ('a waiting job waits for something, and no other job does',
             (j.state = 'waiting') = (j.waiting_for IS NOT NULL)),
-        ('a running job has a node, and no other job has one', (j.state = 'running') = (j.node IS NOT NULL)),
-        ('the node of a running job exists',
+        ('a running job has a node; of the others, only a queued job that has not begun may have one',
+            CASE j.state WHEN 'running' THEN j.node IS NOT NULL WHEN 'queued'
+                THEN j.node IS NULL OR j.attempt > 0 AND j.started_at IS NULL ELSE j.node IS NULL END),
+        ('the node of a job exists',
             j.node IS NULL OR EXISTS (SELECT FROM nodes n WHERE n.id = j.node)),
         ('a running job has an attempt and the time of its start',
             j.state <> 'running' OR j.attempt > 0 AND j.started_at IS NOT NULL),
         ('a job has no more failed attempts than attempts', j.failed_attempts BETWEEN 0 AND j.attempt),
-        ('only a running job has a requested suspension', j.state = 'running' OR NOT j.suspend_requested),
+        ('only a job of a node has a requested suspension', j.node IS NOT NULL OR NOT j.suspend_requested),
         ('only a waiting job has a question', j.question IS NULL OR j.state = 'waiting' AND j.asks),
         ('a queued job is in a claim queue of its session',
             j.state <> 'queued' OR NOT EXISTS (

@@ -147,7 +147,7 @@ CREATE INDEX jobs_deadline ON jobs (deadline_at) WHERE deadline_at IS NOT NULL;
 -- Used by due_begins, due_questions, has_due_questions.
 CREATE INDEX jobs_asking ON jobs (next_attempt_at) WHERE state = 'waiting' AND asks;
 -- Jobs that wait for a host, the first to run first.
--- Used by release_waiting, stranded_hosts, lock_hosts.
+-- Used by lock_waiting_jobs, stranded_hosts, lock_hosts.
 CREATE INDEX jobs_connectivity ON jobs (origin, priority DESC, id)
     WHERE state = 'waiting' AND waiting_for = 'connectivity';
 -- One look at each session that has discretionary jobs, and its jobs in the order in which they may start.
@@ -211,7 +211,7 @@ CREATE TABLE job_dependencies (
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
         autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
 -- Dependencies of a job, in the order in which they are shown.
--- Used by resolve_dependencies, release_dependents, resume_job, read_jobs, list_jobs.
+-- Used by resolve_dependencies, lock_free_dependents, lock_suspended_job, read_jobs, list_jobs.
 CREATE INDEX job_dependencies_dependent ON job_dependencies (dependent, dependency);
 
 -- Jobs whose dependents are to be looked at: an outbox, written in the transaction that ends a job or submits

@@ -75,10 +75,11 @@ struct RowCheckTests {
             "a running job has a node",
             job("state, attempt, started_at", "'running', 1, now()", count: "running")
         ),
-        ("the node of a running job exists", job("state, node", "'queued', \(two)")),
+        ("a running job has a node", job("state, node", "'queued', \(two)")),
+        ("the node of a job exists", job("state, node, attempt", "'queued', \(two), 1")),
         ("a running job has an attempt", job("state", "'running'", count: "running")),
         ("a job has no more failed attempts", job("state, failed_attempts", "'queued', 1")),
-        ("only a running job has a requested", job("state, suspend_requested", "'queued', true")),
+        ("only a job of a node has a requested", job("state, suspend_requested", "'queued', true")),
         ("only a waiting job has a question", job("state, question", "'queued', '{}'")),
         (
             "a queued job is in a claim queue",

@@ -11,6 +11,18 @@ let answerSchemas = #"""
       "properties": {"set": {"type": "boolean", "description": "Always true."}},
       "description": "Shows that a secret value is set, without the value."
     },
+    "ShownSize": {
+      "type": "object", "required": ["size"], "additionalProperties": false,
+      "properties": {"size": {"type": "integer", "description": "Size in bytes."}},
+      "description": "Size of a content that is not shown."
+    },
+    "ShownBytes": {
+      "type": "object", "required": ["base64"], "additionalProperties": false,
+      "properties": {
+        "base64": {"type": "string", "contentEncoding": "base64", "description": "The bytes (RFC 4648)."}
+      },
+      "description": "Bytes that are no text."
+    },
     "ShownFieldValue": {
       "oneOf": [{"type": "string"}, {"$ref": "#/components/schemas/Hidden"}],
       "description": "Value of a header field, or a mark that hides it."

@@ -6,7 +6,6 @@ let componentSchemas: [JSON.Member] = {
     let schemas = FieldSchemas()
     schemas.addRequests()
     schemas.addAnswers()
-    schemas.addBodies()
     schemas.add(
         JobEnvelope.self, SessionOverview.self, ShownSchedule.self, WebhookRecord.self, ShownNewWebhook.self,
         ShownAttempts.self, BatchAnswer.self, ShownProblem.self, DeliveredEvent.self, ReplayAnswer.self,
@@ -72,6 +71,8 @@ extension FieldSchemas {
                 + "URL if the validator shows that it is the same file. The result is validated like a "
                 + "submission.")
         add(HeaderLine.self, .request(nil), named: HeaderLine.schemaName)
+        add(JobSpec.Part.self, .request(nil))
+        add(JobSpec.Part.self, .response)
         add(AcknowledgementRules.self, .request(nil))
         add(AcknowledgementRules.self, .response)
         add(SessionConfiguration.self, .request(nil), named: "SessionRequest")

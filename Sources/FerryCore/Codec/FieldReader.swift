@@ -49,52 +49,6 @@ struct FieldReader {
         return value
     }
 
-    /// Returns the member, or `nil` if it is absent, or null and nullable.
-    private mutating func present(_ name: String, _ isNullable: Bool) -> JSONView? {
-        guard let value = value(name), !(isNullable && value.isNull) else { return nil }
-        return value
-    }
-
-    /// Reports a wrong type and returns `nil`.
-    private func wrongType<T>(_ name: String, _ expected: String, _ value: JSONView) -> T? {
-        errors.addWrongType(pointer(name), expected, value)
-        return nil
-    }
-
-    /// Reads a string.
-    mutating func string(_ name: String, isNullable: Bool = false) -> String? {
-        guard let value = present(name, isNullable) else { return nil }
-        return value.string ?? wrongType(name, "a string", value)
-    }
-
-    /// Returns a reader of the member, which must be an object.
-    mutating func object(_ name: String, isNullable: Bool = false) -> FieldReader? {
-        guard let value = present(name, isNullable) else { return nil }
-        return FieldReader(value, at: pointer(name), errors)
-    }
-
-    /// Reads an array of at most `countMax` values.
-    mutating func array(_ name: String, countMax: Int) -> [JSONView]? {
-        guard let value = value(name) else { return nil }
-        guard let values = value.array else { return wrongType(name, "an array", value) }
-        guard values.count <= countMax else {
-            addError(name, "too_many", "At most \(countMax) entries are allowed, these are \(values.count).")
-            return nil
-        }
-        return values
-    }
-
-    /// Returns all members and marks them as read; for objects whose names the client chooses.
-    mutating func all(countMax: Int) -> [JSONView.Member] {
-        for index in isRead.indices { isRead[index] = true }
-        if isRead.count > countMax {
-            errors.add(
-                path, "too_many", "At most \(countMax) entries are allowed, these are \(isRead.count).")
-            return []
-        }
-        return view.members ?? []
-    }
-
     /// Reports each member that was not read as unknown.
     func finish() {
         guard hasUnread else { return }

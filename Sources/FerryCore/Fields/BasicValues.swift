@@ -119,6 +119,21 @@ package struct TextRule: Sendable {
         self.reason = reason
     }
 
+    /// Returns `true` if the text is allowed; reports an error at `place` if it is not.
+    func check(_ text: String, _ place: FieldPlace) -> Bool {
+        let count = text.utf8.count
+        if count > byteCounts.upperBound {
+            place.add("too_long", "At most \(byteCounts.upperBound) bytes are allowed, these are \(count).")
+        } else if count < byteCounts.lowerBound {
+            place.add("invalid_value", "This must not be empty.")
+        } else if let reason = reason(text) {
+            place.add("invalid_value", reason)
+        } else {
+            return true
+        }
+        return false
+    }
+
     /// A text that people have written about an object.
     package static let description = TextRule(0...Limits.descriptionByteCountMax)
 }
@@ -126,16 +141,7 @@ package struct TextRule: Sendable {
 extension String: FieldValue {
     package static func decode(_ json: JSONView, _ rule: TextRule, _ place: FieldPlace) -> String? {
         guard let text = json.string else { return place.failType("a string", json) }
-        let count = text.utf8.count
-        if count > rule.byteCounts.upperBound {
-            return place.fail(
-                "too_long", "At most \(rule.byteCounts.upperBound) bytes are allowed, these are \(count).")
-        }
-        if count < rule.byteCounts.lowerBound {
-            return place.fail("invalid_value", "This must not be empty.")
-        }
-        if let reason = rule.reason(text) { return place.fail("invalid_value", reason) }
-        return text
+        return rule.check(text, place) ? text : nil
     }
     package static func restore(_ json: JSON) -> String? { json.string }
     package func encode(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(self) }

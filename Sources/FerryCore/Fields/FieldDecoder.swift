@@ -13,6 +13,8 @@ package struct FieldDecoder: FieldVisitor {
     private let requiresMembers: Bool
     /// Default values of members that the patch sets to null.
     private let defaults: [String: any FieldValue]
+    /// Names of the fields of which exactly one is given, and those that are.
+    private var alternatives: (all: [String], given: [String]) = ([], [])
 
     /// Reads `json` into `object`, which has its default values, or for a patch its current ones.
     /// `isCreated`: `true` if the patch creates the object.
@@ -26,6 +28,7 @@ package struct FieldDecoder: FieldVisitor {
             defaults: mode == .patch && reader.hasNull
                 ? FieldCapture.values(of: Self.standard(Object.self, context)) : [:])
         object.fields(&decoder)
+        if !decoder.alternatives.all.isEmpty { decoder.checkAlternatives() }
         object.check(decoder)
         decoder.reader.finish()
     }
@@ -100,10 +103,22 @@ package struct FieldDecoder: FieldVisitor {
         reader.addError(name, "invalid_combination", "Only \(traits.kinds.names) jobs have this field.")
     }
 
+    /// Reports an error unless exactly one of the alternatives is given.
+    private func checkAlternatives() {
+        guard alternatives.given.count != 1 else { return }
+        context.errors.add(
+            path, alternatives.given.isEmpty ? "required" : "invalid_combination",
+            "Exactly one of these must be given: \(alternatives.all.joined(separator: ", ")).")
+    }
+
     package mutating func field<Value: FieldValue>(
         _ name: String, _ value: inout Value, _ rule: Value.Rule, _ traits: FieldTraits,
         _ text: @autoclosure () -> String
     ) {
+        if traits.isAlternative {
+            alternatives.all.append(name)
+            if has(name) { alternatives.given.append(name) }
+        }
         guard let json = member(name, traits) else {
             if mode == .new, traits.inheritance == .session {
                 value = context.inherited(name, as: Value.self) ?? value
@@ -159,6 +174,7 @@ package struct FieldDecoder: FieldVisitor {
         guard let json = reader.value(name), json.json != off, !(mode == .patch && json.isNull) else {
             return
         }
+        alternatives.given.append(name)
         guard off.isNull || json.typeName == off.typeName else {
             return context.errors.addWrongType(reader.pointer(name), off.typeName, json)
         }

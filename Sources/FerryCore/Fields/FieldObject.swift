@@ -77,6 +77,31 @@ extension FieldVisitor {
     ) where Value.Rule == NoRule {
         field(name, &value, NoRule(), traits, text())
     }
+
+    /// One of the fields of an object of which exactly one is given, or `nil` if it is another.
+    package mutating func alternative<Value: FieldValue>(
+        _ name: String, _ value: inout Value?, _ rule: Value.Rule, _ text: @autoclosure () -> String
+    ) {
+        var alternative = Alternative(value: value)
+        field(name, &alternative, rule, .of(.never, isAlternative: true), text())
+        value = alternative.value
+    }
+}
+
+/// A value that is shown and stored only if it is there, and is not null in bodies.
+private struct Alternative<Value: FieldValue>: FieldValue {
+    var value: Value?
+
+    static func decode(_ json: JSONView, _ rule: Value.Rule, _ place: FieldPlace) -> Self? {
+        Value.decode(json, rule, place).map(Self.init)
+    }
+    static func restore(_ json: JSON) -> Self? { Value.restore(json).map(Self.init) }
+    func encode(into writer: inout JSONWriter, isRedacted: Bool) {
+        value.encode(into: &writer, isRedacted: isRedacted)
+    }
+    var isLeftOut: Bool { value == nil }
+    static func schema(_ rule: Value.Rule) -> [JSON.Member] { Value.schema(rule) }
+    static func shownSchema(_ rule: Value.Rule) -> [JSON.Member] { Value.shownSchema(rule) }
 }
 
 /// Rule of a type that needs none.
@@ -207,17 +232,20 @@ package struct FieldTraits: Sendable {
     package var isStoredPlain: Bool
     /// `true` if clients cannot give the field; it is shown if it has a value.
     package var isShownOnly: Bool
+    /// `true` if bodies give exactly one of the object's fields with this property; the others are not shown.
+    package var isAlternative: Bool
 
     /// Creates properties; the default is an optional field of all kinds.
     package static func of(
         _ change: Change = .whileStopped, required: Bool = false, from inheritance: Inheritance = .none,
         kinds: JobKinds = .all, unit: Unit? = nil, column: String? = nil,
-        isWriteOnly: Bool = false, isStoredPlain: Bool = false, isShownOnly: Bool = false
+        isWriteOnly: Bool = false, isStoredPlain: Bool = false, isShownOnly: Bool = false,
+        isAlternative: Bool = false
     ) -> Self {
         Self(
             change: change, isRequired: required, inheritance: inheritance, kinds: kinds, unit: unit,
             column: column, isWriteOnly: isWriteOnly, isStoredPlain: isStoredPlain,
-            isShownOnly: isShownOnly)
+            isShownOnly: isShownOnly, isAlternative: isAlternative)
     }
 
     /// Properties of most fields.

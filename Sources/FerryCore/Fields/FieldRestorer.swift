@@ -2,7 +2,14 @@
 package struct FieldRestorer: FieldVisitor {
     private let stored: StoredObject
     /// The first damaged member, or `nil`.
-    fileprivate private(set) var error: StoredJSONError?
+    private var error: StoredJSONError?
+    /// The first of the fields of which one is stored, and whether that one was found.
+    private var alternative: (name: String?, isFound: Bool) = (nil, false)
+
+    /// The first damaged or missing member, or `nil`.
+    fileprivate var damage: StoredJSONError? {
+        error ?? (alternative.isFound ? nil : alternative.name.map { StoredJSONError($0) })
+    }
 
     init(_ stored: StoredObject) { self.stored = stored }
 
@@ -11,12 +18,14 @@ package struct FieldRestorer: FieldVisitor {
         _ text: @autoclosure () -> String
     ) {
         guard !traits.isWriteOnly else { return }
+        if traits.isAlternative { alternative.name = alternative.name ?? name }
         guard let json = stored.json[name], !(json.isNull && !Value.isNullable) else {
             if traits.isRequired { error = error ?? StoredJSONError(name) }
             return
         }
         if let restored = Value.restore(json) {
             value = restored
+            alternative.isFound = alternative.isFound || traits.isAlternative
         } else {
             error = error ?? StoredJSONError(name)
         }
@@ -46,7 +55,7 @@ package struct FieldRestorer: FieldVisitor {
     private mutating func restore<Object: FieldObject>(_ value: inout Object, _ object: StoredObject) {
         var restorer = FieldRestorer(object)
         value.fields(&restorer)
-        error = error ?? restorer.error
+        error = error ?? restorer.damage
     }
 }
 
@@ -56,6 +65,6 @@ extension FieldObject {
         self.init()
         var restorer = FieldRestorer(stored)
         fields(&restorer)
-        if let error = restorer.error { throw error }
+        if let error = restorer.damage { throw error }
     }
 }

@@ -64,7 +64,13 @@ package final class FieldSchemas {
     }
 
     private static func rules(of object: ObjectDescription, _ use: Use) -> [JSON.Member] {
-        if case .request(let kind) = use { object.rules(kind) } else { [] }
+        guard case .request(let kind) = use else { return [] }
+        let alternatives = object.fields.filter(\.traits.isAlternative)
+        guard !alternatives.isEmpty else { return object.rules(kind) }
+        let required = alternatives.map {
+            JSON.object([JSON.Member("required", .array([.string($0.name)]))])
+        }
+        return object.rules(kind) + [JSON.Member("oneOf", .array(required))]
     }
 
     /// Returns the schemas of the fields, and the names of those that are required.
@@ -79,7 +85,7 @@ package final class FieldSchemas {
                 switch use {
                 case .request: field.traits.isRequired || requiredByRule.contains(name)
                 case .patch: false
-                case .response: !field.traits.isShownOnly
+                case .response: !field.traits.isShownOnly && !field.traits.isAlternative
                 }
             guard let property = property(field, of: object, use, isRequired: isRequired) else { continue }
             properties.append(JSON.Member(field.name, property))

@@ -66,14 +66,17 @@ private struct FieldTable: FieldVisitor {
         _ name: String, _ value: inout Value, _ rule: Value.Rule, _ traits: FieldTraits,
         _ text: @autoclosure () -> String
     ) {
-        var writer = JSONWriter()
-        value.encode(into: &writer, isRedacted: false)
+        var standard = JSON.null
+        if !traits.isAlternative {
+            var writer = JSONWriter()
+            value.encode(into: &writer, isRedacted: false)
+            // What the encoder writes is JSON.
+            standard = (try? JSON.parse(writer.bytes)) ?? .null
+        }
         fields.append(
             FieldDescription(
                 name: name, kind: .value(Value.schema(rule), shown: Value.shownSchema(rule)),
-                isNullable: Value.isNullable,
-                // What the encoder writes is JSON.
-                standard: (try? JSON.parse(writer.bytes)) ?? .null, traits: traits, text: text()))
+                isNullable: Value.isNullable, standard: standard, traits: traits, text: text()))
     }
 
     mutating func object<Object: FieldObject>(

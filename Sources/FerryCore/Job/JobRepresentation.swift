@@ -99,7 +99,7 @@ private struct InlineBody: ShownValue {
         writer.endObject()
     }
     static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] {
-        JSON.rules(##"{"oneOf": [{"type": "string"}, {"$ref": "#/components/schemas/InlineBase64"}]}"##)
+        JSON.rules(##"{"oneOf": [{"type": "string"}, {"$ref": "#/components/schemas/ShownBytes"}]}"##)
     }
 }
 

@@ -1,255 +1,392 @@
-// Bodies and sources of jobs: what is sent, and where its bytes come from.
+// Bodies and sources of jobs: what is sent, and where its bytes come from. Responses and the stored form show
+// names and sizes, never the bytes.
 
-extension JobSpec.Body: FieldValue {
-    package static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> JobSpec.Body? {
-        guard let read = BodyDecoding(context: place.context).body(json, at: place.pointer) else {
-            return nil
+extension JobSpec {
+    /// Bytes that a request of the API carries: the bytes until the object around them has taken them, later
+    /// only their number.
+    struct InlineBytes: FieldValue {
+        let byteCount: Int
+        private(set) var bytes: [UInt8] = []
+
+        init(_ bytes: [UInt8]) {
+            self.bytes = bytes
+            byteCount = bytes.count
         }
-        place.context.payload = read.body.hasPayload ? read.payload : nil
-        return read.body
-    }
-    package static func restore(_ json: JSON) -> JobSpec.Body? {
-        // `nil` stands for any damage.
-        try? JobSpec.Body(stored: StoredObject(json))
-    }
-    package func encode(into writer: inout JSONWriter, isRedacted: Bool) {
-        writer.beginObject()
-        writeMember(into: &writer)
-        writer.endObject()
-    }
-    package static func schema(_ rule: NoRule) -> [JSON.Member] {
-        [JSON.Member("$ref", "#/components/schemas/Body")]
-    }
-    package static func shownSchema(_ rule: NoRule) -> [JSON.Member] { [JSON.Member("type", "object")] }
-}
+        init(byteCount: Int) { self.byteCount = byteCount }
 
-extension JobSpec.Source: FieldValue {
-    package static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> JobSpec.Source? {
-        guard let read = BodyDecoding(context: place.context).source(json, at: place.pointer) else {
-            return nil
-        }
-        if let payload = read.payload { place.context.payload = payload }
-        return read.source
-    }
-    package static func restore(_ json: JSON) -> JobSpec.Source? {
-        // `nil` stands for any damage.
-        try? JobSpec.Source(stored: StoredObject(json))
-    }
-    package func encode(into writer: inout JSONWriter, isRedacted: Bool) {
-        writer.beginObject()
-        writeMembers(into: &writer)
-        writer.endObject()
-    }
-    package static func schema(_ rule: NoRule) -> [JSON.Member] {
-        [JSON.Member("$ref", "#/components/schemas/Source")]
-    }
-    package static func shownSchema(_ rule: NoRule) -> [JSON.Member] { [JSON.Member("type", "object")] }
-}
-
-/// Reads bodies and sources, of which exactly one of several members is given.
-private struct BodyDecoding {
-    let context: FieldContext
-    var errors: ValidationErrors { context.errors }
-
-    func body(_ json: JSONView, at path: String) -> (body: JobSpec.Body, payload: [UInt8])? {
-        guard var object = FieldReader(json, at: path, errors) else { return nil }
-        let given = exactlyOne(&object, ["json", "form", "text", "base64", "multipart"])
-        var bytes: (JobSpec.Body.Form, [UInt8])?
-        switch given {
-        case "json":
-            var writer = JSONWriter()
-            if let value = object.value("json") { writer.value(value) }
-            bytes = (.json, writer.bytes)
-        case "form": bytes = form(&object).map { (.form, $0) }
-        case "text", "base64": bytes = inline(&object)
-        case "multipart":
-            let form = multipart(&object)
-            object.finish()
-            return form.map {
-                (JobSpec.Body(form: .multipart, byteCount: $0.payload.count, parts: $0.parts), $0.payload)
+        static func decode(_ json: JSONView, _ form: Body.Form, _ place: FieldPlace) -> InlineBytes? {
+            switch form {
+            case .json:
+                var writer = JSONWriter()
+                writer.value(json)
+                return InlineBytes(writer.bytes)
+            case .form:
+                return FormTexts.decode(json, FormTexts.Rule(countMax: 1_000), place)
+                    .map { InlineBytes(formEncoded($0.pairs)) }
+            case .base64:
+                guard let text = json.string else { return place.failType("a string", json) }
+                return Base64.decode(text).map(InlineBytes.init)
+                    ?? place.fail("invalid_value", "This is not base64 (RFC 4648, with padding).")
+            case .text, .multipart:
+                guard let text = json.string else { return place.failType("a string", json) }
+                return InlineBytes(Array(text.utf8))
             }
-        default: break
         }
-        object.finish()
-        return bytes.map { (JobSpec.Body(form: $0, byteCount: $1.count), $1) }
-    }
-
-    private func form(_ fields: inout FieldReader) -> [UInt8]? {
-        guard var object = fields.object("form") else { return nil }
-        var pairs: [JobSpec.Pair] = []
-        for member in object.all(countMax: 1_000) {
-            if let value = object.string(member.name) { pairs.append(JobSpec.Pair(member.name, value)) }
+        static func restore(_ json: JSON) -> InlineBytes? {
+            json["size"]?.integer.map { InlineBytes(byteCount: Int(clamping: $0)) }
         }
-        return formEncoded(pairs)
-    }
-
-    private func inline(_ fields: inout FieldReader) -> (JobSpec.Body.Form, [UInt8])? {
-        if let text = fields.string("text") { return (.text, Array(text.utf8)) }
-        guard let text = fields.string("base64") else { return nil }
-        guard let bytes = Base64.decode(text) else {
-            fields.addError("base64", "invalid_value", "This is not base64 (RFC 4648, with padding).")
-            return nil
+        func encode(into writer: inout JSONWriter, isRedacted: Bool) {
+            writer.beginObject()
+            writer.member("size", byteCount)
+            writer.endObject()
         }
-        return (.base64, bytes)
-    }
-
-    /// Returns the one of these members that is present; reports an error if there is none or several.
-    private func exactlyOne(_ fields: inout FieldReader, _ names: [String]) -> String? {
-        let given = names.filter { fields.has($0) }
-        if given.count != 1 {
-            errors.add(
-                fields.path, given.isEmpty ? "required" : "invalid_combination",
-                "Exactly one of these must be given: \(names.joined(separator: ", ")).")
-            for name in given { _ = fields.value(name) }
-        }
-        return given.count == 1 ? given[0] : nil
-    }
-
-    func source(_ json: JSONView, at path: String) -> (source: JobSpec.Source, payload: [UInt8]?)? {
-        guard var object = FieldReader(json, at: path, errors) else { return nil }
-        let given = exactlyOne(&object, ["path", "text", "base64", "upload", "job", "url", "s3"])
-        for name in ["upload", "url", "s3"] where given == name {
-            _ = object.value(name)
-            object.addError(
-                name, "not_supported", "This source is not supported yet by this version of Ferry.")
-        }
-        var source = place(&object, given)
-        source = form(&object, around: source)
-        object.finish()
-        return source
-    }
-
-    /// Reads bytes that are stored somewhere or inline.
-    private func place(_ fields: inout FieldReader, _ given: String?) -> (
-        source: JobSpec.Source, payload: [UInt8]?
-    )? {
-        switch given {
-        case "path": return path(&fields).map { (.path($0), nil) }
-        case "job": return job(&fields).map { (.job($0), nil) }
-        case "text", "base64":
-            return inline(&fields).map { (.inline(JobSpec.Body(form: $0, byteCount: $1.count)), $1) }
-        default: return nil
-        }
-    }
-
-    private func job(_ fields: inout FieldReader) -> JobID? {
-        guard let text = fields.string("job") else { return nil }
-        guard let job = JobID(text) else {
-            fields.addError("job", "invalid_value", "This is not the identifier of a job.")
-            return nil
-        }
-        return job
-    }
-
-    private func path(_ fields: inout FieldReader) -> String? {
-        guard let json = fields.value("path") else { return nil }
-        let place = FieldPlace(path: fields.path, name: "path", context: context)
-        return String.decode(json, .filePath, place)
-    }
-
-    /// Reads `{"multipart": [{"name", "text" | "base64" | "path" | "job", "file_name", "content_type"}]}`.
-    /// The payload is the concatenation of the inline parts.
-    private func multipart(_ fields: inout FieldReader) -> (parts: [JobSpec.Part], payload: [UInt8])? {
-        guard let values = fields.array("multipart", countMax: Limits.partCountMax) else { return nil }
-        if values.isEmpty {
-            fields.addError("multipart", "invalid_value", "A multipart body has at least one part.")
-        }
-        var parts: [JobSpec.Part] = []
-        var payload: [UInt8] = []
-        for (index, value) in values.enumerated() {
-            let place = "\(fields.pointer("multipart"))/\(index)"
-            guard var object = FieldReader(value, at: place, errors) else { continue }
-            if let part = part(&object, &payload) { parts.append(part) }
-            object.finish()
-        }
-        return (parts, payload)
-    }
-
-    private func part(_ fields: inout FieldReader, _ payload: inout [UInt8]) -> JobSpec.Part? {
-        if !fields.has("name") { fields.addError("name", "required", "A part needs a name.") }
-        let name = partName(&fields, "name")
-        let content = place(&fields, exactlyOne(&fields, ["text", "base64", "path", "job"]))
-        let fileName = partName(&fields, "file_name", isNullable: true)
-        let type = mediaType(&fields)
-        guard let name, let content else { return nil }
-        payload += content.payload ?? []
-        var part = JobSpec.Part(name: name, source: content.source, fileName: fileName, contentType: type)
-        part.nameFile()
-        return part
-    }
-
-    /// Reads `source.form`, which makes the source a file among fields. Returns the source itself without it.
-    private func form(
-        _ fields: inout FieldReader, around source: (source: JobSpec.Source, payload: [UInt8]?)?
-    ) -> (source: JobSpec.Source, payload: [UInt8]?)? {
-        guard var object = fields.object("form", isNullable: true) else { return source }
-        let name = partName(&object, "field") ?? "file"
-        let fileName = partName(&object, "file_name", isNullable: true)
-        let type = mediaType(&object)
-        var (parts, payload) = formFields(&object)
-        object.finish()
-        guard let source else { return nil }
-        var file = JobSpec.Part(name: name, source: source.source, fileName: fileName, contentType: type)
-        file.nameFile()
-        if case .inline = file.source {
-            // Without a name it would be a field (RFC 7578 §4.2).
-            file.fileName = fileName ?? "file"
-            file.contentType = type ?? octetStream
-        }
-        parts.append(file)
-        payload += source.payload ?? []
-        let whole = JobSpec.Source.form(parts)
-        return (whole, whole.hasPayload ? payload : nil)
-    }
-
-    private func formFields(_ fields: inout FieldReader) -> (parts: [JobSpec.Part], payload: [UInt8]) {
-        guard var object = fields.object("fields") else { return ([], []) }
-        var parts: [JobSpec.Part] = []
-        var payload: [UInt8] = []
-        for member in object.all(countMax: Limits.partCountMax - 1) {
-            if let reason = partNameReason(member.name) {
-                object.addError(member.name, "invalid_value", reason)
+        static func schema(_ form: Body.Form) -> [JSON.Member] {
+            switch form {
+            case .json: []
+            case .form: FormTexts.schema(FormTexts.Rule(countMax: 1_000))
+            case .base64: JSON.rules(base64Schema)
+            case .text, .multipart: [JSON.Member("type", "string")]
             }
-            guard let value = object.string(member.name) else { continue }
-            payload += value.utf8
-            let body = JobSpec.Body(form: .text, byteCount: value.utf8.count)
-            parts.append(JobSpec.Part(name: member.name, source: .inline(body)))
         }
-        return (parts, payload)
+        static func shownSchema(_ form: Body.Form) -> [JSON.Member] { FormTexts.sizeSchema }
+
+        private static let base64Schema = #"""
+            {
+              "type": "string", "contentEncoding": "base64",
+              "pattern":
+                "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$"
+            }
+            """#
     }
 
-    private func partName(_ fields: inout FieldReader, _ name: String, isNullable: Bool = false) -> String? {
-        guard let text = fields.string(name, isNullable: isNullable) else { return nil }
-        if let reason = partNameReason(text) { fields.addError(name, "invalid_value", reason) }
-        return text
-    }
-
-    private func partNameReason(_ name: String) -> String? {
-        (1...Limits.partNameByteCountMax).contains(name.utf8.count) && NameCharacters.areAllowed(in: name)
-            ? nil : "A name has 1 to \(Limits.partNameByteCountMax) bytes, and \(NameCharacters.rule)."
-    }
-
-    /// Reads `type/subtype` with optional parameters (RFC 9110 §8.3.1).
-    private func mediaType(_ fields: inout FieldReader) -> String? {
-        guard let text = fields.string("content_type", isNullable: true) else { return nil }
-        let parts = text.utf8.prefix { $0 != UInt8(ascii: ";") }
-            .split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
-        let isType =
-            parts.count == 2 && text.utf8.count <= 255 && text.utf8.allSatisfy { (0x20...0x7E).contains($0) }
-            && parts.allSatisfy { !$0.isEmpty && $0.allSatisfy(HeaderRules.isTokenByte) }
-        if !isType {
-            fields.addError(
-                "content_type", "invalid_value", "This must be a media type such as \"image/png\".")
+    /// Texts of a form by name, in the client's order; shown with their sizes.
+    struct FormTexts: FieldValue {
+        /// Bounds of a form.
+        struct Rule: Sendable {
+            /// Number of fields.
+            var countMax: Int
+            /// Bounds of a name, or `nil`.
+            var name: TextRule?
         }
-        return text
+
+        var fields: [(name: String, text: InlineBytes)]
+
+        /// The fields while their texts are known.
+        var pairs: [Pair] {
+            fields.map { Pair($0.name, String(decoding: $0.text.bytes, as: UTF8.self)) }
+        }
+
+        static func == (a: Self, b: Self) -> Bool { a.fields.elementsEqual(b.fields, by: ==) }
+
+        static func decode(_ json: JSONView, _ rule: Rule, _ place: FieldPlace) -> FormTexts? {
+            guard let members = json.members else { return place.failType("an object", json) }
+            guard members.count <= rule.countMax else {
+                return place.fail(
+                    "too_many",
+                    "At most \(rule.countMax) entries are allowed, these are \(members.count).")
+            }
+            var texts = FormTexts(fields: [])
+            for member in members {
+                let item = place.item(member.name)
+                if let name = rule.name { _ = name.check(member.name, item) }
+                if let text = InlineBytes.decode(member.value, .text, item) {
+                    texts.fields.append((member.name, text))
+                }
+            }
+            return texts
+        }
+        static func restore(_ json: JSON) -> FormTexts? {
+            var texts = FormTexts(fields: [])
+            for member in json.members ?? [] {
+                guard let text = InlineBytes.restore(member.value) else { return nil }
+                texts.fields.append((member.name, text))
+            }
+            return texts
+        }
+        func encode(into writer: inout JSONWriter, isRedacted: Bool) {
+            writer.beginObject()
+            for field in fields {
+                writer.name(field.name)
+                field.text.encode(into: &writer, isRedacted: isRedacted)
+            }
+            writer.endObject()
+        }
+        static func schema(_ rule: Rule) -> [JSON.Member] {
+            let name = rule.name.map {
+                [JSON.Member("propertyNames", .object(Array(String.schema($0).dropFirst())))]
+            }
+            return [
+                JSON.Member("type", "object"), JSON.Member("maxProperties", JSON(rule.countMax)),
+                JSON.Member("additionalProperties", .object([JSON.Member("type", "string")])),
+            ] + (name ?? [])
+        }
+        static func shownSchema(_ rule: Rule) -> [JSON.Member] {
+            [
+                JSON.Member("type", "object"),
+                JSON.Member("additionalProperties", .object(sizeSchema)),
+            ]
+        }
+
+        /// The schema of `{"size": 5}`.
+        fileprivate static let sizeSchema = [JSON.Member("$ref", "#/components/schemas/ShownSize")]
     }
 }
 
-private let octetStream = "application/octet-stream"
+// MARK: Bodies
+
+extension JobSpec {
+    /// The form in which the client gave a body, and the size of its payload in bytes.
+    package struct Body: FieldObject {
+        package static let summary =
+            "Body of a request. Shown with its size instead of its content: {\"json\": {\"size\": 5}}."
+
+        /// Member of the request in which the body was given.
+        package enum Form: String, Sendable, CaseIterable {
+            case json, form, text, base64, multipart
+
+            fileprivate var summary: String {
+                switch self {
+                case .json: "Any JSON value, sent as application/json."
+                case .form: "Fields by name, sent as application/x-www-form-urlencoded."
+                case .text: "Text to send as UTF-8."
+                case .base64: "Bytes as base64 (RFC 4648 section 4), with padding."
+                case .multipart: "The parts, sent as multipart/form-data (RFC 7578)."
+                }
+            }
+        }
+        /// Form.
+        package var form: Form
+        /// Bytes of the payload.
+        package var byteCount: Int
+        /// Parts of a `multipart` body.
+        package var parts: [Part]
+        /// The payload while the body is read.
+        fileprivate var bytes: [UInt8] = []
+
+        /// Creates a body without content.
+        package init() { self.init(form: .text, byteCount: 0) }
+        /// Creates a body.
+        package init(form: Form, byteCount: Int, parts: [Part] = []) {
+            self.form = form
+            self.byteCount = byteCount
+            self.parts = parts
+        }
+        fileprivate init(_ form: Form, _ content: InlineBytes) {
+            self.init(form: form, byteCount: content.byteCount)
+            bytes = content.bytes
+        }
+
+        package mutating func fields(_ visitor: inout some FieldVisitor) {
+            for form in Form.allCases where form != .multipart {
+                var content = content(form)
+                visitor.alternative(form.rawValue, &content, form, form.summary)
+                if let content { self = Body(form, content) }
+            }
+            var parts = form == .multipart ? self.parts : nil
+            visitor.alternative(
+                "multipart", &parts, ListRule(1...Limits.partCountMax, of: NoRule(), isUnique: false),
+                Form.multipart.summary)
+            guard let parts else { return }
+            let byteCount = parts.reduce(0) { $0 + $1.source.inlineByteCount }
+            self = Body(form: .multipart, byteCount: byteCount, parts: parts)
+        }
+
+        /// The content, if it was given in this form.
+        fileprivate func content(_ form: Form) -> InlineBytes? {
+            guard self.form == form else { return nil }
+            return bytes.isEmpty ? InlineBytes(byteCount: byteCount) : InlineBytes(bytes)
+        }
+
+        package mutating func check(_ body: FieldDecoder) {
+            body.context.payload = hasPayload ? takePayload() : nil
+        }
+
+        /// Returns the payload and forgets it.
+        fileprivate mutating func takePayload() -> [UInt8] {
+            defer { bytes = [] }
+            return bytes + parts.takePayload()
+        }
+
+        var hasPayload: Bool { form != .multipart || parts.contains { $0.source.hasPayload } }
+    }
+}
+
+extension [JobSpec.Part] {
+    /// Returns the concatenation of the inline parts and forgets them.
+    fileprivate mutating func takePayload() -> [UInt8] {
+        var payload: [UInt8] = []
+        for index in indices {
+            guard case .inline(var body) = self[index].source else { continue }
+            payload += body.takePayload()
+            self[index].source = .inline(body)
+        }
+        return payload
+    }
+}
+
+// MARK: Sources
+
+extension JobSpec {
+    /// Source of an upload.
+    package enum Source: Sendable, Equatable {
+        /// A file below the tenant's storage root.
+        case path(String)
+        /// The file of another job of the same tenant.
+        case job(JobID)
+        /// The payload, given as `base64` or `text`.
+        case inline(Body)
+        /// A `multipart/form-data` body of fields, with the uploaded file as last part.
+        case form([Part])
+    }
+}
+
+/// Identifier of a job whose content is sent. The job exists before the request.
+private struct SourceJob: FieldValue {
+    let id: JobID
+
+    static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> SourceJob? {
+        guard let text = json.string else { return place.failType("a string", json) }
+        return JobID(text).map(SourceJob.init)
+            ?? place.fail("invalid_value", "This is not the identifier of a job.")
+    }
+    static func restore(_ json: JSON) -> SourceJob? { JobID.restore(json).map(SourceJob.init) }
+    func encode(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(id) }
+    static func schema(_ rule: NoRule) -> [JSON.Member] {
+        [JSON.Member("type", "string"), .pattern("^job_[0-7][0-9A-Ha-hJKMNP-TV-Zjkmnp-tv-z]{25}$")]
+    }
+}
+
+extension JobSpec.Source: FieldObject {
+    package static let summary = "Source of an upload."
+
+    /// Creates a source without path.
+    package init() { self = .path("") }
+
+    package mutating func fields(_ visitor: inout some FieldVisitor) {
+        var file = file
+        file.place(&visitor)
+        for name in ["upload", "url", "s3"] { visitor.unsupported(name, off: .null) }
+        var form = form
+        visitor.object(
+            "form", &form, .plain,
+            "Form that carries the source as a file, or null to send the source as the whole body.")
+        self = form.map { .form($0.parts(file)) } ?? file
+    }
+
+    /// Declares where the bytes are.
+    fileprivate mutating func place(_ visitor: inout some FieldVisitor) {
+        for form in [JobSpec.Body.Form.text, .base64] {
+            var content: JobSpec.InlineBytes?
+            if case .inline(let body) = self { content = body.content(form) }
+            visitor.alternative(form.rawValue, &content, form, form.summary)
+            if let content { self = .inline(JobSpec.Body(form, content)) }
+        }
+        var path: String?
+        if case .path(let own) = self { path = own }
+        visitor.alternative(
+            "path", &path, .filePath, "Path of a file below the tenant's storage root.")
+        if let path { self = .path(path) }
+        var job: SourceJob?
+        if case .job(let own) = self { job = SourceJob(id: own) }
+        visitor.alternative(
+            "job", &job, NoRule(),
+            "Identifier of a job of the same tenant whose content is sent as it was received. That job must "
+                + "have succeeded when this one begins.")
+        if let job { self = .job(job.id) }
+    }
+
+    /// The source without the form around it.
+    private var file: Self {
+        if case .form(let parts) = self, let file = parts.last { file.source } else { self }
+    }
+
+    private var form: UploadForm? {
+        if case .form(let parts) = self { UploadForm(parts) } else { nil }
+    }
+
+    package mutating func check(_ body: FieldDecoder) {
+        let payload: [UInt8]
+        switch self {
+        case .form(var parts):
+            if var file = parts.popLast() {
+                file.nameUpload()
+                parts.append(file)
+            }
+            payload = parts.takePayload()
+            self = .form(parts)
+        case .inline(var own):
+            payload = own.takePayload()
+            self = .inline(own)
+        case .path, .job: return
+        }
+        if hasPayload { body.context.payload = payload }
+    }
+
+    var hasPayload: Bool {
+        switch self {
+        case .path, .job: false
+        case .inline: true
+        case .form(let parts): parts.contains { $0.source.hasPayload }
+        }
+    }
+
+    fileprivate var inlineByteCount: Int {
+        if case .inline(let body) = self { body.byteCount } else { 0 }
+    }
+}
+
+/// `source.form` of an upload.
+private struct UploadForm: FieldObject {
+    static let summary =
+        "Sends the source as a file of a multipart/form-data body, after the fields. integrity and result "
+        + "cover the file only. Most servers expect the method POST."
+
+    var field = "file"
+    var fileName: String?
+    var contentType: String?
+    var texts = JobSpec.FormTexts(fields: [])
+
+    init() {}
+
+    init(_ parts: [JobSpec.Part]) {
+        if let file = parts.last {
+            (field, fileName, contentType) = (file.name, file.fileName, file.contentType)
+        }
+        texts.fields = parts.dropLast().compactMap { part in
+            guard case .inline(let body) = part.source else { return nil }
+            return body.content(.text).map { (part.name, $0) }
+        }
+    }
+
+    func parts(_ file: JobSpec.Source) -> [JobSpec.Part] {
+        texts.fields.map { JobSpec.Part(name: $0.name, source: .inline(JobSpec.Body(.text, $0.text))) }
+            + [JobSpec.Part(name: field, source: file, fileName: fileName, contentType: contentType)]
+    }
+
+    mutating func fields(_ visitor: inout some FieldVisitor) {
+        visitor.field("field", &field, .partName, .plain, "Name of the field that carries the file.")
+        visitor.field(
+            "file_name", &fileName, .partName, .plain,
+            "File name of the source. Default: the last component of path, the file name of the job, or file."
+        )
+        visitor.field(
+            "content_type", &contentType, .mediaType, .plain,
+            "Media type of the source. Default: that of the job's content, else application/octet-stream.")
+        visitor.field(
+            "fields", &texts, JobSpec.FormTexts.Rule(countMax: Limits.partCountMax - 1, name: .partName),
+            .plain, "Further fields by name, sent before the file.")
+    }
+}
+
+// MARK: Parts
 
 extension JobSpec {
     /// A part of a `multipart/form-data` body.
-    package struct Part: Sendable, Equatable {
+    package struct Part: FieldObject, FieldValue {
+        package static let summary =
+            "A part of a multipart/form-data body (RFC 7578): a field or a file. The content of text and "
+            + "base64 is shown as {\"size\": 5}."
+
         /// Name of the field.
         package var name: String
         /// The bytes; never a form itself.
@@ -258,6 +395,9 @@ extension JobSpec {
         package var fileName: String?
         /// Media type; `nil` for text, and for another job's file, which has a type of its own.
         package var contentType: String?
+
+        /// Creates a part without name.
+        package init() { self.init(name: "", source: Source()) }
         /// Creates a part.
         package init(name: String, source: Source, fileName: String? = nil, contentType: String? = nil) {
             self.name = name
@@ -266,14 +406,44 @@ extension JobSpec {
             self.contentType = contentType
         }
 
+        package mutating func fields(_ visitor: inout some FieldVisitor) {
+            visitor.field("name", &name, .partName, .of(required: true), "Name of the part.")
+            source.place(&visitor)
+            visitor.field(
+                "file_name", &fileName, .partName, .plain,
+                "File name of the part. Default: the last component of path, or the file name of the job; "
+                    + "none for text and base64.")
+            visitor.field(
+                "content_type", &contentType, .mediaType, .plain,
+                "Media type of the part. Default: that of the job's content, else "
+                    + "application/octet-stream; none for text.")
+        }
+
+        package mutating func check(_ body: FieldDecoder) { nameFile() }
+
         /// Sets the default name of a file, the last part of its path, and its default type.
-        fileprivate mutating func nameFile() {
+        private mutating func nameFile() {
             if case .path(let path) = source {
                 fileName = fileName ?? path.split(separator: "/").last.map(String.init)
                 contentType = contentType ?? octetStream
             } else if case .inline(let body) = source, body.form == .base64 {
                 contentType = contentType ?? octetStream
             }
+        }
+
+        /// Like `nameFile`, for the file of an upload: without a name it would be a field (RFC 7578 §4.2).
+        fileprivate mutating func nameUpload() {
+            nameFile()
+            guard case .inline = source else { return }
+            fileName = fileName ?? "file"
+            contentType = contentType ?? octetStream
+        }
+
+        package static func schema(_ rule: NoRule) -> [JSON.Member] {
+            [JSON.Member("$ref", "#/components/schemas/PartInput")]
+        }
+        package static func shownSchema(_ rule: NoRule) -> [JSON.Member] {
+            [JSON.Member("$ref", "#/components/schemas/Part")]
         }
     }
 
@@ -287,16 +457,23 @@ extension JobSpec {
     }
 }
 
-extension JobSpec.Body {
-    var hasPayload: Bool { form != .multipart || parts.contains { $0.source.hasPayload } }
-}
+private let octetStream = "application/octet-stream"
 
-extension JobSpec.Source {
-    var hasPayload: Bool {
-        switch self {
-        case .path, .job: false
-        case .inline: true
-        case .form(let parts): parts.contains { $0.source.hasPayload }
-        }
+extension TextRule {
+    /// Name of a part or file; a quote is sent as `%22`.
+    fileprivate static let partName = TextRule(
+        1...Limits.partNameByteCountMax, pattern: "^[^\(NameCharacters.forbiddenRanges)]*$"
+    ) { NameCharacters.areAllowed(in: $0) ? nil : "A name has \(NameCharacters.rule)." }
+
+    /// `type/subtype` with optional parameters (RFC 9110 §8.3.1).
+    fileprivate static let mediaType = TextRule(
+        0...255, pattern: "^[A-Za-z0-9!#$%&'*+.^_`|~-]+/[A-Za-z0-9!#$%&'*+.^_`|~-]+(;[ -~]*)?$"
+    ) { text in
+        let parts = text.utf8.prefix { $0 != UInt8(ascii: ";") }
+            .split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
+        let isType =
+            parts.count == 2 && text.utf8.allSatisfy { (0x20...0x7E).contains($0) }
+            && parts.allSatisfy { !$0.isEmpty && $0.allSatisfy(HeaderRules.isTokenByte) }
+        return isType ? nil : "This must be a media type such as \"image/png\"."
     }
 }

@@ -142,7 +142,7 @@ package struct JobSpec: FieldObject {
         visitor.object(
             "destination", &destination, .of(kinds: .download),
             "Where a download is stored; null: Ferry keeps the file for the session's retention.")
-        visitor.field("source", &source, .of(.never, kinds: .upload), "The bytes of an upload.")
+        visitor.object("source", &source, .of(.never, kinds: .upload), "The bytes of an upload.")
         visitor.object("integrity", &integrity, .plain, "What the bytes must be.")
         visitor.object("redirects", &redirects, .plain, "Rules for redirects.")
         visitor.object("accept", &accept, .plain, "Responses that are accepted.")

@@ -49,7 +49,7 @@ extension JobSpec {
                     + "admins see the other values; viewers, events and webhooks those of fields that carry "
                     + "no credential. At most 16 KiB. A job shows values of the same name combined with a "
                     + "comma (RFC 9110 §5.3).")
-            visitor.field("body", &body, .of(.never, kinds: .data), "The body of the request.")
+            visitor.object("body", &body, .of(.never, kinds: .data), "The body of the request.")
             visitor.field(
                 "cache_policy", &CachePolicy.only, .of(.never), "How the session's cache is used.")
             visitor.field(
@@ -97,38 +97,6 @@ extension JobSpec {
             set {}
         }
         var isLeftOut: Bool { true }
-    }
-
-    /// The form in which the client gave a body, and the size of its payload in bytes.
-    package struct Body: Sendable, Equatable {
-        /// Member of the request in which the body was given.
-        package enum Form: String, Sendable, CaseIterable { case json, form, text, base64, multipart }
-        /// Form.
-        package var form: Form
-        /// Bytes of the payload.
-        package var byteCount: Int
-        /// Parts of a `multipart` body.
-        package var parts: [Part]
-        /// Creates a body.
-        package init(form: Form, byteCount: Int, parts: [Part] = []) {
-            self.form = form
-            self.byteCount = byteCount
-            self.parts = parts
-        }
-    }
-}
-
-extension JobSpec {
-    /// Source of an upload.
-    package enum Source: Sendable, Equatable {
-        /// A file below the tenant's storage root.
-        case path(String)
-        /// The file of another job of the same tenant.
-        case job(JobID)
-        /// The payload, given as `base64` or `text`.
-        case inline(Body)
-        /// A `multipart/form-data` body of fields, with the uploaded file as last part.
-        case form([Part])
     }
 }
 

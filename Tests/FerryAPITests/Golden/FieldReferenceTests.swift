@@ -100,7 +100,7 @@ struct FieldReferenceTests {
     /// Returns a type with its bounds in words.
     private static func type(_ schema: [JSON.Member], _ field: FieldDescription) -> String {
         let value = { (name: String) in schema.first { $0.name == name }?.value }
-        var type = value("type")?.string ?? "object"
+        var type = value("type")?.string ?? (schema.isEmpty ? "any value" : "object")
         if let choices = value("enum")?.array {
             type = choices.map { "`\(text($0))`" }.joined(separator: ", ")
         } else if let least = value("minimum"), let most = value("maximum") {

@@ -95,6 +95,20 @@ struct FormDecodingTests {
         #expect(errors(data("[\(many)]")).map(\.code) == ["too_many"])
     }
 
+    @Test("a stored source, body or part without content is damaged")
+    func damaged() throws {
+        for (text, member) in [
+            (upload(#"{"path":"a"}"#), #""path":"a""#),
+            (data(#"[{"name":"b","path":"a"}]"#), #""path":"a","#),
+        ] {
+            let stored = String(decoding: try decode(text).spec.encodeStored(), as: UTF8.self)
+            #expect(try JobSpec(storedJSON: Array(stored.utf8)).encodeStored() == Array(stored.utf8))
+            let broken = stored.replacing(member, with: "")
+            #expect(broken != stored)
+            #expect(throws: StoredJSONError.self) { try JobSpec(storedJSON: Array(broken.utf8)) }
+        }
+    }
+
     @Test("a destination with a final slash is a directory and renames by default")
     func directory() throws {
         let decode = { (destination: String) in

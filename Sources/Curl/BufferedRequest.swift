@@ -46,9 +46,12 @@ package struct BufferedRequest: Sendable {
         package let info: TransferInfo
 
         /// Returns the first value of the field `name`, without regard to case, or `nil` if there is none.
-        package func header(_ name: String) -> String? {
+        package func header(_ name: String) -> String? { values(of: name).first }
+
+        /// Returns the values of all fields `name`, without regard to case.
+        package func values(of name: String) -> [String] {
             let name = name.lowercased()
-            return headers.first { $0.name.lowercased() == name }?.value
+            return headers.compactMap { $0.name.lowercased() == name ? $0.value : nil }
         }
     }
 

@@ -9,9 +9,6 @@ package struct RetryPolicy: Sendable {
         case final(TransferError)
     }
 
-    /// Longest `Retry-After` that is obeyed, in seconds.
-    package static let retryAfterMax: Double = 86_400
-
     /// Longest delay before a job that waits for disk space or a disk tries again, in seconds.
     package static let storagePauseMax: Double = 60
 
@@ -53,7 +50,7 @@ package struct RetryPolicy: Sendable {
         var delay = rules.delayInitial
         for _ in 1..<max(failedAttemptCount, 1) where delay < rules.delayMax { delay *= rules.multiplier }
         delay = min(delay, rules.delayMax) * (0.8 + 0.4 * jitter)
-        if let retryAfter { delay = max(delay, min(retryAfter, retryAfterMax) * (1 + 0.1 * jitter)) }
+        if let retryAfter { delay = max(delay, min(retryAfter, RetryAfter.secondsMax) * (1 + 0.1 * jitter)) }
         let next = now + delay
         guard next < expiry else {
             return .final(

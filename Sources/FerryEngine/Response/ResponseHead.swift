@@ -104,7 +104,7 @@ package struct ResponseHead: Sendable, Equatable {
 
     /// Seconds that `Retry-After` asks for; `nil` if the response has no such field, or none that says so.
     package func retryAfter(now: Timestamp) -> Double? {
-        first("retry-after").flatMap { RetryAfter.seconds($0, now: now) }
+        RetryAfter.seconds(all("retry-after"), now: now)
     }
 }
 

@@ -28,9 +28,8 @@ enum Validator: Sendable, Equatable {
         // malformed entity tag counts as none.
         let dates = head.all("last-modified")
         guard tags.count <= 1, dates.count == 1, dates[0].utf8.count <= Self.byteCountMax,
-            let modified = Timestamp(httpDate: dates[0]),
-            let now = head.first("date").flatMap({ Timestamp(httpDate: $0) }),
-            now - modified >= 1
+            DateValidator(lastModified: dates[0], date: head.first("date"), now: .ofThisNode)?.isStrong
+                == true
         else { return nil }
         self = .lastModified(dates[0])
     }
@@ -59,6 +58,11 @@ enum Validator: Sendable, Equatable {
         guard opaque.count >= 2, opaque.first == 0x22, opaque.last == 0x22 else { return false }
         return opaque.dropFirst().dropLast().allSatisfy { $0 == 0x21 || $0 >= 0x23 && $0 != 0x7F }
     }
+}
+
+extension Timestamp {
+    /// The time of this node, to read years of two digits.
+    fileprivate static var ofThisNode: Timestamp { Timestamp(microseconds: Int64(time(nil)) * 1_000_000) }
 }
 
 /// What is known about the bytes of a partial file. Stored beside it, so that a later attempt, also of

@@ -33,8 +33,6 @@ package enum DeliverySchedule {
     package static let delays = WebhookEndpoint.standardRetryDelays
     /// Shortest delay in seconds after "429 Too Many Requests".
     package static let tooManyRequestsDelayMin = 60.0
-    /// Longest `Retry-After` that is respected, in seconds.
-    package static let retryAfterMax = 86_400.0
 
     /// Returns whether the delivery is accepted, retried or given up. `jitter`: from 0 to 1, which spreads
     /// the delay by ±20 %. `Retry-After` is a lower bound of the delay.
@@ -47,7 +45,7 @@ package enum DeliverySchedule {
             if (200..<300).contains(status) { return .accepted }
             // 410 Gone: the receiver wants no more deliveries.
             if status == 410 { return .givenUp }
-            delayMin = min(max(retryAfter ?? 0, 0), retryAfterMax)
+            delayMin = min(max(retryAfter ?? 0, 0), RetryAfter.secondsMax)
             if status == 429 { delayMin = max(delayMin, tooManyRequestsDelayMin) }
         }
         // A delivery that cannot be sent now cannot be sent later either.

@@ -55,7 +55,7 @@ extension DeliveryDispatcher {
     ) -> (DeliveryResponse, body: String, duration: Double?) {
         switch outcome {
         case .success(let reply):
-            let retryAfter = reply.header("Retry-After").flatMap { RetryAfter.seconds($0, now: now) }
+            let retryAfter = RetryAfter.seconds(reply.values(of: "Retry-After"), now: now)
             return (
                 .status(reply.status, retryAfter: retryAfter), textExcerpt(reply.body, byteCountMax: 1_024),
                 Double(reply.info.timings.total) / 1_000_000

@@ -5,7 +5,7 @@ package import FerryCore
 /// left.
 package func suggestedFilename(_ head: ResponseHead, url: WebURL) -> String? {
     if let value = head.first("content-disposition"),
-        let name = dispositionFilename(value).flatMap(safeFilename)
+        let name = ContentDisposition(value).names.lazy.compactMap(safeFilename).first
     {
         return name
     }
@@ -14,71 +14,14 @@ package func suggestedFilename(_ head: ResponseHead, url: WebURL) -> String? {
         path.utf8.lastIndex(of: UInt8(ascii: "/")).map { path.utf8.index(after: $0) } ?? path.startIndex
     // `a/` is named after its last part.
     let last = start == path.endIndex ? path.split(separator: "/").last ?? "" : path[start...]
-    return last.isEmpty ? nil : safeFilename(percentDecoded(String(last), isLatin1: false))
-}
-
-/// `filename*` before `filename` (RFC 6266 §4.3).
-private func dispositionFilename(_ value: String) -> String? {
-    let parameters = parameters(of: value)
-    if let extended = parameters.first(where: { $0.name == "filename*" })?.value {
-        // RFC 8187 §3.2.1: charset'language'value.
-        let parts = extended.split(separator: "'", maxSplits: 2, omittingEmptySubsequences: false)
-        if parts.count == 3, ["utf-8", "iso-8859-1"].contains(parts[0].lowercased()) {
-            return percentDecoded(String(parts[2]), isLatin1: parts[0].lowercased() != "utf-8")
-        }
-    }
-    return parameters.first { $0.name == "filename" }?.value
+    if last.isEmpty { return nil }
+    return safeFilename(String(decoding: ContentDisposition.percentDecoded(last.utf8), as: UTF8.self))
 }
 
 /// Returns one parameter of a field such as `Content-Type`; `nil` if it has none of that name (in lower
 /// case).
 func parameter(_ name: String, of value: String) -> String? {
-    parameters(of: value).first { $0.name == name }?.value
-}
-
-/// Returns the parameters after the first semicolon: names in lower case, quoted strings unquoted (RFC 9110
-/// §5.6.6).
-private func parameters(of value: String) -> [(name: String, value: String)] {
-    var found: [(name: String, value: String)] = []
-    var rest = value.drop { $0 != ";" }
-    while !rest.isEmpty {
-        rest = rest.drop { $0 == ";" || $0 == " " || $0 == "\t" }
-        let name = rest.prefix { $0 != "=" && $0 != ";" }
-        rest = rest.dropFirst(name.count)
-        guard rest.first == "=" else { continue }
-        rest = rest.dropFirst()
-        var text = ""
-        if rest.first == "\"" {
-            rest = rest.dropFirst()
-            while let character = rest.popFirst(), character != "\"" {
-                text.append(character == "\\" ? rest.popFirst() ?? "\\" : character)
-            }
-            rest = rest.drop { $0 != ";" }
-        } else {
-            text = String(rest.prefix { $0 != ";" && $0 != " " })
-            rest = rest.drop { $0 != ";" }
-        }
-        found.append((name.filter { $0 != " " }.lowercased(), text))
-    }
-    return found
-}
-
-private func percentDecoded(_ text: String, isLatin1: Bool) -> String {
-    guard text.utf8.contains(UInt8(ascii: "%")) else { return text }
-    var bytes: [UInt8] = []
-    var rest = text.utf8[...]
-    while let byte = rest.popFirst() {
-        let hexadecimal = String(decoding: rest.prefix(2), as: UTF8.self)
-        if byte == UInt8(ascii: "%"), hexadecimal.utf8.count == 2, let value = UInt8(hexadecimal, radix: 16) {
-            bytes.append(value)
-            rest = rest.dropFirst(2)
-        } else {
-            bytes.append(byte)
-        }
-    }
-    return isLatin1
-        ? String(String.UnicodeScalarView(bytes.map { Unicode.Scalar($0) }))
-        : String(decoding: bytes, as: UTF8.self)
+    FieldParameter.all(in: value).first { $0.name == name }?.value
 }
 
 private func safeFilename(_ name: String) -> String? {
@@ -93,17 +36,36 @@ private func safeFilename(_ name: String) -> String? {
 
 /// Returns the name with `insert` before its extension. The stem is cut if the name would be longer than 255
 /// bytes, the limit of file systems.
-func fittedName(_ name: String, insert: String) -> String {
-    var (stem, suffix) = (name[...], name[name.endIndex...])
-    if let dot = name.lastIndex(of: "."), dot != name.startIndex, name[dot...].utf8.count <= 64 {
-        (stem, suffix) = (name[..<dot], name[dot...])
+package func fittedName(_ name: String, insert: String) -> String {
+    var stem = name[...]
+    var isWrapped = true
+    while isWrapped, let dot = stem.lastIndex(of: "."), dot != stem.startIndex, name[dot...].utf8.count <= 64
+    {
+        let suffix = stem[stem.index(after: dot)...]
+        // Within `.gz` and the like, an extension such as `.tar` belongs to it; a number as in `v1.2.gz` does
+        // not.
+        if stem.endIndex != name.endIndex, !isInnerExtension(suffix) { break }
+        isWrapped = wrappers.contains(suffix.lowercased())
+        stem = stem[..<dot]
     }
+    let suffix = name[stem.endIndex...]
     let byteCountMax = 255 - insert.utf8.count - suffix.utf8.count
     while stem.utf8.count > byteCountMax {
         let shorter = stem.dropLast()
         stem = shorter.isEmpty ? Substring(stem.unicodeScalars.dropLast()) : shorter
     }
     return "\(stem)\(insert)\(suffix)"
+}
+
+/// Extensions of compressed, encrypted or signed files, before which the extension of the file itself stands.
+private let wrappers: Set = [
+    "gz", "bz2", "xz", "zst", "lz", "lz4", "lzma", "lzo", "z", "br", "sz", "asc", "sig", "gpg", "pgp", "age",
+    "enc",
+]
+
+private func isInnerExtension(_ text: Substring) -> Bool {
+    (1...8).contains(text.utf8.count) && text.first?.isLetter == true
+        && text.allSatisfy { $0.isLetter || $0.isNumber }
 }
 
 /// Whether the name is safe as it is, as most are: visible ASCII without slashes, backslashes and spaces, no

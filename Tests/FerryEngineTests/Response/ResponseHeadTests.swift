@@ -85,6 +85,7 @@ import Testing
         #expect(try Self.head("Retry-After: Sun, 06 Nov 1994 08:50:37 GMT").retryAfter(now: now) == 60)
         #expect(try Self.head("Retry-After: Sun, 06 Nov 1994 08:40:37 GMT").retryAfter(now: now) == 0)
         #expect(try Self.head("Retry-After: soon").retryAfter(now: now) == nil)
+        #expect(try Self.head("Retry-After: 5", "retry-after: 9").retryAfter(now: now) == 9)
     }
 
     @Test(
@@ -100,6 +101,46 @@ import Testing
             ("inline", "file name"),
             ("attachment; filename=\"\u{202E}gpj.exe\"", "gpj.exe"),
             ("attachment; filename*=UTF-8''a%E2%80%A8b%E2%80%A9%C2%85c%D8%9C.txt", "abc.txt"),
+            ("attachment; filename=my annual report.pdf", "my annual report.pdf"),
+            ("attachment; filename=a b.csv; size=3", "a b.csv"), ("filename=\"only.txt\"", "only.txt"),
+            ("filename=only.txt; attachment", "only.txt"), ("attachment filename=a.txt", "a.txt"),
+            ("ATTACHMENT; FileName = \"u.txt\"", "u.txt"), ("attachment;filename\t=\tu.txt", "u.txt"),
+            ("attachment; filename=t.txt;", "t.txt"), ("attachment; filename=\"open.txt", "open.txt"),
+            ("attachment; filename=\"a;b.txt\"", "a;b.txt"), ("attachment; filename='it.txt'", "'it.txt'"),
+            ("attachment; filename=\"a+b.txt\"", "a+b.txt"), ("attachment; filename=\"\"", "file name"),
+            ("attachment; filename=\"f\\oo.html\"", "foo.html"),
+            ("attachment; filename=\"C:\\\\dir\\\\w.txt\"", "w.txt"),
+            ("attachment; filename=\"C:\\dir\\w.txt\"", "w.txt"),
+            ("attachment; filename=größe.txt", "größe.txt"),
+            // RFC 8187: the extended form is used if it can be read.
+            ("attachment; filename=\"x.txt\"; filename*=UTF-8''%e2%82%ac.txt", "€.txt"),
+            ("attachment; filename*=\"UTF-8''%e2%82%ac.txt\"", "€.txt"),
+            ("attachment; FILENAME*=utf-8'de'%e2%82%ac.txt", "€.txt"),
+            ("attachment; filename=\"good.txt\"; filename*=UTF-8''", "good.txt"),
+            ("attachment; filename=\"good.txt\"; filename*=UTF-8''..", "good.txt"),
+            ("attachment; filename=\"good.txt\"; filename*=UTF-8''%ff", "good.txt"),
+            ("attachment; filename=\"good.txt\"; filename*=bad%20one.txt", "good.txt"),
+            ("attachment; filename=\"good.txt\"; filename*=GBK''%ce%c4.txt", "good.txt"),
+            ("attachment; filename*=UTF-8''..%2F..%2Fp.txt", "p.txt"),
+            // RFC 2231: continuations.
+            ("attachment; filename*0=\"long-\"; filename*1=\"name.txt\"", "long-name.txt"),
+            ("attachment; filename*1=b; filename*0=a; filename*3=d", "ab"),
+            ("attachment; filename*0*=UTF-8''%e2; filename*1*=%82%ac; filename*2=%20.txt", "€%20.txt"),
+            ("attachment; filename*1=b; filename=c", "c"),
+            // RFC 2047: encoded words.
+            ("attachment; filename=\"=?UTF-8?B?5pel5pys6KqeLmNzdg==?=\"", "日本語.csv"),
+            ("attachment; filename=\"=?UTF-8?B?5pel5pys6KqeLmNzdg?=\"", "日本語.csv"),
+            ("attachment; filename=\"=?UTF-8?B?w7/Dv8O/LnBkZg==?=\"", "ÿÿÿ.pdf"),
+            ("attachment; filename==?utf-8?q?r=C3=A9sum=C3=A9_1.pdf?=", "résumé 1.pdf"),
+            ("attachment; filename=\"=?utf-8?Q?=E2=82?= =?utf-8?Q?=AC?=.txt\"", "€.txt"),
+            ("attachment; filename=\"=?iso-8859-1?Q?=A3?= =?utf-8?Q?=C3=A9?= x\"", "£é x"),
+            ("attachment; filename=\"=?utf-8?B?Li4vLi4vYS50eHQ=?=\"", "a.txt"),
+            ("attachment; filename=\"=?x-none?B?YQ==?=\"", "=?x-none?B?YQ==?="),
+            ("attachment; filename=\"=?utf-8?B?%%%?=\"", "=?utf-8?B?%%%?="),
+            // Percent-encoding in the plain form.
+            ("attachment; filename=\"%E6%96%87%E4%BB%B6.zip\"", "文件.zip"),
+            ("attachment; filename=\"100%.txt\"", "100%.txt"), ("attachment; filename=%ff.txt", "%ff.txt"),
+            ("attachment; filename=\"..%2f..%2fetc%2fpasswd\"", "passwd"),
             // One character each for Swift, several for the file system.
             ("attachment; filename*=UTF-8''in%2F%E2%80%8Dx", "\u{200D}x"),
             ("attachment; filename*=UTF-8''%2F%CC%81etc%2F%EF%B8%8Fpasswd", "\u{FE0F}passwd"),
@@ -110,6 +151,37 @@ import Testing
         let head = try Self.head("Content-Disposition: \(disposition)")
         let url = try WebURL.parse("https://example.com/a/file%20name?x=/y")
         #expect(suggestedFilename(head, url: url) == expected)
+    }
+
+    @Test("a raw name in Latin-1 is read as such")
+    func latin1() throws {
+        var parser = ResponseHeadParser()
+        _ = parser.take(Array("HTTP/1.1 200 OK".utf8))
+        _ = parser.take(
+            Array("Content-Disposition: attachment; filename=\"gr".utf8) + [0xF6] + Array("n\"".utf8))
+        guard case .complete(let head) = parser.take([]) else { throw StoreError.failed }
+        #expect(suggestedFilename(head, url: try WebURL.parse("https://example.com/x")) == "grön")
+    }
+
+    @Test(
+        "a number goes before the whole extension",
+        arguments: [
+            ("a.tar.gz", "a-1.tar.gz"), ("b.txt", "b-1.txt"), ("noext", "noext-1"), ("v1.2.3", "v1.2-1.3"),
+            ("data.csv.GZ", "data-1.csv.GZ"), ("a.tar.zst.asc", "a-1.tar.zst.asc"),
+            ("x-1.0.tgz", "x-1.0-1.tgz"),
+            ("app-1.0.tar.xz", "app-1.0-1.tar.xz"), ("v1.2.gz", "v1.2-1.gz"), (".bashrc", ".bashrc-1"),
+            (".a.tar.gz", ".a-1.tar.gz"), ("my.d.txt", "my.d-1.txt"), ("a.", "a-1."), ("a.gz", "a-1.gz"),
+            ("日本.tar.gz", "日本-1.tar.gz"),
+        ])
+    func numbered(name: String, expected: String) { #expect(fittedName(name, insert: "-1") == expected) }
+
+    @Test("a name with a number and a compound extension keeps to 255 bytes")
+    func numberedLong() {
+        for name in [String(repeating: "é", count: 125) + ".txt", String(repeating: "x", count: 255)] {
+            #expect(fittedName(name, insert: "-12").utf8.count == 255)
+        }
+        let archive = fittedName(String(repeating: "x", count: 248) + ".tar.gz", insert: "-1")
+        #expect(archive.utf8.count == 255 && archive.hasSuffix("x-1.tar.gz"))
     }
 
     @Test("a name that is too long for a file system is cut, also where all of it is one character")

@@ -32,12 +32,13 @@ final class StoreBench: AttemptRunner, CommitObserver {
         if other == nil { try Migrator.migrate(url: database.url) }
         var connection = try Connection(url: database.url)
         try prepare(&connection)
-        let configuration = StoreConfiguration(
+        var configuration = StoreConfiguration(
             url: database.url, node: identifiers.make(), nodeName: "bench", version: "0", isWorker: true,
             slots: WorkerSlots(capacity: slots), clock: DatabaseClock(),
             logger: Logger(label: "bench") { _ in SwiftLogNoOpLogHandler() }, seal: seal,
             openSecrets: { _ in nil },
             sealSecrets: { $0.encode() }, hashCredentials: { "\($0.count)" })
+        configuration.sessions = SessionCache(connectionsPerHostMax: nil)
         store = Store(configuration)
         dispatcher = store.dispatcher
     }

@@ -161,6 +161,7 @@ class Service:
             "PATH": os.environ["PATH"], "FERRY_LISTEN": f"{env.HOST}:{self.port}", "FERRY_ADMIN_KEY": KEY,
             "FERRY_WEBHOOK_SECRET": SECRET, "FERRY_DATABASE_URL": database.dsn,
             "FERRY_DATA_DIR": str(env.fresh("data")), "FERRY_EGRESS_ALLOW": "127.0.0.0/8",
+            "FERRY_HTTP_MAXIMUM_CONNECTIONS_PER_HOST": "none",
             "FERRY_LOG_LEVEL": "error", **counter.environment}
         arguments = [*counter.tracer, binary, "serve"]
         self.process = subprocess.Popen(arguments, env=environment, stdout=subprocess.DEVNULL)

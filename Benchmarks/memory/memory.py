@@ -67,7 +67,8 @@ class Service:
         environment = {
             "PATH": "/usr/local/bin:/usr/bin:/bin", "FERRY_LISTEN": f"127.0.0.1:{self.port}",
             "FERRY_DATA_DIR": self.directory + "/data", "FERRY_ADMIN_KEY": KEY,
-            "FERRY_EGRESS_ALLOW": "127.0.0.0/8", "FERRY_LOG_LEVEL": "warning", **settings}
+            "FERRY_EGRESS_ALLOW": "127.0.0.0/8", "FERRY_LOG_LEVEL": "warning",
+            "FERRY_HTTP_MAXIMUM_CONNECTIONS_PER_HOST": "none", **settings}
         self.process = subprocess.Popen([binary, "serve"], env=environment, stdout=subprocess.DEVNULL)
         for _ in range(600):
             try:

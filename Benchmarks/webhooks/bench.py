@@ -97,7 +97,8 @@ class Service:
         environment = {
             "PATH": "/usr/local/bin:/usr/bin:/bin", "FERRY_LISTEN": f"127.0.0.1:{self.port}",
             "FERRY_DATA_DIR": self.directory + "/data", "FERRY_ADMIN_KEY": KEY,
-            "FERRY_EGRESS_ALLOW": "127.0.0.0/8", "FERRY_LOG_LEVEL": "error", **self.settings, **settings}
+            "FERRY_EGRESS_ALLOW": "127.0.0.0/8", "FERRY_LOG_LEVEL": "error",
+            "FERRY_HTTP_MAXIMUM_CONNECTIONS_PER_HOST": "none", **self.settings, **settings}
         self.process = subprocess.Popen([self.binary, "serve"], env=environment, stdout=subprocess.DEVNULL)
         httpc.wait_port(self.port, None, 60)
         self.client = httpc.Client(self.port, headers=AUTHORIZATION)

@@ -31,6 +31,7 @@ final class Handlers: Sendable {
     ) {
         var node = NodeAbilities.reading(hasHTTP3: configuration.hasHTTP3, hasNTLM: configuration.hasNTLM)
         node.retentionSeconds = configuration.retentionSeconds
+        node.connectionsPerHostMax = ports.store.sessionCache.current.connectionsPerHostMax
         let view = JobView(ports)
         let wait = JobWait(ports)
         let validation = JobValidation(ports, node)

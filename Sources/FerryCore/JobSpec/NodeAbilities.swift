@@ -13,6 +13,8 @@ package struct NodeAbilities: Sendable {
     package var missingDigests: Set<String> = []
     /// Seconds for which Ferry keeps finished jobs, which is the largest retention of a session.
     package var retentionSeconds = 604_800.0
+    /// Connections to one host of a session that names no number, or `nil` for no limit.
+    package var connectionsPerHostMax: Int? = Limits.sessionConnectionCountMax
 
     package init(
         hasHTTP3: Bool = false,

@@ -27,6 +27,9 @@ package enum Limits {
     /// Unfinished jobs of a tenant, by default.
     /// If exceeded: 429 `too_many_jobs`. Setting `FERRY_MAX_UNFINISHED_JOBS`.
     package static let unfinishedJobCountMax: Int64 = 5_000_000
+    /// Connections of a session to one host, by default.
+    /// If exceeded: jobs stay `queued`. Setting `FERRY_HTTP_MAXIMUM_CONNECTIONS_PER_HOST`.
+    package static let sessionConnectionCountMax = 6
     /// `Idempotency-Key`, in bytes.
     /// If exceeded: 400. Kept for 24 h.
     package static let idempotencyKeyByteCountMax = 255

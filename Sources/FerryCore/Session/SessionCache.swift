@@ -29,11 +29,16 @@ package struct SessionSnapshot: Sendable {
     /// Largest number of removed sessions that are remembered.
     private static let removedMax = 10_000
 
+    /// Connections to one host of a session that is not configured, or `nil` for no limit.
+    package let connectionsPerHostMax: Int?
+
     /// Creates a snapshot. `earlier`: the snapshot before, without a gap, or `nil` if nothing was known.
     package init(
         epoch: Int64 = -1, removal: Int64 = -1, records: [SessionKey: SessionRecord] = [:],
-        after earlier: SessionSnapshot? = nil
+        after earlier: SessionSnapshot? = nil,
+        connectionsPerHostMax: Int? = Limits.sessionConnectionCountMax
     ) {
+        self.connectionsPerHostMax = connectionsPerHostMax
         self.epoch = epoch
         self.removal = removal
         self.records = records
@@ -44,6 +49,13 @@ package struct SessionSnapshot: Sendable {
         let isKept = earlier != nil && removed.count <= Self.removedMax
         self.removed = isKept ? removed : [:]
         removedSince = isKept ? earlier?.removedSince ?? epoch : epoch
+    }
+
+    /// Configuration of a session that is not configured.
+    package var implicit: SessionConfiguration {
+        var configuration = SessionConfiguration()
+        configuration.connectionsPerHostMax = connectionsPerHostMax
+        return configuration
     }
 
     /// Bytes per second of the sessions that have a limit.
@@ -86,10 +98,13 @@ package struct SessionSnapshot: Sendable {
 ///
 /// The snapshot may be outdated: the transaction that accepts jobs compares the epoch.
 package final class SessionCache: Sendable {
-    private let state = Mutex(SessionSnapshot())
+    private let state: Mutex<SessionSnapshot>
 
-    /// Creates a cache without sessions.
-    package init() {}
+    /// Creates a cache without sessions. `connectionsPerHostMax`: connections to one host of a session that
+    /// is not configured, or `nil` for no limit.
+    package init(connectionsPerHostMax: Int? = Limits.sessionConnectionCountMax) {
+        state = Mutex(SessionSnapshot(connectionsPerHostMax: connectionsPerHostMax))
+    }
 
     /// The latest snapshot.
     package var current: SessionSnapshot { state.withLock { $0 } }

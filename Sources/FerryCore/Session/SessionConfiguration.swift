@@ -23,7 +23,7 @@ package struct SessionConfiguration: FieldObject {
     /// The session's share of the slots, in proportion to the weights of other sessions.
     package var weight = 1.0
     /// Connections to one host on all nodes together, or `nil` for no limit.
-    package var connectionsPerHostMax: Int? = 6
+    package var connectionsPerHostMax: Int? = Limits.sessionConnectionCountMax
     /// Seconds.
     package var timeoutForRequest = 60.0
     /// Seconds.
@@ -69,7 +69,8 @@ package struct SessionConfiguration: FieldObject {
             "The session's share of the slots, in proportion to the weights of other sessions.")
         visitor.field(
             "http_maximum_connections_per_host", &connectionsPerHostMax, 1...10_000, .plain,
-            "Connections to one host on all nodes together; null for no limit.")
+            "Connections to one host on all nodes together; null for no limit. Default: the operator's, "
+                + "which is 6 unless the operator changes it.")
         visitor.field(
             "max_bytes_per_second", &bytesPerSecondMax, 1...JSON.safeIntegerMax, .of(unit: .bytesPerSecond),
             "Rate of all its transfers on all nodes, in each direction; null for no limit. A change applies "
@@ -145,6 +146,9 @@ package struct SessionConfiguration: FieldObject {
         if !body.isGiven("waits_for_connectivity") {
             waitsForConnectivity = kind == .background
         }
+        if !body.isGiven("http_maximum_connections_per_host") {
+            connectionsPerHostMax = body.context.node.connectionsPerHostMax
+        }
         for header in headers where Self.requestFields.contains(header.name.lowercased()) {
             body.fail(
                 "http_additional_headers/\(pointerStep(header.name))", "invalid_value",
@@ -165,13 +169,6 @@ package struct SessionConfiguration: FieldObject {
         "content-type", "content-encoding", "range", "if-range", "if-match", "if-none-match",
         "if-modified-since", "if-unmodified-since",
     ]
-
-    /// Configuration of a session that is not configured.
-    package static let implicit: SessionConfiguration = {
-        var configuration = SessionConfiguration()
-        configuration.connectionsPerHostMax = nil
-        return configuration
-    }()
 }
 
 /// Names of sessions.

@@ -39,6 +39,8 @@ package struct SessionOverview: ShownObject {
     package let key: SessionKey
     /// The record, or `nil` if the session is not configured.
     package let record: SessionRecord?
+    /// Configuration of the record, or the default one.
+    package let configuration: SessionConfiguration
     /// Unfinished jobs, or `nil` in lists.
     package let counts: Counts?
 
@@ -56,11 +58,19 @@ package struct SessionOverview: ShownObject {
         package var isEmpty: Bool { waiting + queued + running + suspended == 0 }
     }
 
-    /// Creates an overview.
-    package init(_ key: SessionKey, record: SessionRecord?, counts: Counts? = nil) {
+    /// Creates an overview. `implicit`: configuration of sessions that are not configured.
+    package init(
+        _ key: SessionKey, record: SessionRecord?, implicit: SessionConfiguration, counts: Counts? = nil
+    ) {
         self.key = key
         self.record = record
+        configuration = record?.configuration ?? implicit
         self.counts = counts
+    }
+
+    /// Creates an overview of a configured session.
+    package init(_ record: SessionRecord, counts: Counts? = nil) {
+        self.init(record.key, record: record, implicit: record.configuration, counts: counts)
     }
 
     /// Revision, 0 if the session is not configured.
@@ -80,7 +90,7 @@ package struct SessionOverview: ShownObject {
         list.member(
             "ended_at", \.record?.endedAt,
             "Time at which the last job of an invalidated session ended.")
-        list.fields { $0.record?.configuration ?? .implicit }
+        list.fields(\.configuration)
         list.member("jobs", \.counts, "Numbers of unfinished jobs by state; null in lists.")
     }
 }

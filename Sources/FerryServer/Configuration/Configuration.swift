@@ -55,6 +55,8 @@ package struct Configuration: Sendable {
     package var concurrency: Int
     /// Most unfinished jobs of one tenant.
     package var unfinishedJobs: Int64
+    /// Connections to one host of a session that names no number; `nil` for no limit.
+    package var connectionsPerHostMax: Int?
     /// Roles of this node.
     package var roles: Set<Role>
     /// Whether nodes use NOTIFY in addition to polling.
@@ -140,6 +142,10 @@ package struct Setting: Sendable {
         Setting("FERRY_MAX_BYTES_PER_SECOND_PER_HOST", "bytes a second of one host on this node", ""),
         Setting("FERRY_CONCURRENCY", "transfers at once on this node", "256"),
         Setting("FERRY_MAX_UNFINISHED_JOBS", "unfinished jobs that one tenant may have", "5000000"),
+        Setting(
+            "FERRY_HTTP_MAXIMUM_CONNECTIONS_PER_HOST",
+            "connections to one host of a session that sets no number; none for no limit",
+            "\(Limits.sessionConnectionCountMax)"),
         Setting("FERRY_ROLES", "api,worker,webhooks", "api,worker,webhooks"),
         Setting("FERRY_NOTIFY", "on or off: whether nodes listen for notifications of the database", "on"),
         Setting("FERRY_LOG_LEVEL", "trace, debug, info, notice, warning, error, critical", "info"),
@@ -196,6 +202,7 @@ extension Configuration {
             bytesPerSecondPerHostMax: try read.rate("FERRY_MAX_BYTES_PER_SECOND_PER_HOST"))
         concurrency = try read.integer("FERRY_CONCURRENCY", 1...20_000)
         unfinishedJobs = Int64(try read.integer("FERRY_MAX_UNFINISHED_JOBS", 1...1_000_000_000))
+        connectionsPerHostMax = try read.limit("FERRY_HTTP_MAXIMUM_CONNECTIONS_PER_HOST", 1...10_000)
         roles = Set(
             try read.value("FERRY_ROLES").split(separator: ",").map { part throws(Failure) in
                 try read.choice("FERRY_ROLES", String(part).trimmed) as Role
@@ -305,6 +312,18 @@ private struct SettingReader {
     /// Returns `nil` if the setting is empty.
     func rate(_ name: String) throws(Configuration.Failure) -> Int64? {
         value(name).isEmpty ? nil : Int64(try integer(name, 1...(1 << 53 - 1)))
+    }
+
+    /// Returns `nil` for `none`.
+    func limit(_ name: String, _ range: ClosedRange<Int>) throws(Configuration.Failure) -> Int? {
+        if value(name) == "none" { return nil }
+        guard let number = Int(value(name)), range.contains(number) else {
+            throw Configuration.Failure(
+                description:
+                    "\(name) must be none or a whole number from \(range.lowerBound) to \(range.upperBound)."
+            )
+        }
+        return number
     }
 
     func number(_ name: String, _ range: ClosedRange<Double>) throws(Configuration.Failure) -> Double {

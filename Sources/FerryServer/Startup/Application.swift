@@ -136,6 +136,7 @@ final class Application: Sendable {
         settings.credits = credits
         settings.limits = configuration.limits
         settings.jobCountMax = configuration.unfinishedJobs
+        settings.sessions = SessionCache(connectionsPerHostMax: configuration.connectionsPerHostMax)
         settings.listens = configuration.notify == .on
         settings.eventRetention = configuration.eventRetention
         settings.openWebhookKeys = { box.webhookKeys($0) }

@@ -41,6 +41,11 @@ final class ClaimQueueCache: Sendable {
         }
     }
 
+    /// The wide claim queues that any node can claim from.
+    var wide: [ClaimQueue] {
+        state.withLock { $0.queues.values.filter { $0.origin == nil && $0.home == nil } }
+    }
+
     /// Forgets claim queues that do not exist.
     func forget(_ numbers: Set<Int64>) {
         state.withLock { state in state.queues = state.queues.filter { !numbers.contains($0.value.id) } }
@@ -110,7 +115,9 @@ struct SessionShare: Sendable, Equatable {
 
 extension SessionSnapshot {
     func share(tenant: String, session: String) -> SessionShare {
-        guard let record = record(tenant, session) else { return SessionShare() }
+        guard let record = record(tenant, session) else {
+            return SessionShare(connectionLimit: connectionsPerHostMax)
+        }
         let configuration = record.configuration
         return SessionShare(
             weight: configuration.weight, connectionLimit: configuration.connectionsPerHostMax)
@@ -146,9 +153,8 @@ extension StoreContext {
 
     /// The wide claim queues of sessions with a connection limit, as far as this process knows them.
     func limitedQueues(_ sessions: SessionSnapshot) -> [Int64] {
-        sessions.records.compactMap { key, record in
-            guard record.configuration.connectionsPerHostMax != nil else { return nil }
-            return claimQueues.known(.init(tenant: key.tenant, session: key.name, origin: ""))?.id
-        }
+        claimQueues.wide.filter {
+            sessions.share(tenant: $0.tenant, session: $0.session).connectionLimit != nil
+        }.map(\.id)
     }
 }

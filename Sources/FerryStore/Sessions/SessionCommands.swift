@@ -30,7 +30,8 @@ extension ControlLane {
                 (0..<rows.rowCount).map { row in
                     SessionOverview(
                         SessionKey(tenant: tenant, name: rows.text(row, 11)),
-                        record: rows.isNull(row, 0) ? nil : context.session(rows, row))
+                        record: rows.isNull(row, 0) ? nil : context.session(rows, row),
+                        implicit: context.sessions.current.implicit)
                 })
         }
     }
@@ -49,11 +50,9 @@ extension ControlLane {
                     return .failure(.tooManySessions)
                 }
                 if let result = Self.result(found, draft, condition) {
-                    guard case .success(.unchanged) = result else { return result }
+                    guard let found, case .success(.unchanged) = result else { return result }
                     return .success(
-                        .unchanged(
-                            SessionOverview(
-                                key, record: found, counts: try Self.counts(of: key, &connection))))
+                        .unchanged(SessionOverview(found, counts: try Self.counts(of: key, &connection))))
                 }
                 var parameters = Parameters(key)
                 parameters.append(int32: found?.revision ?? 0)
@@ -64,8 +63,7 @@ extension ControlLane {
                     let record = try Self.change(
                         Statements.putSession, parameters, &connection, context)
                 else { continue }
-                let overview = SessionOverview(
-                    key, record: record, counts: try Self.counts(of: key, &connection))
+                let overview = SessionOverview(record, counts: try Self.counts(of: key, &connection))
                 return .success(found == nil ? .created(overview) : .changed(overview))
             }
             return .failure(.unavailable)
@@ -82,7 +80,7 @@ extension ControlLane {
         if found.isReadable, found.secrets.isIdentical(to: draft.secrets),
             found.configuration.isIdentical(to: draft.configuration)
         {
-            return .success(.unchanged(SessionOverview(found.key, record: found)))
+            return .success(.unchanged(SessionOverview(found)))
         }
         return condition == .none ? .success(.needsCondition) : nil
     }
@@ -113,14 +111,13 @@ extension ControlLane {
                 parameters.append(int32: found.revision)
                 parameters.append(text: mode.rawValue)
                 parameters.append(context.clock.now())
-                parameters.append(text: SessionConfiguration.implicit.encodeStored())
+                parameters.append(text: context.sessions.current.implicit.encodeStored())
                 let statement = Statements.invalidateSession
                 guard let record = try Self.change(statement, parameters, &connection, context) else {
                     continue
                 }
                 context.chores.send(())
-                return .success(
-                    SessionOverview(key, record: record, counts: try Self.counts(of: key, &connection)))
+                return .success(SessionOverview(record, counts: try Self.counts(of: key, &connection)))
             }
             return .failure(.unavailable)
         }
@@ -189,7 +186,8 @@ extension ControlLane {
         let (record, isKnown) = try record(of: key, &connection, context)
         let counts = try counts(of: key, &connection)
         guard record != nil || isKnown || !counts.isEmpty else { return nil }
-        return SessionOverview(key, record: record, counts: counts)
+        return SessionOverview(
+            key, record: record, implicit: context.sessions.current.implicit, counts: counts)
     }
 
     static func counts(

@@ -23,7 +23,8 @@ extension StoreContext {
         var snapshot = try sessions(after: known, &connection)
         // An epoch that goes back means that the database was restored from an older copy.
         if snapshot.epoch < known.epoch {
-            snapshot = try sessions(after: SessionSnapshot(), &connection)
+            snapshot = try sessions(
+                after: SessionSnapshot(connectionsPerHostMax: known.connectionsPerHostMax), &connection)
             logger.warning(
                 "the epoch of sessions has decreased: the database seems to be an older copy",
                 metadata: ["epoch": "\(snapshot.epoch)", "before": "\(known.epoch)"])
@@ -43,7 +44,8 @@ extension StoreContext {
             records[record.key] = record
         }
         return SessionSnapshot(
-            epoch: epoch, removal: removal, records: records, after: known.epoch < 0 ? nil : known)
+            epoch: epoch, removal: removal, records: records, after: known.epoch < 0 ? nil : known,
+            connectionsPerHostMax: known.connectionsPerHostMax)
     }
 
     /// Reads the columns of changed_sessions.sql.
@@ -60,7 +62,7 @@ extension StoreContext {
         }
         return SessionRecord(
             key, revision: rows.int32(row, 2), epoch: rows.int64(row, 3), createdAt: rows.instant(row, 4),
-            updatedAt: rows.instant(row, 5), configuration: values ?? .implicit,
+            updatedAt: rows.instant(row, 5), configuration: values ?? sessions.current.implicit,
             secrets: secrets ?? JobSecrets(), isReadable: values != nil && secrets != nil,
             invalidation: rows.textOrNil(row, 8).flatMap(SessionInvalidation.init),
             invalidatedAt: rows.instantOrNil(row, 9), endedAt: rows.instantOrNil(row, 10))

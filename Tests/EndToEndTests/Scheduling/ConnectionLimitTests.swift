@@ -10,10 +10,10 @@ struct ConnectionLimitTests {
 
     init() throws { database = try TestDatabase() }
 
-    private func twoNodes() throws -> [FerryProcess] {
+    private func twoNodes(_ more: [String: String] = [:]) throws -> [FerryProcess] {
         let settings = [
             "FERRY_DATABASE_URL": database.url, "FERRY_SECRET_KEY": "one key for all, long enough",
-        ]
+        ].merging(more) { $1 }
         let nodes = try (0..<2).map { _ in try FerryProcess(settings) }
         #expect(becomes { try nodes[0].json("GET", "/v1/admin/nodes")["data"]?.array?.count == 2 })
         return nodes
@@ -69,6 +69,29 @@ struct ConnectionLimitTests {
         let ids = try (0..<6).map { try nodes[$0 % 2].submit(job("\(origin.url)/\($0)", rest)) }
         for id in ids { #expect(try nodes[0].finished(id)["state"]?.string == "succeeded") }
         #expect(origin.maximum == 2, "\(origin.maximum) connections at once")
+    }
+
+    @Test("jobs of an implicit session use six connections to a host on two nodes, and all succeed")
+    func implicitSession() throws {
+        // An empty setting is the default.
+        let nodes = try twoNodes(["FERRY_HTTP_MAXIMUM_CONNECTIONS_PER_HOST": ""])
+        defer { nodes.forEach { $0.remove() } }
+        let origin = try CountingOrigin(limit: 6, minimum: 6)
+        defer { origin.stop() }
+        let ids = try (0..<20).map { try nodes[$0 % 2].submit(job("\(origin.url)/\($0)")) }
+        #expect(becomes { origin.maximum == 6 })
+        #expect(
+            becomes {
+                let reasons = try ids.compactMap {
+                    try nodes[0].json("GET", "/v1/jobs/\($0)")["waiting_reason"]?["code"]?.string
+                }
+                return reasons.contains("session_limit")
+            })
+        for id in ids { #expect(try nodes[0].finished(id)["state"]?.string == "succeeded") }
+        #expect(origin.maximum == 6, "\(origin.maximum) connections at once")
+        let session = try nodes[1].json("GET", "/v1/sessions/default")
+        #expect(session["is_configured"]?.bool == false)
+        #expect(session["http_maximum_connections_per_host"]?.integer == 6)
     }
 
     @Test("a host's connection limit counts segments, mirrors and redirects of jobs on two nodes")

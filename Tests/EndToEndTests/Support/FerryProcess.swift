@@ -51,6 +51,8 @@ final class FerryProcess: Sendable {
             "PATH": "/usr/local/bin:/usr/bin:/bin", "FERRY_LISTEN": "\(host):\(port)",
             "FERRY_DATA_DIR": directory, "FERRY_ADMIN_KEY": adminKey, "FERRY_EGRESS_ALLOW": "127.0.0.0/8",
             "FERRY_LOG_LEVEL": "warning", "FERRY_WEBHOOK_SECRET": webhookSecret, "FERRY_DRAIN_SECONDS": "3",
+            // Most tests have one origin, and more than six jobs.
+            "FERRY_HTTP_MAXIMUM_CONNECTIONS_PER_HOST": "none",
         ]
         return own.merging(settings) { $1 }
     }

@@ -6,7 +6,8 @@ extension MemoryStore {
     func session(_ key: SessionKey, reply: @escaping Reply<SessionOverview>) {
         let record = state.withLock { $0.sessions[key] }
         guard record != nil || key.name == SessionName.standard else { return reply(.failure(.notFound)) }
-        reply(.success(SessionOverview(key, record: record, counts: .init())))
+        let implicit = sessionCache.current.implicit
+        reply(.success(SessionOverview(key, record: record, implicit: implicit, counts: .init())))
     }
 
     func sessions(
@@ -15,7 +16,7 @@ extension MemoryStore {
         let records = state.withLock { Array($0.sessions.values) }
         let found = records.filter { $0.key.tenant == tenant && $0.key.name > name ?? "" }
         let sorted = found.sorted { $0.key.name < $1.key.name }
-        reply(.success(sorted.prefix(limit).map { SessionOverview($0.key, record: $0) }))
+        reply(.success(sorted.prefix(limit).map { SessionOverview($0) }))
     }
 
     func putSession(
@@ -29,7 +30,7 @@ extension MemoryStore {
                 return reply(.failure(.stale(revision: before.revision)))
             }
             if before.configuration == draft.configuration {
-                return reply(.success(.unchanged(SessionOverview(key, record: before, counts: .init()))))
+                return reply(.success(.unchanged(SessionOverview(before, counts: .init()))))
             }
             if condition == .none { return reply(.success(.needsCondition)) }
         }
@@ -40,7 +41,7 @@ extension MemoryStore {
             updatedAt: Timestamp(microseconds: before == nil ? 0 : 2_000_000),
             configuration: draft.configuration, secrets: draft.secrets)
         put(record)
-        let overview = SessionOverview(key, record: record, counts: .init())
+        let overview = SessionOverview(record, counts: .init())
         reply(.success(before == nil ? .created(overview) : .changed(overview)))
     }
 
@@ -68,7 +69,7 @@ extension MemoryStore {
             createdAt: found.createdAt, updatedAt: now, configuration: found.configuration,
             invalidation: mode, invalidatedAt: now, endedAt: now)
         put(record)
-        reply(.success(SessionOverview(key, record: record, counts: .init())))
+        reply(.success(SessionOverview(record, counts: .init())))
     }
 
     func deleteSession(_ key: SessionKey, if condition: SessionCondition, reply: @escaping Reply<Void>) {

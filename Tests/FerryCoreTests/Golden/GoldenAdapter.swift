@@ -75,7 +75,7 @@ enum GoldenAdapter {
             let record = record(draft.configuration, draft.secrets, name: "s")
             return try [
                 .init("stored", json(draft.configuration.encodeStored())),
-                .init("redacted", json(SessionOverview(record.key, record: record).shown())),
+                .init("redacted", json(SessionOverview(record).shown())),
             ] + members(draft.secrets)
         }
     }

@@ -52,7 +52,27 @@ struct SessionTests {
         let empty = try self.draft("{}")
         #expect(empty.configuration == SessionConfiguration() && empty.sealedSecrets == nil)
         #expect(empty.configuration.connectionsPerHostMax == 6)
-        #expect(SessionConfiguration.implicit.connectionsPerHostMax == nil)
+    }
+
+    @Test("http_maximum_connections_per_host is the operator's unless a session sets a number or null")
+    func connectionsPerHost() throws {
+        for standard in [nil, 40] {
+            var node = NodeAbilities()
+            node.connectionsPerHostMax = standard
+            let read = { (body: String) in
+                try SessionDraft(
+                    JSONView(parsing: Array(body.utf8)), node: node, refusal: { _ in nil }, seal: { $0 }
+                ).configuration
+            }
+            #expect(try read("{}").connectionsPerHostMax == standard)
+            #expect(try read(#"{"http_maximum_connections_per_host":3}"#).connectionsPerHostMax == 3)
+            let unlimited = try read(#"{"http_maximum_connections_per_host":null}"#)
+            #expect(unlimited.connectionsPerHostMax == nil)
+            #expect(try SessionConfiguration(storedJSON: unlimited.encodeStored()) == unlimited)
+            let implicit = SessionSnapshot(connectionsPerHostMax: standard).implicit
+            #expect(implicit.connectionsPerHostMax == standard)
+        }
+        #expect(SessionSnapshot().implicit == SessionConfiguration())
     }
 
     private func snapshot(

@@ -47,6 +47,21 @@ struct ConfigurationTests {
         #expect(try configuration(file: file, flags: ["FERRY_CONFIG": ""]).concurrency == 3)
     }
 
+    @Test("FERRY_HTTP_MAXIMUM_CONNECTIONS_PER_HOST is 6 unless it is another number or none")
+    func connectionsPerHost() throws {
+        let name = "FERRY_HTTP_MAXIMUM_CONNECTIONS_PER_HOST"
+        #expect(try configuration().connectionsPerHostMax == 6)
+        #expect(try configuration(environment: [name: "1"]).connectionsPerHostMax == 1)
+        #expect(try configuration(environment: [name: "10000"]).connectionsPerHostMax == 10_000)
+        #expect(try configuration(environment: [name: "none"]).connectionsPerHostMax == nil)
+        for text in ["0", "10001", "six", "None", "-1"] {
+            let failure = #expect(throws: Configuration.Failure.self) {
+                try configuration(environment: [name: text])
+            }
+            #expect(failure?.description == "\(name) must be none or a whole number from 1 to 10000.")
+        }
+    }
+
     @Test("FERRY_UMASK must be octal and must not restrict the owner")
     func umask() throws {
         #expect(try configuration().umask == nil)

@@ -101,6 +101,8 @@ final class TestNode: Sendable {
         configuration.openWebhookKeys = { WebhookKeys(json: $0) }
         configuration.downloads = downloads
         configuration.hosts = hosts
+        // Jobs of all origins share a wide claim queue, and are leased as they are inserted.
+        configuration.sessions = SessionCache(connectionsPerHostMax: nil)
         configuration.sealResumePoint = { "sealed \($0.job)" }
         // Tests of the queue fill it; those of held submissions set another number.
         configuration.heldSubmissionMax = 0

@@ -75,9 +75,6 @@ package struct PostgresError: Error, Sendable, Equatable, CustomStringConvertibl
         sqlState.map { state in ["21", "22", "23", "54", "P0"].contains { state.hasPrefix($0) } } ?? false
     }
 
-    /// `true` if a unique constraint was violated (23505).
-    package var isUniqueViolation: Bool { sqlState == "23505" }
-
     /// Message, SQLSTATE and statement for logs.
     package var description: String {
         var text = message

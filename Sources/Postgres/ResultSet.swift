@@ -23,13 +23,6 @@ package struct ResultSet: ~Copyable {
         PQcmdTuples(raw).flatMap { Int(String(cString: $0)) } ?? 0
     }
 
-    /// Returns the index of the first column with exactly this name, or `nil` if there is none.
-    package func columnIndex(_ name: String) -> Int? {
-        (0..<PQnfields(raw)).first { column in
-            PQfname(raw, column).map { String(cString: $0) == name } ?? false
-        }.map(Int.init)
-    }
-
     /// Returns the name of a column, or `nil` if there is no such column.
     package func columnName(_ column: Int) -> String? {
         PQfname(raw, Int32(column)).map { String(cString: $0) }
@@ -38,13 +31,6 @@ package struct ResultSet: ~Copyable {
     /// Returns `true` if the value is null.
     package func isNull(_ row: Int, _ column: Int) -> Bool {
         PQgetisnull(raw, Int32(row), Int32(column)) != 0
-    }
-
-    /// Passes the bytes of a value to `body`, valid only within the call; null has no bytes.
-    package func withBytes<Value>(
-        _ row: Int, _ column: Int, _ body: (UnsafeRawBufferPointer) -> Value
-    ) -> Value {
-        body(cell(row, column))
     }
 
     // MARK: Values
@@ -134,11 +120,6 @@ package struct ResultSet: ~Copyable {
         isNull(row, column) ? nil : jsonb(row, column)
     }
 
-    /// Like `uuid`, with `nil` for null.
-    package func uuidOrNil(_ row: Int, _ column: Int) -> (high: UInt64, low: UInt64)? {
-        isNull(row, column) ? nil : uuid(row, column)
-    }
-
     // MARK: Arrays
 
     /// Calls `body` with the bytes of each element of a one-dimensional array, and with `nil` for a null
@@ -174,21 +155,6 @@ package struct ResultSet: ~Copyable {
     /// Returns an `integer[]`.
     package func int32Array(_ row: Int, _ column: Int) -> [Int32?] {
         array(row, column) { Binary.integer($0) }
-    }
-
-    /// Returns a `smallint[]`.
-    package func int16Array(_ row: Int, _ column: Int) -> [Int16?] {
-        array(row, column) { Binary.integer($0) }
-    }
-
-    /// Returns a `boolean[]`.
-    package func boolArray(_ row: Int, _ column: Int) -> [Bool?] {
-        array(row, column) { $0.first == 1 }
-    }
-
-    /// Returns a `real[]`.
-    package func float32Array(_ row: Int, _ column: Int) -> [Float?] {
-        array(row, column) { Float(bitPattern: Binary.integer($0)) }
     }
 
     /// Returns a `double precision[]`.

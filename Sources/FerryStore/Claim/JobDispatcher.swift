@@ -102,9 +102,3 @@ package final class JobDispatcher: ResultSink {
         }
     }
 }
-
-extension JobDispatcher {
-    /// Makes the dispatcher give back leases that no attempt uses. Called after the outcome of a commit that
-    /// leases is unknown.
-    package func noteLostResult() { send(.reconcile) }
-}

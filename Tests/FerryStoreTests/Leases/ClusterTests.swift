@@ -157,7 +157,7 @@ struct ClusterTests {
                 INSERT INTO job_counts (shard, running) VALUES ('test', 1);
                 """)
         // The commit that hands the lease over failed as far as this process knows.
-        node.store.dispatcher.noteLostResult()
+        node.store.dispatcher.send(.reconcile)
         let attempt = try node.attempt()
         #expect(attempt.number == 2)
     }

@@ -363,7 +363,8 @@ final class ScheduleTests {
         while true {
             let rows = try connection.execute(Statements.sweepRuns, parameters)
             looks += 1
-            guard let last = rows.uuidOrNil(0, 0) else { break }
+            guard !rows.isNull(0, 0) else { break }
+            let last = rows.uuid(0, 0)
             parameters.removeAll()
             parameters.append(uuid: last.high, last.low)
             parameters.append(int32: 4)

@@ -190,6 +190,10 @@ struct Problem: Error, Sendable {
             self.init(
                 .storeUnavailable,
                 "The database stopped this read, which may take \(Int(Limits.readSecondsMax)) s; try again.")
+        case .eventsBehind:
+            self.init(
+                .storeUnavailable,
+                "Too many events of this tenant have no number yet. The job is not deleted; try again later.")
         case .tooManyJobs(let countMax, let seconds):
             self.init(
                 .tooManyJobs,

@@ -133,6 +133,8 @@ package enum StoreError: Error, Sendable, Equatable {
     case tooManyReads
     /// The database or an operator stopped a read that took too long. Nothing has changed.
     case readStopped
+    /// Too many events of the tenant have no number yet, so that the job cannot be deleted. It is unchanged.
+    case eventsBehind
     /// The tenant has its largest number of unfinished jobs, or nearly so. `retryAfter`: seconds.
     case tooManyJobs(max: Int64, retryAfter: Double)
     /// No such object of the tenant.

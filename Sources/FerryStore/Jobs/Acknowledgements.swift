@@ -5,7 +5,8 @@ import Sys
 
 extension ControlLane {
     /// Acknowledges the result of a finished job. Idempotent. Fails with `invalidState` if the job is not
-    /// terminal, and with `acknowledgementNotRequired` if it asks for no acknowledgement.
+    /// terminal, with `acknowledgementNotRequired` if it asks for no acknowledgement, and with `failed` if
+    /// its fields cannot be read.
     package func acknowledge(_ id: JobID, tenant: String, reply: @escaping Reply<JobRecord>) {
         let context = context
         perform("acknowledge", isRead: false, reply) {
@@ -16,10 +17,8 @@ extension ControlLane {
             let record = stored.record
             guard record.state.isTerminal else { return .failure(.invalidState(of: record)) }
             guard record.acknowledgedAt == nil else { return .success(record) }
-            // An unreadable spec asks for no acknowledgement.
-            guard let spec = record.spec, spec.acknowledgement != nil else {
-                return .failure(.acknowledgementNotRequired)
-            }
+            guard let spec = record.spec else { return .failure(.failed) }
+            guard spec.acknowledgement != nil else { return .failure(.acknowledgementNotRequired) }
             try context.acknowledge([(id, spec.wantedEvents)], &connection)
             // Another transaction may have acknowledged or deleted the job first.
             guard let stored = try context.job(id, &connection) else { return .failure(.notFound) }

@@ -83,7 +83,7 @@ extension ControlLane {
             (stored, connection) throws(PostgresError) -> Result<JobRecord, StoreError>? in
             let record = stored.record
             guard try Self.numberEvents(of: record, &connection, context) else {
-                return .failure(.unavailable)
+                return .failure(.eventsBehind)
             }
             var parameters = Parameters()
             parameters.append(id)

@@ -116,6 +116,19 @@ struct ListJobsTests {
         #expect(response.json["detail"]?.string?.contains("\(Int(Limits.readSecondsMax)) s") == true)
     }
 
+    @Test("a job whose tenant's events are not numbered yet is 503 with Retry-After, and not deleted")
+    func eventsBehind() throws {
+        let fixture = Fixture()
+        let id = try fixture.submit()
+        fixture.store.finish(id, .failed)
+        fixture.store.state.withLock { $0.failure = .eventsBehind }
+        let response = try fixture.send("DELETE", "/v1/jobs/\(id)")
+        #expect(response.status == 503 && response.header("Retry-After") == "1")
+        #expect(response.json["detail"]?.string?.contains("events of this tenant") == true)
+        fixture.store.state.withLock { $0.failure = nil }
+        #expect(try fixture.send("GET", "/v1/jobs/\(id)").status == 200)
+    }
+
     @Test("a stopped scan gives a short or empty page with next_cursor")
     func stoppedScans() throws {
         let fixture = Fixture()

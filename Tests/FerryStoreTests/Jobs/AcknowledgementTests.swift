@@ -309,4 +309,14 @@ struct AcknowledgementTests {
         _ = try wait { node.store.control.cancel(waiting.id, tenant: "acme", reply: $0) }.get()
         #expect(try unacknowledged(node) == [waiting.id], "cancelled jobs wait as well")
     }
+
+    @Test("acknowledging a job whose fields are damaged fails, as reading it does")
+    func damaged() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        let job = try finish(node, newJob(acknowledgement: rules()))
+        var connection = try Connection(url: database.url)
+        try connection.execute(script: "UPDATE jobs SET spec = '{\"kind\":1}'")
+        #expect(throws: StoreError.failed) { try acknowledge(node, job).get() }
+    }
 }

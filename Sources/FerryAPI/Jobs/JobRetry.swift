@@ -55,10 +55,10 @@ final class JobRetry: Sendable {
         _ source: RetrySource, at time: Timestamp, _ request: RequestContext
     ) throws(Problem) -> NewJob {
         // A stored job that cannot be read is an internal error, whatever its cause.
-        guard var spec = source.record.storedSpec.whole(opening: secrets),
-            // The URL of an accepted job is valid.
-            let url = try? WebURL.parse(spec.request.url)
-        else { throw Problem(.internalError, "The stored job cannot be read.") }
+        guard var spec = source.record.storedSpec.whole(opening: secrets) else {
+            throw Problem(.internalError, "The stored job cannot be read.")
+        }
+        let url = spec.request.webURL
         spec.removeAcknowledgementOfEndpoint()
         // The egress policy may have become stricter since.
         if let reason = egress.refusal(of: url) {

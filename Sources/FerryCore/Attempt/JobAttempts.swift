@@ -56,11 +56,8 @@ package struct JobAttempts: Sendable {
 
     /// Returns the job's own request as the reader may see it, or `nil` if the stored fields cannot be read.
     private func request(for disclosure: Disclosure) -> TransactionMetrics.Request? {
-        guard let spec = storedSpec.shown(for: disclosure),
-            // The URL of an accepted job is valid.
-            let url = try? WebURL.parse(spec.request.url)
-        else { return nil }
-        return TransactionMetrics.Request(method: spec.request.method, url: disclosure.url(url.string))
+        guard let request = storedSpec.shown(for: disclosure)?.request else { return nil }
+        return TransactionMetrics.Request(method: request.method, url: disclosure.url(request.webURL.string))
     }
 
     /// Returns the response body of `GET /v1/jobs/{id}/attempts`. `showsDiagnostics`: `true` for operators.

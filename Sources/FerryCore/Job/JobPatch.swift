@@ -110,10 +110,7 @@ extension JobDraft {
     /// A client that may change a job may not read its credentials, so they must not go to other servers.
     private func checkCredentials(_ before: JobDraft, _ context: FieldContext) {
         guard keepsCredentials(of: before) else { return }
-        let (old, new) = (before.spec.request.url, spec.request.url)
-        // Both URLs were validated before; one that is not a URL has been reported already.
-        let isSameOrigin = (try? WebURL.parse(new).isSameOrigin(as: WebURL.parse(old))) ?? true
-        if !isSameOrigin {
+        if !spec.request.webURL.isSameOrigin(as: before.spec.request.webURL) {
             context.errors.add(
                 "#/request/url", "invalid_combination",
                 "The job has credentials for its own server; for another one, submit another job.")

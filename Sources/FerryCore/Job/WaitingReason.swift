@@ -293,10 +293,7 @@ package struct HostUnreachable: Sendable, Equatable {
 extension JobRecord {
     fileprivate var origin: String? { url?.origin }
 
-    private var url: WebURL? {
-        // The URL was validated at the submission.
-        spec.flatMap { try? WebURL.parse($0.request.url) }
-    }
+    private var url: WebURL? { spec?.request.webURL }
 
     /// Returns the scope of the job's request. A record has no credentials: if requests to its path are
     /// limited with some credentials only, the job is taken to use those.

@@ -3,12 +3,11 @@ extension JobSpec {
     package struct RequestSpec: FieldObject {
         package static let summary = "An HTTP request."
         package static let schemaName = "Request"
-        /// URL without fragment.
-        package var url: String {
-            get { urlText.text }
-            set { urlText = URLText(newValue) }
-        }
-        private var urlText = URLText("")
+        /// URL without fragment. A schedule's template may have placeholders in its path and query.
+        package var url: String { target.text }
+        /// The URL in its parts.
+        package var webURL: WebURL { target.url }
+        var target = RequestURL()
         /// Method; empty while a body is read that names none.
         package var method = ""
         /// Header fields in order; names may be repeated. Secret values (`Authorization`, `Cookie`, …) are
@@ -25,15 +24,19 @@ extension JobSpec {
         var boxedAdditionalHeaders: Boxed<AdditionalHeaders>?
         /// Creates a request without URL and method.
         package init() {}
-        /// Creates a request.
+        /// Creates a request. `url` must be a URL.
         package init(url: String, method: String) {
-            urlText = URLText(url)
+            guard let target = try? RequestURL(url) else { preconditionFailure("\(url) is no URL") }
+            self.target = target
             self.method = method
         }
 
+        /// Sets the URL from the text of an accepted one, or of a template. Throws if `text` is no URL.
+        package mutating func setURL(_ text: String) throws(WebURL.Failure) { target = try RequestURL(text) }
+
         package mutating func fields(_ visitor: inout some FieldVisitor) {
             visitor.field(
-                "url", &urlText, .of(required: true, column: "origin"),
+                "url", &target, .of(required: true, column: "origin"),
                 "Absolute URL, http or https, without user information. Addresses that the egress policy "
                     + "refuses are an error.")
             visitor.field(

@@ -8,12 +8,16 @@ struct URLText: FieldValue {
     init(_ text: String) { self.text = text }
 
     static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> URLText? {
+        accepted(json, place).map { URLText($0.string) }
+    }
+
+    /// Returns the URL, or `nil` after an error has been reported.
+    static func accepted(_ json: JSONView, _ place: FieldPlace) -> WebURL? {
         guard let text = json.string else { return place.failType("a string", json) }
         do throws(WebURL.Failure) {
             let url = try WebURL.parse(text)
             if let reason = place.context.refusal(url) { return place.fail("blocked_address", reason) }
-            if place.path.hasSuffix("/request") { place.context.requestURL = url }
-            return URLText(url.string)
+            return url
         } catch {
             return place.fail("invalid_value", error.message)
         }
@@ -32,6 +36,41 @@ struct URLText: FieldValue {
             JSON.Member("pattern", #"^[hH][tT][tT][pP][sS]?://[^@\s/?#]{1,253}([/?#]\S*)?$"#),
         ]
     }
+}
+
+/// The URL of a job's own request, parsed once. The text of a schedule's template has placeholders.
+struct RequestURL: FieldValue {
+    /// The URL, normalised, or with placeholders.
+    let text: String
+    /// `text`, parsed; `WebURL.unknown` if the request has no URL yet.
+    let url: WebURL
+
+    /// Creates the URL of a request that has none yet.
+    init() { (text, url) = ("", .unknown) }
+
+    init(_ url: WebURL) { (text, self.url) = (url.string, url) }
+
+    /// Reads the text of an accepted URL. Redaction and placeholders may have made it longer than a URL of a
+    /// request may be.
+    init(_ text: String) throws(WebURL.Failure) {
+        self.text = text
+        url = try WebURL.parse(text, byteCountMax: .max)
+    }
+
+    static func == (left: Self, right: Self) -> Bool { left.text == right.text }
+
+    static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> RequestURL? {
+        guard let url = URLText.accepted(json, place) else { return nil }
+        place.context.requestURL = url
+        return RequestURL(url)
+    }
+    /// A stored text that is no URL is damaged.
+    static func restore(_ json: JSON) -> RequestURL? { json.string.flatMap { try? RequestURL($0) } }
+    func encode(into writer: inout JSONWriter, isRedacted: Bool) {
+        URLText(text).encode(into: &writer, isRedacted: isRedacted)
+    }
+    static func shownSchema(_ rule: NoRule) -> [JSON.Member] { URLText.shownSchema(rule) }
+    static func schema(_ rule: NoRule) -> [JSON.Member] { URLText.schema(rule) }
 }
 
 /// Pairs of names and values that a client chooses, in its order; names are unique.

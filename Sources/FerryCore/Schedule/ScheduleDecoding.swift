@@ -52,7 +52,13 @@ package struct ValidatedSchedule: Sendable {
         let found = try validate(expanded)
         try checkTimes(found)
         var spec = found.spec
-        if let url, ScheduledText.hasPlaceholder(url) { spec.request.url = url }
+        if let url, ScheduledText.hasPlaceholder(url) {
+            do throws(WebURL.Failure) {
+                try spec.request.setURL(url)
+            } catch {
+                throw InvalidFields("#/job/request/url", "invalid_value", error.message)
+            }
+        }
         if let path, ScheduledText.hasPlaceholder(path) { spec.destination?.path = path }
         return ValidatedJob(
             spec: spec, payload: found.payload, secrets: found.secrets, origin: found.origin)

@@ -81,7 +81,7 @@ extension JobSpec {
             // An invalid URL is the `nil` of the result; its reason is of no use to the caller.
             let url = try? WebURL.parse(text)
         else { return nil }
-        spec.request.url = url.string
+        spec.request.target = RequestURL(url)
         if let path = destination?.path {
             guard let expanded = ScheduledText.expanded(path, at: instant, zone) else { return nil }
             spec.destination?.path = expanded

@@ -70,16 +70,26 @@ package struct WebURL: Sendable, Hashable, CustomStringConvertible {
 
     /// Reads an absolute URL. Drops a fragment.
     package static func parse(_ text: String) throws(Failure) -> WebURL {
-        guard text.utf8.count <= Limits.urlByteCountMax else { throw .tooLong }
+        try parse(text, byteCountMax: Limits.urlByteCountMax)
+    }
+
+    /// Reads an absolute URL with another limit of its length.
+    static func parse(_ text: String, byteCountMax: Int) throws(Failure) -> WebURL {
+        guard text.utf8.count <= byteCountMax else { throw .tooLong }
         guard !text.utf8.contains(where: { $0 <= 0x20 || $0 == 0x7F }) else { throw .forbiddenCharacter }
         let parts = Reference(text)
         guard let name = parts.scheme else { throw .notAbsolute }
         guard let scheme = Scheme(name) else { throw .unsupportedScheme }
         guard let authority = parts.authority else { throw .notAbsolute }
-        return try WebURL(scheme: scheme, authority: authority, path: parts.path, query: parts.query)
+        return try WebURL(
+            scheme: scheme, authority: authority, path: parts.path, query: parts.query,
+            byteCountMax: byteCountMax)
     }
 
-    private init(scheme: Scheme, authority: Substring, path: String, query: String?) throws(Failure) {
+    private init(
+        scheme: Scheme, authority: Substring, path: String, query: String?,
+        byteCountMax: Int = Limits.urlByteCountMax
+    ) throws(Failure) {
         guard !authority.utf8.contains(UInt8(ascii: "@")) else { throw .userInformation }
         let (host, portText) = try Self.split(authority: authority)
         self.scheme = scheme
@@ -89,8 +99,8 @@ package struct WebURL: Sendable, Hashable, CustomStringConvertible {
         self.query = query.map(encoded)
         // Encoding may have made the URL longer.
         guard
-            self.path.utf8.count + (self.query?.utf8.count ?? 0) + 300 <= Limits.urlByteCountMax
-                || string.utf8.count <= Limits.urlByteCountMax
+            self.path.utf8.count + (self.query?.utf8.count ?? 0) + 300 <= byteCountMax
+                || string.utf8.count <= byteCountMax
         else { throw .tooLong }
     }
 

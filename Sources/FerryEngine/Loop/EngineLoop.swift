@@ -40,13 +40,7 @@ final class EngineLoop {
             context.report(unbegun: placed, on: index, .cancelled)
             return
         }
-        // The URL was checked when the job was submitted; an error here is one of the service.
-        guard let url = try? WebURL.parse(attempt.spec.request.url) else {
-            let error = TransferError(
-                .internalError, "The job's URL cannot be read.", phase: .resolving, isRetryable: false)
-            context.report(unbegun: placed, on: index, .failed(error, retryAfter: nil))
-            return
-        }
+        let url = attempt.spec.request.webURL
         let transfer: any RunningAttempt =
             attempt.spec.isFetchedInParts
             ? SegmentedTransfer(placed, url, on: self) : SingleTransfer(placed, url, on: self)

@@ -24,10 +24,7 @@ extension ResponseJudge {
     func question(_ head: ResponseHead, _ hop: Hop, _ now: Timestamp) -> JobQuestion? {
         switch head.status {
         case 401:
-            // The job's URL was checked when it was submitted.
-            guard let own = try? WebURL.parse(spec.request.url), hop.url.isSameOrigin(as: own) else {
-                return nil
-            }
+            guard hop.url.isSameOrigin(as: spec.request.webURL) else { return nil }
             let fields = head.all("www-authenticate")
             return question(about: .offered(by: fields, from: hop.url.origin, hasNTLM: hasNTLM), now)
         case 407:

@@ -69,13 +69,11 @@ extension ControlLane {
         let isBeginChanged = spec.begins(otherwiseThan: before.spec, record)
         let isRescheduled =
             isBeginChanged || spec.leavesHost(record) || draft.outdatesQuestion(since: before, record)
-        // The URL of an accepted spec is valid.
-        let origin = (try? WebURL.parse(spec.request.url).origin) ?? stored.origin
-        let bytesPerSecond = context.throughputs.bytesPerSecond(origin)
+        let bytesPerSecond = context.throughputs.bytesPerSecond(spec.request.webURL.origin)
         let begin = isBeginChanged ? spec.begin(record, now: now, bytesPerSecond: bytesPerSecond) : nil
         let fields = try Parameters.spec(
-            draft, before, stored, origin: origin, asks: spec.awaitsConfirmation && record.attempt == 0,
-            &connection, context, isCommitted: true)
+            draft, before, stored, asks: spec.awaitsConfirmation && record.attempt == 0, &connection, context,
+            isCommitted: true)
         let isLater = begin != nil || spec.awaitsConfirmation && record.attempt == 0
         var changes = [
             JobChange(!isRescheduled ? .edit : isLater ? .editToBeginLater : .editToBegin, record)
@@ -148,10 +146,11 @@ extension Parameters {
     /// The parameters of edit_spec.sql. `asks`: the job needs a confirmation before it begins. `isCommitted`:
     /// `true` if called outside of any transaction.
     static func spec(
-        _ draft: JobDraft, _ before: JobDraft, _ stored: StoredJob, origin: String, asks: Bool,
+        _ draft: JobDraft, _ before: JobDraft, _ stored: StoredJob, asks: Bool,
         _ connection: inout Connection, _ context: StoreContext, isCommitted: Bool
     ) throws(PostgresError) -> Parameters {
         let (spec, record) = (draft.spec, stored.record)
+        let origin = spec.request.webURL.origin
         let scope = context.scope(tenant: record.tenant, url: spec.request.url, origin: origin, draft.secrets)
         let name = context.claimQueueName(
             scope, session: spec.session, home: stored.home, context.sessions.current)

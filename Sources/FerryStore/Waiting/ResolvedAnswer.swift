@@ -30,10 +30,8 @@ struct ResolvedAnswer {
             return .refused(error)
         }
         let draft = resolution.draft
-        // The URL of an accepted spec is valid.
-        let origin = (try? WebURL.parse(draft.spec.request.url).origin) ?? stored.origin
         let fields = try Parameters.spec(
-            draft, before, stored, origin: origin, asks: false, &connection, context, isCommitted: isAlone)
+            draft, before, stored, asks: false, &connection, context, isCommitted: isAlone)
         var change = JobChange(.answer, stored.record)
         change.asks = false
         if case .ask(let question, _) = resolution {

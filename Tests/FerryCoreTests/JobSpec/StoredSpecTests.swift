@@ -35,4 +35,26 @@ struct StoredSpecTests {
         #expect(shown.session == spec.session && shown.request.url != spec.request.url)
         #expect(stored.whole(opening: .inverted) == spec)
     }
+
+    @Test("a stored request has its URL parsed; a text that is no URL is damaged")
+    func urls() throws {
+        let spec = try decode(#"{"kind":"data","request":{"url":"HTTPS://A.example:8443/x?y"}}"#).spec
+        let json = spec.encodeStored()
+        let request = try #require(StoredSpec(json).spec).request
+        #expect(request == spec.request && request.webURL == spec.request.webURL)
+        #expect(request.webURL.origin == "https://a.example:8443")
+        let errors = Errors()
+        let text = String(decoding: json, as: UTF8.self).replacing("https://a.example:8443/x?y", with: "x")
+        #expect(StoredSpec(Array(text.utf8), of: id, log: errors).spec == nil)
+        #expect(errors.all.withLock { $0.map(\.1.member) } == ["url"])
+    }
+
+    @Test("a stored URL that redaction makes longer than a request may have is read")
+    func longURLs() throws {
+        let query = (0..<1_300).map { _ in "sig=x" }.joined(separator: "&")
+        let spec = try decode(#"{"kind":"data","request":{"url":"https://a.example/?\#(query)"}}"#).spec
+        let shown = try #require(StoredSpec(spec.encodeStored(.inverted)).spec)
+        #expect(shown.request.url.utf8.count > Limits.urlByteCountMax)
+        #expect(shown.request.webURL.origin == spec.request.webURL.origin)
+    }
 }

@@ -120,7 +120,7 @@ private let dates = [
                 // As a change of the link leaves it.
                 guard dated == .renewed else { return }
                 $0.spec.request.original = OriginalRequest(url: $0.spec.request.url, headers: [])
-                $0.spec.request.url += "?renewed"
+                try? $0.spec.request.setURL($0.spec.request.url + "?renewed")
             }
         ) { result, _, _ in
             let goesOn = dated == .leftOut || dated == .repeated

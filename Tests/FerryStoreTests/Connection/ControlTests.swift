@@ -57,7 +57,7 @@ struct ControlTests {
             spec.schedule.earliestBeginAt = later
             spec.schedule.priority = 0.9
             spec.metadata = [.init("a", "b")]
-            spec.request.url = "https://other.example/x"
+            try? spec.request.setURL("https://other.example/x")
         }.get()
         #expect(moved.state == .waiting && moved.waitingFor == .beginDate && moved.revision == 2)
         #expect(moved.nextAttemptAt == later)

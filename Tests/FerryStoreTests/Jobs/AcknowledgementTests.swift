@@ -316,7 +316,7 @@ struct AcknowledgementTests {
         defer { node.store.stop() }
         let job = try finish(node, newJob(acknowledgement: rules()))
         var connection = try Connection(url: database.url)
-        try connection.execute(script: "UPDATE jobs SET spec = '{\"kind\":1}'")
+        try connection.execute(script: "UPDATE finished_jobs SET spec = '{'")
         #expect(throws: StoreError.failed) { try acknowledge(node, job).get() }
     }
 }

@@ -5,9 +5,14 @@ internal import COpenSSL
 /// Owns an EVP_MD_CTX (EVP_DigestInit(3)). Unchecked: the type is not copyable, so one owner uses it at a
 /// time, on any thread.
 package struct Digest: ~Copyable, @unchecked Sendable {
-    /// Digest algorithms that a job may name.
-    package enum Algorithm: String, Sendable, CaseIterable {
+    /// Digest algorithms.
+    package enum Algorithm: String, Sendable {
         case md5, sha1, sha256, sha512
+        /// SHA-512/256 (FIPS 180-4 §6.7).
+        case sha512by256 = "sha512-256"
+
+        /// Algorithms that a job may name.
+        package static let ofContents: [Self] = [.md5, .sha1, .sha256, .sha512]
 
         /// Fetched once: an implicit fetch for each digest takes a lock and a search (OpenSSL 3 migration
         /// guide).
@@ -17,6 +22,7 @@ package struct Digest: ~Copyable, @unchecked Sendable {
             case .sha1: Fetched.sha1
             case .sha256: Fetched.sha256
             case .sha512: Fetched.sha512
+            case .sha512by256: Fetched.sha512by256
             }
         }
         /// `false` if this libcrypto does not have the algorithm or may not compute it (FIPS: MD5).
@@ -27,7 +33,7 @@ package struct Digest: ~Copyable, @unchecked Sendable {
             switch self {
             case .md5: 16
             case .sha1: 20
-            case .sha256: 32
+            case .sha256, .sha512by256: 32
             case .sha512: 64
             }
         }
@@ -38,6 +44,7 @@ package struct Digest: ~Copyable, @unchecked Sendable {
         nonisolated(unsafe) static let sha1 = EVP_MD_fetch(nil, "SHA1", nil)
         nonisolated(unsafe) static let sha256 = EVP_MD_fetch(nil, "SHA256", nil)
         nonisolated(unsafe) static let sha512 = EVP_MD_fetch(nil, "SHA512", nil)
+        nonisolated(unsafe) static let sha512by256 = EVP_MD_fetch(nil, "SHA512-256", nil)
     }
 
     /// The algorithm of this digest.

@@ -9,7 +9,7 @@ extension NodeAbilities {
             hasHTTP3: hasHTTP3, certificateError: error(inCertificates:), keyError: error(inKey:of:))
         abilities.hasNTLM = hasNTLM
         abilities.missingDigests = Set(
-            Digest.Algorithm.allCases.filter { !$0.isAvailable }.map(\.rawValue))
+            Digest.Algorithm.ofContents.filter { !$0.isAvailable }.map(\.rawValue))
         return abilities
     }
 

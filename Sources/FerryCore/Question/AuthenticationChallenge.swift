@@ -1,9 +1,14 @@
-/// A challenge of `WWW-Authenticate` (RFC 9110 §11.6.1), as far as questions about it need it.
+/// A challenge of `WWW-Authenticate` (RFC 9110 §11.6.1).
 package struct AuthenticationChallenge: Sendable, Equatable {
     /// Scheme in lower case.
     package let scheme: String
+    private let parameters: [JobSpec.Pair]
+
     /// Realm, or `nil` if there is none.
-    package let realm: String?
+    package var realm: String? { self["realm"] }
+
+    /// Returns the first parameter with this name in lower case, without quotes, or `nil` if there is none.
+    package subscript(name: String) -> String? { parameters.first { $0.name == name }?.value }
 
     /// Returns the challenges that can be parsed, in order.
     package static func all(in fields: [String]) -> [AuthenticationChallenge] {
@@ -24,13 +29,13 @@ package struct AuthenticationChallenge: Sendable, Equatable {
             skip(separators: true)
             while let scheme = token() {
                 skip(separators: false)
-                var realm: String?
+                var parameters: [JobSpec.Pair] = []
                 skipToken68()
                 while let (name, value) = parameter() {
-                    if name == "realm" { realm = realm ?? value }
+                    parameters.append(JobSpec.Pair(name, value))
                     skip(separators: true)
                 }
-                all.append(AuthenticationChallenge(scheme: scheme.lowercased(), realm: realm))
+                all.append(AuthenticationChallenge(scheme: scheme.lowercased(), parameters: parameters))
                 let before = position
                 skip(separators: true)
                 // Stop at text that cannot be parsed.

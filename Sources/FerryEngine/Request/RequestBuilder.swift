@@ -14,6 +14,8 @@ struct Hop: Sendable {
     /// Whether credentials are sent. `false` after a redirect to another origin, unless the job allows them
     /// there.
     var keepsCredentials = true
+    /// The answer to a Digest challenge that libcurl cannot answer, or `nil`.
+    var digest: DigestAnswer?
 }
 
 /// Builds libcurl's request from an attempt and a hop. The only place that decides what is sent.
@@ -72,7 +74,7 @@ struct RequestBuilder: Sendable {
         }
         let secrets = secrets.connection ?? ConnectionSecrets()
         if let own = rules.authentication, hop.keepsCredentials,
-            let scheme = own.scheme.challenged, scheme != .basic
+            let scheme = own.scheme.challenged, scheme != .basic, hop.digest == nil
         {
             request.credentials = .init(
                 scheme, user: own.user ?? "", password: secrets.password ?? "")
@@ -92,8 +94,9 @@ struct RequestBuilder: Sendable {
         request.tls = own
     }
 
-    /// Returns the credentials that are sent without a challenge (RFC 7617 §2.2, RFC 6750 §2.1).
-    private static func authorization(_ attempt: Attempt) -> String? {
+    /// Returns the credentials that are sent without a challenge (RFC 7617 §2.2, RFC 6750 §2.1), or that
+    /// answer one that libcurl cannot answer.
+    private static func authorization(_ attempt: Attempt, _ hop: Hop) -> String? {
         guard let authentication = attempt.spec.request.connection?.authentication else { return nil }
         let secrets = attempt.secrets.connection
         switch authentication.scheme {
@@ -101,7 +104,12 @@ struct RequestBuilder: Sendable {
             let pair = "\(authentication.user ?? ""):\(secrets?.password ?? "")"
             return "Basic " + Base64.encode(Array(pair.utf8))
         case .bearer: return "Bearer " + (secrets?.token ?? "")
-        case .digest, .ntlm: return nil
+        case .digest:
+            return hop.digest?.authorization(
+                user: authentication.user ?? "", password: secrets?.password ?? "", method: hop.method,
+                uri: hop.url.path + (hop.url.query.map { "?" + $0 } ?? ""),
+                clientNonce: hexEncoded((0..<16).map { _ in .random(in: 0...255) }))
+        case .ntlm: return nil
         }
     }
 
@@ -117,7 +125,7 @@ struct RequestBuilder: Sendable {
             named.insert(pair.name.lowercased())
             headers.append(.init(pair.name, pair.value))
         }
-        if let credential = Self.authorization(attempt), hop.keepsCredentials {
+        if let credential = Self.authorization(attempt, hop), hop.keepsCredentials {
             named.insert("authorization")
             headers.append(.init("Authorization", credential))
         }
@@ -189,7 +197,7 @@ extension Attempt {
     func answersChallenges(of hop: Hop) -> Bool {
         guard let rules = spec.request.connection else { return false }
         let scheme = rules.authentication?.scheme
-        if hop.keepsCredentials, scheme == .digest || scheme == .ntlm { return true }
+        if hop.keepsCredentials, scheme == .digest && hop.digest == nil || scheme == .ntlm { return true }
         // Once a tunnel is open, the proxy sends no more challenges.
         guard let proxy = rules.proxy, proxy.user != nil, proxy.scheme != .basic,
             hop.url.scheme == .http

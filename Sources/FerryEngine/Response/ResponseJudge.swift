@@ -42,6 +42,7 @@ struct ResponseJudge: Sendable {
                 return asking(redirect(head.status, to: locations, hop), head.status, now)
             }
         }
+        if let hop = hop.answering(head, for: spec) { return .follow(hop) }
         if spec.asksOnChallenge, let question = question(head, hop, now) { return .ask(question) }
         if head.status == 417, expected { return .resend }
         if let resumption, head.status == 206 || head.status == 416 {
@@ -174,6 +175,7 @@ struct ResponseJudge: Sendable {
         var next = hop
         next.url = url
         next.redirectCount += 1
+        next.digest = nil
         if !spec.redirects.sendsCredentialsAcrossOrigins, !url.isSameOrigin(as: hop.url) {
             next.keepsCredentials = false
         }

@@ -79,7 +79,8 @@ final class DigestOrigin: Sendable {
         _ request: ScriptedOrigin.Request, _ given: [String: String], _ algorithm: String
     ) -> String {
         func hash(_ text: String) -> String {
-            hexEncoded(Digest.of(Array(text.utf8), algorithm == "MD5" ? .md5 : .sha256))
+            let algorithms: [String: Digest.Algorithm] = ["MD5": .md5, "SHA-512-256": .sha512by256]
+            return hexEncoded(Digest.of(Array(text.utf8), algorithms[algorithm] ?? .sha256))
         }
         let first = hash("user:here:secret")
         let second = hash("\(request.method):\(request.path)")

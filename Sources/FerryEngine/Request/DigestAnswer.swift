@@ -1,0 +1,112 @@
+import FerryCore
+import OpenSSL
+
+extension Hop {
+    /// Returns the request that answers a Digest challenge that libcurl cannot answer; `nil` if there is
+    /// none, or if it was answered before.
+    func answering(_ head: ResponseHead, for spec: JobSpec) -> Hop? {
+        guard head.status == 401, digest == nil, keepsCredentials,
+            spec.request.connection?.authentication?.scheme == .digest,
+            let answer = DigestAnswer(toFields: head.all("www-authenticate"), sendsBody: sendsBody)
+        else { return nil }
+        var next = self
+        next.digest = answer
+        return next
+    }
+}
+
+/// The answer to a Digest challenge (RFC 7616) whose algorithm libcurl does not compute, or does not choose.
+///
+/// libcurl answers the first Digest challenge of a response. If it cannot, this is the answer to the first
+/// challenge that can be answered.
+struct DigestAnswer: Sendable, Equatable {
+    private enum Hash: String {
+        case md5 = "md5", sha256 = "sha-256", sha512by256 = "sha-512-256"
+
+        var algorithm: Digest.Algorithm {
+            switch self {
+            case .md5: .md5
+            case .sha256: .sha256
+            case .sha512by256: .sha512by256
+            }
+        }
+    }
+
+    private let hash: Hash
+    /// Whether each session has a key of its own (`-sess`).
+    private let isSession: Bool
+    /// Quality of protection: `auth`, `auth-int` for a request without a body, or `nil` (RFC 2069).
+    private let quality: String?
+    private let challenge: AuthenticationChallenge
+
+    /// Makes the answer to the first challenge that this node can answer. `nil` if libcurl answers the first
+    /// one itself, or if none can be answered.
+    init?(toFields fields: [String], sendsBody: Bool) {
+        let challenges = AuthenticationChallenge.all(in: fields).filter { $0.scheme == "digest" }
+        guard let first = challenges.first, !Self.isAnsweredByCurl(first),
+            let answer = challenges.lazy.compactMap({ Self($0, sendsBody: sendsBody) }).first
+        else { return nil }
+        self = answer
+    }
+
+    /// `nil` if the challenge cannot be answered.
+    private init?(_ challenge: AuthenticationChallenge, sendsBody: Bool) {
+        var name = challenge["algorithm"]?.lowercased() ?? "md5"
+        isSession = name.hasSuffix("-sess")
+        if isSession { name.removeLast(5) }
+        guard challenge.realm != nil, challenge["nonce"] != nil, let hash = Hash(rawValue: name),
+            hash.algorithm.isAvailable
+        else { return nil }
+        self.hash = hash
+        self.challenge = challenge
+        let offered = Self.qualities(challenge)
+        switch offered {
+        case nil where isSession: return nil
+        case nil: quality = nil
+        case let offered? where offered.contains("auth"): quality = "auth"
+        case let offered? where offered.contains("auth-int") && !sendsBody: quality = "auth-int"
+        case .some: return nil
+        }
+    }
+
+    private static func isAnsweredByCurl(_ challenge: AuthenticationChallenge) -> Bool {
+        let names = ["md5", "md5-sess", "sha-256", "sha-256-sess"]
+        return names.contains(challenge["algorithm"]?.lowercased() ?? "md5")
+            && qualities(challenge)?.contains("auth") ?? true
+    }
+
+    private static func qualities(_ challenge: AuthenticationChallenge) -> [String]? {
+        challenge["qop"].map { text in
+            text.lowercased().split { $0 == "," || $0 == " " || $0 == "\t" }.map(String.init)
+        }
+    }
+
+    /// Returns the value of `Authorization`. `uri`: the request's target. `clientNonce`: a new one for each
+    /// request.
+    func authorization(
+        user: String, password: String, method: String, uri: String, clientNonce: String
+    ) -> String {
+        let (realm, nonce) = (challenge.realm ?? "", challenge["nonce"] ?? "")
+        var secret = digest("\(user):\(realm):\(password)")
+        if isSession { secret = digest("\(secret):\(nonce):\(clientNonce)") }
+        let request = digest("\(method):\(uri)" + (quality == "auth-int" ? ":\(digest(""))" : ""))
+        let middle = quality.map { "00000001:\(clientNonce):\($0):" } ?? ""
+        let response = digest("\(secret):\(nonce):\(middle)\(request)")
+
+        let hidesUser = challenge["userhash"]?.lowercased() == "true"
+        var text = "Digest username=\(quoted(hidesUser ? digest("\(user):\(realm)") : user))"
+        text += ", realm=\(quoted(realm)), nonce=\(quoted(nonce)), uri=\(quoted(uri))"
+        if let quality { text += ", cnonce=\(quoted(clientNonce)), nc=00000001, qop=\(quality)" }
+        text += ", response=\(quoted(response))"
+        if let algorithm = challenge["algorithm"] { text += ", algorithm=\(algorithm)" }
+        if let opaque = challenge["opaque"] { text += ", opaque=\(quoted(opaque))" }
+        if hidesUser { text += ", userhash=true" }
+        return text
+    }
+
+    private func digest(_ text: String) -> String { hexEncoded(Digest.of(Array(text.utf8), hash.algorithm)) }
+
+    private func quoted(_ text: String) -> String {
+        "\"" + text.replacing("\\", with: "\\\\").replacing("\"", with: "\\\"") + "\""
+    }
+}

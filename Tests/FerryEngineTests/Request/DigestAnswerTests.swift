@@ -1,0 +1,83 @@
+import FerryCore
+import FerryEngine
+import TestSupport
+import TestThreads
+import Testing
+
+@Suite("Digest challenges that libcurl cannot answer", .serialized, .onOwnThread) struct DigestAnswerTests {
+    private static let parameters = #"realm="r", nonce="n", qop="auth""#
+
+    /// Runs a data job against a server with these challenges; returns its result and the `Authorization`
+    /// fields that the server got.
+    private static func run(
+        _ challenges: [String], password: String = "Mufasa"
+    ) throws -> (result: AttemptResult.Outcome?, sent: [String?], count: Int) {
+        let origin = try ScriptedOrigin.answering { request, _ in
+            let sent = request.header("authorization") ?? ""
+            if sent.contains("nonce=\"n2\"") {
+                return Array("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nin".utf8)
+            }
+            let fields = challenges.map { "WWW-Authenticate: \($0)\r\n" }.joined()
+            return Array("HTTP/1.1 401 x\r\n\(fields)Content-Length: 0\r\n\r\n".utf8)
+        }
+        let fixture = try Fixture()
+        defer {
+            fixture.stop()
+            origin.stop()
+        }
+        let result = fixture.run(.data, origin.url + "/a%20b?x=1,2") {
+            $0.authenticate(.digest, "user", password)
+        }
+        return (result?.outcome, origin.requests.map { $0.header("authorization") }, origin.requests.count)
+    }
+
+    @Test("SHA-512/256 is computed as RFC 7616 says, also for an upload")
+    func sha512by256() throws {
+        let origin = try DigestOrigin("SHA-512-256")
+        let fixture = try Fixture()
+        defer {
+            fixture.stop()
+            origin.stop()
+        }
+        #expect(fixture.run(.data, origin.url + "/a?b=c") { $0.authenticate(.digest) }?.text == "GET 0")
+        let bytes = patternBytes(100_000)
+        try writeFile(fixture.root + "/source", bytes)
+        let upload = fixture.run(.upload, origin.url + "/x") {
+            $0.authenticate(.digest)
+            $0.spec.source = .path("source")
+        }
+        #expect(upload?.success?.sha256 == sha256(bytes), "\(String(describing: upload?.failure))")
+        #expect(origin.seen.last == .init(method: "PUT", byteCount: 100_000, isAuthorized: true))
+        let wrong = fixture.run(.download, origin.url + "/") { $0.authenticate(.digest, "user", "wrong") }
+        #expect(wrong?.failure?.code == .authenticationRequired)
+    }
+
+    @Test("the first challenge with an algorithm that this node computes is answered")
+    func choice() throws {
+        let unknown = "Digest algorithm=SHA-3, \(Self.parameters)"
+        let later = #"Digest realm="r", nonce="n2", qop="auth", algorithm=MD5"#
+        for fields in [[unknown, later], ["\(unknown), \(later)"], ["Basic realm=\"r\"", unknown, later]] {
+            let (_, sent, _) = try Self.run(fields)
+            let last = try #require(sent.last ?? nil)
+            #expect(last.hasPrefix("Digest username=\"user\", realm=\"r\", nonce=\"n2\""), "\(last)")
+            #expect(last.contains("uri=\"/a%20b?x=1,2\"") && last.contains("algorithm=MD5"))
+        }
+    }
+
+    @Test("without a challenge that can be answered, the job fails, and no weaker scheme is used")
+    func none() throws {
+        for fields in [
+            ["Digest algorithm=SHA-3, \(Self.parameters)"], ["Basic realm=\"r\""], ["Digest realm=\"r\""],
+        ] {
+            let (_, sent, _) = try Self.run(fields)
+            #expect(!sent.contains { $0?.hasPrefix("Basic") ?? false })
+            #expect(!sent.contains { $0?.contains("response=") ?? false }, "\(fields)")
+        }
+    }
+
+    @Test("a wrong password for an algorithm of libcurl is not sent a third time")
+    func wrong() throws {
+        let (_, _, count) = try Self.run(["Digest realm=\"r\", nonce=\"n\", qop=\"auth\""])
+        #expect(count == 2)
+    }
+}

@@ -5,8 +5,10 @@ extension JobSpec {
     /// not checked.
     package struct Integrity: FieldObject {
         package static let summary =
-            "What the bytes must be; each member that is given is checked. What the server announces "
-            + "(Repr-Digest and others, see docs/integrity.md) is checked as well."
+            "What the bytes must be; each member that is given is checked. Without a digest, those that the "
+            + "server announces are checked (Repr-Digest and others, see docs/integrity.md)."
+        /// What to do with digests that the server announces.
+        package enum Announced: String, FieldChoice { case verify, ignore }
         /// Bytes.
         package var size: Int64?
         /// Digests and checksums.
@@ -16,10 +18,16 @@ extension JobSpec {
         package var sha512: String?
         package var crc32c: String?
         package var adler32: String?
+        /// What to do with digests that the server announces.
+        package var announced = Announced.verify
         /// Creates requirements.
         package init() {}
-        /// `true` if nothing is checked.
-        package var isEmpty: Bool { self == Integrity() }
+        /// `true` if the job demands nothing itself.
+        package var isEmpty: Bool {
+            var standard = Integrity()
+            standard.announced = announced
+            return self == standard
+        }
 
         package mutating func fields(_ visitor: inout some FieldVisitor) {
             visitor.field("size", &size, 0...JSON.safeIntegerMax, .of(unit: .bytes), "Size of the file.")
@@ -29,6 +37,10 @@ extension JobSpec {
             visitor.field("sha512", &sha512, .hexadecimal(byteCount: 64), .plain, "SHA-512 in hexadecimal.")
             visitor.field("crc32c", &crc32c, .hexadecimal(byteCount: 4), .plain, "CRC-32C in hexadecimal.")
             visitor.field("adler32", &adler32, .hexadecimal(byteCount: 4), .plain, "Adler-32 in hexadecimal.")
+            visitor.field(
+                "announced", &announced, .plain,
+                "What happens with digests that the server announces. They count only if the job has none "
+                    + "of its own; ignore: not even then.")
         }
 
         package mutating func check(_ body: FieldDecoder) {

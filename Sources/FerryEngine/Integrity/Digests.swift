@@ -13,7 +13,12 @@ final class Digests: @unchecked Sendable {
     private let others: [RunningDigest]
     /// An algorithm that the job demands and this node lacks; the node that accepted the job has it.
     private let missing: DigestAlgorithm?
+    /// Those of the job if it has some, else those of the server.
     private let expected: [ExpectedDigest]
+    /// Those of the server that do not count, because the job has its own.
+    private let outvoted: [ExpectedDigest]
+    /// Whether announcements count: the job neither ignores them nor has its own digests.
+    private let checksAnnounced: Bool
     private let expectedSize: Int64?
     private let isRepeatable: Bool
     /// Digests that were announced after the hashing had begun.
@@ -22,7 +27,10 @@ final class Digests: @unchecked Sendable {
 
     /// `isRepeatable`: whether another attempt may fetch (or send) the bytes again.
     init(_ integrity: JobSpec.Integrity, announced: [ExpectedDigest] = [], isRepeatable: Bool = true) {
-        expected = integrity.expected + announced
+        let own = integrity.expected
+        checksAnnounced = integrity.announced == .verify && own.isEmpty
+        expected = checksAnnounced ? announced : own
+        outvoted = checksAnnounced ? [] : announced
         expectedSize = integrity.size
         self.isRepeatable = isRepeatable
         var others: [RunningDigest] = []
@@ -45,6 +53,7 @@ final class Digests: @unchecked Sendable {
     /// Adds expected digests, as far as their algorithms are computed anyway: bytes that are hashed already
     /// are not hashed again. Any thread, before `finish`.
     func expect(_ announced: [ExpectedDigest]) {
+        guard checksAnnounced else { return }
         for one in announced where one.algorithm == .sha256 || others.contains(where: one.isOf) {
             guard !expected.contains(one) else { continue }
             later.withLock { later in
@@ -102,11 +111,16 @@ final class Digests: @unchecked Sendable {
     private func check(_ one: ExpectedDigest, _ actual: [UInt8]) throws(TransferError) {
         guard one.value != actual else { return }
         let name = one.algorithm.rawValue
+        var text = "The \(name) of the bytes is \(hexEncoded(actual)). "
+        text += one.source == .job ? "The job demands " : "The server has announced "
+        text += hexEncoded(one.value) + "."
+        if one.source == .job,
+            let other = outvoted.first(where: { $0.algorithm == one.algorithm }) ?? outvoted.first
+        {
+            text += " The server has announced the \(other.algorithm.rawValue) \(hexEncoded(other.value))."
+        }
         throw TransferError(
-            .digestMismatch,
-            one.source == .job
-                ? "The \(name) of the bytes is not the one that the job demands."
-                : "The \(name) of the bytes is not the one that the server has announced.",
+            .digestMismatch, text,
             phase: .finishing, isRetryable: isRepeatable)
     }
 }

@@ -157,6 +157,24 @@ private let announcements: [Announcement] = [
         return Array("HTTP/1.1 \(status)\r\n\(lines)Content-Length: \(bytes.count)\r\n\r\n".utf8) + bytes
     }
 
+    @Test("a digest of the job wins over one that the server announces, and the error shows both")
+    func stale() throws {
+        let stale = Array("earlier".utf8)
+        let lines = "Repr-Digest: sha-256=:\(base64(.sha256, stale)):"
+        try Self.with({ _ in Self.answer("200 OK", lines, body) }) { origin, fixture in
+            #expect(fixture.run(.data, origin.url)?.failure?.code == .digestMismatch)
+            let strong = fixture.run(.data, origin.url) { $0.spec.integrity.sha256 = sha256(body) }
+            #expect(strong?.success?.verified == .digest)
+            let weak = fixture.run(.data, origin.url) { $0.spec.integrity.adler32 = hex(adler32) }
+            #expect(weak?.success?.verified == .digest)
+            let ignored = fixture.run(.data, origin.url) { $0.spec.integrity.announced = .ignore }
+            #expect(ignored?.success?.verified == .length)
+            let failed = fixture.run(.data, origin.url) { $0.spec.integrity.sha256 = sha256(wrong) }
+            let message = failed?.failure?.message ?? ""
+            for bytes in [body, wrong, stale] { #expect(message.contains(sha256(bytes)), "\(message)") }
+        }
+    }
+
     @Test("every kind of digest is checked where the bytes are hashed: in memory, inline, behind the writer")
     func kinds() throws {
         for size in [0, 10, 100_000, 4_000_000] {

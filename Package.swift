@@ -36,11 +36,14 @@ let package = Package(
             name: "CCurl", pkgConfig: "libcurl", providers: [.apt(["libcurl4-openssl-dev"])]),
         .systemLibrary(
             name: "COpenSSL", pkgConfig: "libcrypto", providers: [.apt(["libssl-dev"])]),
+        .systemLibrary(name: "CZlib", pkgConfig: "zlib", providers: [.apt(["zlib1g-dev"])]),
+        .systemLibrary(name: "CBrotli", pkgConfig: "libbrotlidec", providers: [.apt(["libbrotli-dev"])]),
         .target(name: "CSys"),
 
         // Safe wrappers, without a word of Ferry in them.
         .target(name: "Sys", dependencies: ["CSys"], swiftSettings: strict),
         .target(name: "OpenSSL", dependencies: ["COpenSSL"], swiftSettings: strict),
+        .target(name: "Codings", dependencies: ["CBrotli", "CZlib"], swiftSettings: strict),
         .target(name: "HTTPServer", dependencies: ["CMicrohttpd", "Sys"], swiftSettings: strict),
         .target(name: "Postgres", dependencies: ["CPostgres", "Sys"], swiftSettings: strict),
         .target(name: "Curl", dependencies: ["CCurl", "Sys"], swiftSettings: strict),
@@ -65,7 +68,8 @@ let package = Package(
         .target(
             name: "FerryEngine",
             dependencies: [
-                "FerryCore", "Curl", "OpenSSL", "Sys", .product(name: "Logging", package: "swift-log"),
+                "FerryCore", "Codings", "Curl", "OpenSSL", "Sys",
+                .product(name: "Logging", package: "swift-log"),
             ],
             swiftSettings: strict),
         .target(

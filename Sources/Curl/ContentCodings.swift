@@ -1,8 +1,8 @@
-/// Checks the codings that a response head names. libcurl decodes all codings it knows, several layers of
-/// them and unrequested ones too. A few bytes could then keep a loop busy for minutes without a callback, or
-/// use 100 MB of memory.
+/// Checks the codings that a response head names. libcurl decodes all transfer codings it knows, several
+/// layers of them and unrequested ones too. A few bytes could then keep a loop busy for minutes without a
+/// callback, or use 100 MB of memory. Content codings are left to the caller, which decodes one at most.
 struct ContentCodings {
-    /// The requested content codings; `nil` if the body is not decoded.
+    /// The requested content codings; `nil` if the caller does not decode the body.
     private let asked: [String]?
     /// Content codings in the current head so far.
     private var contentCodingCount = 0
@@ -10,8 +10,8 @@ struct ContentCodings {
     /// `acceptEncoding`: the requested codings, as in `Accept-Encoding`.
     init(asked acceptEncoding: String?) { asked = acceptEncoding.map { members(of: $0.utf8) } }
 
-    /// Returns `true` if all codings that libcurl decodes after this line were requested: at most one content
-    /// coding, and no transfer coding except `chunked` (RFC 9112 §7). `identity` does not count.
+    /// Returns `true` if all codings up to this line were requested: at most one content coding, and no
+    /// transfer coding except `chunked` (RFC 9112 §7). `identity` does not count.
     mutating func allow(_ line: UnsafeRawBufferPointer) -> Bool {
         if line.isEmpty { contentCodingCount = 0 }
         if let list = value(of: transferEncoding, in: line) {

@@ -19,9 +19,6 @@ package struct CurlRuntime: Sendable {
     package let hasHTTP3: Bool
     /// `true` if libcurl was built with NTLM.
     package let hasNTLM: Bool
-    /// Content codings that libcurl can decode, as named in `Content-Encoding`. Only codings whose decoders
-    /// use a limited amount of memory.
-    package let contentCodings: [String]
     /// File of trusted certificates for requests that set none: libcurl's default if it is readable, else the
     /// first file that is readable in the usual places; `nil` if there is none.
     package let certificateFile: String?
@@ -60,19 +57,7 @@ package struct CurlRuntime: Sendable {
                 hasHTTP2: info.features & CURL_VERSION_HTTP2 != 0,
                 hasHTTP3: info.features & CURL_VERSION_HTTP3 != 0,
                 hasNTLM: info.features & CURL_VERSION_NTLM != 0,
-                contentCodings: codings(info.features),
                 certificateFile: places.compactMap { $0 }.first { access($0, R_OK) == 0 }))
-    }
-}
-
-extension CurlRuntime {
-    /// Without zstd: libcurl does not limit its window to 8 MiB (RFC 9659), and a response of 4 KiB can use
-    /// 128 MiB.
-    private static func codings(_ features: Int32) -> [String] {
-        let known = [
-            ("gzip", CURL_VERSION_LIBZ), ("deflate", CURL_VERSION_LIBZ), ("br", CURL_VERSION_BROTLI),
-        ]
-        return known.filter { features & $0.1 != 0 }.map(\.0)
     }
 }
 

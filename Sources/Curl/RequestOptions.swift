@@ -17,7 +17,10 @@ extension EasyHandle {
         try setTrust(request.tls)
         if let credentials = request.credentials { try setCredentials(credentials) }
         // Unset by default, so that downloads are byte-exact.
-        if let codings = request.acceptEncoding { try set(CURLOPT_ACCEPT_ENCODING, codings) }
+        if let codings = request.acceptEncoding {
+            try set(CURLOPT_ACCEPT_ENCODING, codings)
+            try set(CURLOPT_HTTP_CONTENT_DECODING, 0)
+        }
     }
 
     private func setSafety(_ request: TransferRequest) throws(CurlError) {

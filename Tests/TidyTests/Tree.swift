@@ -31,14 +31,14 @@ enum Tree {
 
     /// The targets that each target may import.
     static let mayImport: [String: Set<String>] = [
-        "Sys": ["CSys"], "OpenSSL": ["COpenSSL"],
+        "Sys": ["CSys"], "OpenSSL": ["COpenSSL"], "Codings": ["CBrotli", "CZlib"],
         "HTTPServer": ["CMicrohttpd", "Sys"], "Postgres": ["CPostgres", "Sys"],
         "Curl": ["CCurl", "CSys", "Sys"],
         "FerryCore": [],
         "FerryAPI": ["FerryCore", "HTTPServer", "OpenSSL", "Sys"],
         "FerryScheduler": ["FerryCore"],
         "FerryStore": ["FerryCore", "FerryScheduler", "Postgres", "Sys"],
-        "FerryEngine": ["FerryCore", "Curl", "OpenSSL", "Sys", "CSys"],
+        "FerryEngine": ["FerryCore", "Codings", "Curl", "OpenSSL", "Sys", "CSys"],
         "FerryWebhooks": ["FerryCore", "Curl", "OpenSSL", "Sys"],
         "FerryServer": [
             "FerryCore", "FerryAPI", "FerryScheduler", "FerryStore", "FerryEngine", "FerryWebhooks",

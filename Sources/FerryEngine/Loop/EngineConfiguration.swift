@@ -86,8 +86,8 @@ enum EngineLimits {
     /// Bytes that may be decoded in one turn of a loop: gzip stays below, decompression bombs of other
     /// codings do not.
     static let decodedBurstMax = 256 << 20
-    /// Bytes of libcurl's buffer if it decodes: it fills the buffer up to a hundred times before it returns
-    /// (7.88), and decodes meanwhile.
+    /// Bytes of libcurl's buffer for a coded body: it fills the buffer up to a hundred times before it
+    /// returns (7.88), and the bytes are decoded meanwhile.
     static let codedReceiveBufferSize = 2 << 10
     /// libcurl's default, in bytes; a larger buffer would cost slow transfers memory.
     static let receiveBufferSize = 16 << 10

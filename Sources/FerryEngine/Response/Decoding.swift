@@ -1,44 +1,86 @@
-import Curl
+import Codings
 import FerryCore
 
-/// The content codings that a transfer asks for and libcurl decodes. Loop thread only.
+/// The content codings that a transfer asks for and decodes. Loop thread only.
 ///
-/// libcurl decodes every coding it knows as soon as one was asked for. A body with a coding that was not
-/// asked for has to be stored as it is. Such a response ends the transfer (`CurlError.unrequestedCoding`),
-/// and the request is sent again without codings.
+/// A body with a coding that was not asked for, or with several, has to be stored as it is. Such a response
+/// ends the transfer (`CurlError.unrequestedCoding`), and the request is sent again without codings.
 final class Decoding {
     /// The codings, as in `Accept-Encoding`.
     let codings: [String]
-    /// Whether the current response is being decoded.
-    private(set) var isActive = false
+    /// The decoder of the current response, or `nil` if its body has no coding.
+    private var decoder: (any ContentDecoder)?
     private var turn: Int64 = 0
     private var byteCount = 0
 
-    /// `nil` if no coding is to be asked for, or if this libcurl can decode none of them.
+    /// `nil` if no coding is to be asked for.
     init?(_ choice: JobSpec.AcceptEncoding) {
-        // Without libcurl no engine runs, so no coding is lost.
-        let possible = (try? CurlRuntime.loaded.get().contentCodings) ?? []
+        let all = ContentCoding.allCases.map(\.rawValue)
         codings =
             switch choice {
             case .identity: []
-            case .any: possible
-            case .gzip, .br: possible.filter { $0 == choice.rawValue }
+            case .any: all
+            case .gzip, .br: all.filter { $0 == choice.rawValue }
             }
         guard !codings.isEmpty else { return nil }
     }
 
-    /// Notes whether a response has a coding; it is then one that was asked for.
-    func examine(_ head: ResponseHead) { isActive = !head.contentCodings.isEmpty }
+    /// Whether the current response is being decoded.
+    var isActive: Bool { decoder != nil }
 
-    /// Counts decoded bytes of one turn of the loop. Throws `response_too_large` if there are so many that
-    /// decoding them blocks the loop: a few received bytes can become very many.
-    func take(_ count: Int, turn: Int64) throws(TransferError) {
+    /// Takes the head of a response: one that has a coding has one that was asked for.
+    func examine(_ head: ResponseHead) {
+        let used = head.contentCodings
+        decoder = used.count == 1 ? ContentCoding(rawValue: used[0])?.makeDecoder() : nil
+    }
+
+    /// Passes the decoded bytes of a body to `take`. Throws `response_too_large` if those of one turn of the
+    /// loop are so many that decoding them blocks it: a few received bytes can become very many.
+    func decode(
+        _ bytes: UnsafeRawBufferPointer, turn: Int64,
+        _ take: (UnsafeRawBufferPointer) throws(TransferError) -> Void
+    ) throws(TransferError) {
         if turn != self.turn { (self.turn, byteCount) = (turn, 0) }
-        byteCount += count
-        guard byteCount <= EngineLimits.decodedBurstMax else {
+        var failure: TransferError?
+        do throws(DecodingFailure) {
+            try decoder?.decode(bytes) { piece in
+                byteCount += piece.count
+                do throws(TransferError) {
+                    guard byteCount <= EngineLimits.decodedBurstMax else { throw Self.tooLarge }
+                    try take(piece)
+                } catch {
+                    failure = error
+                }
+                return failure == nil
+            }
+        } catch {
+            switch error {
+            case .malformed: throw .undecodable
+            case .outOfMemory:
+                throw TransferError(
+                    .internalError, "The node is out of memory.", phase: .receiving, isRetryable: true)
+            }
+        }
+        if let failure { throw failure }
+    }
+
+    /// Throws `incomplete_body` if the body has ended before its end marker.
+    func checkEnd() throws(TransferError) {
+        guard decoder?.isComplete ?? true else {
             throw TransferError(
-                .responseTooLarge, "The body grows too much while it is decoded.", phase: .receiving,
-                isRetryable: false)
+                .incompleteBody, "The coded body ended before its end marker.", phase: .receiving,
+                isRetryable: true)
         }
     }
+
+    private static let tooLarge = TransferError(
+        .responseTooLarge, "The body grows too much while it is decoded.", phase: .receiving,
+        isRetryable: false)
+}
+
+extension TransferError {
+    /// The body is not in the coding that its head names.
+    static let undecodable = TransferError(
+        .responseInvalid, "The body cannot be decoded as its Content-Encoding says.", phase: .receiving,
+        isRetryable: true)
 }

@@ -40,7 +40,7 @@ final class ResponseBody {
 
     /// The content codings to ask for; `nil` for none.
     var codings: [String]? { decoding?.codings }
-    /// Whether libcurl decodes the current response.
+    /// Whether the current response is being decoded.
     var isDecoded: Bool { decoding?.isActive ?? false }
 
     func examine(_ head: ResponseHead) { decoding?.examine(head) }
@@ -60,8 +60,8 @@ final class ResponseBody {
         }
     }
 
-    /// Whether all bytes are to be taken, and reading pauses after them: libcurl would keep in memory what a
-    /// pause refuses, and decode on.
+    /// Whether all bytes are to be taken, and reading pauses after them: how many they become is known only
+    /// then.
     var takesAll: Bool { if case .writer = sink { isDecoded } else { false } }
 
     /// Whether reading has to pause because the digest is far behind; `hasCaughtUp` ends that.
@@ -85,8 +85,13 @@ final class ResponseBody {
     func append(_ bytes: UnsafeRawBufferPointer, turn: Int64) throws(TransferError) -> Int64 {
         switch sink {
         case .writer(let writer):
-            if let decoding, decoding.isActive { try decoding.take(bytes.count, turn: turn) }
-            try writer.append(bytes)
+            if let decoding, decoding.isActive {
+                try decoding.decode(bytes, turn: turn) { (piece) throws(TransferError) in
+                    try writer.append(piece)
+                }
+            } else {
+                try writer.append(bytes)
+            }
             return writer.byteCount
         case .parts(let parts):
             try parts.take(bytes)
@@ -98,11 +103,24 @@ final class ResponseBody {
     /// Counts bytes of an unwanted body. Returns `true` once there are more than are worth reading.
     /// `isRedirect`: whether another request follows, so that no excerpt of the text is needed.
     func discard(_ bytes: UnsafeRawBufferPointer, of head: ResponseHead?, isRedirect: Bool) -> Bool {
-        if !isRedirect, let head, head.isText, isDecoded || head.contentCodings.isEmpty {
-            excerpt.append(contentsOf: bytes.prefix(Limits.responseExcerptByteCountMax - excerpt.count))
-        }
+        if !isRedirect, let head, head.isText { addToExcerpt(bytes, head) }
         discardedByteCount += bytes.count
         return discardedByteCount > EngineLimits.discardByteCountMax
+    }
+
+    private func addToExcerpt(_ bytes: UnsafeRawBufferPointer, _ head: ResponseHead) {
+        let countMax = Limits.responseExcerptByteCountMax
+        guard isDecoded else {
+            if head.contentCodings.isEmpty {
+                excerpt.append(contentsOf: bytes.prefix(countMax - excerpt.count))
+            }
+            return
+        }
+        guard excerpt.count < countMax else { return }
+        // A text that cannot be decoded is not shown.
+        try? decoding?.decode(bytes, turn: 0) { piece in
+            excerpt.append(contentsOf: piece.prefix(countMax - excerpt.count))
+        }
     }
 
     /// The beginning of a refused text, for people; `nil` if there is none.
@@ -133,6 +151,7 @@ final class ResponseBody {
     func finish(_ spec: JobSpec, _ hop: Hop, isDelimited: Bool) throws(TransferError) -> Ending? {
         switch sink {
         case .writer(let writer):
+            try decoding?.checkEnd()
             try writer.checkEnd()
             guard spec.kind == .data, let bytes = writer.inMemory else {
                 return .file(writer, try writer.destination())

@@ -407,13 +407,14 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         guard response.isAccepted else { return discard(bytes) }
         let takesAll = response.takesAll
         guard takesAll || !response.fallsBehind() && mayMove(bytes.count, .receiving) else { return .pause }
+        let before = progress.bytesReceived
         do throws(TransferError) {
             progress.set(received: try response.append(bytes, turn: loop.multi.now))
         } catch {
-            handle(.bodyRefused(error))
+            if !sendsAgainWithoutCodings(error) { handle(.bodyRefused(error)) }
             return .abort
         }
-        recorder.received(bytes.count)
+        recorder.received(Int(progress.bytesReceived - before))
         context.metrics.received(bytes.count)
         if takesAll {
             charge(bytes.count)
@@ -491,6 +492,16 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         response.leaveOutCodings()
         handle(.head(.resend))
         handle(.transferEnded(nil))
+        return true
+    }
+
+    /// Sends the same request once more after a body that cannot be decoded.
+    private func sendsAgainWithoutCodings(_ error: TransferError) -> Bool {
+        guard error == .undecodable, response.codings != nil, repetition.maySendTwice else { return false }
+        response.discard(context.fileThreads)
+        response.leaveOutCodings()
+        progress.set(received: 0)
+        handle(.head(.resend))
         return true
     }
 

@@ -4,10 +4,8 @@ package import FerryCore
 /// the characters that `NameCharacters` forbids, not hidden, at most 255 bytes. `nil` if no usable name is
 /// left.
 package func suggestedFilename(_ head: ResponseHead, url: WebURL) -> String? {
-    if let value = head.first("content-disposition"),
-        let name = ContentDisposition(value).names.lazy.compactMap(safeFilename).first
-    {
-        return name
+    for value in head.all("content-disposition") {
+        if let name = ContentDisposition(value).names.lazy.compactMap(safeFilename).first { return name }
     }
     let path = url.path
     let start =

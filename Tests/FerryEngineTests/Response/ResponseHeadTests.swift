@@ -153,6 +153,17 @@ import Testing
         #expect(suggestedFilename(head, url: url) == expected)
     }
 
+    @Test("of several Content-Disposition fields, the first one with a usable name counts")
+    func severalFields() throws {
+        let lines = [
+            "inline", "attachment; filename=\"..\"", "attachment; filename=b", "attachment; filename=c",
+        ]
+        let head = try Self.head(
+            "Content-Disposition: \(lines[0])", "content-disposition: \(lines[1])",
+            "Content-Disposition: \(lines[2])", "Content-Disposition: \(lines[3])")
+        #expect(suggestedFilename(head, url: try WebURL.parse("https://example.com/x")) == "b")
+    }
+
     @Test("a raw name in Latin-1 is read as such")
     func latin1() throws {
         var parser = ResponseHeadParser()

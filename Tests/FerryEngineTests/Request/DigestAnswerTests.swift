@@ -52,6 +52,26 @@ import Testing
         #expect(wrong?.failure?.code == .authenticationRequired)
     }
 
+    @Test("a download in parts answers a challenge with SHA-512/256")
+    func parts() throws {
+        let bytes = patternBytes(300_000)
+        let origin = try DigestOrigin("SHA-512-256") { _, _ in
+            Array("HTTP/1.1 200 OK\r\nContent-Length: \(bytes.count)\r\n\r\n".utf8) + bytes
+        }
+        let fixture = try Fixture()
+        defer {
+            fixture.stop()
+            origin.stop()
+        }
+        for segments in [1, 4] {
+            let result = fixture.run(.download, origin.url + "/x") {
+                $0.authenticate(.digest)
+                $0.spec.segmentCountMax = segments
+            }
+            #expect(result?.success?.sha256 == sha256(bytes), "\(String(describing: result?.failure))")
+        }
+    }
+
     @Test("the first challenge with an algorithm that this node computes is answered")
     func choice() throws {
         let unknown = "Digest algorithm=SHA-3, \(Self.parameters)"

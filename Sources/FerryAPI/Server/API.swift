@@ -1,6 +1,7 @@
 package import FerryCore
 package import HTTPServer
 package import Logging
+internal import Sys
 
 /// Settings of the API.
 package struct APIConfiguration: Sendable {
@@ -119,7 +120,7 @@ package final class API: RequestHandler {
 
     package init(_ configuration: APIConfiguration, _ ports: APIPorts, logger: Logger) {
         let clock = ports.clock
-        let identifiers = IdentifierGenerator { clock.now() }
+        let identifiers = IdentifierGenerator(random: BufferedRandom()) { clock.now() }
         self.logger = logger
         secrets = ports.secrets
         waiters = ports.waiters

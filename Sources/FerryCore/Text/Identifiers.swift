@@ -116,13 +116,17 @@ package final class IdentifierGenerator: Sendable {
     private struct State {
         var milliseconds: Int64 = 0
         var counter: UInt32 = 0
-        var random = SystemRandomNumberGenerator()
+        var random: any RandomNumberGenerator & Sendable
     }
-    private let state = Mutex(State())
+    private let state: Mutex<State>
     private let now: @Sendable () -> Timestamp
 
-    /// Creates a generator with a clock.
-    package init(now: @escaping @Sendable () -> Timestamp) {
+    /// Creates a generator with a clock. `random` must be unpredictable.
+    package init(
+        random: any RandomNumberGenerator & Sendable = SystemRandomNumberGenerator(),
+        now: @escaping @Sendable () -> Timestamp
+    ) {
+        state = Mutex(State(random: random))
         self.now = now
     }
 
@@ -142,7 +146,7 @@ package final class IdentifierGenerator: Sendable {
                     state.counter = 0
                 }
             }
-            let random = UInt64.random(in: 0...UInt64.max, using: &state.random) & 0xFFFF_FFFF_FFFF
+            let random = state.random.next() & 0xFFFF_FFFF_FFFF
             let high = UInt64(state.milliseconds) << 16 | 0x7000 | UInt64(state.counter >> 14)
             let low = 0x8000_0000_0000_0000 | UInt64(state.counter & 0x3FFF) << 48 | random
             return Identifier(high: high, low: low)

@@ -25,6 +25,7 @@ struct DispatcherState {
     private var dependents = Dependents()
     private var connections: ConnectionTransaction
     private var turnover = Turnover()
+    private var random = BufferedRandom()
     /// No job is prefetched before.
     private var prefetchesNothingUntil: Int64 = 0
 
@@ -87,7 +88,8 @@ struct DispatcherState {
         case .result(let result):
             queue.note(ended: result)
             context.throughputs.note(result, at: context.clock)
-            endings.append(ending(context.edits.apply(to: result)))
+            let ending = ending(context.edits.apply(to: result))
+            endings.append(ending)
         case .resumed(let attempt, let offset):
             news.append(News(resumed: attempt, at: offset, now: context.clock.now()))
         case .wake: break
@@ -97,10 +99,10 @@ struct DispatcherState {
         }
     }
 
-    private func ending(_ result: AttemptResult) -> AttemptEnding {
+    private mutating func ending(_ result: AttemptResult) -> AttemptEnding {
         context.health.note(result, HostSignal(result))
         let now = context.clock.now()
-        let jitter = Double.random(in: 0...1)
+        let jitter = Double.random(in: 0...1, using: &random)
         let begin = context.held.takeBegin(result.attempt.job, at: Sys.monotonicNanoseconds())
         if let wait = AttemptEnding(
             waitingAfter: result, isHostKnown: context.health.unreachable(result.attempt.origin) != nil,

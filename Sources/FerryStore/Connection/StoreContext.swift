@@ -60,7 +60,7 @@ final class StoreContext: Sendable {
         damagedRows = DamagedRows(configuration.logger)
         let clock = configuration.clock
         sessions = configuration.sessions
-        identifiers = IdentifierGenerator { clock.now() }
+        identifiers = IdentifierGenerator(random: BufferedRandom()) { clock.now() }
         startedAt = clock.now()
         lease = NodeLease(seconds: configuration.leaseSeconds)
         held = HeldAttempts(

@@ -28,7 +28,15 @@ final class EngineContext: Sendable {
     let logger: Logger
     private let failures: FailureLog
     private let sink: any ResultSink
-    private let roots = Mutex<[String: StorageDirectory]>([:])
+    private let roots = Mutex<[String: Root]>([:])
+    /// Nanoseconds for which a root is used without a look at its path.
+    private static let rootCheckInterval: Int64 = 100_000_000
+
+    private struct Root {
+        let directory: StorageDirectory
+        /// Monotonic nanoseconds.
+        let checkedAt: Int64
+    }
 
     init(
         _ configuration: EngineConfiguration, sink: any ResultSink, lease: any LeaseHolder,
@@ -55,15 +63,23 @@ final class EngineContext: Sendable {
     }
 
     /// Returns a root, which is opened once and kept while its path leads to it. A root that was removed is
-    /// made again. If another directory was put or mounted at the path, files go there.
+    /// made again. If another directory was put or mounted at the path, files go there, at the latest after
+    /// `rootCheckInterval`.
     private func root(_ path: String, _ modes: FileModes) throws(TransferError) -> StorageDirectory {
-        if let open = roots.withLock({ $0[path] }), open.isStill(at: path) { return open }
-        let opened = try StorageDirectory.root(path, modes)
+        let now = monotonicNanoseconds()
+        let known = roots.withLock { $0[path] }
+        if let known, now - known.checkedAt < Self.rootCheckInterval { return known.directory }
+        let directory =
+            if let known, known.directory.isStill(at: path) {
+                known.directory
+            } else {
+                try StorageDirectory.root(path, modes)
+            }
         roots.withLock { roots in
             if roots.count >= 1_000 { roots = [:] }
-            roots[path] = opened
+            roots[path] = Root(directory: directory, checkedAt: now)
         }
-        return opened
+        return directory
     }
 
     /// Returns the directory of a tenant's files.

@@ -13,6 +13,9 @@ import pytest
 from conftest import eventually, refusing, running
 from origins import Authority
 
+# Host control limits these hosts, not the default of sessions.
+TRUSTED = {"FERRY_HTTP_MAXIMUM_CONNECTIONS_PER_HOST": "none"}
+
 
 class FlakyHost:
     """Each `nth` connection is reset before its handshake (with TLS), or each `nth` request gets 503 (without)."""
@@ -82,7 +85,7 @@ class CountingHost(FlakyHost):
 
 @pytest.fixture()
 def service():
-    with running(FERRY_CONCURRENCY="32") as ferry:
+    with running(FERRY_CONCURRENCY="32", **TRUSTED) as ferry:
         yield ferry
 
 
@@ -99,7 +102,7 @@ def decisions(ferry) -> list[dict]:
 def test_few_open_files_are_fewer_transfers_and_none_for_nothing():
     host = FlakyHost(1_000_000, seconds=0.2)
     try:
-        with running(open_files=200) as service:
+        with running(open_files=200, **TRUSTED) as service:
             assert "too low: this node runs 33 transfers at once instead of 256" in service.log()
             jobs = [{"kind": "download", "request": {"url": f"{host.url}/{number}"}} for number in range(400)]
             assert service.call("POST", "/v1/jobs/batch", json={"jobs": jobs}).status_code == 201

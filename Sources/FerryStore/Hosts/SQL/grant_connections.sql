@@ -10,7 +10,8 @@ WITH permits AS MATERIALIZED (
     SELECT n.lot, n.tenant, n.session, n.origin,
         CASE
             WHEN n.blocked_until IS NOT NULL OR (
-                SELECT true FROM jobs q WHERE q.state = 'queued' AND q.lot = n.lot LIMIT 1) THEN 0
+                SELECT true FROM jobs q WHERE q.state = 'queued' AND q.node IS NULL AND q.lot = n.lot
+                LIMIT 1) THEN 0
             ELSE coalesce(least(
                 CASE WHEN a.session_limit IS NOT NULL THEN a.session_limit - n.session_count END,
                 n.room, floor(n.request_credit)::bigint), 1000000)

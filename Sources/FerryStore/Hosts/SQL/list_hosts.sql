@@ -1,7 +1,8 @@
 -- Reads a page of hosts in order of their origins, with their latest decisions, newest first. Locks nothing.
 -- $1 lower bound of origins (exclusive), $2 maximum number of hosts, $3 maximum number of decisions of each.
 WITH running AS MATERIALIZED (
-    SELECT origin, count(*)::integer AS count FROM jobs WHERE state = 'running' GROUP BY origin
+    SELECT origin, count(*)::integer AS count FROM jobs
+    WHERE state = 'running' AND node IS NOT NULL GROUP BY origin
 )
 SELECT h.origin, h.condition,
     coalesce((SELECT r.count FROM running r WHERE r.origin = h.origin), 0),

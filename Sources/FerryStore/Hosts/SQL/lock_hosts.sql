@@ -19,7 +19,8 @@ WITH mine AS (
     UNION ALL SELECT origin, condition FROM away
 ), used AS MATERIALIZED (
     SELECT origin, tenant, path, sum(count)::integer AS count FROM (
-        SELECT origin, tenant, scope_path AS path, count(*) FROM jobs WHERE state = 'running'
+        SELECT origin, tenant, scope_path AS path, count(*) FROM jobs
+        WHERE state = 'running' AND node IS NOT NULL
         GROUP BY origin, tenant, scope_path
         UNION ALL
         SELECT o.origin, o.tenant, o.path, o.count FROM open_connections o

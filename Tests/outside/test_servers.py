@@ -7,8 +7,15 @@ import os
 
 import pytest
 
-from conftest import eventually, missing
+from conftest import eventually, missing, running
 from origins import Authority, apache, httpbin
+
+
+@pytest.fixture(scope="module")
+def ferry():
+    """Parts of a file that arrives in milliseconds begin together only if the host is not limited."""
+    with running(FERRY_HTTP_MAXIMUM_CONNECTIONS_PER_HOST="none") as service:
+        yield service
 
 
 @pytest.fixture(scope="module")

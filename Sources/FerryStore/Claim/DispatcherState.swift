@@ -198,7 +198,8 @@ struct DispatcherState {
     /// Gives back attempts that were held for too long, or that others go before; all of them if this node
     /// may not lease.
     private mutating func giveBackHeld(_ now: Int64) {
-        let back = context.held.takeReturns(at: now, isAll: !isLeasing)
+        let back = context.held.takeReturns(
+            at: now, isAll: !isLeasing, hasPeers: context.hasPeers.load(ordering: .relaxed))
         guard !back.isEmpty else { return }
         // The commit of each releases a lease, and submitted ones have none among those of the slots.
         slots.unsettle(back.count { $0.isSubmitted })

@@ -40,6 +40,8 @@ final class HeldAttempts: Sendable {
         var reserved = 0
         var owner: Owner?
         var mustReturn = false
+        /// `true` if submitted ones were added while no other node was alive.
+        var isUnlimited = false
         /// No attempt goes back before, unless `mustReturn`; monotonic nanoseconds.
         var earliestReturn = Int64.max
         /// Submitted attempts that have begun, and when; monotonic nanoseconds.
@@ -109,7 +111,7 @@ final class HeldAttempts: Sendable {
         guard count > 0 else { return }
         state.withLock { state in
             state.reserved -= count
-            if state.submittedCount + state.reserved == 0 { (state.mustReturn, state.owner) = (false, nil) }
+            if state.submittedCount + state.reserved == 0 { state.forgetSubmitted() }
         }
     }
 
@@ -119,6 +121,7 @@ final class HeldAttempts: Sendable {
         change { state in
             state.reserved -= attempts.count
             state.submittedCount += attempts.count
+            state.isUnlimited = state.isUnlimited || !hasPeers
             state.insert(
                 attempts.map {
                     Held(attempt: $0.attempt, urgency: $0.urgency, returnAt: returnAt, isSubmitted: true)
@@ -151,10 +154,12 @@ final class HeldAttempts: Sendable {
         }
     }
 
-    /// Removes and returns those that must go back at `now`; all of them if `isAll`.
-    func takeReturns(at now: Int64, isAll: Bool) -> [Held] {
+    /// Removes and returns those that must go back at `now`; all of them if `isAll`. `hasPeers`: other nodes
+    /// are alive, so that submitted ones that were held without a limit go back.
+    func takeReturns(at now: Int64, isAll: Bool, hasPeers: Bool) -> [Held] {
         guard count > 0 else { return [] }
         return change { state in
+            if hasPeers, state.isUnlimited { state.mustReturn = true }
             guard isAll || state.mustReturn || state.earliestReturn <= now else { return [] }
             let returnsSubmitted = state.mustReturn
             let back = state.held.filter {
@@ -163,7 +168,7 @@ final class HeldAttempts: Sendable {
             state.held.removeAll { isAll || $0.returnAt <= now || $0.isSubmitted && returnsSubmitted }
             state.submittedCount = state.held.count { $0.isSubmitted }
             state.earliestReturn = state.held.lazy.map(\.returnAt).min() ?? .max
-            if state.submittedCount + state.reserved == 0 { (state.mustReturn, state.owner) = (false, nil) }
+            if state.submittedCount + state.reserved == 0 { state.forgetSubmitted() }
             return back
         }
     }
@@ -251,10 +256,13 @@ extension HeldAttempts.State {
         held = (held + added).sorted(by: precedes)
     }
 
+    /// Call when no submitted attempt is held or reserved.
+    fileprivate mutating func forgetSubmitted() { (mustReturn, isUnlimited, owner) = (false, false, nil) }
+
     fileprivate mutating func remove(at index: Int) -> HeldAttempts.Held {
         let one = held.remove(at: index)
         if one.isSubmitted { submittedCount -= 1 }
-        if submittedCount + reserved == 0 { (mustReturn, owner) = (false, nil) }
+        if submittedCount + reserved == 0 { forgetSubmitted() }
         return one
     }
 }

@@ -26,7 +26,7 @@ struct CutOffTests {
         #expect(becomes { try good.json("GET", "/v1/admin/nodes")["data"]?.array?.count == 2 })
         let job =
             #"{"kind":"data","request":{"url":"\#(origin.url)/"},"schedule":{"waits_for_connectivity":true}}"#
-        // Jobs of two sessions are queued, so that both nodes claim them; the accepting node would hold others.
+        // Jobs of two sessions are queued, so that both nodes claim them. The accepting node may hold others.
         let jobs = (0..<20).map { #"{"session":"\#($0 % 2 == 0 ? "a" : "b")",\#(job.dropFirst())"# }
         let batch = #"{"jobs":[\#(jobs.joined(separator: ","))]}"#
         let isCutOff = { try bad.call("GET", "/metrics").text.contains("\nferry_node_cut_off 1\n") }

@@ -160,6 +160,18 @@ final class SubmissionHoldingTests {
         #expect(try count("state = 'queued' AND node IS NULL") == 5)
     }
 
+    @Test("they go back when another node appears, since it may have free slots")
+    func peers() throws {
+        let node = try makeNode()
+        defer { node.store.stop() }
+        let jobs = (0..<8).map { _ in newJob() }
+        _ = try node.submit(jobs).get()
+        #expect(heldCount(node) == 6)
+        node.store.control.context.hasPeers.store(true, ordering: .relaxed)
+        eventually("they are queued") { (try? count("state = 'queued' AND node IS NULL")) == 6 }
+        try endAll(jobs.map(\.id), node)
+    }
+
     @Test("they are suspended, resumed, cancelled and edited like other queued jobs")
     func commands() throws {
         let node = try makeNode()

@@ -138,6 +138,9 @@ struct DispatcherState {
     /// Commits the results that have gathered and leases the next jobs. Does nothing if nothing is due.
     mutating func step() {
         let now = Sys.monotonicNanoseconds()
+        // A held attempt needs a slot and a lease. A commit releases leases after the slots were released, so
+        // that the end of a transfer alone does not begin the next one.
+        defer { context.beginHeld() }
         guard database.retryIn == .zero, now >= nextStep else { return }
         if !news.isEmpty { tellNews() }
         // An event of a running attempt is committed before the attempt's result.

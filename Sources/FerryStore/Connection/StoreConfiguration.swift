@@ -62,9 +62,8 @@ package struct StoreConfiguration: Sendable {
     /// Seconds after which a prefetched job that has no slot goes back to the queue.
     package var heldSeconds = 0.1
     /// Maximum number of jobs that a node leases as it inserts them and holds in memory until it has a free
-    /// slot; 10,000 take about 30 MB. 0 until held jobs survive a crash of the database
-    /// (docs/decisions/0043).
-    package var heldSubmissionMax = 0
+    /// slot; 10,000 take about 30 MB.
+    package var heldSubmissionMax = 10_000
 
     package init(
         url: String, node: NodeID, nodeName: String, version: String, isWorker: Bool, slots: WorkerSlots,

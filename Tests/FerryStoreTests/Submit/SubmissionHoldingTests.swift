@@ -28,7 +28,6 @@ final class SubmissionHoldingTests {
         eventually("the node knows that nothing is queued") {
             node.store.control.context.backlog.count == 0
         }
-        // Nobody else is alive.
         eventually("the node knows that it is alone") {
             !node.store.control.context.hasPeers.load(ordering: .relaxed)
         }
@@ -170,6 +169,25 @@ final class SubmissionHoldingTests {
         node.store.control.context.hasPeers.store(true, ordering: .relaxed)
         eventually("they are queued") { (try? count("state = 'queued' AND node IS NULL")) == 6 }
         try endAll(jobs.map(\.id), node)
+    }
+
+    @Test("they begin when a commit releases leases, although no transfer ends then")
+    func leases() throws {
+        let node = try makeNode()
+        defer { node.store.stop() }
+        let jobs = (0..<4).map { _ in newJob() }
+        _ = try node.submit(jobs).get()
+        let begun = try node.attempts(2)
+        // As after many results that wait for the database.
+        let most = node.slots.reserveLeases(upTo: .max)
+        for attempt in begun { node.store.dispatcher.record(result(attempt, success)) }
+        let stolen = most + node.slots.reserveLeases(upTo: .max)
+        eventually("both have ended") { (try? count("true")) == 2 }
+        node.slots.settle(stolen)
+        let last = try node.attempts(2)
+        #expect(Set(last.map(\.job)) == Set(jobs[2...].map(\.id)))
+        for attempt in last { node.store.dispatcher.record(result(attempt, success)) }
+        eventually("all have ended") { (try? count("true")) == 0 }
     }
 
     @Test("they are suspended, resumed, cancelled and edited like other queued jobs")

@@ -104,6 +104,8 @@ final class TestNode: Sendable {
         // Jobs of all origins share a wide claim queue, and are leased as they are inserted.
         configuration.sessions = SessionCache(connectionsPerHostMax: nil)
         configuration.sealResumePoint = { "sealed \($0.job)" }
+        // Tests of the queue fill it; those of held submissions set another number.
+        configuration.heldSubmissionMax = 0
         configuration.leaseSeconds = leaseSeconds ?? 300
         configuration.heartbeatSeconds = leaseSeconds.map { $0 / 5 } ?? Limits.heartbeatSeconds
         adjust(&configuration)

@@ -16,9 +16,9 @@ struct Micro {
         if CommandLine.arguments.count > 1 { return try printQueueFigures() }
         try measure("JSON: read a job body of \(body.count) bytes") { _ = try JSONView(parsing: body) }
         let json = try JSONView(parsing: body)
-        let job = try ValidatedJob(json) { _ in nil }
+        let job = try JobRequest(json) { _ in nil }
         let stored = job.spec.encodeStored()
-        try measure("job: validate it") { _ = try ValidatedJob(json) { _ in nil } }
+        try measure("job: validate it") { _ = try JobRequest(json) { _ in nil } }
         measure("job: write the shown form") { _ = job.spec.encode() }
         measure("job: write the stored form") { _ = job.spec.encodeStored() }
         measure("job: write the stored form with a sealed URL") { _ = job.spec.encodeStored(seal) }

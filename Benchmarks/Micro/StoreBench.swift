@@ -89,12 +89,12 @@ final class StoreBench: AttemptRunner, CommitObserver {
             #"{"kind":"download","request":{"url":"http://host-\#(host).example/a"},"#
             + #""destination":{"path":"a","if_exists":"replace"}}"#
         guard let json = try? JSONView(parsing: Array(body.utf8)),
-            let job = try? ValidatedJob(json, refusal: { _ in nil })
+            let job = try? JobRequest(json, refusal: { _ in nil })
         else { preconditionFailure("the body is valid") }
         let new = NewJob(
-            id: identifiers.make(), tenant: "bench", spec: job.spec, specJSON: job.spec.encodeStored(),
-            sealedSecrets: nil, secrets: JobSecrets(), payload: nil,
-            origin: "http://host-\(host).example:80", traceparent: nil, retryOf: nil)
+            id: identifiers.make(), tenant: "bench", job, specJSON: job.spec.encodeStored(),
+            sealedSecrets: nil,
+            traceparent: nil, retryOf: nil)
         let answered = answered
         store.submissions.submit(
             Submission(jobs: [new], idempotency: nil) { result in

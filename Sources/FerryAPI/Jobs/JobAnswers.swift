@@ -8,7 +8,7 @@ package protocol AnswerSink: Sendable {
     func answer(
         _ id: JobID, tenant: String, revision: Int32?, kind: JobQuestion.Kind, askedAt: Timestamp?,
         _ resolve:
-            @escaping @Sendable (JobDraft, JobQuestion, Int32) throws(InvalidFields) -> AnswerResolution,
+            @escaping @Sendable (JobRequest, JobQuestion, Int32) throws(InvalidFields) -> AnswerResolution,
         reply: @escaping Reply<Result<JobRecord, InvalidFields>>)
 }
 

@@ -78,7 +78,7 @@ final class JobCommands: Sendable {
         let id = try request.identifier(JobID.self)
         let patch = try request.mergePatch()
         let sessions = validation.sessions(of: request)
-        let change: @Sendable (JobDraft) throws(InvalidFields) -> JobDraft = {
+        let change: @Sendable (JobRequest) throws(InvalidFields) -> JobRequest = {
             [validation] draft throws(InvalidFields) in
             try validation.merge(patch, into: draft, sessions)
         }

@@ -22,7 +22,7 @@ final class JobCreation: Sendable {
         let sessions = validation.sessions(of: request)
         let json = try request.json()
         let key = try request.idempotency([json])
-        let job: ValidatedJob
+        let job: JobRequest
         do throws(InvalidFields) {
             job = try validation.validate(json, at: "#", request, sessions)
         } catch {

@@ -78,7 +78,7 @@ final class JobRetry: Sendable {
         // The new job is not a run of the schedule.
         spec.occurrence = nil
         return factory.newJob(
-            ValidatedJob(spec: spec, payload: source.payload, secrets: secrets, origin: url.origin), request,
-            trace: traceContext(request.fields), retryOf: source.record.id)
+            JobRequest(spec, secrets, payload: source.payload), request, trace: traceContext(request.fields),
+            retryOf: source.record.id)
     }
 }

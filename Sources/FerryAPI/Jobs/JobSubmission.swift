@@ -146,8 +146,8 @@ final class JobSubmission: Sendable {
                 spec.answers = nil
                 spec.removeAcknowledgementOfEndpoint()
                 let record = JobRecord(
-                    first, tenant: request.tenant, spec: spec, specJSON: found.storedSpec.json,
-                    retryOf: found.retryOf)
+                    first, tenant: request.tenant, spec: spec,
+                    storedSpec: StoredSpec(spec, json: found.storedSpec.json), retryOf: found.retryOf)
                 view.sendCreated(record, isReplay: true, to: request)
             }
         }

@@ -27,8 +27,8 @@ struct JobValidation: Sendable {
     func validate(
         _ json: JSONView, at prefix: String, _ request: RequestContext, _ sessions: SessionScope,
         earlierJob: @escaping (Int) -> JobID? = { _ in nil }
-    ) throws(InvalidFields) -> ValidatedJob {
-        let job = try ValidatedJob(
+    ) throws(InvalidFields) -> JobRequest {
+        let job = try JobRequest(
             json, at: prefix, node: node, sessions: sessions, refusal: { egress.refusal(of: $0) },
             resumePoint: { resumePoint($0, request) }, earlierJob: earlierJob)
         try job.checkInlineDigests(at: prefix)
@@ -37,8 +37,8 @@ struct JobValidation: Sendable {
 
     /// Returns a job changed by a merge patch (RFC 7396).
     func merge(
-        _ patch: JSONView, into draft: JobDraft, _ sessions: SessionScope
-    ) throws(InvalidFields) -> JobDraft {
+        _ patch: JSONView, into draft: JobRequest, _ sessions: SessionScope
+    ) throws(InvalidFields) -> JobRequest {
         try draft.merging(patch, node: node, session: sessions.record(draft.spec.session)) {
             egress.refusal(of: $0)
         }
@@ -51,7 +51,7 @@ struct JobValidation: Sendable {
     }
 }
 
-/// Makes jobs and schedule templates of validated jobs, with sealed secrets.
+/// Makes jobs of requests, with sealed secrets.
 struct JobFactory: Sendable {
     private let identifiers: IdentifierGenerator
     private let secrets: SecretSeal
@@ -63,27 +63,16 @@ struct JobFactory: Sendable {
 
     /// `trace`: the request's `traceContext`. `retryOf`: the job that the new one repeats.
     func newJob(
-        _ job: ValidatedJob, _ request: RequestContext, trace: String, retryOf: JobID? = nil
+        _ job: JobRequest, _ request: RequestContext, trace: String, retryOf: JobID? = nil
     ) -> NewJob {
         NewJob(
-            id: identifiers.make(), tenant: request.tenant, spec: job.spec,
-            specJSON: job.spec.encodeStored(secrets), sealedSecrets: sealed(job.secrets),
-            secrets: job.secrets, payload: job.payload, origin: job.origin, traceparent: trace,
+            id: identifiers.make(), tenant: request.tenant, job, specJSON: job.spec.encodeStored(secrets),
+            sealedSecrets: job.secrets.isEmpty ? nil : secrets.seal(job.secrets.encode()), traceparent: trace,
             retryOf: retryOf)
-    }
-
-    func template(_ job: ValidatedJob) -> JobTemplate {
-        JobTemplate(
-            specJSON: job.spec.encodeStored(secrets), sealedSecrets: sealed(job.secrets), payload: job.payload
-        )
-    }
-
-    private func sealed(_ secrets: JobSecrets) -> [UInt8]? {
-        secrets.isEmpty ? nil : self.secrets.seal(secrets.encode())
     }
 }
 
-extension ValidatedJob {
+extension JobRequest {
     /// Throws if the bytes of an inline source do not have the digests of `integrity`: every attempt would
     /// fail.
     fileprivate func checkInlineDigests(at prefix: String) throws(InvalidFields) {

@@ -16,10 +16,10 @@ package protocol ScheduleStore: Sendable {
     /// Replies with schedules, newest first, only those before `before`.
     func schedules(
         tenant: String, before: ScheduleID?, limit: Int, reply: @escaping Reply<[ScheduleRecord]>)
-    /// Changes a schedule, and its job unless `template` is `nil`. The store may call `change` more than
+    /// Changes a schedule, and its job unless `job` is `nil`. The store may call `change` more than
     /// once.
     func changeSchedule(
-        _ id: ScheduleID, tenant: String, revision: Int32?, template: JobTemplate?,
+        _ id: ScheduleID, tenant: String, revision: Int32?, job: JobRequest?,
         _ change: @escaping @Sendable (ScheduleSpec) -> ScheduleSpec, reply: @escaping Reply<ScheduleRecord>)
     /// Deletes a schedule.
     func deleteSchedule(_ id: ScheduleID, tenant: String, revision: Int32?, reply: @escaping Reply<Void>)
@@ -36,20 +36,18 @@ final class ScheduleHandlers: Sendable {
     private let clock: any WallClock
     private let identifiers: IdentifierGenerator
     private let validation: JobValidation
-    private let factory: JobFactory
     private let references: JobReferenceCheck
     private let view: JobView
 
     init(
         _ ports: APIPorts, _ identifiers: IdentifierGenerator, _ validation: JobValidation,
-        _ factory: JobFactory, _ references: JobReferenceCheck, _ view: JobView
+        _ references: JobReferenceCheck, _ view: JobView
     ) {
         store = ports.store
         zones = ports.zones
         clock = ports.clock
         self.identifiers = identifiers
         self.validation = validation
-        self.factory = factory
         self.references = references
         self.view = view
     }
@@ -66,7 +64,7 @@ final class ScheduleHandlers: Sendable {
         }
         let schedule = NewSchedule(
             id: identifiers.make(), tenant: request.tenant, spec: valid.spec,
-            template: factory.template(valid.job))
+            job: valid.job)
         references.checkSources(of: valid.job.spec, request, key, place: "#/job") { [store] in
             store.createSchedule(
                 schedule, key, reply: request.onSuccess { sendCreated($0, request) })
@@ -117,9 +115,8 @@ final class ScheduleHandlers: Sendable {
     func replace(_ request: RequestContext) throws(Problem) {
         let id = try request.identifier(ScheduleID.self)
         let valid = try validatedSchedule(request.json(), request)
-        let template = factory.template(valid.job)
         references.checkSources(of: valid.job.spec, request, nil, place: "#/job") { [self] in
-            change(id, request, template: template) { _ in valid.spec }
+            change(id, request, job: valid.job) { _ in valid.spec }
         }
     }
 
@@ -169,7 +166,7 @@ final class ScheduleHandlers: Sendable {
     }
 
     private func enable(_ id: ScheduleID, _ request: RequestContext, _ isEnabled: Bool) {
-        change(id, request, template: nil) { spec in
+        change(id, request, job: nil) { spec in
             var spec = spec
             spec.isEnabled = isEnabled
             return spec
@@ -177,13 +174,13 @@ final class ScheduleHandlers: Sendable {
     }
 
     private func change(
-        _ id: ScheduleID, _ request: RequestContext, template: JobTemplate?,
+        _ id: ScheduleID, _ request: RequestContext, job: JobRequest?,
         _ change: @escaping @Sendable (ScheduleSpec) -> ScheduleSpec
     ) {
         request.changing(
             { [store] revision, reply in
                 store.changeSchedule(
-                    id, tenant: request.tenant, revision: revision, template: template, change, reply: reply)
+                    id, tenant: request.tenant, revision: revision, job: job, change, reply: reply)
             }, then: request.onSuccess { send($0, 200, request) })
     }
 }

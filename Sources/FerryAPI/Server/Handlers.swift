@@ -49,7 +49,7 @@ final class Handlers: Sendable {
         jobAnswers = JobAnswers(ports, node, view)
         content = ContentHandlers(ports)
         sessions = SessionHandlers(ports, node)
-        schedules = ScheduleHandlers(ports, identifiers, validation, factory, references, view)
+        schedules = ScheduleHandlers(ports, identifiers, validation, references, view)
         windows = WindowHandlers(ports)
         events = EventHandlers(ports.store, streams)
         webhooks = WebhookHandlers(ports, identifiers)

@@ -44,7 +44,7 @@ package protocol JobControl: Sendable {
     /// its attempt.
     func edit(
         _ id: JobID, tenant: String, revision: Int32?,
-        _ change: @escaping @Sendable (JobDraft) throws(InvalidFields) -> JobDraft,
+        _ change: @escaping @Sendable (JobRequest) throws(InvalidFields) -> JobRequest,
         reply: @escaping Reply<Result<JobRecord, InvalidFields>>)
     /// Replies with what is needed to submit a terminal job again; any other job is `invalidState`.
     func retrySource(_ id: JobID, tenant: String, reply: @escaping Reply<RetrySource>)

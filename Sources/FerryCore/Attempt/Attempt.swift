@@ -17,7 +17,7 @@ package final class Attempt: Sendable {
     /// The job's fields with decrypted URLs and header fields; credentials are in `secrets`.
     package let spec: JobSpec
     /// The fields as they are stored.
-    package let specJSON: [UInt8]
+    package let storedSpec: StoredSpec
     /// The decrypted secrets.
     package let secrets: JobSecrets
     /// Inline request body, or `nil` if there is none.
@@ -40,7 +40,7 @@ package final class Attempt: Sendable {
     package init(
         job: JobID, number: Int32, failedAttemptCount: Int32, revision: Int32, tenant: String,
         createdAt: Timestamp,
-        startedAt: Timestamp, spec: JobSpec, specJSON: [UInt8], secrets: JobSecrets, payload: [UInt8]?,
+        startedAt: Timestamp, spec: JobSpec, storedSpec: StoredSpec, secrets: JobSecrets, payload: [UInt8]?,
         origin: String, scopePath: String,
         traceparent: String?, retryOf: JobID?, isCancelRequested: Bool, home: NodeID? = nil
     ) {
@@ -52,7 +52,7 @@ package final class Attempt: Sendable {
         self.createdAt = createdAt
         self.startedAt = startedAt
         self.spec = spec
-        self.specJSON = specJSON
+        self.storedSpec = storedSpec
         self.secrets = secrets
         self.payload = payload
         self.origin = origin
@@ -68,8 +68,9 @@ package final class Attempt: Sendable {
         Attempt(
             job: job, number: number, failedAttemptCount: failedAttemptCount, revision: revision,
             tenant: tenant, createdAt: createdAt, startedAt: max(now, createdAt), spec: spec,
-            specJSON: specJSON, secrets: secrets, payload: payload, origin: origin, scopePath: scopePath,
-            traceparent: traceparent, retryOf: retryOf, isCancelRequested: isCancelRequested, home: home)
+            storedSpec: storedSpec, secrets: secrets, payload: payload, origin: origin,
+            scopePath: scopePath, traceparent: traceparent, retryOf: retryOf,
+            isCancelRequested: isCancelRequested, home: home)
     }
 
     /// Scope of the job's own request.
@@ -258,13 +259,14 @@ package struct AttemptResult: Sendable {
     }
 
     /// Returns the result for a job whose fields have changed since the lease.
-    package func edited(spec: JobSpec, specJSON: [UInt8], revision: Int32) -> AttemptResult {
+    package func edited(spec: JobSpec, storedSpec: StoredSpec, revision: Int32) -> AttemptResult {
         var result = self
         result.attempt = Attempt(
             job: attempt.job, number: attempt.number, failedAttemptCount: attempt.failedAttemptCount,
             revision: revision, tenant: attempt.tenant, createdAt: attempt.createdAt,
-            startedAt: attempt.startedAt, spec: spec, specJSON: specJSON, secrets: attempt.secrets,
-            payload: attempt.payload, origin: attempt.origin, scopePath: attempt.scopePath,
+            startedAt: attempt.startedAt, spec: spec, storedSpec: storedSpec,
+            secrets: attempt.secrets, payload: attempt.payload, origin: attempt.origin,
+            scopePath: attempt.scopePath,
             traceparent: attempt.traceparent, retryOf: attempt.retryOf,
             isCancelRequested: attempt.isCancelRequested, home: attempt.home)
         return result

@@ -33,16 +33,12 @@ package final class NewJob: Sendable {
     package let id: JobID
     /// Its tenant.
     package let tenant: String
-    /// Its fields.
-    package let spec: JobSpec
-    /// `spec` as stored (`JobSpec.encodeStored`).
-    package let specJSON: [UInt8]
+    /// What the client asks for, with the secrets in the clear. A run of a schedule comes without them.
+    package let request: JobRequest
+    /// `request.spec` as it will be stored.
+    package let storedSpec: StoredSpec
     /// `JobSecrets`, encrypted, or `nil` if there are none.
     package let sealedSecrets: [UInt8]?
-    /// The same in the clear.
-    package let secrets: JobSecrets
-    /// Bytes of an inline source or body, or `nil`.
-    package let payload: [UInt8]?
     /// `scheme://host:port` of the request, lower case.
     package let origin: String
     /// Trace context of the submission (`TraceContext`), or `nil`.
@@ -50,23 +46,23 @@ package final class NewJob: Sendable {
     /// The job that this one retries, or `nil`.
     package let retryOf: JobID?
 
-    /// Creates a job.
+    /// Creates a job. `specJSON`: `request.spec` as it will be stored (`JobSpec.encodeStored`).
     package init(
-        id: JobID, tenant: String, spec: JobSpec, specJSON: [UInt8], sealedSecrets: [UInt8]?,
-        secrets: JobSecrets,
-        payload: [UInt8]?, origin: String, traceparent: String?, retryOf: JobID?
+        id: JobID, tenant: String, _ request: JobRequest, specJSON: [UInt8], sealedSecrets: [UInt8]?,
+        traceparent: String?, retryOf: JobID?
     ) {
         self.id = id
         self.tenant = tenant
-        self.spec = spec
-        self.specJSON = specJSON
+        self.request = request
+        storedSpec = StoredSpec(request.spec, json: specJSON)
         self.sealedSecrets = sealedSecrets
-        self.secrets = secrets
-        self.payload = payload
-        self.origin = origin
+        origin = request.spec.request.webURL.origin
         self.traceparent = traceparent
         self.retryOf = retryOf
     }
+
+    /// The fields of the job.
+    package var spec: JobSpec { request.spec }
 }
 
 /// A job as stored, for showing it.

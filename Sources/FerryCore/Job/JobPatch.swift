@@ -27,13 +27,13 @@ extension JSON {
     }
 }
 
-extension JobDraft {
+extension JobRequest {
     /// Returns this job after a merge patch, validated like a submission. Throws all errors at once.
     /// `session`: the job's session; `refusal`: the egress policy's.
     package func merging(
         _ patch: JSONView, node: NodeAbilities = NodeAbilities(), session: SessionRecord? = nil,
         refusal: (WebURL) -> String?
-    ) throws(InvalidFields) -> JobDraft {
+    ) throws(InvalidFields) -> JobRequest {
         let (draft, errors) = withoutActuallyEscaping(refusal) { refusal in
             let context = FieldContext(node: node, session: session, refusal: refusal)
             context.kind = spec.kind
@@ -63,7 +63,7 @@ extension JobDraft {
     }
 
     /// Updates what depends on the request's fields.
-    private mutating func mergeRequest(_ patch: JSONView, _ before: JobDraft, _ context: FieldContext) {
+    private mutating func mergeRequest(_ patch: JSONView, _ before: JobRequest, _ context: FieldContext) {
         var changed = Set((patch["headers"]?.members ?? []).map { $0.name.lowercased() })
         if patch["header_fields"] != nil {
             changed.formUnion(spec.request.headers.map { $0.name.lowercased() })
@@ -108,7 +108,7 @@ extension JobDraft {
     }
 
     /// A client that may change a job may not read its credentials, so they must not go to other servers.
-    private func checkCredentials(_ before: JobDraft, _ context: FieldContext) {
+    private func checkCredentials(_ before: JobRequest, _ context: FieldContext) {
         guard keepsCredentials(of: before) else { return }
         if !spec.request.webURL.isSameOrigin(as: before.spec.request.webURL) {
             context.errors.add(
@@ -124,22 +124,22 @@ extension JobDraft {
     }
 }
 
-extension JobDraft {
+extension JobRequest {
     /// Returns `true` if nothing differs except the order of members without order. Compares bytes, because
     /// `==` considers equivalent Unicode sequences equal (é as one or two code points).
-    package func isIdentical(to other: JobDraft) -> Bool {
+    package func isIdentical(to other: JobRequest) -> Bool {
         secrets.isIdentical(to: other.secrets)
             && spec.inOrder.encodeStored() == other.spec.inOrder.encodeStored()
     }
 
     /// Returns `true` if only fields differ that may change while the job runs.
-    package func differsOnlyWhileRunning(from other: JobDraft) -> Bool {
+    package func differsOnlyWhileRunning(from other: JobRequest) -> Bool {
         secrets.isIdentical(to: other.secrets) && spec.differsOnlyWhileRunning(from: other.spec)
     }
 }
 
 extension JobSecrets {
-    /// Like `JobDraft.isIdentical(to:)`.
+    /// Like `JobRequest.isIdentical(to:)`.
     package func isIdentical(to other: JobSecrets) -> Bool { inOrder.encode() == other.inOrder.encode() }
 
     private var inOrder: JobSecrets {
@@ -150,7 +150,7 @@ extension JobSecrets {
 }
 
 extension SessionConfiguration {
-    /// Like `JobDraft.isIdentical(to:)`.
+    /// Like `JobRequest.isIdentical(to:)`.
     package func isIdentical(to other: SessionConfiguration) -> Bool {
         inOrder.encodeStored() == other.inOrder.encodeStored()
     }
@@ -191,9 +191,9 @@ extension JobSpec {
     }
 }
 
-extension JobDraft {
+extension JobRequest {
     /// Returns `true` if the request still sends credentials that `before` had.
-    fileprivate func keepsCredentials(of before: JobDraft) -> Bool {
+    fileprivate func keepsCredentials(of before: JobRequest) -> Bool {
         secrets.headers.contains { before.secrets.headers.contains($0) }
             || spec.request.connection?.authentication != nil
             || spec.request.connection?.tls?.clientCertificate.isSet == true

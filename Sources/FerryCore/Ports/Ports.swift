@@ -95,14 +95,15 @@ package struct Submission: Sendable {
 extension JobRecord {
     /// Creates the record of a job for the response to its submission.
     package init(
-        _ accepted: Submission.Accepted.Job, tenant: String, spec: JobSpec, specJSON: [UInt8], retryOf: JobID?
+        _ accepted: Submission.Accepted.Job, tenant: String, spec: JobSpec, storedSpec: StoredSpec,
+        retryOf: JobID?
     ) {
         self.init(
             id: accepted.id, tenant: tenant, state: accepted.state, waitingFor: accepted.waitingFor,
             revision: 1, attempt: accepted.state == .running ? 1 : 0, failedAttemptCount: 0,
             node: accepted.node, createdAt: accepted.createdAt, startedAt: accepted.startedAt,
             finishedAt: nil, nextAttemptAt: accepted.nextAttemptAt, retryOf: retryOf,
-            storedSpec: StoredSpec(spec, json: specJSON), responseJSON: nil, resultJSON: nil, errorJSON: nil,
+            storedSpec: storedSpec, responseJSON: nil, resultJSON: nil, errorJSON: nil,
             body: nil)
         let schedule = spec.schedule
         if waitingFor == .beginDate, schedule.isDiscretionary, !schedule.confirmsBeforeBegin {
@@ -114,7 +115,7 @@ extension JobRecord {
     /// Creates the record of an accepted job. `job`: as submitted.
     package init(_ accepted: Submission.Accepted.Job, of job: NewJob) {
         self.init(
-            accepted, tenant: job.tenant, spec: job.spec, specJSON: job.specJSON, retryOf: job.retryOf)
+            accepted, tenant: job.tenant, spec: job.spec, storedSpec: job.storedSpec, retryOf: job.retryOf)
     }
 }
 

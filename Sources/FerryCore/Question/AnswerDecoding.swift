@@ -1,20 +1,10 @@
-/// A job as a client changes it: its fields, and its secrets, which are stored apart.
-package struct JobDraft: Sendable, Equatable {
-    package var spec: JobSpec
-    package var secrets: JobSecrets
-    package init(_ spec: JobSpec, _ secrets: JobSecrets) {
-        self.spec = spec
-        self.secrets = secrets
-    }
-}
-
 /// Consequence of an answer.
 package enum AnswerResolution: Sendable {
-    case goOn(JobDraft)
+    case goOn(JobRequest)
     /// Asks about the next way to authenticate.
-    case ask(JobQuestion, JobDraft)
-    case cancel(JobDraft)
-    case fail(TransferError, JobDraft)
+    case ask(JobQuestion, JobRequest)
+    case cancel(JobRequest)
+    case fail(TransferError, JobRequest)
 }
 
 extension JobAnswer {
@@ -136,7 +126,7 @@ extension JobAnswer.Disposition: ShownValue {
     package static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] { schema(allCases) }
 }
 
-extension JobDraft {
+extension JobRequest {
     /// Returns the consequence of an answer. `attempt`: number of the job's last attempt. `refusal`: the
     /// egress policy's.
     package func answered(

@@ -2,19 +2,19 @@
 package struct ValidatedSchedule: Sendable {
     package let spec: ScheduleSpec
     /// Job of every run; its URL and path may contain placeholders.
-    package let job: ValidatedJob
+    package let job: JobRequest
 
     /// Reads and validates a schedule. Throws all errors at once. `validate`: reads its job, at `#/job`.
     package init(
         _ json: JSONView, zones: some TimeZoneSource, now: Timestamp,
-        validate: (JSONView) throws(InvalidFields) -> ValidatedJob
+        validate: (JSONView) throws(InvalidFields) -> JobRequest
     ) throws(InvalidFields) {
         let context = FieldContext()
         var body = ScheduleBody()
         FieldDecoder.decode(json, into: &body, at: "#", .new, context)
         let spec = body.spec
         spec.check(zones, now: now, context.errors)
-        var job: ValidatedJob?
+        var job: JobRequest?
         if let template = json["job"] {
             do throws(InvalidFields) {
                 job = try Self.job(template, zone: zones.rules(named: spec.timeZone), validate)
@@ -30,8 +30,8 @@ package struct ValidatedSchedule: Sendable {
     /// Validates the job of a sample run, then restores the placeholders.
     private static func job(
         _ template: JSONView, zone: TimeZoneRules?,
-        _ validate: (JSONView) throws(InvalidFields) -> ValidatedJob
-    ) throws(InvalidFields) -> ValidatedJob {
+        _ validate: (JSONView) throws(InvalidFields) -> JobRequest
+    ) throws(InvalidFields) -> JobRequest {
         let url = template["request"]?["url"]?.string
         let path = template["destination"]?["path"]?.string
         let errors = ValidationErrors()
@@ -49,23 +49,21 @@ package struct ValidatedSchedule: Sendable {
             patch.append(JSON.Member(outer, .object([JSON.Member(inner, .string(expanded))])))
         }
         let expanded = patch.isEmpty ? template : JSONView(template.json.merged(with: .object(patch)))
-        let found = try validate(expanded)
-        try checkTimes(found)
-        var spec = found.spec
+        var job = try validate(expanded)
+        try checkTimes(job)
         if let url, ScheduledText.hasPlaceholder(url) {
             do throws(WebURL.Failure) {
-                try spec.request.setURL(url)
+                try job.spec.request.setURL(url)
             } catch {
                 throw InvalidFields("#/job/request/url", "invalid_value", error.message)
             }
         }
-        if let path, ScheduledText.hasPlaceholder(path) { spec.destination?.path = path }
-        return ValidatedJob(
-            spec: spec, payload: found.payload, secrets: found.secrets, origin: found.origin)
+        if let path, ScheduledText.hasPlaceholder(path) { job.spec.destination?.path = path }
+        return job
     }
 
     /// Reports fields that only make sense for a single job.
-    private static func checkTimes(_ job: ValidatedJob) throws(InvalidFields) {
+    private static func checkTimes(_ job: JobRequest) throws(InvalidFields) {
         let errors = ValidationErrors()
         if job.spec.schedule.earliestBeginAt != nil {
             errors.add(

@@ -6,32 +6,15 @@ package struct NewSchedule: Sendable {
     package let tenant: String
     /// Configuration.
     package let spec: ScheduleSpec
-    /// Template of its jobs.
-    package let template: JobTemplate
+    /// Its job; URL and path may have placeholders.
+    package let job: JobRequest
 
     /// Creates a new schedule.
-    package init(id: ScheduleID, tenant: String, spec: ScheduleSpec, template: JobTemplate) {
+    package init(id: ScheduleID, tenant: String, spec: ScheduleSpec, job: JobRequest) {
         self.id = id
         self.tenant = tenant
         self.spec = spec
-        self.template = template
-    }
-}
-
-/// Template of a schedule's jobs as stored.
-package struct JobTemplate: Sendable {
-    /// `JobSpec.encodeStored`, with placeholders.
-    package let specJSON: [UInt8]
-    /// `JobSecrets`, encrypted, or `nil` if there are none.
-    package let sealedSecrets: [UInt8]?
-    /// Bytes of an inline source or body, or `nil`.
-    package let payload: [UInt8]?
-
-    /// Creates a template.
-    package init(specJSON: [UInt8], sealedSecrets: [UInt8]?, payload: [UInt8]?) {
-        self.specJSON = specJSON
-        self.sealedSecrets = sealedSecrets
-        self.payload = payload
+        self.job = job
     }
 }
 

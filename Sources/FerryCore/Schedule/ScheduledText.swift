@@ -72,9 +72,7 @@ package enum ScheduledText {
 
 extension JobSpec {
     /// Returns the job of one run, with this spec as its template; `nil` if its URL is not valid.
-    package func instance(of occurrence: ScheduleOccurrence, _ zone: TimeZoneRules) -> (
-        JobSpec, origin: String
-    )? {
+    package func instance(of occurrence: ScheduleOccurrence, _ zone: TimeZoneRules) -> JobSpec? {
         var spec = self
         let instant = occurrence.scheduledAt
         guard let text = ScheduledText.expanded(request.url, at: instant, zone),
@@ -87,6 +85,6 @@ extension JobSpec {
             spec.destination?.path = expanded
         }
         spec.occurrence = occurrence
-        return (spec, url.origin)
+        return spec
     }
 }

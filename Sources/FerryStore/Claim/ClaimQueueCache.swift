@@ -148,7 +148,7 @@ extension StoreContext {
     }
 
     func scope(of job: NewJob) -> RequestScope {
-        scope(tenant: job.tenant, url: job.spec.request.url, origin: job.origin, job.secrets)
+        scope(tenant: job.tenant, url: job.spec.request.url, origin: job.origin, job.request.secrets)
     }
 
     /// The wide claim queues of sessions with a connection limit, as far as this process knows them.

@@ -12,26 +12,28 @@ extension Attempt {
 
     /// Makes an attempt of a leased row. `nil` if its spec or secrets cannot be read.
     convenience init?(_ stored: StoredJob, _ context: StoreContext) {
-        let json = stored.record.storedSpec.json
-        let known = context.specs.take(stored.record.id, json: json)
-        guard
-            let spec = known ?? stored.record.storedSpec.whole(opening: context.configuration.seal)
+        let fromRow = stored.record.storedSpec
+        let storedSpec = context.specs.take(stored.record.id, json: fromRow.json) ?? fromRow
+        guard let spec = storedSpec.whole(opening: context.configuration.seal),
+            let secrets = stored.secrets(context)
         else { return nil }
-        var secrets = JobSecrets()
-        if let sealed = stored.sealedSecrets {
-            guard let opened = context.configuration.openSecrets(sealed) else { return nil }
-            secrets = opened
-        }
         let record = stored.record
         self.init(
             job: record.id, number: record.attempt, failedAttemptCount: record.failedAttemptCount,
             revision: record.revision, tenant: record.tenant, createdAt: record.createdAt,
-            startedAt: record.startedAt ?? record.createdAt, spec: spec, specJSON: json,
-            secrets: secrets,
-            payload: stored.payload, origin: stored.origin,
+            startedAt: record.startedAt ?? record.createdAt, spec: spec,
+            storedSpec: storedSpec, secrets: secrets, payload: stored.payload, origin: stored.origin,
             scopePath: context.scope(
                 tenant: record.tenant, url: spec.request.url, origin: stored.origin, secrets
             ).path, traceparent: stored.traceparent,
             retryOf: record.retryOf, isCancelRequested: stored.isCancelRequested, home: stored.home)
+    }
+}
+
+extension StoredJob {
+    /// Returns the job's secrets; `nil` if they cannot be decrypted.
+    func secrets(_ context: StoreContext) -> JobSecrets? {
+        guard let sealedSecrets else { return JobSecrets() }
+        return context.configuration.openSecrets(sealedSecrets)
     }
 }

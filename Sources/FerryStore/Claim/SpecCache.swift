@@ -7,25 +7,21 @@ final class SpecCache: Sendable {
     /// About 10 MB.
     private static let countMax = 8_192
 
-    private struct Entry {
-        let json: [UInt8]
-        let spec: JobSpec
-    }
-    private let entries = Mutex<[JobID: Entry]>([:])
+    private let entries = Mutex<[JobID: StoredSpec]>([:])
 
     /// Adds specs. A full cache is emptied first: other nodes have leased the jobs that are still in it.
     func insert(_ jobs: [NewJob]) {
         entries.withLock { entries in
             for job in jobs.prefix(Self.countMax) {
                 if entries.count >= Self.countMax { entries.removeAll(keepingCapacity: true) }
-                entries[job.id] = Entry(json: job.specJSON, spec: job.spec)
+                entries[job.id] = job.storedSpec
             }
         }
     }
 
     /// Removes and returns the spec of a leased job, or `nil` if it differs from the row's `json`.
-    func take(_ job: JobID, json: [UInt8]) -> JobSpec? {
-        let entry = entries.withLock { $0.removeValue(forKey: job) }
-        return entry?.json == json ? entry?.spec : nil
+    func take(_ job: JobID, json: [UInt8]) -> StoredSpec? {
+        let spec = entries.withLock { $0.removeValue(forKey: job) }
+        return spec?.json == json ? spec : nil
     }
 }

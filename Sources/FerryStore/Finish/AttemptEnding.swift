@@ -386,7 +386,7 @@ extension JobRecord {
             createdAt: attempt.createdAt, startedAt: attempt.startedAt,
             finishedAt: max(now, attempt.startedAt),
             nextAttemptAt: nil, retryOf: attempt.retryOf,
-            storedSpec: StoredSpec(attempt.spec, json: attempt.specJSON), responseJSON: nil,
+            storedSpec: attempt.storedSpec, responseJSON: nil,
             resultJSON: nil, errorJSON: nil, body: nil)
     }
 }

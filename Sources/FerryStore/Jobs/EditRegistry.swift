@@ -8,7 +8,7 @@ final class EditRegistry: Sendable {
         let attempt: Int32
         let revision: Int32
         let spec: JobSpec
-        let specJSON: [UInt8]
+        let storedSpec: StoredSpec
     }
 
     /// Number of edits above which those of jobs that no longer run here are removed.
@@ -22,7 +22,7 @@ final class EditRegistry: Sendable {
     /// for one job therefore come in the order of its revisions.
     func insert(_ record: JobRecord, _ spec: JobSpec, leases: LeaseRegistry, _ body: () -> Void) {
         let edit = Edit(
-            attempt: record.attempt, revision: record.revision, spec: spec, specJSON: record.storedSpec.json)
+            attempt: record.attempt, revision: record.revision, spec: spec, storedSpec: record.storedSpec)
         edits.withLock { edits in
             if edits.count >= Self.countMax { edits = edits.filter { leases.contains($0.key) } }
             if let known = edits[record.id], known.revision > edit.revision { return }
@@ -55,6 +55,6 @@ final class EditRegistry: Sendable {
             return edit
         }
         guard let edit, edit.attempt == result.attempt.number else { return result }
-        return result.edited(spec: edit.spec, specJSON: edit.specJSON, revision: edit.revision)
+        return result.edited(spec: edit.spec, storedSpec: edit.storedSpec, revision: edit.revision)
     }
 }

@@ -19,7 +19,7 @@ extension ControlLane {
     /// description, metadata, priority and rate; with `stale` if the revision differs.
     package func edit(
         _ id: JobID, tenant: String, revision: Int32? = nil,
-        _ change: @escaping @Sendable (JobDraft) throws(InvalidFields) -> JobDraft,
+        _ change: @escaping @Sendable (JobRequest) throws(InvalidFields) -> JobRequest,
         reply: @escaping Reply<Result<JobRecord, InvalidFields>>
     ) {
         let context = context
@@ -38,11 +38,11 @@ extension ControlLane {
                 }
                 let record = stored.record
                 if record.state.isTerminal { return .failure(.invalidState(of: record)) }
-                guard let before = JobDraft(stored, context) else { return .failure(.failed) }
+                guard let before = JobRequest(stored, context) else { return .failure(.failed) }
                 let finding = ChangeCheck { () throws(InvalidFields) in try change(before) }
                     .checkingState { record.allows($0, before) ? nil : .invalidState(of: record) }
                     .matching(revision, of: record.revision)
-                let after: JobDraft
+                let after: JobRequest
                 switch finding {
                 case .invalid(let fields): return .success(.failure(fields))
                 case .refused(let error): return .failure(error)
@@ -60,7 +60,7 @@ extension ControlLane {
     /// Writes the edit and notifies the node that runs the job, or the nodes that wait for work. Returns
     /// `nil` if the job has changed meanwhile.
     private static func store(
-        _ draft: JobDraft, _ before: JobDraft, _ stored: StoredJob, _ connection: inout Connection,
+        _ draft: JobRequest, _ before: JobRequest, _ stored: StoredJob, _ connection: inout Connection,
         _ context: StoreContext
     ) throws(PostgresError) -> JobRecord? {
         let record = stored.record
@@ -146,7 +146,7 @@ extension Parameters {
     /// The parameters of edit_spec.sql. `asks`: the job needs a confirmation before it begins. `isCommitted`:
     /// `true` if called outside of any transaction.
     static func spec(
-        _ draft: JobDraft, _ before: JobDraft, _ stored: StoredJob, asks: Bool,
+        _ draft: JobRequest, _ before: JobRequest, _ stored: StoredJob, asks: Bool,
         _ connection: inout Connection, _ context: StoreContext, isCommitted: Bool
     ) throws(PostgresError) -> Parameters {
         let (spec, record) = (draft.spec, stored.record)
@@ -178,7 +178,7 @@ extension Parameters {
 extension JobRecord {
     /// Returns whether the state of the job allows the change: the begin of a job is fixed once an attempt
     /// has begun, and a running attempt keeps what it relies on.
-    fileprivate func allows(_ after: JobDraft, _ before: JobDraft) -> Bool {
+    fileprivate func allows(_ after: JobRequest, _ before: JobRequest) -> Bool {
         if after.isIdentical(to: before) { return true }
         let (new, old) = (after.spec.schedule, before.spec.schedule)
         let isBeginChanged =
@@ -189,10 +189,10 @@ extension JobRecord {
     }
 }
 
-extension JobDraft {
+extension JobRequest {
     /// Returns whether the open question was asked about a different request. The job is then tried again: an
     /// answer, which may be a credential, must reach only the server that the question came from.
-    fileprivate func outdatesQuestion(since before: JobDraft, _ record: JobRecord) -> Bool {
+    fileprivate func outdatesQuestion(since before: JobRequest, _ record: JobRecord) -> Bool {
         guard [.redirect, .challenge].contains(record.waitingFor) else { return false }
         return secrets != before.secrets || spec.request != before.spec.request
             || spec.redirects != before.spec.redirects

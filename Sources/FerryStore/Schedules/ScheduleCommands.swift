@@ -23,9 +23,7 @@ extension ControlLane {
             parameters.appendOccurrence(of: schedule.spec, schedule.id, createdAt: now, now, context)
             parameters.append(bool: schedule.spec.overlap != .allow)
             parameters.append(text: schedule.spec.encode())
-            parameters.append(text: schedule.template.specJSON)
-            parameters.append(bytea: schedule.template.sealedSecrets)
-            parameters.append(bytea: schedule.template.payload)
+            parameters.append(job: schedule.job, context)
             parameters.append(text: idempotency?.route)
             parameters.append(text: idempotency?.key)
             parameters.append(bytea: idempotency?.fingerprint)
@@ -67,7 +65,8 @@ extension ControlLane {
         guard case .failure(.notFound) = found else { return found.map(\.record) }
         var record = ScheduleRecord(
             id: first.schedule, tenant: schedule.tenant, revision: 1, createdAt: first.at,
-            updatedAt: first.at, spec: schedule.spec, template: StoredSpec(schedule.template.specJSON))
+            updatedAt: first.at, spec: schedule.spec,
+            template: StoredSpec(schedule.job.spec.encodeStored(context.configuration.seal)))
         if let next = schedule.spec.next(record.id, createdAt: first.at, after: first.at, context) {
             (record.nextScheduledAt, record.nextRunAt) = (next.scheduledAt, next.runAt)
         }
@@ -152,18 +151,18 @@ extension ControlLane {
         }
     }
 
-    /// Replaces the definition of a schedule, and its job if `template` is given. If the times stay the same,
+    /// Replaces the definition of a schedule, and its job if `job` is given. If the times stay the same,
     /// an occurrence that is due stays due; otherwise the next occurrence comes after the current time.
     /// `change` may be called more than once. Fails with `stale` if the revision differs.
     package func changeSchedule(
-        _ id: ScheduleID, tenant: String, revision: Int32?, template: JobTemplate?,
+        _ id: ScheduleID, tenant: String, revision: Int32?, job: JobRequest?,
         _ change: @escaping @Sendable (ScheduleSpec) -> ScheduleSpec, reply: @escaping Reply<ScheduleRecord>
     ) {
         let context = context
         changeScheduleRow("change_schedule", id, tenant, revision, wakingSchedules(reply)) {
             (stored, connection) throws(PostgresError) -> ScheduleRecord? in
             let spec = change(stored.record.spec)
-            if template == nil, spec == stored.record.spec { return stored.record }
+            if job == nil, spec == stored.record.spec { return stored.record }
             let now = context.clock.now()
             var parameters = Parameters()
             parameters.append(id)
@@ -176,9 +175,7 @@ extension ControlLane {
             }
             parameters.append(bool: spec.overlap != .allow)
             parameters.append(text: spec.encode())
-            parameters.append(text: template?.specJSON)
-            parameters.append(bytea: template?.sealedSecrets)
-            parameters.append(bytea: template?.payload)
+            parameters.append(job: job, context)
             guard try connection.execute(Statements.replaceSchedule, parameters).rowCount == 1 else {
                 return nil
             }
@@ -382,6 +379,14 @@ extension ScheduleSpec {
 }
 
 extension Parameters {
+    /// Appends the stored form of a schedule's job: spec, sealed secrets and payload; nulls for `nil`.
+    fileprivate mutating func append(job: JobRequest?, _ context: StoreContext) {
+        append(text: job?.spec.encodeStored(context.configuration.seal))
+        append(
+            bytea: job.flatMap { $0.secrets.isEmpty ? nil : context.configuration.sealSecrets($0.secrets) })
+        append(bytea: job?.payload)
+    }
+
     /// Appends the next occurrence of a schedule, and when it runs.
     fileprivate mutating func appendOccurrence(
         of spec: ScheduleSpec, _ id: ScheduleID, createdAt: Timestamp, _ now: Timestamp,

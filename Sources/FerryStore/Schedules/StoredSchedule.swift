@@ -37,14 +37,14 @@ struct StoredSchedule: Sendable {
         guard let zone = zones.rules(named: record.spec.timeZone),
             // Reported by the caller.
             let template = record.template.whole(opening: seal),
-            let (spec, origin) = template.instance(
+            let spec = template.instance(
                 of: ScheduleOccurrence(schedule: record.id, scheduledAt: occurrence), zone)
         else { return nil }
         // The node that leases the job opens the secrets.
         return NewJob(
-            id: id, tenant: record.tenant, spec: spec, specJSON: spec.encodeStored(seal),
-            sealedSecrets: sealedSecrets, secrets: JobSecrets(), payload: payload, origin: origin,
-            traceparent: traceparent, retryOf: nil)
+            id: id, tenant: record.tenant, JobRequest(spec, payload: payload),
+            specJSON: spec.encodeStored(seal), sealedSecrets: sealedSecrets, traceparent: traceparent,
+            retryOf: nil)
     }
 }
 

@@ -36,9 +36,9 @@ extension SubmissionBatch {
         parameters.appendArray(.text, jobs) { $0.append(text: $1.origin) }
         parameters.appendArray(.uuid, jobs) { $0.append($1.retryOf) }
         parameters.appendArray(.jsonb, jobs) { $0.append(jsonb: $1.spec.metadataJSON) }
-        parameters.appendArray(.text, jobs) { $0.append(text: $1.specJSON) }
+        parameters.appendArray(.text, jobs) { $0.append(text: $1.storedSpec.json) }
         parameters.appendArray(.bytea, jobs) { $0.append(bytea: $1.sealedSecrets) }
-        parameters.appendArray(.bytea, jobs) { $0.append(bytea: $1.payload) }
+        parameters.appendArray(.bytea, jobs) { $0.append(bytea: $1.request.payload) }
         parameters.appendArray(.text, jobs) { $0.append(text: $1.traceparent) }
         parameters.append(now)
         parameters.append(context.configuration.node)

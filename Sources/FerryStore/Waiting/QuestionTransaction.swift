@@ -90,7 +90,7 @@ struct DueQuestion {
         _ connection: inout Connection, _ context: StoreContext
     ) throws(PostgresError) -> WrittenAnswer? {
         guard let question else { return try giveUp(.unreadable, &connection, context) }
-        let resolve = { (draft: JobDraft) throws(InvalidFields) -> AnswerResolution in
+        let resolve = { (draft: JobRequest) throws(InvalidFields) -> AnswerResolution in
             try draft.answered(
                 question, draft.spec.questions.answer(to: question.kind), from: AnswerSource(.timeout),
                 at: context.clock.now(), attempt: stored.record.attempt, refusal: { _ in nil })

@@ -9,7 +9,7 @@ extension ControlLane {
         _ id: JobID, tenant: String, revision: Int32? = nil, kind: JobQuestion.Kind,
         askedAt: Timestamp? = nil,
         _ resolve:
-            @escaping @Sendable (JobDraft, JobQuestion, Int32) throws(InvalidFields) -> AnswerResolution,
+            @escaping @Sendable (JobRequest, JobQuestion, Int32) throws(InvalidFields) -> AnswerResolution,
         reply: @escaping Reply<Result<JobRecord, InvalidFields>>
     ) {
         let context = context
@@ -54,24 +54,19 @@ extension ControlLane {
     }
 }
 
-extension JobDraft {
-    /// Returns `nil` if the stored spec or secrets cannot be read.
+extension JobRequest {
+    /// Reads a stored job without its payload. `nil` if its spec or secrets cannot be read.
     init?(_ stored: StoredJob, _ context: StoreContext) {
-        guard
-            let spec = stored.record.storedSpec.whole(opening: context.configuration.seal)
+        guard let spec = stored.record.storedSpec.whole(opening: context.configuration.seal),
+            let secrets = stored.secrets(context)
         else { return nil }
-        var secrets = JobSecrets()
-        if let sealed = stored.sealedSecrets {
-            guard let opened = context.configuration.openSecrets(sealed) else { return nil }
-            secrets = opened
-        }
         self.init(spec, secrets)
     }
 }
 
 extension Parameters {
     /// Appends whether the secrets have changed, and the sealed secrets to store if they have.
-    mutating func appendSecrets(_ draft: JobDraft, _ before: JobDraft, _ context: StoreContext) {
+    mutating func appendSecrets(_ draft: JobRequest, _ before: JobRequest, _ context: StoreContext) {
         let isChanged = !draft.secrets.isIdentical(to: before.secrets)
         append(bool: isChanged)
         append(

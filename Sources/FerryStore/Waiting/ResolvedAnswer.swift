@@ -19,10 +19,10 @@ struct ResolvedAnswer {
 
     /// Computes the change. `isAlone`: `true` if called outside of any transaction.
     static func resolve(
-        _ stored: StoredJob, _ resolve: (JobDraft) throws(InvalidFields) -> AnswerResolution,
+        _ stored: StoredJob, _ resolve: (JobRequest) throws(InvalidFields) -> AnswerResolution,
         _ connection: inout Connection, _ context: StoreContext, isAlone: Bool
     ) throws(PostgresError) -> Outcome {
-        guard let before = JobDraft(stored, context) else { return .unreadable }
+        guard let before = JobRequest(stored, context) else { return .unreadable }
         let resolution: AnswerResolution
         do throws(InvalidFields) {
             resolution = try resolve(before)
@@ -95,7 +95,7 @@ struct WrittenAnswer {
 }
 
 extension AnswerResolution {
-    fileprivate var draft: JobDraft {
+    fileprivate var draft: JobRequest {
         switch self {
         case .goOn(let draft), .ask(_, let draft), .cancel(let draft), .fail(_, let draft): draft
         }

@@ -153,7 +153,7 @@ struct ControlJobsTests {
                 && response.json["id"] != .string(id)
         )
         let new = try #require(fixture.store.state.withLock { $0.submissions.last?.jobs.first })
-        #expect(new.payload == [0x74] && new.secrets.headers == [.init("X-Api-Key", "k")])
+        #expect(new.request.payload == [0x74] && new.request.secrets.headers == [.init("X-Api-Key", "k")])
         #expect(try fixture.send("POST", "/v1/jobs/\(id)/retry", #"{"x":1}"#).status == 422)
     }
 }

@@ -58,7 +58,7 @@ struct CreateJobsTests {
         #expect(!String(decoding: response.body, as: UTF8.self).contains("hush"))
         let job = try #require(fixture.store.state.withLock { $0.submissions.first?.jobs.first })
         #expect(job.sealedSecrets?.first == 0xEE)
-        #expect(job.secrets.headers.first?.value == "hush")
+        #expect(job.request.secrets.headers.first?.value == "hush")
     }
 
     @Test("a repeated idempotency key gets the first response, with another body 422")

@@ -104,7 +104,7 @@ struct RoutesTests {
             ("Network", "network"), ("Retry", "retry"),
         ] {
             let shown = try JSON.parse(
-                ValidatedJob(JSONView(parsing: Array(small().utf8))) { _ in nil }.spec.encode())
+                JobRequest(JSONView(parsing: Array(small().utf8))) { _ in nil }.spec.encode())
             #expect(
                 Set(schemas[name]?["properties"]?.members?.map(\.name) ?? [])
                     == Set(shown[pointer]?.members?.map(\.name) ?? []), "\(name)")

@@ -46,10 +46,10 @@ extension MemoryStore: ScheduleStore {
         let now = Timestamp(microseconds: 0)
         let record = ScheduleRecord(
             id: schedule.id, tenant: schedule.tenant, revision: 1, createdAt: now, updatedAt: now,
-            spec: schedule.spec, template: StoredSpec(schedule.template.specJSON))
+            spec: schedule.spec, template: StoredSpec(schedule.job.spec.encodeStored()))
         state.withLock { state in
             state.schedules[schedule.id] = record
-            state.templates[schedule.id] = schedule.template
+            state.scheduledJobs[schedule.id] = schedule.job
             if let key = idempotency { state.scheduleKeys["\(key.tenant) \(key.key)"] = schedule.id }
         }
         reply(.success(Created(record, isReplay: false)))
@@ -76,14 +76,14 @@ extension MemoryStore: ScheduleStore {
     }
 
     func changeSchedule(
-        _ id: ScheduleID, tenant: String, revision: Int32?, template: JobTemplate?,
+        _ id: ScheduleID, tenant: String, revision: Int32?, job: JobRequest?,
         _ change: @escaping @Sendable (ScheduleSpec) -> ScheduleSpec, reply: @escaping Reply<ScheduleRecord>
     ) {
         reply(
             changed(id, tenant, revision) { record in
                 record.spec = change(record.spec)
                 record.revision += 1
-                if let template { record.template = StoredSpec(template.specJSON) }
+                if let job { record.template = StoredSpec(job.spec.encodeStored()) }
             })
     }
 

@@ -11,7 +11,7 @@ final class MemoryStore: SubmissionSink, JobReader, JobControl, DeliveryReader, 
     func answer(
         _ id: JobID, tenant: String, revision: Int32?, kind: JobQuestion.Kind, askedAt: Timestamp?,
         _ resolve:
-            @escaping @Sendable (JobDraft, JobQuestion, Int32) throws(InvalidFields) ->
+            @escaping @Sendable (JobRequest, JobQuestion, Int32) throws(InvalidFields) ->
             AnswerResolution,
         reply: @escaping Reply<Result<JobRecord, InvalidFields>>
     ) {
@@ -21,7 +21,7 @@ final class MemoryStore: SubmissionSink, JobReader, JobControl, DeliveryReader, 
                     question.kind == kind, askedAt == nil || askedAt == question.askedAt
                 else { return .failure(.invalidState(job.state)) }
                 do throws(InvalidFields) {
-                    _ = try resolve(JobDraft(spec, JobSecrets()), question, job.attempt)
+                    _ = try resolve(JobRequest(spec, JobSecrets()), question, job.attempt)
                 } catch {
                     return .success(.failure(error))
                 }
@@ -90,7 +90,7 @@ final class MemoryStore: SubmissionSink, JobReader, JobControl, DeliveryReader, 
         var hostCountMax = 10
         var windows = OffPeakWindows()
         var schedules: [ScheduleID: ScheduleRecord] = [:]
-        var templates: [ScheduleID: JobTemplate] = [:]
+        var scheduledJobs: [ScheduleID: JobRequest] = [:]
         var scheduleKeys: [String: ScheduleID] = [:]
     }
     let sessionCache = SessionCache()
@@ -98,14 +98,14 @@ final class MemoryStore: SubmissionSink, JobReader, JobControl, DeliveryReader, 
 
     func edit(
         _ id: JobID, tenant: String, revision: Int32?,
-        _ change: @escaping @Sendable (JobDraft) throws(InvalidFields) -> JobDraft,
+        _ change: @escaping @Sendable (JobRequest) throws(InvalidFields) -> JobRequest,
         reply: @escaping Reply<Result<JobRecord, InvalidFields>>
     ) {
         reply(
             found(id, tenant).flatMap { job in
                 guard let spec = job.spec else { return .failure(.failed) }
                 let finding = ChangeCheck { () throws(InvalidFields) in
-                    try change(JobDraft(spec, JobSecrets()))
+                    try change(JobRequest(spec, JobSecrets()))
                 }
                 switch finding.matching(revision, of: job.revision) {
                 case .invalid(let fields): return .success(.failure(fields))
@@ -289,7 +289,8 @@ final class MemoryStore: SubmissionSink, JobReader, JobControl, DeliveryReader, 
                 let source = state.withLock { $0.sources[id] }
                 return .success(
                     RetrySource(
-                        record: job, secrets: source?.secrets ?? JobSecrets(), payload: source?.payload))
+                        record: job, secrets: source?.request.secrets ?? JobSecrets(),
+                        payload: source?.request.payload))
             })
     }
 
@@ -393,7 +394,7 @@ private func record(_ job: NewJob, _ accepted: Submission.Accepted.Job) -> JobRe
     JobRecord(
         id: job.id, tenant: job.tenant, state: accepted.state, waitingFor: nil, revision: 1, attempt: 0,
         failedAttemptCount: 0, node: nil, createdAt: accepted.createdAt, startedAt: nil, finishedAt: nil,
-        nextAttemptAt: nil, retryOf: job.retryOf, storedSpec: StoredSpec(job.specJSON), responseJSON: nil,
+        nextAttemptAt: nil, retryOf: job.retryOf, storedSpec: job.storedSpec, responseJSON: nil,
         resultJSON: nil,
         errorJSON: nil, body: nil)
 }

@@ -22,7 +22,7 @@ enum GoldenAdapter {
                 tenant: record.key.tenant)
         }
         return try outcome {
-            let job = try ValidatedJob(
+            let job = try JobRequest(
                 try input(item), at: context["prefix"]?.string ?? "#", node: node(context["node"]),
                 sessions: scope, refusal: refusal, resumePoint: { _ in point },
                 earlierJob: { $0 < earlierCount ? JobID(high: 1, low: UInt64($0)) : nil })
@@ -30,7 +30,7 @@ enum GoldenAdapter {
                 .init("stored", json(job.spec.encodeStored())), .init("shown", json(job.spec.encode())),
             ] + members(job.secrets) + [
                 .init("payload_size", job.payload.map { .integer(Int64($0.count)) } ?? .null),
-                .init("origin", .string(job.origin)),
+                .init("origin", .string(job.spec.request.webURL.origin)),
             ]
         }
     }
@@ -87,7 +87,7 @@ enum GoldenAdapter {
                 try input(item), zones: KnownTimeZones(),
                 now: item["context"]?["now"]?.string.flatMap { Timestamp(rfc3339: $0) } ?? now
             ) { job throws(InvalidFields) in
-                try ValidatedJob(job, at: "#/job", node: node(nil), refusal: refusal)
+                try JobRequest(job, at: "#/job", node: node(nil), refusal: refusal)
             }
             let record = ScheduleRecord(
                 id: ScheduleID(high: 1, low: 2), tenant: "default", revision: 1, createdAt: created,
@@ -141,7 +141,7 @@ enum GoldenAdapter {
                 question, answer, from: AnswerSource(.api, name: "key_1"), at: now,
                 attempt: Int32(context["attempt"]?.integer ?? 0), node: node(context["node"]),
                 refusal: refusal)
-            let (name, after): (String, JobDraft) =
+            let (name, after): (String, JobRequest) =
                 switch resolution {
                 case .goOn(let draft): ("go_on", draft)
                 case .ask(let next, let draft):
@@ -235,8 +235,8 @@ enum GoldenAdapter {
             name: name ?? SessionName.standard)
     }
 
-    private static func draft(_ context: JSON?) throws -> JobDraft {
-        JobDraft(
+    private static func draft(_ context: JSON?) throws -> JobRequest {
+        JobRequest(
             try JobSpec(storedJSON: bytes(context?["spec"])),
             try context?["secrets"].map { try JobSecrets(json: bytes($0)) } ?? JobSecrets())
     }

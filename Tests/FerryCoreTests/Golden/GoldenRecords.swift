@@ -40,7 +40,7 @@ private func makeRecord(
     _ state: JobState, _ waitingFor: WaitingFor? = nil, body: String = plainBody,
     _ change: (inout JobRecord) -> Void = { _ in }
 ) throws -> JobRecord {
-    let spec = try ValidatedJob(JSONView(parsing: Array(body.utf8))) { _ in nil }.spec
+    let spec = try JobRequest(JSONView(parsing: Array(body.utf8))) { _ in nil }.spec
     var record = JobRecord(
         id: id, tenant: "default", state: state, waitingFor: waitingFor, revision: 3, attempt: 1,
         failedAttemptCount: 0, node: nil, createdAt: begin, startedAt: nil, finishedAt: nil,
@@ -180,7 +180,7 @@ extension GoldenRecord {
                 record: try makeRecord(.queued) {
                     let asked = JobQuestion(.redirect(status: 302, hop), askedAt: begin + 5, timeout: 600)
                     guard let spec = $0.spec,
-                        case .goOn(var draft) = try? JobDraft(spec, JobSecrets()).answered(
+                        case .goOn(var draft) = try? JobRequest(spec, JobSecrets()).answered(
                             asked, JobAnswer(.follow), from: AnswerSource(.api, name: "key_1"),
                             at: begin + 7, attempt: 1, refusal: { _ in nil })
                     else { return }

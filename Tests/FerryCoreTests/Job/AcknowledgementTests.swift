@@ -13,7 +13,7 @@ struct AcknowledgementTests {
         let scope = SessionScope(
             SessionSnapshot(epoch: 1, removal: 0, records: [record.key: record]), tenant: "acme")
         let text = #"{"kind":"data","session":"s","request":{"url":"https://a.example/"}\#(more)}"#
-        return try ValidatedJob(JSONView(parsing: Array(text.utf8)), sessions: scope) { _ in nil }.spec
+        return try JobRequest(JSONView(parsing: Array(text.utf8)), sessions: scope) { _ in nil }.spec
     }
 
     @Test("a job uses its session's acknowledgement unless it has its own or null")

@@ -31,7 +31,7 @@ struct JobPatchTests {
         let patch = try json(
             #"{"description":"n","schedule":{"timeout_for_resource":77},"retry":{"max_attempts":2},"#
                 + #""redirects":{"max":1},"accept":{"max_bytes":5},"request":{"timeout_for_request":9}}"#)
-        let changed = try JobDraft(spec, JobSecrets()).merging(patch) { _ in nil }.spec
+        let changed = try JobRequest(spec, JobSecrets()).merging(patch) { _ in nil }.spec
         var expected = spec
         expected.description = "n"
         expected.schedule.timeoutForResource = 77
@@ -40,11 +40,11 @@ struct JobPatchTests {
         expected.accept.byteCountMax = 5
         expected.request.timeoutForRequest = 9
         #expect(changed == expected && !changed.differsOnlyWhileRunning(from: spec))
-        let live = try JobDraft(spec, JobSecrets()).merging(
+        let live = try JobRequest(spec, JobSecrets()).merging(
             json(#"{"schedule":{"priority":1},"metadata":{"x":"y"}}"#), refusal: { _ in nil }
         ).spec
         #expect(live != spec && live.differsOnlyWhileRunning(from: spec))
-        #expect(try JobDraft(spec, JobSecrets()).merging(json("{}")) { _ in nil }.spec == spec)
+        #expect(try JobRequest(spec, JobSecrets()).merging(json("{}")) { _ in nil }.spec == spec)
     }
 
     @Test("a job with credentials cannot be moved to another origin")
@@ -60,7 +60,7 @@ struct JobPatchTests {
         ] {
             let text = #"{"kind":"data","request":{"url":"https://a.example/x",\#(secret)}}"#
             let job = try decode(text)
-            let draft = JobDraft(job.spec, job.secrets)
+            let draft = JobRequest(job.spec, job.secrets)
             for patch in elsewhere {
                 #expect(throws: InvalidFields.self, "\(patch)") {
                     try draft.merging(json(patch)) { _ in nil }
@@ -70,7 +70,9 @@ struct JobPatchTests {
             #expect(moved.spec.request.url == "https://a.example/y")
         }
         let free = try decode(#"{"kind":"data","request":{"url":"https://a.example/x"}}"#)
-        for patch in elsewhere { _ = try JobDraft(free.spec, free.secrets).merging(json(patch)) { _ in nil } }
+        for patch in elsewhere {
+            _ = try JobRequest(free.spec, free.secrets).merging(json(patch)) { _ in nil }
+        }
     }
 
     @Test("of the TLS settings, only a client certificate binds the job to its origin; all need https")
@@ -80,15 +82,15 @@ struct JobPatchTests {
         ).spec
         let other = try json(#"{"request":{"url":"https://b.example/"}}"#)
         let plain = try json(#"{"request":{"url":"http://a.example/"}}"#)
-        let moved = try JobDraft(spec, JobSecrets()).merging(other) { _ in nil }
+        let moved = try JobRequest(spec, JobSecrets()).merging(other) { _ in nil }
         #expect(moved.spec.request.url == "https://b.example/")
         #expect(moved.spec.request.connection?.tls?.versionMin == .v13)
         #expect(throws: InvalidFields.self) {
-            try JobDraft(spec, JobSecrets()).merging(plain) { _ in nil }
+            try JobRequest(spec, JobSecrets()).merging(plain) { _ in nil }
         }
         spec.request.connection?.tls?.clientCertificate.isSet = true
         #expect(throws: InvalidFields.self) {
-            try JobDraft(spec, JobSecrets()).merging(other) { _ in nil }
+            try JobRequest(spec, JobSecrets()).merging(other) { _ in nil }
         }
     }
 
@@ -98,7 +100,7 @@ struct JobPatchTests {
             let spec = try decode(
                 #"{"kind":"download","request":{"url":"https://a.example/"},"destination":\#(destination)}"#
             ).spec
-            return try JobDraft(spec, JobSecrets()).merging(
+            return try JobRequest(spec, JobSecrets()).merging(
                 json(#"{"destination":\#(patch)}"#), refusal: { _ in nil }
             ).spec.destination
         }
@@ -116,7 +118,7 @@ struct JobPatchTests {
     func unicodeForms() throws {
         let job = try decode(
             #"{"kind":"download","request":{"url":"https://a.example/"},"destination":{"path":"caf\u00e9"}}"#)
-        let before = JobDraft(job.spec, job.secrets)
+        let before = JobRequest(job.spec, job.secrets)
         let after = try before.merging(json(#"{"destination":{"path":"cafe\u0301"}}"#)) { _ in nil }
         #expect(after == before && !after.isIdentical(to: before))
         #expect(!after.differsOnlyWhileRunning(from: before))
@@ -128,7 +130,7 @@ struct JobPatchTests {
         let job = try decode(
             #"{"kind":"data","request":{"url":"https://a.example/x","headers":{"A":"1","Authorization":"Bearer x"}}}"#
         )
-        let draft = JobDraft(job.spec, job.secrets)
+        let draft = JobRequest(job.spec, job.secrets)
         let patched = { (patch: String) in try draft.merging(json(patch)) { _ in nil } }
         let other = try patched(#"{"request":{"headers":{"a":"2","B":"3"}}}"#)
         #expect(other.spec.request.headers == [.init("Authorization", ""), .init("a", "2"), .init("B", "3")])
@@ -154,7 +156,7 @@ struct JobPatchTests {
         let job = try decode(
             #"{"kind":"data","request":{"url":"https://a.example/x","#
                 + #""headers":{"A":"1","Cookie":"c","B":"2"}}}"#)
-        let before = JobDraft(job.spec, job.secrets)
+        let before = JobRequest(job.spec, job.secrets)
         let after = try before.merging(json(#"{"request":{"headers":{"a":"1"}}}"#)) { _ in nil }
         #expect(after.spec.request.headers.map(\.name) == ["Cookie", "B", "a"])
         #expect(after.isIdentical(to: before) && after.differsOnlyWhileRunning(from: before))
@@ -171,7 +173,7 @@ struct JobPatchTests {
         ).spec
         let unknown = { (patch: JSONView) -> [String] in
             do throws(InvalidFields) {
-                _ = try JobDraft(spec, JobSecrets()).merging(patch) { _ in nil }
+                _ = try JobRequest(spec, JobSecrets()).merging(patch) { _ in nil }
                 return []
             } catch {
                 return error.errors.filter { $0.code == "unknown_field" }.map(\.pointer)
@@ -197,7 +199,7 @@ struct JobPatchTests {
         let spec = try decode(#"{"kind":"data","request":{"url":"http://a.example/"}}"#).spec
         let refused = { (patch: String) -> [String] in
             do throws(InvalidFields) {
-                _ = try JobDraft(spec, JobSecrets()).merging((try? json(patch)) ?? JSONView(.null)) { _ in
+                _ = try JobRequest(spec, JobSecrets()).merging((try? json(patch)) ?? JSONView(.null)) { _ in
                     "Not there."
                 }
                 return []

@@ -138,7 +138,7 @@ struct DeadlineTests {
         }
         let (first, second) = (JobID(high: 1, low: 2), JobID(high: 3, low: 4))
         let read = { (jobs: String) in
-            try ValidatedJob(
+            try JobRequest(
                 JSONView(parsing: Array(body(jobs).utf8)), at: "#/jobs/2", refusal: { _ in nil },
                 earlierJob: { $0 == 1 ? second : nil })
         }

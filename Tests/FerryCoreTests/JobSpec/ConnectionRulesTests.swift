@@ -10,16 +10,15 @@ private func request(_ members: String, scheme: String = "https") -> String {
     #"{"kind":"data","request":{"url":"\#(scheme)://a.example/",\#(members)}}"#
 }
 
-private func accepted(_ members: String, scheme: String = "https") throws -> ValidatedJob {
-    try ValidatedJob(JSONView(parsing: Array(request(members, scheme: scheme).utf8)), node: ableNode) { _ in
+private func accepted(_ members: String, scheme: String = "https") throws -> JobRequest {
+    try JobRequest(JSONView(parsing: Array(request(members, scheme: scheme).utf8)), node: ableNode) { _ in
         nil
     }
 }
 
 private func refused(_ members: String, scheme: String = "https") throws -> [String] {
     do {
-        _ = try ValidatedJob(JSONView(parsing: Array(request(members, scheme: scheme).utf8)), node: ableNode)
-        {
+        _ = try JobRequest(JSONView(parsing: Array(request(members, scheme: scheme).utf8)), node: ableNode) {
             $0.host == "10.0.0.1" ? "This address may not be reached." : nil
         }
         return []

@@ -5,9 +5,9 @@ import Testing
 /// The two forms of header fields: a map and a list of lines.
 @Suite("Header fields")
 struct HeaderFieldTests {
-    private func decode(_ fields: String) throws -> ValidatedJob {
+    private func decode(_ fields: String) throws -> JobRequest {
         let text = #"{"kind":"data","request":{"url":"http://a.example/",\#(fields)}}"#
-        return try ValidatedJob(JSONView(parsing: Array(text.utf8)), refusal: { _ in nil })
+        return try JobRequest(JSONView(parsing: Array(text.utf8)), refusal: { _ in nil })
     }
 
     private func errors(_ fields: String) throws -> [String] {
@@ -81,7 +81,7 @@ struct HeaderFieldTests {
     @Test("a patch of header_fields replaces all lines, one of headers all lines of a name")
     func patch() throws {
         let job = try decode(Self.repeated)
-        let draft = JobDraft(job.spec, job.secrets)
+        let draft = JobRequest(job.spec, job.secrets)
         let merged = { (patch: String) in
             try draft.merging(
                 JSONView(parsing: Array(#"{"request":{\#(patch)}}"#.utf8)), refusal: { _ in nil })
@@ -120,7 +120,7 @@ struct HeaderFieldTests {
             "webhook":{"url":"http://b.example/","headers":{"A":"b"},"header_fields":[],"payload":"thin"}}
             """#
         let error = #expect(throws: InvalidFields.self) {
-            try ValidatedJob(JSONView(parsing: Array(given.utf8)), refusal: { _ in nil })
+            try JobRequest(JSONView(parsing: Array(given.utf8)), refusal: { _ in nil })
         }
         #expect(error?.errors.allSatisfy { $0.code == "not_supported" } == true)
         #expect(
@@ -137,7 +137,7 @@ struct HeaderFieldTests {
         let plain =
             #"{"kind":"data","request":{"url":"http://a.example/"},"webhook":{"url":"http://b.example/"}}"#
         let spec = { (text: String) in
-            try ValidatedJob(JSONView(parsing: Array(text.utf8)), refusal: { _ in nil }).spec
+            try JobRequest(JSONView(parsing: Array(text.utf8)), refusal: { _ in nil }).spec
         }
         #expect(try spec(off) == spec(plain))
     }

@@ -1,13 +1,13 @@
 import FerryCore
 import Testing
 
-func decode(_ text: String) throws -> ValidatedJob {
-    try ValidatedJob(JSONView(parsing: Array(text.utf8))) { _ in nil }
+func decode(_ text: String) throws -> JobRequest {
+    try JobRequest(JSONView(parsing: Array(text.utf8))) { _ in nil }
 }
 
 func errors(_ text: String, at prefix: String = "#") -> [FieldError] {
     do {
-        _ = try ValidatedJob(try JSONView(parsing: Array(text.utf8)), at: prefix) {
+        _ = try JobRequest(try JSONView(parsing: Array(text.utf8)), at: prefix) {
             $0.host == "10.0.0.1" ? "This address may not be reached." : nil
         }
         return []
@@ -26,7 +26,7 @@ struct JobSpecTests {
         #expect(
             job.spec.retry == JobSpec.RetryRules() && job.spec.redirects == JobSpec.Redirects()
                 && job.spec.schedule == JobSpec.Schedule())
-        #expect(job.origin == "https://example.org:443")
+        #expect(job.spec.request.webURL.origin == "https://example.org:443")
         #expect(job.payload == nil && job.secrets.isEmpty)
     }
 
@@ -66,7 +66,7 @@ struct JobSpecTests {
             #"{"kind":"data","request":{"url":"http://a.example/"},"integrity":"#
             + #"{"md5":"d41d8cd98f00b204e9800998ecf8427e","crc32c":"00000000"}}"#
         do {
-            _ = try ValidatedJob(JSONView(parsing: Array(text.utf8)), node: node) { _ in nil }
+            _ = try JobRequest(JSONView(parsing: Array(text.utf8)), node: node) { _ in nil }
             Issue.record("it was accepted")
         } catch let error as InvalidFields {
             #expect(error.errors.map { "\($0.pointer) \($0.code)" } == ["#/integrity/md5 not_supported"])

@@ -16,9 +16,9 @@ struct QuestionTests {
         [.begin, .redirect(status: 302, hop), .challenge(spaces, previousFailureCount: 2)]
     }
 
-    private func draft(_ more: String = "") throws -> JobDraft {
+    private func draft(_ more: String = "") throws -> JobRequest {
         let job = try decode(#"{"kind":"data","request":{"url":"https://a.example/"}\#(more)}"#)
-        return JobDraft(job.spec, job.secrets)
+        return JobRequest(job.spec, job.secrets)
     }
 
     private func answer(_ text: String, to kind: JobQuestion.Kind) throws -> JobAnswer {
@@ -26,7 +26,7 @@ struct QuestionTests {
     }
 
     private func resolved(
-        _ subject: JobQuestion.Subject, _ text: String, _ draft: JobDraft
+        _ subject: JobQuestion.Subject, _ text: String, _ draft: JobRequest
     ) throws -> AnswerResolution {
         let question = JobQuestion(subject, askedAt: now, timeout: 60)
         return try draft.answered(
@@ -35,8 +35,8 @@ struct QuestionTests {
     }
 
     private func goingOn(
-        _ subject: JobQuestion.Subject, _ text: String, _ draft: JobDraft
-    ) throws -> JobDraft {
+        _ subject: JobQuestion.Subject, _ text: String, _ draft: JobRequest
+    ) throws -> JobRequest {
         guard case .goOn(let draft) = try resolved(subject, text, draft) else {
             throw StoredJSONErrorStandIn()
         }

@@ -9,7 +9,7 @@ struct ScheduleSpecTests {
     private func read(_ body: String) throws -> ValidatedSchedule {
         let json = try JSONView(parsing: Array(body.utf8))
         return try ValidatedSchedule(json, zones: KnownTimeZones(), now: now) { job throws(InvalidFields) in
-            try ValidatedJob(job, at: "#/job", refusal: { _ in nil })
+            try JobRequest(job, at: "#/job", refusal: { _ in nil })
         }
     }
 
@@ -88,12 +88,12 @@ struct ScheduleSpecTests {
             download(
                 "https://a.example/{scheduled_at:date}.csv?t={scheduled_at:unix}&k={x}",
                 "r/{scheduled_at:year}/{scheduled_at:month}/{scheduled_at:day}-{scheduled_at:time}"))
-        #expect(valid.job.origin == "https://a.example:443")
+        #expect(valid.job.spec.request.webURL.origin == "https://a.example:443")
         let at = try #require(Timestamp(rfc3339: "2026-12-31T23:30:15Z"))
         let occurrence = ScheduleOccurrence(schedule: ScheduleID(high: 1, low: 2), scheduledAt: at)
         let stored = try JobSpec(storedJSON: valid.job.spec.encodeStored())
-        let (spec, origin) = try #require(stored.instance(of: occurrence, zone("Europe/Berlin")))
-        #expect(origin == "https://a.example:443")
+        let spec = try #require(stored.instance(of: occurrence, zone("Europe/Berlin")))
+        #expect(spec.request.webURL.origin == "https://a.example:443")
         #expect(spec.request.url.hasPrefix("https://a.example/2027-01-01.csv?t=1798759815&k="))
         #expect(spec.destination?.path == "r/2027/01/01-003015")
         #expect(try JobSpec(storedJSON: spec.encodeStored()).occurrence == occurrence)

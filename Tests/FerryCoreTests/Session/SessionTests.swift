@@ -27,8 +27,8 @@ struct SessionTests {
         return SessionScope(SessionSnapshot(epoch: 1, removal: 0, records: [key: record]), tenant: "acme")
     }
 
-    private func job(_ text: String, in scope: SessionScope) throws -> ValidatedJob {
-        try ValidatedJob(JSONView(parsing: Array(text.utf8)), sessions: scope) { _ in nil }
+    private func job(_ text: String, in scope: SessionScope) throws -> JobRequest {
+        try JobRequest(JSONView(parsing: Array(text.utf8)), sessions: scope) { _ in nil }
     }
 
     private static let everything = #"""
@@ -93,8 +93,8 @@ struct SessionTests {
                 #"{"kind":"data","session":"\#(session)","request":{"url":"https://a.example/"}}"#,
                 in: SessionScope(SessionSnapshot(), tenant: "acme"))
             return NewJob(
-                id: JobID(high: 1, low: 1), tenant: "acme", spec: job.spec, specJSON: [], sealedSecrets: nil,
-                secrets: job.secrets, payload: nil, origin: job.origin, traceparent: "", retryOf: nil)
+                id: JobID(high: 1, low: 1), tenant: "acme", job, specJSON: [], sealedSecrets: nil,
+                traceparent: "", retryOf: nil)
         }
         for snapshot in [second, third] {
             #expect(try snapshot.verdict(on: [new("a")], known: 5) == .changed)
@@ -161,7 +161,7 @@ struct SessionTests {
         #expect(rule.allows("AUTHORIZATION", to: inside, isKnownEnd: true))
         #expect(!rule.allows("Authorization", to: outside, isKnownEnd: true))
         #expect(rule.allows("X-B", to: outside, isKnownEnd: true))
-        let draft = JobDraft(job.spec, job.secrets)
+        let draft = JobRequest(job.spec, job.secrets)
         let patched = try draft.merging(
             try JSONView(parsing: Array(#"{"request":{"headers":{"x-a":"mine"}}}"#.utf8)),
             refusal: { _ in nil })
@@ -305,9 +305,9 @@ struct SessionTests {
             """#
         #expect(try job(upload, in: scope).spec.retry.attemptCountMax == Limits.jobAttemptCountMax)
         // A job from before the session became a background session can still be changed.
-        let patched = { (body: String, patch: String) throws -> JobDraft in
+        let patched = { (body: String, patch: String) throws -> JobRequest in
             let before = try decode(body)
-            return try JobDraft(before.spec, before.secrets).merging(
+            return try JobRequest(before.spec, before.secrets).merging(
                 JSONView(parsing: Array(patch.utf8)), session: scope.record("s"), refusal: { _ in nil })
         }
         for body in bodies {

@@ -121,7 +121,8 @@ final class Fixture: Sendable {
         return Attempt(
             job: job ?? ids.make(), number: number, failedAttemptCount: number - 1, revision: 1,
             tenant: "tenant",
-            createdAt: now, startedAt: now, spec: draft.spec, specJSON: [], secrets: draft.secrets,
+            createdAt: now, startedAt: now, spec: draft.spec, storedSpec: StoredSpec(draft.spec, json: []),
+            secrets: draft.secrets,
             payload: draft.payload, origin: (try? WebURL.parse(url).origin) ?? url,
             scopePath: RequestScope.path(ofURL: url, credentials: nil), traceparent: nil,
             retryOf: nil,

@@ -19,7 +19,8 @@ struct HostSignalTests {
         change(&spec.request)
         return Attempt(
             job: job, number: 1, failedAttemptCount: 0, revision: 1,
-            tenant: "tenant", createdAt: now, startedAt: now, spec: spec, specJSON: [],
+            tenant: "tenant", createdAt: now, startedAt: now, spec: spec,
+            storedSpec: StoredSpec(spec, json: []),
             secrets: JobSecrets(), payload: nil, origin: "https://own.example:443", scopePath: "/",
             traceparent: nil, retryOf: nil, isCancelRequested: false)
     }

@@ -45,7 +45,7 @@ struct BacklogTests {
         let schedule = NewSchedule(
             id: TestNode.identifiers.make(), tenant: "acme",
             spec: try ScheduleSpec(storedJSON: Array(json.utf8)),
-            template: JobTemplate(specJSON: newJob().specJSON, sealedSecrets: nil, payload: nil))
+            job: newJob().request)
         let control = api.store.control
         _ = try wait { reply in control.createSchedule(schedule, nil) { reply($0.map(\.record)) } }.get()
         _ = try wait {

@@ -22,9 +22,7 @@ final class ClaimFlagTests {
     private func changed(_ job: NewJob = newJob(), _ change: (inout JobSpec) -> Void) -> NewJob {
         var spec = job.spec
         change(&spec)
-        return NewJob(
-            id: job.id, tenant: job.tenant, spec: spec, specJSON: spec.encodeStored(), sealedSecrets: nil,
-            secrets: JobSecrets(), payload: nil, origin: job.origin, traceparent: nil, retryOf: nil)
+        return job.with(spec)
     }
 
     private func post() -> NewJob {
@@ -61,7 +59,7 @@ final class ClaimFlagTests {
     func metadata() throws {
         let (get, post) = (newJob(), post())
         let allowed = changed(self.post()) { $0.retry.repeatsNonIdempotent = true }
-        #expect(String(decoding: post.specJSON, as: UTF8.self).contains(#"{"method":"GET"}"#))
+        #expect(String(decoding: post.storedSpec.json, as: UTF8.self).contains(#"{"method":"GET"}"#))
         _ = try node.submit([get, post, allowed]).get()
         #expect(try claimToHold() == [get.id, allowed.id])
     }
@@ -84,7 +82,7 @@ final class ClaimFlagTests {
         let schedule = NewSchedule(
             id: TestNode.identifiers.make(), tenant: "acme",
             spec: try ScheduleSpec(storedJSON: Array(json.utf8)),
-            template: JobTemplate(specJSON: post().specJSON, sealedSecrets: nil, payload: nil))
+            job: post().request)
         _ = try wait { reply in
             node.store.control.createSchedule(schedule, nil) { reply($0.map(\.record)) }
         }.get()

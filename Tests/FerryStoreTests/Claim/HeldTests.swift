@@ -277,9 +277,7 @@ struct HeldTests {
     private func post(_ job: NewJob) -> NewJob {
         var spec = job.spec
         spec.request.method = "POST"
-        return NewJob(
-            id: job.id, tenant: job.tenant, spec: spec, specJSON: spec.encodeStored(), sealedSecrets: nil,
-            secrets: JobSecrets(), payload: nil, origin: job.origin, traceparent: nil, retryOf: nil)
+        return job.with(spec)
     }
 
     @Test("an urgent job waits for prefetched jobs and no others")

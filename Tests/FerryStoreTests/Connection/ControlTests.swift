@@ -211,7 +211,8 @@ struct ControlTests {
         let job = newJob(sealedSecrets: Array("whsec_x".utf8))
         _ = try node.submit(job)
         let stored = try node.job(job.id).get()
-        #expect(stored.record.storedSpec.json == job.specJSON && stored.sealedSecrets == job.sealedSecrets)
+        #expect(
+            stored.record.storedSpec.json == job.storedSpec.json && stored.sealedSecrets == job.sealedSecrets)
         #expect(stored.record.state == .queued && stored.record.revision == 1)
         guard case .failure(.notFound) = node.job(job.id, tenant: "other") else {
             Issue.record("another tenant read it")

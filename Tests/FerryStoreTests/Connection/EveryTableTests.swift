@@ -100,9 +100,7 @@ private final class Day: Sendable {
     private static func changed(_ job: NewJob, _ change: (inout JobSpec) -> Void) -> NewJob {
         var spec = job.spec
         change(&spec)
-        return NewJob(
-            id: job.id, tenant: job.tenant, spec: spec, specJSON: spec.encodeStored(), sealedSecrets: nil,
-            secrets: JobSecrets(), payload: nil, origin: job.origin, traceparent: nil, retryOf: nil)
+        return job.with(spec)
     }
 
     /// Until no job is left.
@@ -150,8 +148,7 @@ private final class Day: Sendable {
         let schedule = NewSchedule(
             id: TestNode.identifiers.make(), tenant: "acme",
             spec: try ScheduleSpec(storedJSON: Array(json.utf8)),
-            template: JobTemplate(
-                specJSON: newJob(session: "day").specJSON, sealedSecrets: nil, payload: nil))
+            job: newJob(session: "day").request)
         _ = try insist { reply in
             node.store.control.createSchedule(schedule, nil) { reply($0.map(\.record)) }
         }

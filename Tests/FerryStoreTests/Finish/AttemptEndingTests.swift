@@ -12,7 +12,7 @@ struct AttemptEndingTests {
             tenant: job.tenant,
             createdAt: Timestamp(microseconds: 0), startedAt: Timestamp(microseconds: 5_000_000),
             spec: job.spec,
-            specJSON: job.specJSON, secrets: JobSecrets(), payload: nil, origin: job.origin,
+            storedSpec: job.storedSpec, secrets: JobSecrets(), payload: nil, origin: job.origin,
             scopePath: "/a", traceparent: nil,
             retryOf: nil, isCancelRequested: false)
     }

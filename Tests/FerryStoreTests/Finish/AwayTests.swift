@@ -20,9 +20,7 @@ struct AwayTests {
     private func changed(_ job: NewJob, _ change: (inout JobSpec) -> Void) -> NewJob {
         var spec = job.spec
         change(&spec)
-        return NewJob(
-            id: job.id, tenant: job.tenant, spec: spec, specJSON: spec.encodeStored(), sealedSecrets: nil,
-            secrets: JobSecrets(), payload: nil, origin: job.origin, traceparent: nil, retryOf: nil)
+        return job.with(spec)
     }
 
     private func proxied(_ spec: inout JobSpec) throws {

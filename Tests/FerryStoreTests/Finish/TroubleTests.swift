@@ -89,7 +89,7 @@ struct TroubleTests {
         let schedule = NewSchedule(
             id: TestNode.identifiers.make(), tenant: "acme",
             spec: try ScheduleSpec(storedJSON: Array(json.utf8)),
-            template: JobTemplate(specJSON: newJob().specJSON, sealedSecrets: nil, payload: nil))
+            job: newJob().request)
         _ = try wait { reply in
             node.store.control.createSchedule(schedule, nil) { reply($0.map(\.record)) }
         }.get()

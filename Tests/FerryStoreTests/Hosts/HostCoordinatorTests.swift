@@ -154,7 +154,7 @@ struct HostCoordinatorTests {
             let one = Attempt(
                 job: attempt.job, number: 1, failedAttemptCount: 0, revision: 1, tenant: attempt.tenant,
                 createdAt: attempt.createdAt, startedAt: attempt.startedAt, spec: attempt.spec,
-                specJSON: attempt.specJSON, secrets: attempt.secrets, payload: nil,
+                storedSpec: attempt.storedSpec, secrets: attempt.secrets, payload: nil,
                 origin: "https://h\(number).example:443", scopePath: "/", traceparent: nil, retryOf: nil,
                 isCancelRequested: false)
             let result = result(one, couldNotConnect())

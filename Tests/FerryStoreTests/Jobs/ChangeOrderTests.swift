@@ -18,7 +18,7 @@ struct ChangeOrderTests {
 
     private func edit(
         _ id: JobID, revision: Int32,
-        _ change: @escaping @Sendable (JobDraft) throws(InvalidFields) -> JobDraft
+        _ change: @escaping @Sendable (JobRequest) throws(InvalidFields) -> JobRequest
     ) -> Result<Result<JobRecord, InvalidFields>, StoreError> {
         wait { node.store.control.edit(id, tenant: "acme", revision: revision, change, reply: $0) }
     }

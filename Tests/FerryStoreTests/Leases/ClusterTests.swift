@@ -152,7 +152,7 @@ struct ClusterTests {
                 INSERT INTO jobs (id, tenant, session, kind, state, priority, expires_at, origin, spec,
                     created_at, node, attempt, started_at, revision, lot, urgency)
                 VALUES (gen_random_uuid(), 'acme', 'default', 'download', 'running', 0.5, now() + '1 day',
-                    'https://example.org:443', '\(String(decoding: newJob().specJSON, as: UTF8.self))', now(),
+                    'https://example.org:443', '\(String(decoding: newJob().storedSpec.json, as: UTF8.self))', now(),
                     '\(id)', 1, now(), 1, 1000000, now());
                 INSERT INTO job_counts (shard, running) VALUES ('test', 1);
                 """)

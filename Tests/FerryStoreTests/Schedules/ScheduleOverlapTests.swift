@@ -56,7 +56,7 @@ struct ScheduleOverlapTests {
         var parameters = Parameters()
         parameters.append(
             text: #"{"time_zone":"UTC","missed":"run_all","overlap":"skip","enabled":true,"interval":1.0}"#)
-        parameters.append(text: newJob().specJSON)
+        parameters.append(text: newJob().storedSpec.json)
         let make = Statement(
             "make_schedule",
             """

@@ -25,7 +25,7 @@ struct ScheduleReplacementTests {
         let schedule = NewSchedule(
             id: TestNode.identifiers.make(), tenant: "acme",
             spec: try ScheduleSpec(storedJSON: Array(json.utf8)),
-            template: JobTemplate(specJSON: newJob().specJSON, sealedSecrets: nil, payload: nil))
+            job: newJob().request)
         return try wait { reply in
             node.store.control.createSchedule(schedule, nil) { reply($0.map(\.record)) }
         }.get()
@@ -35,11 +35,10 @@ struct ScheduleReplacementTests {
     private func replace(
         _ id: ScheduleID, _ change: @escaping @Sendable (inout ScheduleSpec) -> Void = { _ in }
     ) throws -> ScheduleRecord {
-        let job = JobTemplate(
-            specJSON: newJob(host: "new.example").specJSON, sealedSecrets: nil, payload: nil)
+        let job = newJob(host: "new.example").request
         let replaced: ScheduleRecord = try wait { reply in
             node.store.control.changeSchedule(
-                id, tenant: "acme", revision: nil, template: job,
+                id, tenant: "acme", revision: nil, job: job,
                 { spec in
                     var spec = spec
                     change(&spec)

@@ -24,7 +24,7 @@ struct ScheduleReplayTests {
         let schedule = NewSchedule(
             id: TestNode.identifiers.make(), tenant: "acme",
             spec: try ScheduleSpec(storedJSON: Array(json.utf8)),
-            template: JobTemplate(specJSON: newJob().specJSON, sealedSecrets: nil, payload: nil))
+            job: newJob().request)
         return try wait { node.store.control.createSchedule(schedule, key, reply: $0) }.get()
     }
 

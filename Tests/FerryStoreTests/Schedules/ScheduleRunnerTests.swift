@@ -55,7 +55,7 @@ struct ScheduleRunnerTests {
         return NewSchedule(
             id: TestNode.identifiers.make(), tenant: "acme",
             spec: try ScheduleSpec(storedJSON: Array(json.utf8)),
-            template: JobTemplate(specJSON: newJob().specJSON, sealedSecrets: nil, payload: nil))
+            job: newJob().request)
     }
 
     @Test("a tenant at its job limit gets no jobs from schedules or runs by hand")

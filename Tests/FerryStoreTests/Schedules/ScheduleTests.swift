@@ -27,7 +27,7 @@ final class ScheduleTests {
         return NewSchedule(
             id: TestNode.identifiers.make(), tenant: "acme",
             spec: try ScheduleSpec(storedJSON: Array(json.utf8)),
-            template: JobTemplate(specJSON: newJob().specJSON, sealedSecrets: nil, payload: nil))
+            job: newJob().request)
     }
 
     private func create(_ schedule: NewSchedule, key: Submission.Idempotency? = nil) throws -> ScheduleRecord
@@ -194,7 +194,7 @@ final class ScheduleTests {
         let made = try create(schedule(interval: 100))
         let paused: ScheduleRecord = try wait { reply in
             node.store.control.changeSchedule(
-                made.id, tenant: "acme", revision: 1, template: nil,
+                made.id, tenant: "acme", revision: 1, job: nil,
                 { spec in
                     var spec = spec
                     spec.isEnabled = false
@@ -306,8 +306,7 @@ final class ScheduleTests {
             script: "ALTER TABLE jobs ADD CONSTRAINT refused CHECK (origin <> 'https://refused.example:443')")
         let bad = NewSchedule(
             id: TestNode.identifiers.make(), tenant: "acme", spec: try schedule(interval: 100).spec,
-            template: JobTemplate(
-                specJSON: newJob(host: "refused.example").specJSON, sealedSecrets: nil, payload: nil))
+            job: newJob(host: "refused.example").request)
         let ids = [try create(bad).id, try create(schedule(interval: 100)).id]
         for id in ids { try age(id, seconds: 100) }
         #expect(try node.attempt().spec.occurrence?.schedule == ids[1])

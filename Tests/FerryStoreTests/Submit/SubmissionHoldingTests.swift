@@ -34,7 +34,7 @@ final class SubmissionHoldingTests {
         return node
     }
 
-    private static let asHead: @Sendable (JobDraft) throws(InvalidFields) -> JobDraft = { draft in
+    private static let asHead: @Sendable (JobRequest) throws(InvalidFields) -> JobRequest = { draft in
         var draft = draft
         draft.spec.request.method = "HEAD"
         return draft

@@ -132,7 +132,7 @@ struct SubmissionTests {
         let node = try idleNode(slots: 8)
         defer { node.store.stop() }
         let answers = Mailbox<(Int, Bool)>()
-        let bad = newJob(origin: "a\0b")
+        let bad = newJob(traceparent: "a\0b")
         for (index, jobs) in [[newJob(), newJob()], [newJob(), bad], [newJob()]].enumerated() {
             node.store.submissions.submit(
                 Submission(jobs: jobs, idempotency: nil) { answer in

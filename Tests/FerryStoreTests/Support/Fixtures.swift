@@ -262,7 +262,7 @@ func newJob(
     serviceType: JobSpec.NetworkServiceType = .standard,
     timeoutForResource: Double = 3600, attemptCountMax: Int = 3, retryDelay: Double = 0.01,
     webhook: Bool = false, webhookEvents: [EventType]? = nil,
-    sealedSecrets: [UInt8]? = nil, origin: String? = nil, deadlineAt: Timestamp? = nil,
+    sealedSecrets: [UInt8]? = nil, traceparent: String? = nil, deadlineAt: Timestamp? = nil,
     acknowledgement: AcknowledgementRules? = nil
 ) -> NewJob {
     var spec = JobSpec()
@@ -289,11 +289,19 @@ func newJob(
     spec.schedule.deadlineAt = deadlineAt
     spec.acknowledgement = acknowledgement
     return NewJob(
-        id: TestNode.identifiers.make(), tenant: tenant, spec: spec, specJSON: spec.encode(),
-        sealedSecrets: sealedSecrets,
-        secrets: JobSecrets(webhookSecret: sealedSecrets.map { String(decoding: $0, as: UTF8.self) }),
-        payload: nil,
-        origin: origin ?? "https://\(host):443", traceparent: nil, retryOf: nil)
+        id: TestNode.identifiers.make(), tenant: tenant,
+        JobRequest(
+            spec, JobSecrets(webhookSecret: sealedSecrets.map { String(decoding: $0, as: UTF8.self) })),
+        specJSON: spec.encode(), sealedSecrets: sealedSecrets, traceparent: traceparent, retryOf: nil)
+}
+
+extension NewJob {
+    /// Returns the same job with these fields and without secrets.
+    func with(_ spec: JobSpec) -> NewJob {
+        NewJob(
+            id: id, tenant: tenant, JobRequest(spec), specJSON: spec.encodeStored(), sealedSecrets: nil,
+            traceparent: nil, retryOf: nil)
+    }
 }
 
 /// One that may wait for a good moment.
@@ -304,9 +312,7 @@ func discretionaryJob(
     var spec = plain.spec
     spec.schedule.isDiscretionary = true
     spec.schedule.expectedBytesToReceive = bytes
-    return NewJob(
-        id: plain.id, tenant: tenant, spec: spec, specJSON: spec.encodeStored(), sealedSecrets: nil,
-        secrets: JobSecrets(), payload: nil, origin: plain.origin, traceparent: nil, retryOf: nil)
+    return plain.with(spec)
 }
 
 func key(_ key: String, fingerprint: UInt8 = 1) -> Submission.Idempotency {

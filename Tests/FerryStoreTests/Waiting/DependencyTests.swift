@@ -21,10 +21,7 @@ struct DependencyTests {
         var spec = plain.spec
         spec.schedule.dependsOn = dependencies
         spec.schedule.onDependencyFailure = policy
-        return NewJob(
-            id: plain.id, tenant: plain.tenant, spec: spec, specJSON: spec.encodeStored(),
-            sealedSecrets: nil, secrets: JobSecrets(), payload: nil, origin: plain.origin, traceparent: nil,
-            retryOf: nil)
+        return plain.with(spec)
     }
 
     /// Submits like the API: dependencies are prepared first, unless they are in the same submission.

@@ -19,10 +19,7 @@ struct QuestionTransactionTests {
         spec.schedule.dependsOn = dependencies
         spec.schedule.confirmsBeforeBegin = true
         spec.questions.timeout = timeout
-        return NewJob(
-            id: plain.id, tenant: plain.tenant, spec: spec, specJSON: spec.encodeStored(),
-            sealedSecrets: nil, secrets: JobSecrets(), payload: nil, origin: plain.origin, traceparent: nil,
-            retryOf: nil)
+        return plain.with(spec)
     }
 
     private func isAsked(_ job: NewJob, _ node: TestNode) throws -> Bool {

@@ -1,11 +1,20 @@
-/// A valid job from untrusted JSON, with the data that is stored apart from its spec.
-package struct ValidatedJob: Sendable {
-    package let spec: JobSpec
-    /// Bytes of an inline source or body as they will be sent, or `nil`.
-    package let payload: [UInt8]?
-    package let secrets: JobSecrets
-    /// `scheme://host:port` of the request.
-    package let origin: String
+/// What a client asks for: a spec, and beside it the data that is stored apart. A submission, each job of a
+/// batch, the job of a schedule, and a job before and after a patch or an answer.
+package struct JobRequest: Sendable, Equatable {
+    /// The fields, without secrets.
+    package var spec: JobSpec
+    /// The texts of the secrets.
+    package var secrets: JobSecrets
+    /// Bytes of an inline source or body as they will be sent, or `nil`. A patch or an answer does not
+    /// change them, so a job that is read for one comes without them.
+    package var payload: [UInt8]?
+
+    /// Creates a request of valid parts.
+    package init(_ spec: JobSpec, _ secrets: JobSecrets = JobSecrets(), payload: [UInt8]? = nil) {
+        self.spec = spec
+        self.secrets = secrets
+        self.payload = payload
+    }
 
     /// Reads and validates a job. Throws all errors at once.
     ///
@@ -29,30 +38,19 @@ package struct ValidatedJob: Sendable {
                 context.earlierJob = earlierJob
                 var spec = FieldDecoder.standard(JobSpec.self, context)
                 FieldDecoder.decode(json, into: &spec, at: prefix, .new, context)
-                return Result { () throws(InvalidFields) in try ValidatedJob(spec, context) }
+                return Result { () throws(InvalidFields) in try JobRequest(spec, context) }
             }
         }
         self = try read.get()
     }
 
     private init(_ spec: JobSpec, _ context: FieldContext) throws(InvalidFields) {
-        guard context.errors.isEmpty, let url = context.requestURL else {
-            throw InvalidFields(context.errors.all)
-        }
+        guard context.errors.isEmpty else { throw InvalidFields(context.errors.all) }
         var spec = spec
         secrets = spec.takeSecrets(resumePoint: context.resumePoint)
         spec.request.original = context.resumePoint?.original(of: spec.request)
         self.spec = spec
         payload = context.payload
-        origin = url.origin
-    }
-
-    /// Creates a job that was validated before and is submitted again.
-    package init(spec: JobSpec, payload: [UInt8]?, secrets: JobSecrets, origin: String) {
-        self.spec = spec
-        self.payload = payload
-        self.secrets = secrets
-        self.origin = origin
     }
 }
 

@@ -402,6 +402,8 @@ CREATE TABLE session_configurations (
     updated_at timestamptz NOT NULL,
     -- Grows with every change: the entity tag.
     revision integer NOT NULL,
+    -- As in `configuration`: whether endpoints receive events of the session.
+    sends_launch_events boolean NOT NULL DEFAULT true,
     invalidated_at timestamptz,
     -- When the last job of an invalidated session ended.
     ended_at timestamptz,

@@ -83,7 +83,7 @@ package struct SessionConfiguration: FieldObject {
         visitor.object(
             "acknowledgement", &acknowledgement, .plain, "Rules of acknowledgement; null for none.")
         visitor.field(
-            "sends_launch_events", &sendsLaunchEvents, .plain,
+            "sends_launch_events", &sendsLaunchEvents, .of(column: "sends_launch_events"),
             "Whether webhook endpoints get events of its jobs. A job's own webhook always gets them.")
         visitor.field(
             "timeout_for_request", &timeoutForRequest, 1...604_800, .of(unit: .seconds),

@@ -59,6 +59,7 @@ extension ControlLane {
                 parameters.append(text: draft.configuration.encodeStored(context.configuration.seal))
                 parameters.append(bytea: draft.sealedSecrets)
                 parameters.append(context.clock.now())
+                parameters.append(bool: draft.configuration.sendsLaunchEvents)
                 guard
                     let record = try Self.change(
                         Statements.putSession, parameters, &connection, context)

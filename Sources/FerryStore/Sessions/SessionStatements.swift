@@ -22,7 +22,7 @@ extension Statements {
         "invalidate_session", PackageResources.invalidate_session_sql, parameters: 6)
     package static let listSessions = make("list_sessions", PackageResources.list_sessions_sql, parameters: 3)
     package static let lockSessionEpoch = make("lock_session_epoch", PackageResources.lock_session_epoch_sql)
-    package static let putSession = make("put_session", PackageResources.put_session_sql, parameters: 6)
+    package static let putSession = make("put_session", PackageResources.put_session_sql, parameters: 7)
     package static let readSession = make("read_session", PackageResources.read_session_sql, parameters: 2)
     package static let readSessionEpoch = make("read_session_epoch", PackageResources.read_session_epoch_sql)
 }

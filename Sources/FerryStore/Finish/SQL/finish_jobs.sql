@@ -46,7 +46,7 @@ WITH u AS (
         AND NOT EXISTS (
             SELECT FROM session_configurations s
             WHERE s.tenant = w.tenant AND s.name = g.session
-                AND s.configuration LIKE '%"sends_launch_events":false%')
+                AND NOT s.sends_launch_events)
     ORDER BY g.id, w.id
 ), kept AS (
     INSERT INTO finished_jobs (

@@ -1,11 +1,13 @@
 -- Moves queued jobs out of claim queues that do not exist, to those of their names. Locks: the jobs, then the
 -- claim queues. $1 the missing claim queues, $2 how many jobs at most. Returns how many were moved.
 WITH lost AS MATERIALIZED (
-    SELECT id, tenant, session, CASE WHEN lot < 0 THEN origin ELSE '' END AS origin,
-        coalesce(home::text, '') AS home
-    FROM jobs
-    WHERE state = 'queued' AND node IS NULL AND lot = ANY ($1::bigint[])
-    ORDER BY id LIMIT $2::integer FOR UPDATE SKIP LOCKED
+    SELECT q.id, q.tenant, q.session, CASE WHEN q.lot < 0 THEN q.origin ELSE '' END AS origin,
+        coalesce(q.home::text, '') AS home
+    FROM unnest($1::bigint[]) AS w(lot) CROSS JOIN LATERAL (
+        SELECT id, lot, tenant, session, origin, home FROM jobs
+        WHERE state = 'queued' AND node IS NULL AND lot = w.lot
+        ORDER BY urgency, id LIMIT $2::integer FOR UPDATE SKIP LOCKED) q
+    LIMIT $2::integer
 ), made AS (
     INSERT INTO lots AS l (id, tenant, session, origin, home)
     SELECT CASE WHEN u.origin = '' THEN nextval('lot_numbers') ELSE -nextval('lot_numbers') END, u.tenant,

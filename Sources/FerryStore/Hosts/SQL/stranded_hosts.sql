@@ -11,10 +11,10 @@ WITH RECURSIVE waited AS (
     ) n
 )
 SELECT w.origin FROM waited w
-WHERE NOT EXISTS (
-    SELECT FROM hosts h WHERE h.origin = w.origin AND h.is_awaited)
-    AND EXISTS (
-        SELECT FROM jobs j
+-- Subqueries, which the planner does not turn into joins.
+WHERE (SELECT true FROM hosts h WHERE h.origin = w.origin AND h.is_awaited) IS NULL
+    AND (
+        SELECT true FROM jobs j
         WHERE j.state = 'waiting' AND j.waiting_for = 'connectivity' AND j.origin = w.origin
-            AND j.next_attempt_at IS NULL)
+            AND j.next_attempt_at IS NULL LIMIT 1)
 LIMIT $1::integer

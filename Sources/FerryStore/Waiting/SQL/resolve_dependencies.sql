@@ -20,10 +20,11 @@ WITH told AS (
 ), ended AS (
     SELECT dependency, dependent, state FROM reached
     UNION ALL
-    SELECT d.dependency, d.dependent, coalesce(f.state::text, 'deleted')
+    -- Subqueries, which the planner does not reorder.
+    SELECT d.dependency, d.dependent, coalesce(
+        (SELECT f.state::text FROM finished_jobs f WHERE f.id = d.dependency), 'deleted')
     FROM news n JOIN job_dependencies d ON d.dependent = ANY (ARRAY[n.job])
-    LEFT JOIN finished_jobs f ON f.id = d.dependency
-    WHERE n.state IS NULL AND NOT EXISTS (SELECT FROM jobs j WHERE j.id = d.dependency)
+    WHERE n.state IS NULL AND (SELECT true FROM jobs j WHERE j.id = d.dependency) IS NULL
 ), struck AS (
     DELETE FROM job_dependencies d USING ended e
     WHERE d.dependency = ANY (ARRAY[e.dependency]) AND d.dependent = e.dependent

@@ -101,19 +101,19 @@ package final class ControlLane: JobLookup {
         }
     }
 
+    static func adjust(_ options: inout ConnectionOptions) {
+        options.connectTimeout = .seconds(2)
+        options.statementTimeout = .seconds(10)
+        // Plans are made once, perhaps while the table is nearly empty; only index scans stay right when it
+        // grows.
+        options.settings.append(.init("plan_cache_mode", "force_generic_plan"))
+        options.settings.append(.init("enable_seqscan", "off"))
+    }
+
     // MARK: On the thread for commands
 
     private func run() {
-        let database = context.connection(
-            "control",
-            adjust: { options in
-                options.connectTimeout = .seconds(2)
-                options.statementTimeout = .seconds(10)
-                // Plans are made once, perhaps while the table is nearly empty; only index scans stay right
-                // when it grows.
-                options.settings.append(.init("plan_cache_mode", "force_generic_plan"))
-                options.settings.append(.init("enable_seqscan", "off"))
-            })
+        let database = context.connection("control", adjust: Self.adjust)
         while true {
             let gathered = commands.wait(milliseconds: -1)
             for command in gathered {

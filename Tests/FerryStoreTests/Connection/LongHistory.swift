@@ -41,6 +41,7 @@ final class LongHistory: Sendable {
         early = Mutex(session)
         try connection.execute(script: Self.jobs(1, Self.jobCount, isSkewed: false))
         try connection.execute(script: Self.others)
+        try connection.execute(script: LongBacklog.script)
     }
 
     /// The identifier of the `number`th job, event or delivery, in SQL: one each second.

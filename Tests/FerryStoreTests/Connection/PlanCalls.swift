@@ -1,0 +1,493 @@
+import Postgres
+
+@testable import FerryStore
+
+/// A statement as a connection of the store executes it in the database of `LongHistory`, with arguments for
+/// which it finds rows.
+struct PlanCall {
+    /// The connections, whose settings decide about plans.
+    enum Lane: CaseIterable {
+        /// Of one thread each; they change rows.
+        case lane
+        /// The thread of commands.
+        case command
+        /// Reads of clients.
+        case read
+        /// Without settings.
+        case plain
+
+        var options: ConnectionOptions {
+            var options = ConnectionOptions()
+            switch self {
+            case .lane: options.pinsPlans = true
+            case .command: ControlLane.adjust(&options)
+            case .read: ReadPool.adjust(&options)
+            case .plain: break
+            }
+            options.statementTimeout = nil
+            options.idleInTransactionTimeout = nil
+            options.resultTimeout = .seconds(120)
+            options.settings += [
+                .init("ferry.shard", "test"), .init("ferry.lots", "-1,-2"),
+                .init("ferry.permits", "-1,-2;1,1"),
+            ]
+            return options
+        }
+    }
+
+    let lane: Lane
+    let statement: Statement
+    /// In SQL.
+    let arguments: String
+    /// Rows that the statement looks at, where these are more than it returns or changes.
+    let rowCount: Int
+    /// Which rows these are.
+    let reason: String?
+
+    private init(
+        _ lane: Lane, _ statement: Statement, _ arguments: String, _ rowCount: Int, _ reason: String?
+    ) {
+        (self.lane, self.statement, self.arguments) = (lane, statement, arguments)
+        (self.rowCount, self.reason) = (rowCount, reason)
+    }
+
+    private static func lane(
+        _ statement: Statement, _ arguments: String = "", looksAt count: Int = 0, _ reason: String? = nil
+    ) -> PlanCall { PlanCall(.lane, statement, arguments, count, reason) }
+
+    private static func command(
+        _ statement: Statement, _ arguments: String = "", looksAt count: Int = 0, _ reason: String? = nil
+    ) -> PlanCall { PlanCall(.command, statement, arguments, count, reason) }
+
+    private static func read(
+        _ statement: Statement, _ arguments: String = "", looksAt count: Int = 0, _ reason: String? = nil
+    ) -> PlanCall { PlanCall(.read, statement, arguments, count, reason) }
+
+    private static func plain(_ statement: Statement) -> PlanCall { PlanCall(.plain, statement, "", 0, nil) }
+
+    /// Statements that change the schema: they have no plan.
+    static let withoutPlan: Set<String> = ["add_history", "detach_history", "drop_history"]
+
+    /// Statements that read a whole table or partition, and why that is right.
+    static let whole: [String: String] = [
+        "check_rows": "verifies each row, when an operator asks for it",
+        "count_tenants": "counts the unfinished jobs of each tenant, at most every few seconds",
+        "free_session_count": "reads views of the server",
+        "late_history": "reads a partition once, before it is dropped",
+        "read_history": "reads the catalog",
+    ]
+
+    /// Statements whose plan depends on the statistics or reads too much, and how.
+    static let knownIssues: [String: String] = [
+        "delete_webhook": "in an empty table it uses the index of tenants",
+        "edit_webhook": "in an empty table it uses the index of tenants",
+        "read_interests": "it reads the endpoints of all tenants, in the order of their ids",
+        "remove_old_deliveries": "for a deleted endpoint it reads all deliveries, in the order of their ids",
+        "remove_old_events": "the order in which it reads rejected events changes",
+        "replay_deliveries": "it reads all deliveries, in the order of their ids",
+    ]
+
+    /// All calls, in the order of the folders of `Sources/FerryStore`.
+    static let all =
+        admin + claim + connection + deliveries + events + finish + hosts + jobs + leases + retention
+        + schedules + schema + sessions + submit + waiting
+
+    private static let admin: [PlanCall] = [
+        read(Statements.allKeys),
+        command(
+            Statements.beginAudit,
+            """
+            history_id(7000000), now(), history_id(1), 'pause', '/v1/pause', 'request'
+            """),
+        command(Statements.changeDrain, "history_id(1), true"),
+        command(Statements.changePause, "true"),
+        command(Statements.changeSetting, "'window', 'a', 'b'"),
+        plain(Statements.countTenants),
+        command(
+            Statements.createKey,
+            """
+            history_id(7000000), 'acme', 'client', 'key', 'hash', now(), 'acme', 'keys', 'new', 'fingerprint',
+            'sealed', history_id(1)
+            """),
+        command(Statements.endAudit, "history_id(100), 200, '{}'"),
+        lane(Statements.foldCounts, "3600"),
+        read(Statements.listAudit, "history_id(15000), 50"),
+        read(Statements.listKeys, "history_id(15000), 50"),
+        command(Statements.putSetting, "'name', 'value'"),
+        command(Statements.readFirstKey, "'acme', '5001'"),
+        read(Statements.readKey, "history_id(100)"),
+        read(Statements.readOperations, "history_id(1), now()"),
+        read(Statements.readSetting, "'window'"),
+        read(Statements.readStatus, "0, 200, NULL"),
+        lane(Statements.removeOldAudit, "1e9, 19900"),
+        command(Statements.revokeKey, "history_id(100)"),
+        lane(Statements.setSetting, "'name', 'value'"),
+    ]
+
+    private static let claim: [PlanCall] = [
+        lane(
+            Statements.claimJobs,
+            """
+            '{1}', '{50}', history_id(1), now(), false, false, false, '{-infinity}', 15, '{false}', '{NULL}',
+            200
+            """),
+        lane(Statements.claimLimitedJobs, "history_id(1), now(), false, false, false"),
+        lane(
+            Statements.divertJobs, "'{1}', '{true}', 50",
+            looksAt: 50, "jobs of the claim queue that it looks at"),
+        lane(Statements.divertRunning, "history_id(1), '{2}'"),
+        lane(
+            Statements.findLots,
+            """
+            '{acme,backlog}', '{default,lot 7}', '{"",""}', '{NULL,NULL}', '{"",""}'
+            """),
+        lane(Statements.heldJobs, "history_id(1)"),
+        lane(Statements.lockDueJobs, "50"),
+        lane(Statements.lockLots, "'{-1,-2,-3}'", looksAt: 3, "claim queues, returned as one text"),
+        lane(Statements.lockOldLots, "0, 50", looksAt: 50, "claim queues, returned as one text"),
+        lane(
+            Statements.lockUnreachableJobs, "'{-9,-19,-29}', 50",
+            looksAt: 6, "jobs of the claim queues that it looks at"),
+        lane(Statements.lookLots, "-600, 100, history_id(1), 15"),
+        lane(Statements.mendLots, "'{-1}', 50"),
+        lane(Statements.nextDue),
+        lane(Statements.removeOldLots),
+        lane(
+            Statements.stretchWindows, "'{1}', '{-infinity}', 200",
+            looksAt: 201, "jobs that a claim may step over"),
+    ]
+
+    private static let connection: [PlanCall] = [
+        lane(Statements.notify, "'ferry'"),
+        lane(Statements.setShard, "'shard'"),
+        lane(Statements.tryLock, "1"),
+    ]
+
+    private static let deliveries: [PlanCall] = [
+        lane(
+            Statements.addDeliveries,
+            """
+            ARRAY[history_id(7000000)], ARRAY[history_id(1)], ARRAY[history_id(1)], '{1}', '{now}',
+            '{job.succeeded}', '{acme}', '{default}', '{https://hook.example/}', '{"{}"}', '{NULL}', '{NULL}',
+            ARRAY[history_id(5)], '{true}', 30, history_id(1)
+            """),
+        lane(
+            Statements.addSessionReceivers,
+            """
+            '{backlog}', '{session 1}', '{https://new.example/}', ARRAY[history_id(1)], '{1}', '{NULL}',
+            '{NULL}'
+            """),
+        lane(
+            Statements.claimDeliveries,
+            """
+            50, 30, ARRAY[history_id(16001), history_id(16002)], '{64,64}', '{false,false}', history_id(1),
+            16384
+            """),
+        command(
+            Statements.createWebhook,
+            """
+            history_id(7000000), 'new', now(), 'https://hook.example/', NULL, NULL, NULL, NULL, true, false,
+            'standard', '{1}', 1, 'key', 'keys', 'webhooks', 'new', 'fingerprint', history_id(1), 100, NULL
+            """),
+        command(Statements.deleteWebhook, "history_id(500), 1"),
+        command(
+            Statements.editWebhook,
+            """
+            history_id(500), 1, 'https://hook.example/', NULL, NULL, NULL, NULL, true, false, 'standard',
+            '{1}', 1, 'key', 'keys', NULL
+            """),
+        lane(Statements.expireDeliveries, "history_id(900000), 50, history_id(500000)"),
+        lane(Statements.hashReceiverQueues, "'{acme}', '{https://hook.example/}'"),
+        read(
+            Statements.listDeliveries,
+            """
+            'acme', history_id(9000000), NULL, NULL, 51, history_id(6), NULL, 1000
+            """),
+        read(Statements.listWebhooks, "'other', history_id(9000000), 51"),
+        command(
+            Statements.pingWebhook,
+            """
+            history_id(500), 'other', history_id(7000000), history_id(7000000), now(), NULL
+            """),
+        read(Statements.readDelivery, "history_id(500001), 'acme'"),
+        command(Statements.readFirstWebhook, "'acme', '5001'"),
+        lane(Statements.readInterests, "'{other}'"),
+        lane(Statements.readReceiverQueues, "'00000000-0000-0000-0000-000000000000', 1000"),
+        read(Statements.readWebhook, "history_id(500), 'other'"),
+        lane(
+            Statements.recordTries,
+            """
+            ARRAY[history_id(6000001), history_id(6000002)], '{0,0}', '{now,now}', '{1,1}', '{200,500}',
+            '{NULL,NULL}', '{a,a}', '{accepted,pending}', '{NULL,now}'
+            """),
+        command(Statements.redeliver, "history_id(500001), 'acme'"),
+        lane(Statements.removeOldDeliveries, "history_id(0), 50"),
+        command(Statements.replayDeliveries, "history_id(5), history_id(0), '-infinity', NULL, false, 50"),
+        lane(
+            Statements.takeBackDeliveries, "history_id(1), 30",
+            looksAt: 20, "receiver queues with pending deliveries"),
+        lane(Statements.takeSessionReceivers, "'{backlog}', '{session 1}', 1, 1, 50, ''"),
+    ]
+
+    private static let events: [PlanCall] = [
+        read(Statements.followEvents, "history_id(500000), 'acme', NULL, 50"),
+        read(Statements.hasEvent, "history_id(500001)"),
+        lane(Statements.hasEvents, "0, false"),
+        read(Statements.hasUnnumberedEvents, "'backlog', history_id(1)"),
+        read(Statements.jobEvents, "'acme', 'default', history_id(500001), ARRAY[to_timestamp(1700500001)]"),
+        lane(
+            Statements.keepEvents,
+            """
+            ARRAY[history_id(7000000)], '{1}', '{now}', '{now}', '{1}', '{acme}', '{default}', '{a}',
+            ARRAY[history_id(1)], '{1}'
+            """),
+        lane(Statements.lastEvent),
+        read(Statements.listEvents, "'acme', history_id(9000000), NULL, -1, NULL, 50, NULL, 1000"),
+        lane(Statements.numberEvents, "'{backlog}', '{session 5}', '{1}', '{1}', '{false}'"),
+        lane(Statements.putBackEvents, "'{100000}', '{acme}', '{default}', '{a}'"),
+        lane(Statements.rejectEvents, "'error', true, '{}'"),
+        lane(Statements.removeOldEvents, "1e6, 50"),
+        lane(Statements.takeEvents, "50, 1000000, 0, '{}', NULL"),
+    ]
+
+    private static let finish: [PlanCall] = [
+        lane(Statements.dueDeadlines, "10"),
+        lane(
+            Statements.finishJobs,
+            """
+            ARRAY[history_id(4200001), history_id(4200002)], '{1,1}', '{1,1}', '{succeeded,succeeded}',
+            '{0,0}', '{NULL,NULL}', '{"{}","{}"}', '{NULL,NULL}', '{NULL,NULL}', '{now,now}',
+            ARRAY[history_id(1), history_id(2)], '{a,a}', '{NULL,NULL}', '{NULL,NULL}', '{}', '{}', '{}',
+            '{}', '{NULL,NULL}'
+            """),
+        command(
+            Statements.finishJobs,
+            """
+            ARRAY[history_id(4200001), history_id(4200002)], '{1,1}', '{1,1}', '{succeeded,succeeded}',
+            '{0,0}', '{NULL,NULL}', '{"{}","{}"}', '{NULL,NULL}', '{NULL,NULL}', '{now,now}',
+            ARRAY[history_id(1), history_id(2)], '{a,a}', '{NULL,NULL}', '{NULL,NULL}', '{}', '{}', '{}',
+            '{}', '{NULL,NULL}'
+            """),
+        lane(Statements.nextDeadline),
+        lane(Statements.tellJobs, "ARRAY[history_id(4200001)], '{1}', '{a}'"),
+    ]
+
+    private static let hosts: [PlanCall] = [
+        lane(
+            Statements.createHosts, "'{https://new.example:443}', '{10000}'",
+            looksAt: 1051, "hosts, which are counted because their number is limited"),
+        lane(Statements.forgetHosts, "'{https://500.example:443}'"),
+        lane(
+            Statements.grantConnections, "'{-1}', '{6}', '{-1}', ARRAY[history_id(4200010)], '{1}', '{\"\"}'",
+            looksAt: 10, "connections to the origin"),
+        lane(
+            Statements.keepDecisions, "'{https://500.example:443}', '{\"{}\"}', 50",
+            looksAt: 51, "decisions that stay"),
+        read(Statements.listHosts, "'', 51, 20", looksAt: 2700, "running jobs, and decisions of the hosts"),
+        lane(Statements.loadHosts, "10000"),
+        lane(
+            Statements.lockHosts, "'{https://500.example:443}', now(), 10, 10",
+            looksAt: 1200, "running jobs, of which the slots of all nodes are the limit"),
+        lane(Statements.lockWaitingJobs, "'https://away-2.example:443', 50"),
+        lane(Statements.putThroughputs, "'{https://500.example:443}', '{1}', now()"),
+        read(Statements.readHost, "'https://50.example:443', 20", looksAt: 1700, "running jobs"),
+        lane(Statements.readHostLimits, "10000, now()"),
+        read(Statements.readHostLimits, "10000, now()"),
+        lane(
+            Statements.readPermits, "'{-1,-2}', '{5,5}', '{6,6}', history_id(1), 15",
+            looksAt: 20, "connections to the origins"),
+        lane(Statements.readThroughputs, "1000"),
+        lane(Statements.removeOldThroughputs, "now(), 50"),
+        lane(
+            Statements.saveHostLimits,
+            """
+            '{https://500.example:443}', '{https://500.example:443}', '{""}', '{""}', '{5}', '{NULL}',
+            '{NULL}'
+            """),
+        lane(
+            Statements.saveHosts,
+            """
+            '{https://500.example:443}', '{"{}"}', '{now}', '{NULL}', '{NULL}', '{false}'
+            """),
+        lane(Statements.strandedHosts, "10", looksAt: 26, "hosts that jobs wait for"),
+        lane(Statements.sweepConnections, "50"),
+        lane(
+            Statements.writeConnections,
+            """
+            '{https://500.example:443}', ARRAY[history_id(4200001)], '{1}', '{backlog}', '{default}', '{1}',
+            '{""}'
+            """),
+    ]
+
+    private static let jobs: [PlanCall] = [
+        command(Statements.acknowledgeJobs, "ARRAY[history_id(1), history_id(11)], '{NULL,NULL}', now()"),
+        lane(
+            Statements.changeJobs,
+            """
+            ARRAY[history_id(4200001), history_id(4200002)], '{1,1}', '{NULL,NULL}', '{running,running}',
+            '{queued,queued}', '{NULL,NULL}', '{5,5}', '{0,0}', '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}',
+            '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}',
+            '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}'
+            """),
+        command(
+            Statements.changeJobs,
+            """
+            ARRAY[history_id(4200001), history_id(4200002)], '{1,1}', '{NULL,NULL}', '{running,running}',
+            '{queued,queued}', '{NULL,NULL}', '{5,5}', '{0,0}', '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}',
+            '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}',
+            '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}'
+            """),
+        command(Statements.deleteJob, "history_id(502), 3"),
+        command(
+            Statements.editSpec,
+            """
+            history_id(4400001), '{}', NULL, 0.5, now(), 'https://new.example:443', NULL, 2, now(), false,
+            false, NULL, '', true, true
+            """),
+        read(
+            Statements.listJobs,
+            """
+            'acme', history_id(9000000), NULL, NULL, NULL, NULL, NULL, NULL, 51, NULL, NULL, NULL, NULL, 1000,
+            false
+            """),
+        command(Statements.lockSuspendedJob, "history_id(4400001), 1"),
+        read(Statements.readAttempts, "history_id(500000), 'acme'"),
+        read(Statements.readJobs, "ARRAY[history_id(1), history_id(500000), history_id(4400001)], true"),
+        read(Statements.readLeftovers, "ARRAY[history_id(1), history_id(500000), history_id(4400001)], 60"),
+        lane(Statements.remindJobs, "now(), 50"),
+    ]
+
+    private static let leases: [PlanCall] = [
+        lane(Statements.checkLeases, "history_id(2), ARRAY[history_id(4200001), history_id(4200003)]"),
+        lane(Statements.heartbeat, "history_id(1), 'node', '1', now(), 1, false, true, 30, NULL"),
+        lane(Statements.lockHeartbeat, "1"),
+        lane(Statements.lockJobsOfDeadNodes, "ARRAY[history_id(2)], '{2026-01-01}', 50, false"),
+        lane(Statements.lockJobsOfNode, "history_id(1)"),
+        lane(Statements.lockRescue, "1"),
+        lane(Statements.readHealth),
+        lane(Statements.readHeartbeats, "history_id(1)"),
+        read(Statements.readNodes),
+        lane(Statements.removeNode, "history_id(3)"),
+    ]
+
+    private static let retention: [PlanCall] = [
+        lane(Statements.expiredJobs, "50"),
+        lane(Statements.hasEventsUntil, "10"),
+        lane(Statements.lateHistory, "'finished_jobs_018c46826580', now(), 50"),
+        lane(Statements.oldDefaultJobs, "'acme', history_id(900000), now(), 50, history_id(500000)"),
+        lane(Statements.oldJobs, "history_id(900000), now(), 50, history_id(500000)"),
+        lane(Statements.oldRestJobs, "now(), 50, history_id(0)"),
+        lane(Statements.oldSessionJobs, "'acme', 'rare', history_id(900000), now(), 50, history_id(500000)"),
+        lane(Statements.readHistory),
+        lane(Statements.removeJobs, "ARRAY[history_id(202), history_id(203), history_id(204)], now()"),
+        lane(Statements.removeOldKeys, "0, 50"),
+    ]
+
+    private static let schedules: [PlanCall] = [
+        lane(
+            Statements.advanceSchedules,
+            """
+            ARRAY[history_id(1)], '{now}', '{now}', '{false}', '{now}', ARRAY[history_id(1)], '{0}', '{0}',
+            now()
+            """),
+        command(
+            Statements.createSchedule,
+            """
+            history_id(7000000), 'acme', now(), now(), now(), false, '{}', '{}', NULL, NULL, 'schedules',
+            'new', 'fingerprint', history_id(1)
+            """),
+        command(Statements.deleteSchedule, "history_id(1), 'acme', NULL"),
+        lane(Statements.dropLocks),
+        lane(Statements.dueSchedules, "50, now()"),
+        lane(Statements.holdLock, "1"),
+        lane(Statements.insertRuns, "ARRAY[history_id(1)], '{now}', ARRAY[history_id(1)]"),
+        read(Statements.listSchedules, "'other', history_id(9000000), 51"),
+        lane(Statements.nextSchedule),
+        command(Statements.noteRun, "history_id(1), now(), history_id(1)"),
+        lane(Statements.postponeSchedule, "history_id(1), now()"),
+        read(Statements.readSchedule, "history_id(1), 'acme'"),
+        command(
+            Statements.replaceSchedule,
+            """
+            history_id(1), 1, now(), now(), now(), false, '{}', '{}', NULL, NULL
+            """),
+        lane(Statements.sweepRuns, "history_id(500000), 50"),
+        lane(
+            Statements.unfinishedRuns, "ARRAY[history_id(0)], 50",
+            looksAt: 50, "runs of the schedule, of which the argument is the limit"),
+    ]
+
+    private static let schema: [PlanCall] = [
+        plain(Statements.checkRows),
+        plain(Statements.freeSessionCount),
+    ]
+
+    private static let sessions: [PlanCall] = [
+        lane(Statements.cancelSessions, "50"),
+        read(Statements.changedSessions, "990"),
+        read(
+            Statements.countDefaultJobs, "'acme', 1000",
+            looksAt: 1000, "jobs that are counted, of which the argument is the limit"),
+        read(
+            Statements.countSessionJobs, "'backlog', 'often', 1000",
+            looksAt: 1000, "jobs that are counted, of which the argument is the limit"),
+        command(
+            Statements.countSessions, "'backlog'",
+            looksAt: 1004, "sessions, which are counted because their number is limited"),
+        command(Statements.deleteSession, "'backlog', 'session 1', 1"),
+        lane(Statements.drainSessions, "'{backlog}', '{session 1}', 0"),
+        lane(Statements.drainedSessions, "'', '', 50"),
+        lane(Statements.endSessions, "now(), 10"),
+        command(Statements.invalidateSession, "'backlog', 'session 500', 1, 'finish', now(), '{}'"),
+        read(Statements.listSessions, "'acme', 'session 5', 51"),
+        command(Statements.lockSessionEpoch),
+        command(Statements.putSession, "'backlog', 'session 500', 1, '{}', NULL, now()"),
+        read(Statements.readSession, "'acme', 'session 5'"),
+        lane(Statements.readSessionEpoch),
+    ]
+
+    private static let submit: [PlanCall] = [
+        lane(
+            Statements.addDependencies,
+            """
+            ARRAY[history_id(4000003)], ARRAY[history_id(2000001)], ARRAY[history_id(2000001)]
+            """),
+        read(Statements.knownJobs, "ARRAY[history_id(1), history_id(500000), history_id(4400001)], NULL"),
+        lane(Statements.readKeys, "'{0}', '{acme}', '{5001}'"),
+        read(Statements.readKeys, "'{0}', '{acme}', '{5001}'"),
+        lane(
+            Statements.submitJobs,
+            """
+            ARRAY[history_id(7000000)], '{acme}', '{default}', '{download}', '{0}', '{0.5}', '{NULL}',
+            '{now}', '{https://a.example:443}', '{NULL}', '{NULL}', '{"{}"}', '{NULL}', '{NULL}', '{NULL}',
+            now(), history_id(1), '{NULL}', '{NULL}', '{NULL}', '{1}', '{now}', '{acme}', '{default}', '{a}',
+            1000, '{false}', '{""}', '{true}', '{true}'
+            """),
+        lane(
+            Statements.submitKeyedJobs,
+            """
+            ARRAY[history_id(7000000)], '{acme}', '{default}', '{download}', '{0}', '{0.5}', '{NULL}',
+            '{now}', '{https://a.example:443}', '{NULL}', '{NULL}', '{"{}"}', '{NULL}', '{NULL}', '{NULL}',
+            now(), history_id(1), '{0}', '{0}', '{acme}', '{jobs}', '{new}', '{a}', '{NULL}', '{NULL}',
+            '{NULL}', '{a}', '{1}', '{now}', 1000, '{false}', '{""}', '{true}', '{true}'
+            """),
+    ]
+
+    private static let waiting: [PlanCall] = [
+        lane(Statements.discretionaryJobs, "50, now(), NULL, 0"),
+        lane(Statements.dueBegins, "10"),
+        lane(Statements.dueQuestions, "50"),
+        command(
+            Statements.flagDependencies,
+            """
+            ARRAY[history_id(1), history_id(2000001), history_id(2900011)], 'acme'
+            """),
+        lane(Statements.hasDependencyNews),
+        lane(Statements.hasDueQuestions),
+        lane(Statements.lockDependents, "ARRAY[history_id(4000004), history_id(4000012)]"),
+        lane(
+            Statements.lockFreeDependents, "ARRAY[history_id(4000004), history_id(4000012)]",
+            looksAt: 2, "jobs that may have no dependency left"),
+        lane(Statements.resolveDependencies, "50, 1000"),
+    ]
+}

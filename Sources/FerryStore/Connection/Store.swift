@@ -94,7 +94,8 @@ package final class Store: Sendable {
         let given = try database.withConnection { connection throws(PostgresError) in
             try connection.transaction { [context] connection throws(PostgresError) in
                 try JobChange.loseJobs(
-                    Statements.lockJobsOfNode, .identifier(context.configuration.node), &connection, context)
+                    Statements.lockJobsOfNode, .identifier(context.configuration.node),
+                    at: context.clock.now(), &connection)
             }
         }
         do throws(PostgresError) {

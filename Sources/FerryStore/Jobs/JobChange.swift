@@ -105,11 +105,9 @@ extension JobChange {
     /// Queues the jobs that `statement` reads with their attempts and nodes, which were lost. Jobs that a
     /// node only held lose no attempt. Call in a transaction. Returns their number.
     static func loseJobs(
-        _ statement: Statement, _ parameters: Parameters, _ connection: inout Connection,
-        _ context: StoreContext
+        _ statement: Statement, _ parameters: Parameters, at now: Timestamp, _ connection: inout Connection
     ) throws(PostgresError) -> Int {
         let rows = try connection.execute(statement, parameters, timeout: .seconds(5))
-        let now = context.clock.now()
         let changes = (0..<rows.rowCount).map { row in
             let (job, attempt): (JobID, Int32) = (rows.identifier(row, 0), rows.int32(row, 1))
             guard rows.bool(row, 3) else {

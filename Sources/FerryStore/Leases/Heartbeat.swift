@@ -208,7 +208,8 @@ package final class Heartbeat: LeaseHolder {
             try database.withConnection { connection throws(PostgresError) in
                 let node = Parameters.identifier(context.configuration.node)
                 try connection.transaction { connection throws(PostgresError) in
-                    _ = try JobChange.loseJobs(Statements.lockJobsOfNode, node, &connection, context)
+                    _ = try JobChange.loseJobs(
+                        Statements.lockJobsOfNode, node, at: context.clock.now(), &connection)
                     _ = try connection.execute(Statements.removeNode, node, timeout: .seconds(5))
                 }
                 try deliveryReclaimer.reclaimOwn(&connection)

@@ -76,7 +76,7 @@ struct Reaper {
                     _ = try connection.execute(
                         Statements.lockRescue, .int64(Heartbeat.rescueLock), timeout: .seconds(5))
                     return try JobChange.loseJobs(
-                        Statements.lockJobsOfDeadNodes, parameters, &connection, context)
+                        Statements.lockJobsOfDeadNodes, parameters, at: context.clock.now(), &connection)
                 }
             }
             guard count > 0 else { break }

@@ -1,3 +1,4 @@
+import FerryCore
 import Postgres
 import TestSupport
 import TestThreads
@@ -42,6 +43,32 @@ struct RowCheckTests {
             """
     }
 
+    private struct Told {
+        let type: EventType
+        let state: JobState
+        var attempt = 1
+        var second = 0
+    }
+
+    /// Adds a row of the log with events of the first job.
+    private static func history(_ told: [Told]) -> String {
+        let packed = told.map {
+            """
+            event_pack(\($0.type.code), NULL, \(one), to_timestamp(\($0.second)), \($0.attempt), 1,
+                '\($0.state.rawValue)', NULL, NULL)
+            """
+        }
+        return """
+            INSERT INTO sessions (tenant, name, last_sequence) VALUES ('acme', 'a', \(told.count));
+            INSERT INTO events (id, first_sequence, first_at, last_at, types, tenant, session, packed)
+            VALUES (\(two), 1, now(), now(), 0, 'acme', 'a', \(packed.joined(separator: " || ")));
+            """
+    }
+
+    private static let created = Told(type: .jobCreated, state: .queued, attempt: 0)
+    private static let started = Told(type: .jobStarted, state: .running)
+    private static let succeeded = Told(type: .jobSucceeded, state: .succeeded)
+
     private static func session(last: Int) -> String {
         "INSERT INTO sessions (tenant, name, last_sequence) VALUES ('acme', 'a', \(last));"
     }
@@ -59,6 +86,15 @@ struct RowCheckTests {
         "INSERT INTO nodes VALUES (\(two), now(), now(), 1, false, true, false, 'a', '0');"
             + job("state, node, attempt, started_at", "'running', \(two), 1, now()", count: "running"),
         finished("state, error", "'failed', '{}'"),
+        history([created, started, succeeded]) + finished("state", "'succeeded'"),
+        // Of a job that waits, is tried again, and was deleted after its end.
+        history([
+            Told(type: .jobCreated, state: .waiting, attempt: 0), started,
+            Told(type: .jobAttemptFailed, state: .waiting),
+            Told(type: .jobFailed, state: .failed, attempt: 2, second: 5),
+            Told(type: .jobUnacknowledged, state: .failed, attempt: 2, second: 5),
+            Told(type: .jobAcknowledged, state: .failed, attempt: 2, second: 5),
+        ]),
         session(last: 304) + events(one, from: 7, details: [0, 300, 0]) + events(two, from: 10, details: [5])
             + events("gen_random_uuid()", from: 11, details: Array(repeating: 1, count: 294)),
     ]
@@ -112,6 +148,43 @@ struct RowCheckTests {
         ),
         ("a session knows the sequence", session(last: 8) + events(one, from: 7, details: [0, 300, 0])),
         ("a session knows the sequence", events(one, from: 7, details: [0])),
+        ("the events of a job begin with", history([started])),
+        ("a job is created once", history([created, created])),
+        ("a job begins once", history([created, started, started])),
+        ("after the end of a job come", history([created, succeeded, started])),
+        ("after the end of a job come", history([created, succeeded, succeeded])),
+        ("an event has a state", history([created, Told(type: .jobStarted, state: .queued)])),
+        (
+            "the attempts of a job grow",
+            history([
+                created, Told(type: .jobAttemptFailed, state: .waiting, attempt: 2),
+                Told(type: .jobAttemptFailed, state: .waiting),
+            ])
+        ),
+        (
+            "the events of a job are in the order",
+            history([Told(type: .jobCreated, state: .queued, attempt: 0, second: 2), started])
+        ),
+        ("a job whose end was told", history([created, succeeded]) + job("state", "'queued'")),
+        (
+            "a finished job is as the event",
+            history([created, succeeded]) + finished("state", "'cancelled'")
+        ),
+        (
+            "a finished job is as the event",
+            history([created, Told(type: .jobSucceeded, state: .succeeded, attempt: 2)])
+                + finished("state", "'succeeded'")
+        ),
+        ("the end of a finished job", history([created, started]) + finished("state", "'succeeded'")),
+        (
+            "the deliveries of an event",
+            delivery("state", "'accepted'") + """
+                INSERT INTO deliveries (id, event, sequence, occurred_at, next_try_at, type, tenant, session,
+                    url, job_json, state)
+                VALUES (\(two), \(two), 1, now(), now(), 'job.failed', 'acme', 'a', 'https://b/', '{"a": 1}',
+                    'accepted');
+                """
+        ),
         ("a delivery that is not pending", delivery("state, node", "'accepted', \(two)")),
         (
             "a try belongs to a delivery",
@@ -148,8 +221,36 @@ struct RowCheckTests {
     @Test("every rule of the statement has a row here that breaks it")
     func rules() {
         let texts = Statements.checkRows.sql.matches(of: /(?:\(|SELECT )'([a-z]+ [^']{12,})',/).map(\.1)
-        #expect(Set(texts).count == 23)
+        #expect(Set(texts).count == 34)
         for text in texts { #expect(Self.broken.contains { text.hasPrefix($0.rule) }, "\(text)") }
+    }
+
+    @Test("the states that events may have are those of the transition table")
+    func states() throws {
+        let list = try #require(
+            Statements.checkRows.sql.firstMatch(of: /\(h\.type, h\.state\) IN \(([^A-Za-z]*)\)\),\n/))
+        let found = Set(list.1.matches(of: /\((\d+), (\d+)\)/).map { "\($0.1) \($0.2)" })
+        let codes: [JobState] = [.waiting, .queued, .running, .suspended, .succeeded, .failed, .cancelled]
+        // The only event without an input, and the failure of a job's last attempt.
+        var expected: Set = [
+            "\(EventType.jobResumedAtOffset.code) 3", "\(EventType.jobAttemptFailed.code) 6",
+        ]
+        for before in [nil] + JobState.allCases.map(Optional.some) {
+            for input in JobInput.allCases {
+                guard let plain = JobTransition(input, from: before) else { continue }
+                for (cancels, suspends) in [(false, false), (true, false), (false, true)] {
+                    let isStopped = before == .running
+                    let transition = plain.after(
+                        cancellationRequested: cancels && isStopped,
+                        suspensionRequested: suspends && isStopped)
+                    guard let event = transition.event, let state = transition.state,
+                        let code = codes.firstIndex(of: state)
+                    else { continue }
+                    expected.insert("\(event.code) \(code + 1)")
+                }
+            }
+        }
+        #expect(found == expected)
     }
 
     /// Checks rows that a transaction has written, and undoes it.

@@ -357,11 +357,19 @@ func queueCopies(_ count: Int, of origin: String, moreUrgentBy step: Int = 0, _ 
     var connection = try Connection(url: url)
     try connection.execute(
         script: """
-            INSERT INTO jobs (id, tenant, session, kind, state, priority, expires_at, origin, spec,
-                created_at, lot, is_repeatable, awaits_host, urgency)
-            SELECT gen_random_uuid(), tenant, session, kind, state, priority, expires_at, origin, spec,
-                created_at, lot, is_repeatable, awaits_host, urgency - interval '1 microsecond' * n * \(step)
-            FROM jobs, generate_series(1, \(count)) AS n WHERE origin = '\(origin)';
+            WITH copied AS (
+                INSERT INTO jobs (id, tenant, session, kind, state, priority, expires_at, origin, spec,
+                    created_at, lot, is_repeatable, awaits_host, urgency)
+                SELECT gen_random_uuid(), tenant, session, kind, state, priority, expires_at, origin, spec,
+                    created_at, lot, is_repeatable, awaits_host,
+                    urgency - interval '1 microsecond' * n * \(step)
+                FROM jobs, generate_series(1, \(count)) AS n WHERE origin = '\(origin)'
+                RETURNING *
+            )
+            INSERT INTO event_inbox (tenant, session, packed)
+            SELECT tenant, session, string_agg(
+                event_pack(1, NULL, id, created_at, 0, 1, state, NULL, NULL), ''::bytea)
+            FROM copied GROUP BY tenant, session;
             \(countRows("queued", count))
             """)
 }

@@ -1,7 +1,38 @@
 -- Checks what must hold for the rows of all tables, in one snapshot: rules that no constraint enforces. Reads
 -- all jobs, finished jobs, deliveries and events. Locks nothing.
 -- Returns for each broken rule its text, the number of rows that break it, and one of them.
-WITH broken AS (
+WITH told AS (
+    -- All events (EventRecord in the source).
+    SELECT e.first_sequence + r.number AS sequence,
+        -- The earliest events of the session were removed.
+        min(e.first_sequence) OVER (PARTITION BY e.tenant, e.session) > 1 AS is_cut,
+        get_byte(e.packed, r.start) AS type, get_byte(e.packed, r.start + 2) AS state,
+        substring(e.packed FROM r.start + 5 FOR 16) AS job,
+        ('x' || encode(substring(e.packed FROM r.start + 21 FOR 8), 'hex'))::bit(64)::bigint AS at,
+        ('x' || encode(substring(e.packed FROM r.start + 29 FOR 4), 'hex'))::bit(32)::integer AS attempt
+    FROM events e CROSS JOIN LATERAL (
+        WITH RECURSIVE record AS (
+            SELECT 0 AS start, 0 AS number
+            UNION ALL
+            SELECT r.start + 40 + (get_byte(e.packed, r.start + 36) << 24)
+                + (get_byte(e.packed, r.start + 37) << 16) + (get_byte(e.packed, r.start + 38) << 8)
+                + get_byte(e.packed, r.start + 39), r.number + 1
+            FROM record r WHERE r.start < length(e.packed)
+        )
+        SELECT start, number FROM record WHERE start < length(e.packed)
+    ) r
+), history AS MATERIALIZED (
+    -- With what came before, in the order of their numbers.
+    SELECT t.job, t.type, t.state, t.at, t.attempt, row_number() OVER earlier AS number,
+        lag(t.attempt) OVER earlier AS attempt_before, lag(t.at) OVER earlier AS at_before,
+        count(*) FILTER (WHERE t.type = 2) OVER earlier AS begins,
+        count(*) FILTER (WHERE t.type IN (9, 10, 11)) OVER earlier
+            - CASE WHEN t.type IN (9, 10, 11) THEN 1 ELSE 0 END AS ends_before,
+        count(*) FILTER (WHERE t.type IN (9, 10, 11)) OVER (PARTITION BY t.job) AS ends,
+        t.is_cut
+    FROM told t WHERE t.job <> '\x00000000000000000000000000000000'
+    WINDOW earlier AS (PARTITION BY t.job ORDER BY t.sequence)
+), broken AS (
     SELECT r.rule, j.id::text AS example
     FROM jobs j CROSS JOIN LATERAL (VALUES
         ('an unfinished job is waiting, queued, running or suspended',
@@ -101,6 +132,46 @@ WITH broken AS (
                 WHERE k.tenant = s.tenant AND k.name = s.session AND k.last_sequence = s.next - 1))
     ) AS r(rule, holds)
     WHERE r.holds IS NOT TRUE
+    UNION ALL
+    SELECT r.rule, encode(h.job, 'hex')
+    FROM history h CROSS JOIN LATERAL (VALUES
+        ('the events of a job begin with its creation', h.number > 1 OR h.type = 1 OR h.is_cut),
+        ('a job is created once', h.type <> 1 OR h.number = 1),
+        ('a job begins once', h.type <> 2 OR h.begins = 1),
+        ('after the end of a job come acknowledgements only', h.ends_before = 0 OR h.type IN (14, 15, 16)),
+        ('an event has a state to which its type leads',
+            -- JobTransition in the source. States: 1 waiting, 2 queued, 3 running, 4 suspended, 5 succeeded, 6
+            -- failed, 7 cancelled. The failure of the last attempt comes with the end of the job.
+            (h.type, h.state) IN (
+                (1, 1), (1, 2), (1, 3), (2, 3), (3, 1), (4, 1), (5, 1), (6, 1), (7, 3), (8, 1), (8, 2),
+                (8, 4), (8, 6), (9, 5), (10, 6), (11, 7), (14, 5), (14, 6), (14, 7), (15, 5), (15, 6), (15, 7),
+                (16, 5), (16, 6), (16, 7))),
+        ('the attempts of a job grow from event to event', h.attempt >= coalesce(h.attempt_before, 0)),
+        -- The clocks of nodes follow that of the database and may differ by milliseconds.
+        ('the events of a job are in the order of their times until its end',
+            h.type IN (14, 15, 16) OR h.at >= coalesce(h.at_before, h.at) - 1000000),
+        ('a job whose end was told has ended', h.type NOT IN (9, 10, 11) OR NOT EXISTS (
+            SELECT FROM jobs j WHERE j.id = encode(h.job, 'hex')::uuid)),
+        ('a finished job is as the event about its end says', h.type NOT IN (9, 10, 11) OR NOT EXISTS (
+            SELECT FROM finished_jobs f
+            WHERE f.id = encode(h.job, 'hex')::uuid AND (
+                f.attempt <> h.attempt
+                OR f.state <> (CASE h.state WHEN 5 THEN 'succeeded' WHEN 6 THEN 'failed'
+                    ELSE 'cancelled' END)::job_state)))
+    ) AS r(rule, holds)
+    WHERE r.holds IS NOT TRUE
+    UNION ALL
+    SELECT 'the end of a finished job is told', f.id::text
+    FROM history h JOIN finished_jobs f ON f.id = encode(h.job, 'hex')::uuid
+    -- Written with the row; the relay takes events from the inbox and keeps them in one transaction.
+    WHERE h.type = 1 AND h.ends = 0
+        AND NOT EXISTS (SELECT FROM event_inbox i WHERE position(h.job IN i.packed) > 0)
+        AND NOT EXISTS (SELECT FROM rejected_events i WHERE position(h.job IN i.packed) > 0)
+    UNION ALL
+    SELECT 'the deliveries of an event have the same content', d.event::text
+    FROM deliveries d GROUP BY d.event
+    HAVING min(d.sequence) <> max(d.sequence) OR min(d.type) <> max(d.type)
+        OR min(d.occurred_at) <> max(d.occurred_at) OR min(d.job_json) <> max(d.job_json)
     UNION ALL
     SELECT 'a delivery that is not pending has no sender', d.id::text
     FROM deliveries d WHERE d.state <> 'pending' AND d.node IS NOT NULL

@@ -441,7 +441,7 @@ struct PlanCall {
         command(Statements.invalidateSession, "'backlog', 'session 500', 1, 'finish', now(), '{}'"),
         read(Statements.listSessions, "'acme', 'session 5', 51"),
         command(Statements.lockSessionEpoch),
-        command(Statements.putSession, "'backlog', 'session 500', 1, '{}', NULL, now()"),
+        command(Statements.putSession, "'backlog', 'session 500', 1, '{}', NULL, now(), true"),
         read(Statements.readSession, "'acme', 'session 5'"),
         lane(Statements.readSessionEpoch),
     ]

@@ -39,7 +39,7 @@ test: install-test-deps
 smoke: install-test-deps
 	scripts/run-stages smoke
 
-# All tests in their long forms, ThreadSanitizer, and a soak of ten minutes: some hours.
+# All tests in their long forms, ThreadSanitizer, and four soaks of ten minutes: some hours.
 test-long: install-test-deps
 	scripts/run-stages long
 

@@ -240,6 +240,16 @@ class Cluster:
             if not cursor:
                 return
 
+    def broken_rows(self) -> list[str]:
+        """The rules that rows of the database break, the history of each job among them."""
+        node = self.nodes[0]
+        checked = subprocess.run([node.binary, "check", "--database"], env=node.environment, capture_output=True,
+                                 text=True, check=False)
+        lines = [line for line in checked.stdout.splitlines() if line.split()[1:2] == ["rows:"]]
+        if not lines:
+            return [f"ferry check has not checked the rows: {checked.stdout} {checked.stderr}"]
+        return [line for line in lines if not line.endswith("consistent")]
+
     def stop(self) -> list[str]:
         """What was wrong with the end of each node."""
         wrong = []

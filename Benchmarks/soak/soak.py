@@ -1,6 +1,6 @@
 """A cluster under a random load while everything around it fails, and whether it has kept its promises.
 
-    python3 Benchmarks/soak/soak.py [--ferry .build/release/ferry] [--seconds 600] [--seed 7] [--nodes 3]
+    python3 Benchmarks/soak/soak.py [--ferry .build/release/ferry] [--seconds 600] [--seed 7] [--runs 4] [--nodes 3]
 
 A second tenant misbehaves at a host that the first one uses as well, unless `--no-misbehave` says otherwise. Prints
 what was done to it as it goes and ends with 1 when something was lost, done twice, left half or not told, or when one
@@ -209,6 +209,8 @@ class Soak:
         for listener in self.listeners:
             if not listener.sequences:
                 self.book.complain(f"{listener.name} has heard nothing")
+        for text in self.cluster.broken_rows():
+            self.book.complain(f"rows: {text}")
         self.report(judge)
         return self.book.wrong
 
@@ -225,6 +227,7 @@ class Soak:
         if healthy:
             print(f"  {len(healthy)} healthy jobs beside {len(self.other_book.by_id)} of the other tenant: median "
                   f"{healthy[len(healthy) // 2]:.2f} s, at most {healthy[-1]:.2f} s, {len(self.book.held)} seen held")
+        print(f"  {self.losses()}")
         done = collections.Counter(kind for chaos in self.chaos for kind, _, _ in chaos.done)
         print(f"  chaos {dict(done)}, resident at most "
               f"{[node.resident_max >> 20 for node in self.cluster.nodes]} MiB", flush=True)
@@ -233,6 +236,16 @@ class Soak:
                                      if line["level"] in ("warning", "error", "critical"))
         for (level, message), count in sorted(logged.items(), key=str):
             print(f"  {level:8} {count:5} {message}")
+
+    def losses(self) -> str:
+        """What W7 counts (docs/benchmarks.md), for all jobs that were answered 201."""
+        kinds = {"lost": ("lost: ",), "wrong": ("the digest is of no whole file", "the file is not"),
+                 "told but not whole": ("a name without a success",),
+                 "sent twice with different content": ("another body under the same identifier",)}
+        counts = {name: sum(any(text in wrong for text in texts) for wrong in self.book.wrong)
+                  for name, texts in kinds.items()}
+        words = ", ".join(f"{count} {name}" for name, count in counts.items())
+        return f"{len(self.book.by_id)} jobs were accepted: {words}"
 
     def stop(self):
         for text in self.cluster.stop():
@@ -270,6 +283,7 @@ def main():
     parser.add_argument("--ferry", default=".build/release/ferry")
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--seed", type=int, default=int(time.time()) % 100_000)
+    parser.add_argument("--runs", type=int, default=1, help="how many runs, with consecutive seeds")
     parser.add_argument("--nodes", type=int, default=3)
     parser.add_argument("--clients", type=int, default=6)
     parser.add_argument("--pause", type=float, default=0.4, help="seconds between a client's requests, on average")
@@ -279,15 +293,19 @@ def main():
                         help="a second tenant that makes a host refuse its requests")
     parser.add_argument("--keep", action="store_true", help="leave logs, files and database of a run that has failed")
     words = parser.parse_args()
-    with soaked(words.ferry, words.seconds, words.seed, words.nodes, kinds=words.chaos.split(","),
-                clients=words.clients, pause=words.pause, chaos_pause=words.chaos_pause, misbehave=words.misbehave,
-                keep=words.keep) as run:
+    are_kept = [kept_promises(words, seed) for seed in range(words.seed, words.seed + words.runs)]
+    sys.exit(0 if all(are_kept) else 1)
+
+
+def kept_promises(words, seed: int) -> bool:
+    with soaked(words.ferry, words.seconds, seed, words.nodes, kinds=words.chaos.split(","), clients=words.clients,
+                pause=words.pause, chaos_pause=words.chaos_pause, misbehave=words.misbehave, keep=words.keep) as run:
         pass
     wrong = run.book.wrong
     for text in wrong:
         print(f"WRONG {text}")
-    print(f"seed {words.seed}: {'kept its promises' if not wrong else f'{len(wrong)} complaints'}")
-    sys.exit(1 if wrong else 0)
+    print(f"seed {seed}: {'kept its promises' if not wrong else f'{len(wrong)} complaints'}", flush=True)
+    return not wrong
 
 
 if __name__ == "__main__":

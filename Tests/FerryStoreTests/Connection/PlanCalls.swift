@@ -77,16 +77,6 @@ struct PlanCall {
         "read_history": "reads the catalog",
     ]
 
-    /// Statements whose plan depends on the statistics or reads too much, and how.
-    static let knownIssues: [String: String] = [
-        "delete_webhook": "in an empty table it uses the index of tenants",
-        "edit_webhook": "in an empty table it uses the index of tenants",
-        "read_interests": "it reads the endpoints of all tenants, in the order of their ids",
-        "remove_old_deliveries": "for a deleted endpoint it reads all deliveries, in the order of their ids",
-        "remove_old_events": "the order in which it reads rejected events changes",
-        "replay_deliveries": "it reads all deliveries, in the order of their ids",
-    ]
-
     /// All calls, in the order of the folders of `Sources/FerryStore`.
     static let all =
         admin + claim + connection + deliveries + events + finish + hosts + jobs + leases + retention

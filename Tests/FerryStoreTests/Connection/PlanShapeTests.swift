@@ -27,7 +27,7 @@ extension PlanTests {
         var large = try Self.prepared(calls, lane)
         for (call, shape) in zip(calls, before) where call.statement.name != "check_rows" {
             let other = try Self.shape(of: call, &large, isPrepared: true)
-            Self.expecting(call) { #expect(other == shape, "\(call.statement.name)") }
+            #expect(other == shape, "\(call.statement.name)")
         }
         try large.execute(script: "ROLLBACK")
     }
@@ -44,22 +44,14 @@ extension PlanTests {
             _ = try Self.execute(call, "first", &connection)
             let plan = try Self.execute(call, "second", &connection)
             let cost = PlanCost(plan, sizes, rowCountMin: call.rowCount)
-            Self.expecting(call) {
-                #expect(
-                    cost.pageCount <= cost.pageCountMax,
-                    """
-                    \(call.statement.name) touches \(cost.pageCount) pages and may \(cost.pageCountMax), \
-                    for \(cost.rowCount) rows: \(cost.scans)
-                    """)
-            }
+            #expect(
+                cost.pageCount <= cost.pageCountMax,
+                """
+                \(call.statement.name) touches \(cost.pageCount) pages and may \(cost.pageCountMax), \
+                for \(cost.rowCount) rows: \(cost.scans)
+                """)
         }
         try connection.execute(script: "ROLLBACK")
-    }
-
-    /// Runs checks of a call, which may fail if its plan is known to be wrong.
-    private static func expecting(_ call: PlanCall, _ check: () -> Void) {
-        guard let issue = PlanCall.knownIssues[call.statement.name] else { return check() }
-        withKnownIssue("\(issue)", isIntermittent: true) { check() }
     }
 
     /// Opens a transaction in which the statistics are current, and prepares the statements.

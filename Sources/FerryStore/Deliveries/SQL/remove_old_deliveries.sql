@@ -10,7 +10,9 @@ WITH old AS (
     SELECT id FROM deliveries WHERE id < $1::uuid ORDER BY id LIMIT $2::integer FOR UPDATE SKIP LOCKED
 ), orphaned AS (
     SELECT d.id FROM webhooks w CROSS JOIN LATERAL (
-        SELECT id FROM deliveries WHERE endpoint = w.id AND (node IS NULL OR next_try_at <= now())
+        SELECT id FROM deliveries
+        WHERE endpoint = ANY (ARRAY[w.id]) AND endpoint IS NOT NULL
+            AND (node IS NULL OR next_try_at <= now())
         ORDER BY endpoint, id LIMIT $2::integer FOR UPDATE SKIP LOCKED
     ) d WHERE w.deleted_at IS NOT NULL LIMIT $2::integer
 ), gone AS (

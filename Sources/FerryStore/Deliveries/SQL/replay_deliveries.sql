@@ -4,10 +4,11 @@
 -- or null, $5 whether only those that were given up, $6 maximum number of deliveries. Returns their ids.
 WITH chosen AS (
     SELECT id FROM deliveries
-    WHERE endpoint = $1::uuid AND id > $2::uuid AND type <> 'webhook.ping' AND occurred_at >= $3::timestamptz
+    WHERE endpoint = ANY (ARRAY[$1::uuid]) AND endpoint IS NOT NULL AND id > $2::uuid
+        AND type <> 'webhook.ping' AND occurred_at >= $3::timestamptz
         AND ($4::timestamptz IS NULL OR occurred_at < $4::timestamptz)
         AND (state = 'given_up' OR (state = 'accepted' AND NOT $5::boolean))
-    ORDER BY id LIMIT $6::integer FOR UPDATE
+    ORDER BY endpoint, id LIMIT $6::integer FOR UPDATE
 ), changed AS (
     UPDATE deliveries SET state = 'pending', next_try_at = now()
     WHERE id = ANY (ARRAY(SELECT id FROM chosen))

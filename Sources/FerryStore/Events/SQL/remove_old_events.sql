@@ -28,8 +28,8 @@ WITH old AS (
     UPDATE session_receivers r SET changed_at = now() FROM due d
     WHERE r.tenant = d.tenant AND r.session = d.session AND r.url = d.url AND d.is_awaited
 ), rejected AS (
-    DELETE FROM rejected_events WHERE position IN (
+    DELETE FROM rejected_events WHERE position = ANY (ARRAY(
         SELECT position FROM rejected_events
-        WHERE rejected_at < now() - make_interval(secs => $1::double precision) LIMIT $2::integer)
+        WHERE rejected_at < now() - make_interval(secs => $1::double precision) LIMIT $2::integer))
 )
 SELECT count(*) FROM old

@@ -1,8 +1,8 @@
 import FerryCore
 
-/// A model of how nodes lease jobs: the rows, what the nodes remember, and every step that changes either. Rows
-/// change by the transition table of the source (`JobTransition`); times and the order of the queue are left
-/// out, so that any step may come whenever it is possible.
+/// A model of how nodes lease jobs: the rows, what the nodes remember, and every step that changes either.
+/// Rows change by the transition table of the source (`JobTransition`); times and the order of the queue are
+/// left out, so that any step may come whenever it is possible.
 struct LeaseModel: Sendable {
     /// What an attempt has come to, until its node has written it.
     enum Outcome: UInt8, Sendable, CaseIterable { case succeeded, retry, returned, cancelled }
@@ -42,8 +42,8 @@ struct LeaseModel: Sendable {
         var suspends = false
         /// Events about the end of the job.
         var endCount = 0
-        /// The attempt of the lease was held since its submission and has not begun. What happens does not depend
-        /// on it: only the rules do.
+        /// The attempt of the lease was held since its submission and has not begun. What happens does not
+        /// depend on it: only the rules do.
         var isOnlyHeld = false
         var memories = (Memory(), Memory())
 
@@ -77,8 +77,8 @@ struct LeaseModel: Sendable {
     /// How a node and the others see its lease.
     enum NodeState: UInt64, Sendable {
         case valid
-        /// The node has sent no heartbeat for so long that it trusts its lease no more. From now on others may
-        /// take its jobs.
+        /// The node has sent no heartbeat for so long that it trusts its lease no more. From now on others
+        /// may take its jobs.
         case lapsed
         /// A heartbeat is written: the others take nothing more. The node does not trust its leases yet.
         case beaten

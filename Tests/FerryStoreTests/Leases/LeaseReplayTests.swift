@@ -6,8 +6,8 @@ import Testing
 
 @testable import FerryStore
 
-/// The statements of the store do what `LeaseModel` says: every step from every state of one job and two nodes
-/// is taken once on rows.
+/// The statements of the store do what `LeaseModel` says: every step from every state of one job and two
+/// nodes is taken once on rows.
 @Suite("Leases in rows", .onOwnThread)
 struct LeaseReplayTests {
     private static let job = "00000000-0000-0000-0000-000000000001"

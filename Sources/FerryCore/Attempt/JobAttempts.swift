@@ -129,10 +129,15 @@ private struct ShownAttempt: ShownObject {
             "Why the attempt failed, or null.")
         list.member(
             "transactions", \.transactions,
-            "Requests of the attempt, in the order of their ends, at most \(Limits.transactionCountMax).")
+            "Requests of the attempt, in the order of their ends: the first and the last ones, "
+                + "\(Limits.transactionCountMax / 2) each.")
+        list.member(
+            "transaction_count", { $0.transactions.count + $0.attempt.omittedTransactionCount },
+            "Number of all transactions of the attempt.", [.minimum(0)])
         list.member(
             "omitted_transactions", \.attempt.omittedTransactionCount,
-            "Number of transactions before the last one that are not stored.", [.minimum(0)])
+            "Number of transactions between the first and the last ones that are not stored.",
+            [.minimum(0)])
         list.member("redirect_count", \.attempt.redirectCount, "Number of followed redirects.", [.minimum(0)])
         list.optional(
             "diagnostics", { $0.showsDiagnostics ? .some($0.attempt.diagnostics) : nil },

@@ -14,9 +14,11 @@ package struct RetryPolicy: Sendable {
 
     /// Returns `true` if an attempt that failed with `error` counts toward `retry.max_attempts`. A full or
     /// missing disk does not count, except for a job with a single attempt. A lost node does not count
-    /// either, whether it died or only lost the database.
+    /// either, whether it died or only lost the database, nor does an attempt that has made progress
+    /// (`TransferError.Cost`).
     package static func usesUpAttempt(_ error: TransferError, rules: JobSpec.RetryRules) -> Bool {
         guard error.isRetryable else { return true }
+        guard error.cost == .attempt else { return false }
         switch error.code {
         case .nodeLost: return false
         case .storageFull, .storageUnavailable: return rules.attemptCountMax == 1
@@ -25,31 +27,38 @@ package struct RetryPolicy: Sendable {
     }
 
     /// Returns what follows an attempt that does not count. `attempt`: number of the job's attempt, which
-    /// determines the delay.
+    /// determines the delay, unless the server names one or the attempt has received many bytes.
     package static func verdict(
-        rules: JobSpec.RetryRules, uncounted error: TransferError, attempt: Int, now: Timestamp,
-        expiry: Timestamp, jitter: Double, overdue: TransferError.Code
+        rules: JobSpec.RetryRules, uncounted error: TransferError, attempt: Int, retryAfter: Double? = nil,
+        now: Timestamp, expiry: Timestamp, jitter: Double, overdue: TransferError.Code
     ) -> Verdict {
         var rules = rules
         rules.attemptCountMax = .max
-        rules.delayMax = min(rules.delayMax, storagePauseMax)
+        if error.cost == .attempt { rules.delayMax = min(rules.delayMax, storagePauseMax) }
         return verdict(
-            rules: rules, error: error, failedAttemptCount: attempt, retryAfter: nil, now: now,
-            expiry: expiry, jitter: jitter, overdue: overdue)
+            rules: rules, error: error,
+            failedAttemptCount: error.cost == .reset || retryAfter != nil ? 1 : attempt,
+            retryAfter: retryAfter, now: now, expiry: expiry, jitter: jitter, overdue: overdue)
     }
 
-    /// Returns what follows a failed attempt. `jitter`: random number from 0 to 1; it spreads the delay over
-    /// ±20 %, so that jobs that failed together do not retry together. `Retry-After` is a lower bound of the
-    /// delay. `overdue`: error code if `expiry` comes before the next attempt.
+    /// Returns the delay after so many failures in a row, in seconds. `jitter`: random number from 0 to 1; it
+    /// spreads the delay over ±20 %, so that jobs that failed together do not retry together.
+    package static func delay(_ rules: JobSpec.RetryRules, after failureCount: Int, jitter: Double) -> Double
+    {
+        var delay = rules.delayInitial
+        for _ in 1..<max(failureCount, 1) where delay < rules.delayMax { delay *= rules.multiplier }
+        return min(delay, rules.delayMax) * (0.8 + 0.4 * jitter)
+    }
+
+    /// Returns what follows a failed attempt. `jitter`: random number from 0 to 1. `Retry-After` is a lower
+    /// bound of the delay. `overdue`: error code if `expiry` comes before the next attempt.
     package static func verdict(
         rules: JobSpec.RetryRules, error: TransferError, failedAttemptCount: Int, retryAfter: Double?,
         now: Timestamp,
         expiry: Timestamp, jitter: Double, overdue: TransferError.Code = .resourceTimeout
     ) -> Verdict {
         guard error.isRetryable, failedAttemptCount < rules.attemptCountMax else { return .final(error) }
-        var delay = rules.delayInitial
-        for _ in 1..<max(failedAttemptCount, 1) where delay < rules.delayMax { delay *= rules.multiplier }
-        delay = min(delay, rules.delayMax) * (0.8 + 0.4 * jitter)
+        var delay = delay(rules, after: failedAttemptCount, jitter: jitter)
         if let retryAfter { delay = max(delay, min(retryAfter, RetryAfter.secondsMax) * (1 + 0.1 * jitter)) }
         let next = now + delay
         guard next < expiry else {

@@ -135,7 +135,10 @@ package struct TransactionLog: Sendable, Equatable {
     package var redirectCount = 0
     /// URLs that contain secrets, which are redacted in `bytes`.
     package private(set) var secretURLs: [SecretURL] = []
-    private var lastStart = 0
+    /// Where the last transactions begin in `bytes`: those that are dropped if there are too many.
+    private var lastStarts: [Int] = []
+    /// Number of first transactions, which are never dropped.
+    private static let firstCount = Limits.transactionCountMax / 2
 
     /// A URL and the index of its transaction.
     package struct SecretURL: Sendable, Equatable {
@@ -146,17 +149,12 @@ package struct TransactionLog: Sendable, Equatable {
     /// Creates an empty log.
     package init() {}
 
-    /// Adds a transaction. If the log is full, replaces the last one.
+    /// Adds a transaction. If the log is full, drops the oldest one of the last half.
     package mutating func append(_ metrics: TransactionMetrics) {
-        if count == Limits.transactionCountMax {
-            bytes.removeSubrange(lastStart...)
-            omittedCount += 1
-            secretURLs.removeAll { $0.place == count - 1 }
-        } else {
-            count += 1
-        }
+        if count == Limits.transactionCountMax { dropOne() }
         if bytes.isEmpty { bytes.reserveCapacity(96) }
-        lastStart = bytes.count
+        if count >= Self.firstCount { lastStarts.append(bytes.count) }
+        count += 1
         guard let url = metrics.request?.url, !RedactedURL.hasNoSecrets(url) else {
             return metrics.pack(into: &bytes)
         }
@@ -164,6 +162,20 @@ package struct TransactionLog: Sendable, Equatable {
         var redacted = metrics
         redacted.request?.url = RedactedURL.text(of: url)
         redacted.pack(into: &bytes)
+    }
+
+    private mutating func dropOne() {
+        let start = lastStarts.removeFirst()
+        let byteCount = (lastStarts.first ?? bytes.count) - start
+        bytes.removeSubrange(start..<(start + byteCount))
+        for index in lastStarts.indices { lastStarts[index] -= byteCount }
+        secretURLs = secretURLs.compactMap { secret in
+            if secret.place == Self.firstCount { return nil }
+            return SecretURL(
+                place: secret.place > Self.firstCount ? secret.place - 1 : secret.place, url: secret.url)
+        }
+        count -= 1
+        omittedCount += 1
     }
 }
 

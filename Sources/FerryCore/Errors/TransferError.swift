@@ -61,6 +61,18 @@ package struct TransferError: Error, Sendable, Equatable {
     /// `true` if the host itself refused before a request was sent, which proves that it can be reached.
     package let isRefusal: Bool
 
+    /// What a failed attempt with this error counts for.
+    package enum Cost: Sendable, Equatable {
+        /// It counts toward `retry.max_attempts`.
+        case attempt
+        /// It counts for nothing: the server was not ready, or the attempt has received few new bytes.
+        case none
+        /// It counts for nothing, and the delay begins anew: the attempt has received many new bytes.
+        case reset
+    }
+    /// Set by the engine, and not stored.
+    package var cost = Cost.attempt
+
     /// Creates an error. Phase and retryability must be among those of the code in `docs/errors.md`.
     package init(
         _ code: Code, _ message: String, phase: Phase, isRetryable: Bool, osError: Int32 = 0,

@@ -101,7 +101,8 @@ extension JobSpec {
         package mutating func fields(_ visitor: inout some FieldVisitor) {
             visitor.field(
                 "status", &status, ListRule(0...50, of: .statusPattern), .plain,
-                "Status codes as \"404\" or \"2xx\". Empty: 2xx for files, every status for data jobs.")
+                "Status codes as \"404\" or \"2xx\". Empty: every status for data jobs, 2xx for uploads, and "
+                    + "for downloads 2xx without 202 (the server is not ready), 204 and 205 (no file).")
             visitor.field(
                 "content_type", &contentTypes, ListRule(0...50, of: .mediaRange), .plain,
                 "Media types as \"image/png\" or \"image/*\"; empty: all.")
@@ -114,9 +115,14 @@ extension JobSpec {
             if let kind = body.context.kind { leaveOutStandard(kind) }
         }
 
-        /// Returns the default of a kind: 2xx for files, every status for data.
+        /// Returns the default of a kind as patterns; empty for downloads, whose default is not a list of
+        /// them.
         static func standardStatus(_ kind: JobKind) -> [String] {
-            kind == .data ? ["1xx", "2xx", "3xx", "4xx", "5xx"] : ["2xx"]
+            switch kind {
+            case .data: ["1xx", "2xx", "3xx", "4xx", "5xx"]
+            case .upload: ["2xx"]
+            case .download: []
+            }
         }
 
         /// Removes the status codes if they are the default.
@@ -144,6 +150,8 @@ extension JobSpec {
         /// `true` if a download resumes although the server gave no validator that would show a change of its
         /// file.
         package var resumesWithoutValidator = false
+        /// Status codes as `5xx` or three digits that are retried, or `nil` for the default.
+        package var statuses: [String]?
         /// Creates the default rules.
         package init() {}
 
@@ -166,7 +174,11 @@ extension JobSpec {
                 "Whether an attempt resumes from the bytes of the last one although the server has sent "
                     + "neither a strong ETag nor a safe Last-Modified. Only the length then shows a changed "
                     + "file.")
-            visitor.unsupported("statuses", off: .null)
+            visitor.field(
+                "statuses", &statuses, ListRule(0...50, of: .statusPattern), .plain,
+                "Status codes as \"404\" or \"5xx\" that are retried, also with Retry-After; no others are. "
+                    + "null: 408, 425, 429, 500, 502, 503, 504, 520 to 524, and every 4xx and 5xx with "
+                    + "Retry-After.")
         }
 
         package mutating func inherit(from session: SessionConfiguration) {

@@ -39,6 +39,8 @@ package struct JobSpec: FieldObject {
     /// Largest number of segments that are fetched at once, at least 1; more than 1 only for downloads by
     /// GET.
     package var segmentCountMax = 1
+    /// When a connection counts as too slow.
+    package var lowSpeed = LowSpeed()
     /// Webhook of the job, or `nil`.
     package var webhook: WebhookSpec?
     /// `true` if the client has declined acknowledgement, even for an endpoint that requires it.
@@ -158,8 +160,7 @@ package struct JobSpec: FieldObject {
             "segments", &segmentCountMax, 1...Limits.segmentCountMax, .of(.never, kinds: .download),
             "Largest number of parts of the file that are fetched at once, for downloads by GET. If the "
                 + "server does not support ranges safely, it is 1.")
-        visitor.unsupported("low_speed_limit", off: .null)
-        visitor.unsupported("low_speed_time", off: .null)
+        lowSpeed.fields(&visitor, from: .session)
         visitor.unsupported("suspended", off: .bool(false))
         visitor.unsupported("on_url_expired", off: "fail")
         var choice = AcknowledgementChoice(self)
@@ -178,6 +179,7 @@ package struct JobSpec: FieldObject {
 
     package mutating func inherit(from session: SessionConfiguration) {
         acknowledgement = session.acknowledgement
+        lowSpeed = session.lowSpeed
     }
 }
 

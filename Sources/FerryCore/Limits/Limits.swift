@@ -190,9 +190,9 @@ package enum Limits {
     /// Attempts of a job that `…/attempts` lists, the latest.
     /// If exceeded: `omitted_attempts` counts the earlier ones. The SQL has the same number.
     package static let attemptCountMax = 50
-    /// Transactions of an attempt: the first ones and the last.
+    /// Transactions of an attempt: the first and the last ones, half each.
     /// If exceeded: `omitted_transactions` counts the others.
-    package static let transactionCountMax = 32
+    package static let transactionCountMax = 40
 
     // MARK: Webhooks
     /// Webhook endpoints of a tenant.

@@ -28,6 +28,8 @@ package struct SessionConfiguration: FieldObject {
     package var timeoutForRequest = 60.0
     /// Seconds.
     package var timeoutForResource = 604_800.0
+    /// Default value of `low_speed_limit` and `low_speed_time`.
+    package var lowSpeed = LowSpeed()
     /// From 0.0 to 1.0.
     package var priority = 0.5
     /// Default values of `schedule`.
@@ -91,6 +93,7 @@ package struct SessionConfiguration: FieldObject {
         visitor.field(
             "timeout_for_resource", &timeoutForResource, 1...31_536_000, .of(unit: .seconds),
             "Default of schedule.timeout_for_resource.")
+        lowSpeed.fields(&visitor)
         visitor.field("priority", &priority, 0...1, .plain, "Default of schedule.priority.")
         visitor.field(
             "network_service_type", &networkServiceType, .plain,

@@ -37,6 +37,8 @@ package struct EngineConfiguration: Sendable {
     package var downloads = DownloadAdmission()
     /// Seconds for which an attempt that has reached its server keeps its slot while no byte moves.
     package var stallSeconds = 5.0
+    /// When a connection counts as too slow, for jobs that do not say.
+    package var lowSpeed = LowSpeed()
     /// Admits connections beyond an attempt's first; `nil` if they are not limited.
     package var connections: (any ConnectionLimiter)?
     /// Decides which addresses and URLs may be connected.
@@ -119,6 +121,11 @@ enum EngineLimits {
     /// Failures at one source, without a useful response between them, after which an attempt does not ask it
     /// any more.
     static let partFailureCountMax = 3
+    /// New bytes of a body after which the next request follows at once, without a delay.
+    static let progressByteCountMin: Int64 = 64 << 10
+    /// Longest delay between two requests of an attempt, in seconds. With a longer one the attempt ends, and
+    /// its job waits without a slot.
+    static let slotPauseMax = 5.0
     /// Nanoseconds until a refused connection is asked for again.
     static let refusalPause: Int64 = 1_000_000_000
     /// Seconds that an attempt waits at least before it is given up because its disk hangs: if several disks

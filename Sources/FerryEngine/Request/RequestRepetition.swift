@@ -3,7 +3,8 @@ import FerryCore
 /// Decides whether the request of a hop may be sent again, and with it whether the job may be tried again
 /// (RFC 9110 §9.2.2). A pure value.
 struct RequestRepetition: Sendable {
-    private let allowsAll: Bool
+    /// Whether the job allows to repeat requests that are not idempotent.
+    let allowsAll: Bool
     private let hasActed: Bool
     /// Whether this very request may be sent twice: it is idempotent, or the job allows it.
     let maySendTwice: Bool
@@ -23,19 +24,8 @@ struct RequestRepetition: Sendable {
         allowsAll || !hasActed && (maySendTwice || !mayHaveReached)
     }
 
-    /// Whether the job may be tried again after a response with that status. 425 and 429 say that the server
-    /// did nothing (RFC 8470 §5.2, RFC 6585 §4); the others leave that open.
-    func mayTryAgain(afterStatus status: Int) -> Bool {
-        let isPassing = Self.passing.contains(status)
-        return allowsAll && isPassing
-            || !hasActed && ([425, 429].contains(status) || isPassing && maySendTwice)
-    }
-
-    /// Statuses of failures that may pass. 520 to 524 are what large proxies answer if their origin fails.
-    private static let passing: Set<Int> = [408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524]
-
     /// The outcome that an attempt may report: one that lets the job be tried again only if that is allowed.
-    /// `ResponseJudge` has decided that for statuses.
+    /// `ResponseTable` has decided that for statuses.
     func permitted(
         _ outcome: AttemptResult.Outcome, mayHaveReached: Bool
     ) -> AttemptResult.Outcome {

@@ -5,14 +5,22 @@ import FerryCore
 struct AcceptedResponse {
     let head: ResponseHead
     let hop: Hop
-    /// Whether libcurl decodes the body.
+    /// Whether the body is decoded.
     let isDecoded: Bool
-    /// The bytes that the body continues, and the length of the whole file; `nil` if the body is the whole.
-    let continued: (resumption: Resumption, total: Int64)?
+    /// Where the bytes of the body belong.
+    let body: ResponseTable.Body
+    /// The bytes of an earlier attempt that the body continues; `nil` if the file begins with it.
+    let resumption: Resumption?
+    /// What a later request needs to continue the body; `nil` if none can.
+    let record: PartialRecord?
 
-    /// Bytes of the whole body; `nil` if that is unknown.
-    var length: Int64? {
-        !head.hasBody(hop.method) ? 0 : isDecoded ? nil : continued?.total ?? head.contentLength
+    /// Bytes of the whole file; `nil` if that is unknown.
+    var length: Int64? { head.hasBody(hop.method) ? body.total : 0 }
+
+    /// The bytes that the body continues, and the length of the whole file.
+    private var continued: (resumption: Resumption, total: Int64)? {
+        guard let resumption, let total = body.total else { return nil }
+        return (resumption, total)
     }
 
     /// Makes the writer of the body. `destination`: of a download. `isPaced`: whether a limit on speed holds.
@@ -46,6 +54,7 @@ struct AcceptedResponse {
             writer = try BodyWriter(plan, resuming: continued.resumption.file, total: continued.total)
         } else {
             writer = try BodyWriter(plan, expected: length)
+            if head.status == 206, let total = body.total { try writer.expect(total: total) }
         }
         if continued != nil || length ?? 0 >= EngineLimits.recordedByteCountMin {
             writer.recorded.at = loop.multi.now
@@ -61,7 +70,9 @@ struct AcceptedResponse {
         if let record = continued?.resumption.record {
             return record.announced + head.announcedDigests(of: .continued)
         }
-        return head.announcedDigests(of: isDecoded ? .decoded : head.status == 206 ? .part : .whole)
+        if isDecoded { return head.announcedDigests(of: .decoded) }
+        guard head.status == 206 else { return head.announcedDigests(of: .whole) }
+        return head.announcedDigests(of: body.end == body.total ? .part : .continued)
     }
 
     /// Reserves memory for a body that is neither small nor large, if the transfer is likely to be fast, and
@@ -91,8 +102,8 @@ struct AcceptedResponse {
         guard continued == nil, spec.kind == .download,
             length ?? .max > Int64(context.configuration.memoryByteCountMax)
         else { return nil }
-        return { [head, hop, length, fileThreads = context.fileThreads] file in
-            guard let record = PartialRecord(head, of: spec, from: hop) else { return }
+        return { [record, length, fileThreads = context.fileThreads] file in
+            guard let record else { return }
             file.becomeResumable(record)
             if let length, length >= EngineLimits.recordedByteCountMin {
                 fileThreads.send(.run { file.checkpoint(syncs: false) })

@@ -53,7 +53,7 @@ final class BodyWriter: StagedWriter {
     /// Bytes of the earlier attempt. Until they are hashed, the digest's lag does not count.
     private let resumedByteCount: Int64
     /// Required length of the whole file; `nil` if libcurl checks the length.
-    private let total: Int64?
+    private var total: Int64?
     /// When the record was last written, in nanoseconds of the loop's clock, and the bytes received by then.
     var recorded: (at: Int64, byteCount: Int64) = (0, 0)
 
@@ -91,6 +91,16 @@ final class BodyWriter: StagedWriter {
         self.tail = tail
     }
 
+    /// The next bytes continue these, or are the first ones of a file of `total` bytes. Throws
+    /// `response_too_large`.
+    func expect(total: Int64) throws(TransferError) {
+        self.total = total
+        try checkLength(total)
+    }
+
+    /// Whether bytes of the whole file are missing, as far as its length is known from a range.
+    var isShort: Bool { total.map { byteCount < $0 } ?? false }
+
     /// Throws `response_too_large`, `storage_full`, `storage_failed`, or an error of the destination's path.
     func append(_ bytes: UnsafeRawBufferPointer) throws(TransferError) {
         let total = byteCount + Int64(bytes.count)
@@ -125,9 +135,7 @@ final class BodyWriter: StagedWriter {
 
     private func checkLength(_ count: Int64) throws(TransferError) {
         guard count <= total ?? .max else {
-            throw TransferError(
-                .responseInvalid, "The server sent more than it had announced.", phase: .receiving,
-                isRetryable: true)
+            throw .longerThanAnnounced
         }
         guard count <= plan.byteCountMax ?? .max else {
             throw .longerThanAccepted(.receiving)
@@ -217,9 +225,7 @@ final class BodyWriter: StagedWriter {
                 isRetryable: true)
         }
         guard let total, byteCount < total else { return }
-        throw TransferError(
-            .incompleteBody, "The server sent less than was left of the file.", phase: .receiving,
-            isRetryable: true)
+        throw .shortBody
     }
 
     /// Whether the end of the body is known without the response's framing.
@@ -281,14 +287,16 @@ final class BodyWriter: StagedWriter {
         return publication
     }
 
-    /// Removes the partial file, if there is one.
-    func discard(_ fileThreads: FileThreadPool) {
+    /// Removes the partial file, if there is one. `freesName`: at once, so that another file can have the
+    /// name. That is fast: the bytes go when a file thread closes the file.
+    func discard(_ fileThreads: FileThreadPool, freesName: Bool = false) {
         gathering = nil
         guard let file else { return }
         stage?.drop(self)
         tail?.stop()
         self.file = nil
         claim = nil
-        fileThreads.send(.run { file.discard() })
+        if freesName { file.discard() }
+        fileThreads.send(.run { if !freesName { file.discard() } })
     }
 }

@@ -3,14 +3,6 @@ import FerryCore
 
 // The questions that a client may be asked about a response.
 extension ResponseJudge {
-    var followsRedirects: Bool {
-        switch spec.redirects.policy {
-        case .follow: true
-        case .reject: false
-        case .ask: !(spec.answers?.rejectsRedirects ?? false)
-        }
-    }
-
     /// Turns a redirect that the client has not approved into a question, if the job asks for that.
     func asking(_ judgement: Judgement, _ status: Int, _ now: Timestamp) -> Judgement {
         guard spec.redirects.policy == .ask, case .follow(let next) = judgement else { return judgement }

@@ -20,6 +20,11 @@ final class ResponseBody {
 
     private var decoding: Decoding?
     private var sink = Sink.none
+    /// The job's bytes so far, between the responses that provide them.
+    private(set) var held: BodyWriter?
+    /// Bytes at the beginning of the response that are there already, and bytes that may follow them; `nil`
+    /// for any number.
+    private var range: (skip: Int64, left: Int64?) = (0, nil)
     private var discardedByteCount = 0
     private var excerpt: [UInt8] = []
     /// Whether reading pauses because the digest is far behind.
@@ -31,7 +36,9 @@ final class ResponseBody {
 
     /// Another request is about to be sent.
     func reset() {
+        if case .writer(let writer) = sink { held = writer }
         sink = .none
+        waitsForDigest = false
         discardedByteCount = 0
         excerpt = []
     }
@@ -50,7 +57,21 @@ final class ResponseBody {
 
     // MARK: While the body arrives
 
-    func pass(to sink: Sink) { self.sink = sink }
+    func pass(to sink: Sink) {
+        self.sink = sink
+        range = (0, nil)
+    }
+
+    /// Takes the bytes of a response to a range. `skip`: bytes at its beginning that are there already.
+    /// `byteCount`: of the others; `nil` if it is not known.
+    func pass(to writer: BodyWriter, skipping skip: Int64, byteCount: Int64?) {
+        held = nil
+        sink = .writer(writer)
+        range = (skip, byteCount)
+    }
+
+    /// The writer that takes the response's bytes.
+    var writer: BodyWriter? { if case .writer(let writer) = sink { writer } else { nil } }
 
     /// Whether the bytes are the job's.
     var isAccepted: Bool {
@@ -62,18 +83,18 @@ final class ResponseBody {
 
     /// Whether all bytes are to be taken, and reading pauses after them: how many they become is known only
     /// then.
-    var takesAll: Bool { if case .writer = sink { isDecoded } else { false } }
+    var takesAll: Bool { writer != nil && isDecoded }
 
     /// Whether reading has to pause because the digest is far behind; `hasCaughtUp` ends that.
     func fallsBehind() -> Bool {
-        guard case .writer(let writer) = sink, writer.lag > EngineLimits.digestLagMax else { return false }
+        guard let writer, writer.lag > EngineLimits.digestLagMax else { return false }
         waitsForDigest = true
         return true
     }
 
     /// Whether reading may resume. Throws the failure of hashing, if there is one.
     func hasCaughtUp() throws(TransferError) -> Bool {
-        guard case .writer(let writer) = sink else { return false }
+        guard let writer else { return false }
         if let failure = writer.digestFailure { throw failure }
         guard waitsForDigest, writer.lag < EngineLimits.digestLagResume else { return false }
         waitsForDigest = false
@@ -90,7 +111,7 @@ final class ResponseBody {
                     try writer.append(piece)
                 }
             } else {
-                try writer.append(bytes)
+                try writer.append(wanted(bytes))
             }
             return writer.byteCount
         case .parts(let parts):
@@ -98,6 +119,18 @@ final class ResponseBody {
             return parts.byteCount
         case .none, .discard: return 0
         }
+    }
+
+    /// Returns the bytes that are not there yet. Throws `response_invalid` if there are more than announced.
+    private func wanted(_ bytes: UnsafeRawBufferPointer) throws(TransferError) -> UnsafeRawBufferPointer {
+        let skipped = min(range.skip, Int64(bytes.count))
+        range.skip -= skipped
+        let wanted = UnsafeRawBufferPointer(rebasing: bytes.dropFirst(Int(skipped)))
+        if let left = range.left {
+            guard wanted.count <= left else { throw .longerThanAnnounced }
+            range.left = left - Int64(wanted.count)
+        }
+        return wanted
     }
 
     /// Counts bytes of an unwanted body. Returns `true` once there are more than are worth reading.
@@ -131,7 +164,7 @@ final class ResponseBody {
     /// Once a second: moves to a file what was in memory for too long, and from time to time writes how far a
     /// long body is into its record.
     func secondPassed(_ now: Int64, _ context: EngineContext) throws(TransferError) {
-        guard case .writer(let writer) = sink else { return }
+        guard let writer = writer ?? held else { return }
         if let file = try writer.fileToRecord(now) {
             context.fileThreads.send(.run { [syncs = context.syncs] in file.checkpoint(syncs: syncs) })
         }
@@ -142,7 +175,7 @@ final class ResponseBody {
 
     /// Whether nothing but the end of the connection says that the job's body is whole (RFC 9112 §9.8).
     func endsWithConnection(_ head: ResponseHead, _ hop: Hop, _ integrity: JobSpec.Integrity) -> Bool {
-        guard case .writer(let writer) = sink else { return false }
+        guard let writer else { return false }
         return !head.isDelimited(hop.method) && !writer.hasKnownEnd && integrity.size == nil
             && !writer.digests.isProof
     }
@@ -179,8 +212,8 @@ final class ResponseBody {
     /// Ends the writing. Returns the file that a later attempt may continue: the one that was written, or
     /// `earlier` if none was.
     func keep(_ earlier: PartialFile?, _ fileThreads: FileThreadPool) -> PartialFile? {
-        defer { sink = .none }
-        guard case .writer(let writer) = sink else { return earlier }
+        defer { (sink, held) = (.none, nil) }
+        guard let writer = writer ?? held else { return earlier }
         let file = writer.keep()
         if file == nil { writer.discard(fileThreads) }
         return file
@@ -188,7 +221,15 @@ final class ResponseBody {
 
     /// Ends the writing and removes the file, if there is one.
     func discard(_ fileThreads: FileThreadPool) {
-        if case .writer(let writer) = sink { writer.discard(fileThreads) }
-        sink = .none
+        (writer ?? held)?.discard(fileThreads)
+        (sink, held) = (.none, nil)
+    }
+
+    /// Removes the bytes that are there: the file begins anew. Returns `false` if there are none.
+    func dropHeld(_ fileThreads: FileThreadPool) -> Bool {
+        guard let held else { return false }
+        held.discard(fileThreads, freesName: true)
+        self.held = nil
+        return true
     }
 }

@@ -1,152 +1,42 @@
 import FerryCore
 
-/// Decides at a response's head what becomes of it. A pure value.
+/// Carries out what `ResponseTable` decides about a head, as far as no I/O is needed: builds the next request
+/// of a redirect and the question about a challenge. A pure value.
 struct ResponseJudge: Sendable {
     enum Judgement: Sendable {
-        case accept
+        case take(ResponseTable.Body)
         case follow(Hop)
-        case resend
-        /// Continues the bytes of an earlier attempt. `total`: bytes of the whole file.
-        case resume(total: Int64)
-        case restart
+        case again(ResponseTable.Change)
         case refuse(TransferError, retryAfter: Double?)
+        case wait(TransferError, retryAfter: Double?)
         case ask(JobQuestion)
-
-        var verdict: AttemptMachine.HeadVerdict {
-            switch self {
-            case .accept, .resume: .accept
-            case .follow: .redirect
-            case .resend: .resend
-            case .restart: .restart
-            case .refuse(let error, let retryAfter): .refuse(error, retryAfter: retryAfter)
-            case .ask(let question): .ask(question)
-            }
-        }
     }
 
     let spec: JobSpec
     let egress: EgressPolicy
-    /// Whether libcurl decodes the body: its length then differs from that in the head.
+    /// Whether the body is decoded.
     let isDecoded: Bool
     /// Whether libcurl can answer NTLM.
     var hasNTLM = false
 
-    /// `expected`: whether the request had `Expect: 100-continue`. `resumption`: the bytes that it asked to
-    /// continue.
+    /// `known`: the file whose bytes the request asked to continue.
     func judge(
-        _ head: ResponseHead, _ hop: Hop, expected: Bool, resumption: Resumption?, now: Timestamp
+        _ head: ResponseHead, _ requested: ResponseTable.Requested, known: KnownFile?, now: Timestamp
     ) -> Judgement {
-        if Self.redirects.contains(head.status), followsRedirects {
-            let locations = head.all("location")
-            if locations.contains(where: { !$0.isEmpty }) {
-                return asking(redirect(head.status, to: locations, hop), head.status, now)
-            }
+        let hop = requested.hop
+        var requested = requested
+        requested.answer = hop.answering(head, for: spec)
+        if spec.asksOnChallenge { requested.question = question(head, hop, now) }
+        switch ResponseTable(spec: spec, isDecoded: isDecoded).step(requested, head, known, now: now) {
+        case .answer(let next): return .follow(next)
+        case .challenge(let question): return .ask(question)
+        case .redirect:
+            return asking(redirect(head.status, to: head.all("location"), hop), head.status, now)
+        case .again(let change): return .again(change)
+        case .take(let body): return .take(body)
+        case .refuse(let error, let retryAfter): return .refuse(error, retryAfter: retryAfter)
+        case .wait(let error, let retryAfter): return .wait(error, retryAfter: retryAfter)
         }
-        if let hop = hop.answering(head, for: spec) { return .follow(hop) }
-        if spec.asksOnChallenge, let question = question(head, hop, now) { return .ask(question) }
-        if head.status == 417, expected { return .resend }
-        if let resumption, head.status == 206 || head.status == 416 {
-            return resume(resumption, head, hop, now)
-        }
-        if head.status == 206, spec.kind == .download, !asksForRange {
-            return .refuse(.partInsteadOfWhole, retryAfter: nil)
-        }
-        if let refusal = refusal(ofStatus: head, hop, now) ?? refusal(ofType: head.mimeType) {
-            return refusal
-        }
-        if !isDecoded, head.hasBody(hop.method), let length = head.contentLength,
-            let refusal = refusal(ofLength: length, hop)
-        {
-            return refusal
-        }
-        return .accept
-    }
-
-    private func refusal(ofStatus head: ResponseHead, _ hop: Hop, _ now: Timestamp) -> Judgement? {
-        acceptsStatus(head.status) ? nil : refuseStatus(head, hop, now: now)
-    }
-
-    private func refusal(ofType type: String?) -> Judgement? {
-        guard !acceptsType(type) else { return nil }
-        return .refuse(
-            TransferError(
-                .unacceptableContentType, "The answer's content type is not one that the job accepts.",
-                phase: .waiting, isRetryable: false), retryAfter: nil)
-    }
-
-    /// Returns the refusal of a body of that length; `nil` if the job accepts it.
-    private func refusal(ofLength length: Int64, _ hop: Hop) -> Judgement? {
-        if length > spec.accept.byteCountMax ?? .max {
-            return .refuse(.longerThanAccepted(.waiting), retryAfter: nil)
-        }
-        guard spec.kind != .upload, let size = spec.integrity.size, size != length else { return nil }
-        return .refuse(
-            TransferError(
-                .sizeMismatch, "The size is \(length) bytes instead of \(size).", phase: .waiting,
-                isRetryable: RequestRepetition(spec, hop).maySendAllTwice),
-            retryAfter: nil)
-    }
-
-    private var asksForRange: Bool {
-        spec.request.headers.contains { equalIgnoringCase($0.name, "range") }
-    }
-
-    /// A response that was accepted for the first bytes may be refused now: another job may continue the
-    /// bytes, and the job may have been changed.
-    private func resume(
-        _ resumption: Resumption, _ head: ResponseHead, _ hop: Hop, _ now: Timestamp
-    ) -> Judgement {
-        let isRenewed = spec.request.original != nil
-        guard let total = resumption.total(continuedBy: head, from: hop.url, isRenewed: isRenewed) else {
-            return .restart
-        }
-        // The file is judged as a whole. It comes in parts only because Ferry asked for a range.
-        var whole = head
-        whole.status = 200
-        let type = head.mimeType ?? resumption.record.mimeType
-        if let refusal = refusal(ofStatus: whole, hop, now) { return refusal }
-        if let refusal = refusal(ofType: type) {
-            // The type is unknown; the response with the whole file will have it.
-            return type == nil ? .restart : refusal
-        }
-        return refusal(ofLength: total, hop) ?? .resume(total: total)
-    }
-
-    private static let redirects: Set<Int> = [301, 302, 303, 307, 308]
-
-    private func acceptsStatus(_ status: Int) -> Bool {
-        if spec.accept.status.isEmpty { return spec.kind == .data || (200..<300).contains(status) }
-        return spec.accept.status.contains { pattern in
-            pattern == "\(status)"
-                || pattern.count == 3 && pattern.hasSuffix("xx") && pattern.hasPrefix("\(status / 100)")
-        }
-    }
-
-    private func acceptsType(_ type: String?) -> Bool {
-        spec.accept.contentTypes.isEmpty
-            || spec.accept.contentTypes.contains { pattern in
-                if pattern == "*/*" { return true }
-                guard let type else { return false }
-                let pattern = pattern.lowercased()
-                return pattern == type
-                    || pattern.hasSuffix("/*") && type.hasPrefix(pattern.dropLast())
-            }
-    }
-
-    private func refuseStatus(_ head: ResponseHead, _ hop: Hop, now: Timestamp) -> Judgement {
-        let status = head.status
-        if status == 401 || status == 407 {
-            let who = status == 407 ? "proxy" : "server"
-            return .refuse(
-                TransferError(
-                    .authenticationRequired, "The \(who) asks for other credentials (status \(status)).",
-                    phase: status == 407 ? .connecting : .waiting, isRetryable: false), retryAfter: nil)
-        }
-        let isRetryable = RequestRepetition(spec, hop).mayTryAgain(afterStatus: status)
-        return .refuse(
-            TransferError(
-                .unacceptableStatus, "The server answered with status \(status).", phase: .waiting,
-                isRetryable: isRetryable), retryAfter: isRetryable ? head.retryAfter(now: now) : nil)
     }
 
     private func redirect(_ status: Int, to locations: [String], _ hop: Hop) -> Judgement {
@@ -198,17 +88,6 @@ struct ResponseJudge: Sendable {
         .refuse(
             TransferError(.redirectInvalid, message, phase: .waiting, isRetryable: false), retryAfter: nil)
     }
-}
-
-extension TransferError {
-    static func longerThanAccepted(_ phase: Phase) -> TransferError {
-        TransferError(
-            .responseTooLarge, "The body is longer than the job accepts.", phase: phase, isRetryable: false)
-    }
-
-    static let partInsteadOfWhole = TransferError(
-        .responseInvalid, "The server answered with a part although the whole was asked for.",
-        phase: .waiting, isRetryable: true)
 }
 
 func blockedAddress(_ phase: TransferError.Phase) -> TransferError {

@@ -79,6 +79,8 @@ struct PartialRecord: Sendable, Equatable {
     /// Media type in the first response, `type/subtype`: later responses need not repeat it. `nil` if there
     /// was none, or if an earlier version wrote the record.
     var mimeType: String?
+    /// The content codings with which the bytes are stored, in the order in which they were applied.
+    var codings: [String] = []
     /// Digests that the server has announced for the file.
     var announced: [ExpectedDigest] = []
     /// The inode of the partial file, which tells whether another file has taken its place.
@@ -146,6 +148,7 @@ extension PartialRecord {
         }
         writer.memberOrNull("total", total)
         if let mimeType { writer.member("content_type", mimeType) }
+        if !codings.isEmpty { writer.member("content_encoding", codings.joined(separator: ",")) }
         if !announced.isEmpty { writer.write(announced) }
         writer.member("inode", "\(inode)")
         writer.member("sequential", isSequential)
@@ -172,6 +175,7 @@ extension PartialRecord {
             total: stored["total"]?.integer, inode: inode, isSequential: isSequential, boot: boot,
             ranges: ranges, synced: synced)
         mimeType = stored["content_type"]?.string
+        codings = (stored["content_encoding"]?.string ?? "").split(separator: ",").map(String.init)
         announced = (stored["digests"]?.array ?? []).compactMap { ExpectedDigest($0) }
     }
 }

@@ -30,10 +30,9 @@ final class Resumption: Sendable {
         let usable = found.usable(size: Int64(status.st_size))
         let kept = withGaps ? usable : ByteRanges([0..<usable.prefixByteCount])
         let size = kept.ranges.last?.upperBound ?? 0
-        // The last byte is requested again if it may be the file's last: a response without bytes could not
-        // tell whether the server's file is still the same.
+        // Segments request the last byte again if it may be the file's last, as `offset(after:)` says.
         let isWhole = found.total.map { $0 == kept.byteCount } ?? true
-        let ranges = isWhole ? kept.clipped(to: size - 1) : kept
+        let ranges = withGaps && isWhole ? kept.clipped(to: size - 1) : kept
         guard UInt64(status.st_ino) == found.inode, !ranges.isEmpty, size <= found.total ?? .max,
             flock(descriptor, LOCK_EX | LOCK_NB) == 0
         else {
@@ -63,70 +62,6 @@ final class Resumption: Sendable {
             return nil
         }
     }
-
-    /// The request's fields `Range` and, if there is a validator, `If-Range` (RFC 9110 §13.1.5, §14.2).
-    var headers: [JobSpec.Pair] {
-        let range = JobSpec.Pair("Range", "bytes=\(offset)-")
-        return record.validator.map { [range, JobSpec.Pair("If-Range", $0.text)] } ?? [range]
-    }
-
-    /// Returns the length of the whole file if the response continues exactly these bytes, otherwise `nil`.
-    /// The response must be a 206 whose range begins at `offset`, from the same URL, with the same total
-    /// length and validator, and without a content coding.
-    ///
-    /// `isRenewed`: whether the job's link was changed.
-    func total(continuedBy head: ResponseHead, from url: WebURL, isRenewed: Bool) -> Int64? {
-        guard head.status == 206, head.contentCodings.isEmpty, PartialRecord.source(of: url) == record.source,
-            let range = ContentRange(head), range.first == offset,
-            head.contentLength ?? range.byteCount == range.byteCount
-        else { return nil }
-        if let validator = record.validator, !validator.matches(head) {
-            guard validator.isLeftOut(of: head), !isRenewed, record.total != nil, range.total == record.total
-            else { return nil }
-        }
-        switch (range.total, record.total) {
-        case (let total?, let known?): return total == known ? total : nil
-        // Without a validator, the two lengths have to agree.
-        case (let total?, nil): return record.validator == nil ? nil : total
-        case (nil, let known?): return range.last + 1 == known ? known : nil
-        case (nil, nil): return nil
-        }
-    }
-}
-
-/// The field `Content-Range: bytes 5-9/10` of a response to one range (RFC 9110 §14.4).
-struct ContentRange: Sendable, Equatable {
-    let first: Int64
-    /// The last byte, inclusive.
-    let last: Int64
-    /// Bytes of the whole file; `nil` if the server does not tell (`*`).
-    let total: Int64?
-
-    var byteCount: Int64 { last - first + 1 }
-    var isWhole: Bool { first == 0 && last + 1 == total }
-
-    /// `nil` if there is none or more than one, or if it is malformed.
-    init?(_ head: ResponseHead) {
-        let fields = head.all("content-range")
-        guard fields.count == 1, head.mimeType != "multipart/byteranges" else { return nil }
-        let words = fields[0].split(separator: " ", omittingEmptySubsequences: false)
-        guard words.count == 2, words[0].lowercased() == "bytes" else { return nil }
-        let parts = words[1].split(separator: "/", omittingEmptySubsequences: false)
-        guard parts.count == 2 else { return nil }
-        let ends = parts[0].split(separator: "-", omittingEmptySubsequences: false)
-        guard ends.count == 2, let first = Self.number(ends[0]), let last = Self.number(ends[1]),
-            first <= last, last < Int64.max
-        else { return nil }
-        total = parts[1] == "*" ? nil : Self.number(parts[1])
-        guard parts[1] == "*" || total.map({ last < $0 }) == true else { return nil }
-        self.first = first
-        self.last = last
-    }
-
-    private static func number(_ text: Substring) -> Int64? {
-        guard !text.isEmpty, text.utf8.allSatisfy({ (48...57).contains($0) }) else { return nil }
-        return Int64(text)
-    }
 }
 
 extension PartialRecord {
@@ -141,18 +76,32 @@ extension PartialRecord {
             }
     }
 
-    /// The record of a whole response that is about to be received; `nil` if it could not be continued.
-    init?(_ head: ResponseHead, of spec: JobSpec, from hop: Hop) {
-        guard Self.isPossible(spec), hop.method == "GET", head.status == 200, head.contentCodings.isEmpty,
+    /// The record of a response whose bytes begin the file; `nil` if they could not be continued. `total`:
+    /// bytes of the whole file, or `nil` if that is unknown.
+    init?(_ head: ResponseHead, total: Int64?, of spec: JobSpec, from hop: Hop) {
+        guard Self.isPossible(spec), hop.method == "GET", [200, 206].contains(head.status),
+            head.contentCodings.isEmpty || total != nil,
             head.first("accept-ranges").map({ equalIgnoringCase($0, "none") }) != true
         else { return nil }
         let validator = Validator(head)
-        guard validator != nil || spec.retry.resumesWithoutValidator && head.contentLength != nil else {
-            return nil
-        }
+        guard
+            validator != nil || spec.integrity.provesFile
+                || spec.retry.resumesWithoutValidator && total != nil
+        else { return nil }
         self.init(
             identity: Self.identity(of: spec.request), source: Self.source(of: hop.url),
-            validator: validator, total: head.contentLength)
+            validator: validator, total: total)
+        codings = head.contentCodings
         describe(head.mimeType, head.announcedDigests(of: .whole))
     }
+
+    /// What the record says about the file.
+    var known: KnownFile {
+        KnownFile(validator: validator, total: total, source: source, codings: codings, mimeType: mimeType)
+    }
+
+    /// Returns the first byte to request if there are `count` bytes from byte 0 on. The last one is requested
+    /// again if it may be the file's last: a response without bytes could not tell whether the server's file
+    /// is still the same.
+    func offset(after count: Int64) -> Int64 { min(count, (total ?? count) - 1) }
 }

@@ -30,6 +30,7 @@ final class SegmentPart: EasyDelegate {
     private(set) var pacing: Pacing?
     private var transfer: Transfer?
     private var recorder = TransactionRecorder()
+    private var speed: LowSpeedWatch
     private var reader = ResponseHeadReader()
     private var sink = Sink.none
     private var discardedByteCount = 0
@@ -43,6 +44,8 @@ final class SegmentPart: EasyDelegate {
     private(set) var receivedByteCount: Int64 = 0
     /// Whether the response ends before the requested range does.
     var isShort = false
+    /// Bytes at the beginning of the response that are there already.
+    var skip: Int64 = 0
     /// Written bytes that the file threads do not know of yet.
     var written: Range<Int64> = 0..<0
 
@@ -52,6 +55,7 @@ final class SegmentPart: EasyDelegate {
         self.source = source
         self.hop = hop
         pacing = owner.pacing(at: hop.url)
+        speed = LowSpeedWatch(owner.attempt.spec.lowSpeed, owner.context.configuration.lowSpeed)
         startedAt = owner.now
         lastActivity = startedAt
     }
@@ -68,6 +72,7 @@ final class SegmentPart: EasyDelegate {
     private func send() {
         guard let owner else { return }
         reader = ResponseHeadReader()
+        speed.restart()
         sink = .none
         discardedByteCount = 0
         lastActivity = owner.now
@@ -122,7 +127,10 @@ final class SegmentPart: EasyDelegate {
     func mayMove(_ byteCount: Int) -> Bool {
         guard let pacing, let owner else { return true }
         let wait = pacing.take(byteCount, .receiving, now: owner.now)
-        if wait > 0 { pacing.wake(self, after: wait, on: owner.loop.multi) { $0.resumePaced() } }
+        if wait > 0 {
+            speed.excuse()
+            pacing.wake(self, after: wait, on: owner.loop.multi) { $0.resumePaced() }
+        }
         return wait <= 0
     }
 
@@ -151,6 +159,12 @@ final class SegmentPart: EasyDelegate {
     /// Nanoseconds without a byte; 0 while reading is paused.
     func idleTime(now: Int64) -> Int64 { transfer?.isPaused ?? true ? 0 : now - lastActivity }
 
+    /// Called about once a second. Returns the error of a connection that is too slow.
+    func slowness(_ seconds: Double) -> TransferError? {
+        guard let transfer, !isConnecting else { return nil }
+        return speed.secondPassed(seconds, isPaused: transfer.isPaused, phase)
+    }
+
     /// Nanoseconds since the part began.
     func age(now: Int64) -> Int64 { now - startedAt }
     /// Nanoseconds since the response began; `nil` before that.
@@ -172,6 +186,7 @@ final class SegmentPart: EasyDelegate {
     /// Notes that so many bytes were written up to `end`.
     func took(_ count: Int, until end: Int64) {
         receivedByteCount += Int64(count)
+        speed.moved(count)
         recorder.received(count)
         written = written.lowerBound..<end
     }

@@ -20,6 +20,8 @@ struct SegmentSources: Sendable {
         var givesRanges: Bool?
         /// Whether its response to a range was useless: from then on only the whole file is requested.
         var isAskedPlainly = false
+        /// Whether it answers `If-Range` with the whole of the same file.
+        var ignoresIfRange = false
         /// Notes that the source has another file than the one that is being fetched.
         var hasChanged = false
         /// How often its file differed from the one before.
@@ -178,6 +180,20 @@ struct SegmentSources: Sendable {
         sources[index].error = TransferError(
             .sourceChanged, "The server's file changed while it was fetched.", phase: .receiving,
             isRetryable: true)
+    }
+
+    /// Notes that the source serves no ranges.
+    mutating func refusesRanges(_ index: Int) {
+        sources[index].isAskedPlainly = true
+        sources[index].givesRanges = false
+        sources[index].landing = nil
+    }
+
+    /// Notes a request that broke after it had brought new bytes.
+    mutating func progressed(_ index: Int, _ error: TransferError) {
+        sources[index].error = error
+        sources[index].landing = nil
+        wasUseful(index)
     }
 
     /// Excludes a source whose bytes were wrong.

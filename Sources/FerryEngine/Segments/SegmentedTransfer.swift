@@ -13,6 +13,12 @@ final class SegmentedTransfer: RunningAttempt {
         case refused(TransferError, retryAfter: Double?)
         /// The server does not serve the requested range.
         case givesNoRanges
+        /// The server refuses the range with an error status, although it has served others of the file.
+        case refusesRange(TransferError)
+        /// The server has sent the whole file because it does not understand `If-Range`.
+        case ignoresIfRange
+        /// The server refuses ranges, and sends the whole file without one.
+        case beginsAnew
         /// The request leads to a host that may not be used now.
         case held
         /// The server has another file than the one that is being fetched.
@@ -61,6 +67,12 @@ final class SegmentedTransfer: RunningAttempt {
     /// Whether some bytes in the file come from an earlier attempt.
     var holdsEarlierBytes = false
     var restartCount = 0
+    /// Whether ranges are refused, and the next request is one for the whole file.
+    var rangesAreRefused = false
+    /// Bytes of earlier attempts.
+    var foundByteCount: Int64 = 0
+    /// Broken parts in a row that brought few bytes.
+    var smallStepCount = 0
     /// How often a connection without progress was given up early.
     var stalledPartCount = 0
     /// When the file's record was last written, in nanoseconds of the loop's clock, and the bytes done by
@@ -99,7 +111,7 @@ final class SegmentedTransfer: RunningAttempt {
         let now = loop.multi.now
         slot = HeldSlot(since: now)
         rate = attempt.spec.bytesPerSecondMax.map { TokenBucket(bytesPerSecond: $0, now: now) }
-        hasDigest = !attempt.spec.integrity.expected.isEmpty
+        hasDigest = attempt.spec.integrity.provesFile
         connections = AttemptConnections(own: attempt.scope)
         let startedAt = loop.context.clock.now()
         trace = AttemptTraceBuilder(startedAt: startedAt)
@@ -150,7 +162,7 @@ final class SegmentedTransfer: RunningAttempt {
             if let partial { report(outcome, keeping: partial) } else { report(outcome, partial: putAside) }
             partial = nil
         case .leave: leave()
-        case .follow, .leaveOutExpect, .leaveOutRange, .endPreparation:
+        case .follow, .change, .startLater, .endPreparation:
             // Parts follow redirects themselves and send no body. Looking for earlier bytes is fast.
             break
         }
@@ -204,7 +216,7 @@ final class SegmentedTransfer: RunningAttempt {
 
     func report(_ outcome: AttemptResult.Outcome, partial: PartialDownload?) {
         leave()
-        let outcome = settled(outcome)
+        let outcome = settled(outcome).weighed(gained: partial.map { $0.byteCount - foundByteCount })
         if case .failed(let error, _) = outcome, let found = error.diagnostics { trace.note(found) }
         context.report(result(outcome, partial: partial))
     }
@@ -262,7 +274,7 @@ final class SegmentedTransfer: RunningAttempt {
         if let asked = part.asked {
             let end = asked.upperBound == .max ? "" : "\(asked.upperBound - 1)"
             range.append(.init("Range", "bytes=\(asked.lowerBound)-\(end)"))
-            if let validator = expectedValidator(of: part.source) {
+            if let validator = validatorToSend(to: part.source) {
                 range.append(.init("If-Range", validator.text))
             }
         }
@@ -278,8 +290,9 @@ final class SegmentedTransfer: RunningAttempt {
 
     /// Returns the value of `If-Range`: the source's own validator, or that of the file. If a digest proves
     /// the file, mirrors may have validators of their own, which their first responses tell.
-    private func expectedValidator(of source: Int) -> Validator? {
-        sources[source].validator ?? (hasDigest ? nil : target?.validator)
+    func validatorToSend(to source: Int) -> Validator? {
+        if sources[source].ignoresIfRange { return nil }
+        return sources[source].validator ?? (hasDigest ? nil : target?.validator)
     }
 
     /// Makes this the response that clients see.
@@ -366,6 +379,9 @@ final class SegmentedTransfer: RunningAttempt {
                     TransferError(
                         .timedOut, "No byte moved for \(timeout) seconds.", phase: part.phase,
                         isRetryable: true)))
+        }
+        for part in Array(parts.values) {
+            if let error = part.slowness(seconds) { part.fail(.broken(error)) }
         }
         for part in parts.values { measure(part) }
         fill()

@@ -28,11 +28,11 @@ extension SegmentedTransfer {
         var isHeld = false
         if asksForRanges { isHeld = askForRanges() }
         guard parts.isEmpty, isFetching, !mustFillAgain else { return }
-        if isHeld { waitForHosts() } else { restart() }
+        if isHeld { waitForHosts() } else if rangesAreRefused { askLead() } else { restart() }
     }
 
     /// Sends the first request, for the whole file. If parts are wanted, as a range, so that the response
-    /// tells whether the server serves ranges.
+    /// tells whether the server serves ranges. The bytes that are there stay until it has responded.
     private func askLead() {
         var closed: Set<Int> = []
         while let lead = sources.lead(except: closed) {
@@ -117,36 +117,61 @@ extension SegmentedTransfer {
                 phase: .waiting, isRetryable: false)
             return .failed(.refused(error, retryAfter: nil))
         }
-        var judged = head
-        if part.asked != nil {
-            // The file is judged as a whole. It comes in parts only because Ferry asked for ranges.
-            if head.status == 206 {
-                judged.status = 200
-                // A 206 need not repeat the type (RFC 9110 §15.3.7).
-                if head.first("content-type") == nil, let type = target?.mimeType {
-                    judged.append("Content-Type", type)
-                }
-            }
-            if head.status == 416 { return .failed(target == nil ? .givesNoRanges : .changed) }
-        }
+        let requested = ResponseTable.Requested(
+            hop: part.hop, range: part.asked,
+            hasIfRange: part.asked != nil && validatorToSend(to: part.source) != nil)
         let judge = ResponseJudge(spec: attempt.spec, egress: context.configuration.egress, isDecoded: false)
-        switch judge.judge(judged, part.hop, expected: false, resumption: nil, now: context.clock.now()) {
+        switch judge.judge(head, requested, known: knownFile(at: part.source), now: context.clock.now()) {
         case .follow(let hop): return .follow(hop)
-        case .refuse(let error, let retryAfter):
-            // The type of the part is unknown; the response with the whole file will have it.
-            let isUntyped = judged.mimeType == nil && target != nil
-            if error.code == .unacceptableContentType, isUntyped { return .failed(.givesNoRanges) }
+        case .refuse(let error, let retryAfter), .wait(let error, let retryAfter):
             if error.code == .unacceptableStatus { reportRefusal(head, of: part) }
             return .failed(.refused(error, retryAfter: retryAfter))
+        case .again(let change): return .failed(failure(change, head, of: part))
         // Jobs in parts ask no questions; the API refuses such jobs.
-        case .resend, .resume, .restart, .ask: return .failed(.givesNoRanges)
-        case .accept: break
+        case .ask: return .failed(.givesNoRanges)
+        case .take(let body): return take(body, head, of: part)
         }
-        sources[part.source].landing = part.hop
-        if let failure = target == nil ? takeFirst(head, of: part) : takeRange(head, of: part) {
+    }
+
+    private func take(
+        _ body: ResponseTable.Body, _ head: ResponseHead, of part: SegmentPart
+    ) -> HeadJudgement {
+        var landing = part.hop
+        // A nonce answers one request.
+        landing.digest = nil
+        sources[part.source].landing = landing
+        if let failure = target == nil ? takeFirst(body, head, of: part) : takeRange(body, head, of: part) {
             return .failed(failure)
         }
         return writer == nil ? .stopped : .body
+    }
+
+    /// What is known of the file for a response of that source.
+    private func knownFile(at index: Int) -> KnownFile? {
+        guard let target else { return nil }
+        let source = sources[index]
+        let validator = source.validator ?? target.validator
+        return KnownFile(
+            validator: validator, total: target.total,
+            source: source.validatorPlace ?? (validator == nil ? earlierSource : nil),
+            mimeType: target.mimeType)
+    }
+
+    private func failure(
+        _ change: ResponseTable.Change, _ head: ResponseHead, of part: SegmentPart
+    ) -> PartFailure {
+        switch change {
+        case .withoutIfRange: return .ignoresIfRange
+        case .withoutRange(.changed): return .changed
+        case .withoutRange(.refused):
+            if target == nil { return .givesNoRanges }
+            reportRefusal(head, of: part)
+            let error = TransferError(
+                .unacceptableStatus, "The server answered with status \(head.status).", phase: .waiting,
+                isRetryable: true)
+            return .refusesRange(error)
+        case .withoutExpect, .withoutRange, .withoutCodings: return .givesNoRanges
+        }
     }
 
     /// Reports a refusal at once: the attempt may take long to end.
@@ -156,49 +181,32 @@ extension SegmentedTransfer {
     }
 
     /// Takes the first response, which describes the file.
-    private func takeFirst(_ head: ResponseHead, of part: SegmentPart) -> PartFailure? {
-        let validator = head.contentCodings.isEmpty ? Validator(head) : nil
-        var total = head.hasBody("GET") ? head.contentCodings.isEmpty ? head.contentLength : nil : 0
-        var limit = total ?? .max
-        var givesRanges = false
-        if part.asked != nil, head.status == 206 {
-            guard let range = ContentRange(head), range.first == 0, let whole = range.total else {
-                return .givesNoRanges
-            }
-            givesRanges = validator != nil
-            guard givesRanges || range.last + 1 == whole else { return .givesNoRanges }
-            // The length in the head is that of the range.
-            total = head.contentCodings.isEmpty ? whole : nil
-            limit = total.map { _ in range.last + 1 } ?? .max
-        } else if head.status == 206 {
-            return .refused(.partInsteadOfWhole, retryAfter: nil)
-        } else if part.asked == nil, !sources[part.source].isAskedPlainly {
+    private func takeFirst(
+        _ body: ResponseTable.Body, _ head: ResponseHead, of part: SegmentPart
+    ) -> PartFailure? {
+        // A coded body is fetched as one stream.
+        let isCoded = !head.contentCodings.isEmpty
+        let validator = isCoded ? nil : Validator(head)
+        let total = head.hasBody("GET") ? isCoded ? nil : body.total : 0
+        let provesParts = validator != nil || attempt.spec.integrity.provesFile && !isCoded
+        let givesRanges: Bool
+        if head.status == 206 {
+            givesRanges = provesParts
+        } else {
             let units = head.all("accept-ranges").map { $0.lowercased() }
-            givesRanges = units == ["bytes"] && validator != nil && total != nil
+            givesRanges =
+                part.asked == nil && !sources[part.source].isAskedPlainly && units == ["bytes"] && provesParts
+                && total != nil
         }
-        if let refusal = refusal(ofLength: total) { return .refused(refusal, retryAfter: nil) }
         if let validator { sources.learn(validator, of: part.source, at: part.hop.url) }
         sources[part.source].givesRanges = givesRanges
         target = Target(total: total, validator: validator, lead: part.source, mimeType: head.mimeType)
         show(head, from: part.hop.url)
         noteResumption(at: 0)
-        let isWhole = head.status != 206 || ContentRange(head)?.isWhole ?? false
-        let announced =
-            [204, 205].contains(head.status) ? [] : head.announcedDigests(of: isWhole ? .whole : .continued)
-        begin(total, announced, with: part, until: limit)
-        return nil
-    }
-
-    private func refusal(ofLength total: Int64?) -> TransferError? {
-        guard let total else { return nil }
-        if total > attempt.spec.accept.byteCountMax ?? .max {
-            return .longerThanAccepted(.waiting)
-        }
-        if let size = attempt.spec.integrity.size, size != total {
-            return TransferError(
-                .sizeMismatch, "The size is \(total) bytes instead of \(size).", phase: .waiting,
-                isRetryable: true)
-        }
+        let isWhole = head.status != 206 || body.end == body.total
+        begin(
+            total, head.announcedDigests(of: isWhole ? .whole : .continued), with: part,
+            until: total.flatMap { _ in body.end } ?? .max)
         return nil
     }
 
@@ -221,46 +229,31 @@ extension SegmentedTransfer {
         fill()
     }
 
-    /// Takes a later response, which must have exactly the requested range of the same file.
-    private func takeRange(_ head: ResponseHead, of part: SegmentPart) -> PartFailure? {
-        guard let target, let asked = part.asked else { return .givesNoRanges }
-        let known = sources[part.source].validator
-        guard head.status == 206 else { return known?.matches(head) ?? false ? .givesNoRanges : .changed }
-        guard head.contentCodings.isEmpty, let range = ContentRange(head), range.first == asked.lowerBound,
-            range.last < asked.upperBound
-        else { return .givesNoRanges }
-        guard range.total == target.total else { return .changed }
-        if let failure = lackOfProof(head, of: part, target) { return failure }
+    /// Takes a later response, which has the requested range of the same file, or at least its beginning.
+    private func takeRange(
+        _ body: ResponseTable.Body, _ head: ResponseHead, of part: SegmentPart
+    ) -> PartFailure? {
+        guard let asked = part.asked, body.continues, let end = body.end else {
+            // The whole file.
+            let isSame = part.asked != nil && sources[part.source].validator?.matches(head) ?? false
+            return part.asked == nil ? .beginsAnew : isSame ? .givesNoRanges : .changed
+        }
+        if sources[part.source].validator == nil, let own = Validator(head) {
+            sources.learn(own, of: part.source, at: part.hop.url)
+        }
         // The source that responded first has provided no byte.
         if self.head == nil
-            || suppliers.isEmpty && !parts.values.contains(where: { $0.source == target.lead })
+            || suppliers.isEmpty && !parts.values.contains(where: { $0.source == target?.lead })
         {
             show(head, from: part.hop.url)
         }
         writer?.digests.expect(head.announcedDigests(of: .continued))
-        part.isShort = range.last + 1 < asked.upperBound
+        part.isShort = end < asked.upperBound
+        part.skip = body.skip
         noteResumption(at: plan?.doneByteCount ?? 0)
-        plan?.answered(part.id, until: range.last + 1)
+        plan?.answered(part.id, until: end)
         sources[part.source].givesRanges = true
         fill()
-        return nil
-    }
-
-    /// Returns `nil` if the response proves that its bytes belong to the file. The status 206 alone does not:
-    /// a server may not support `If-Range`.
-    private func lackOfProof(
-        _ head: ResponseHead, of part: SegmentPart, _ target: Target
-    ) -> PartFailure? {
-        let source = sources[part.source]
-        if let known = source.validator {
-            let isSamePlace = source.validatorPlace == PartialRecord.source(of: part.hop.url)
-            return known.matches(head) || isSamePlace && known.isLeftOut(of: head) ? nil : .changed
-        }
-        if isTrusted(part) { return nil }
-        guard let own = Validator(head) else { return .givesNoRanges }
-        // A mirror's validator may differ if a digest proves the file.
-        guard hasDigest || own == target.validator else { return .changed }
-        sources.learn(own, of: part.source, at: part.hop.url)
         return nil
     }
 }
@@ -277,7 +270,9 @@ extension SegmentedTransfer {
             return .pause
         }
         guard part.mayMove(bytes.count) else { return .pause }
-        let wanted = UnsafeRawBufferPointer(rebasing: bytes.prefix(rest.count))
+        let skipped = Int(min(part.skip, Int64(bytes.count)))
+        part.skip -= Int64(skipped)
+        let wanted = UnsafeRawBufferPointer(rebasing: bytes.dropFirst(skipped).prefix(rest.count))
         do throws(TransferError) {
             try checkLength(rest.lowerBound + Int64(wanted.count))
             try writer.append(wanted, at: rest.lowerBound)
@@ -301,7 +296,7 @@ extension SegmentedTransfer {
         }
         // At the end of the requested range libcurl keeps the connection. If the part ends before it, more
         // bytes would come.
-        if end == rest.upperBound, end < limit || wanted.count < bytes.count {
+        if end == rest.upperBound, end < limit || skipped + wanted.count < bytes.count {
             part.cut()
             return .abort
         }
@@ -329,13 +324,7 @@ extension SegmentedTransfer {
     func ended(_ part: SegmentPart) {
         // The only part of a file of unknown length: libcurl has reported its end.
         if plan?.total == nil, plan?.rest(of: part.id) != nil { plan?.finish() }
-        let isTrifle = part.isShort && part.receivedByteCount < EngineLimits.partByteCountMin
-        if isTrifle || plan?.rest(of: part.id) != nil {
-            let error = TransferError(
-                .incompleteBody, "The server sent less than it had announced.", phase: .receiving,
-                isRetryable: true)
-            return failed(part, .broken(error))
-        }
+        if part.isShort || plan?.rest(of: part.id) != nil { return failed(part, .broken(.shortBody)) }
         leave(part)
         sources.wasUseful(part.source)
         fill()
@@ -361,12 +350,15 @@ extension SegmentedTransfer {
 
     func failed(_ part: SegmentPart, _ failure: PartFailure) {
         leave(part)
-        if part.receivedByteCount >= EngineLimits.partByteCountMin { sources.wasUseful(part.source) }
         let running = runningBySource[part.source] ?? 0
         switch failure {
         case .broken(let error):
-            sources.failed(part.source, error, isRefusal: false, running: running)
-            note(part.source) { [now] in $0.failed(now: now) }
+            if makesProgress(part) {
+                sources.progressed(part.source, error)
+            } else {
+                sources.failed(part.source, error, isRefusal: false, running: running)
+                note(part.source) { [now] in $0.failed(now: now) }
+            }
         case .stopped(let error):
             sources.stopped(part.source, error)
             note(part.source) { [now] in $0.failed(now: now) }
@@ -374,14 +366,43 @@ extension SegmentedTransfer {
             sources.failed(part.source, error, retryAfter: retryAfter, isRefusal: true, running: running)
             // A server that refuses a further connection while others run has not failed.
             if running == 0 { note(part.source) { [now] in $0.failed(now: now) } }
-        case .givesNoRanges:
-            sources[part.source].isAskedPlainly = true
-            sources[part.source].givesRanges = false
+        case .refusesRange(let error):
+            // It may refuse the further connection, or every range.
+            if running > 0 {
+                sources.failed(part.source, error, isRefusal: true, running: running)
+            } else {
+                rangesAreRefused = true
+                sources.refusesRanges(part.source)
+            }
+        case .givesNoRanges: sources.refusesRanges(part.source)
+        case .ignoresIfRange: sources[part.source].ignoresIfRange = true
+        case .beginsAnew:
+            rangesAreRefused = false
+            return restart()
         case .changed:
             sources.changed(part.source)
         case .held:
             sources[part.source].heldUntil = now + EngineLimits.refusalPause
         }
         fill()
+    }
+
+    /// Returns whether a broken part has brought bytes that a later one can continue. After few bytes the
+    /// source is asked again only after a delay.
+    private func makesProgress(_ part: SegmentPart) -> Bool {
+        guard part.receivedByteCount > 0, asksForRanges else { return false }
+        guard part.receivedByteCount < EngineLimits.progressByteCountMin else {
+            smallStepCount = 0
+            return true
+        }
+        smallStepCount += 1
+        let delay = RetryPolicy.delay(
+            attempt.spec.retry, after: smallStepCount, jitter: .random(in: 0...1))
+        guard delay <= EngineLimits.slotPauseMax else { return false }
+        let pause = Int64(delay * 1e9)
+        sources[part.source].heldUntil = now + pause
+        hold = nil
+        loop.multi.after(nanoseconds: pause) { [weak self] in self?.fill() }
+        return true
     }
 }

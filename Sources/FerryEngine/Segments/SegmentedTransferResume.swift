@@ -17,7 +17,8 @@ extension SegmentedTransfer {
     /// for the rest; the bytes then still count.
     private func goOn(from resumption: Resumption) throws(TransferError) -> Bool {
         let record = resumption.record
-        guard let total = record.total, record.validator != nil || mayGoByLength, let destination,
+        guard let total = record.total, record.codings.isEmpty,
+            record.validator != nil || hasDigest || mayGoByLength, let destination,
             let place = destination.openDirectory
         else { return false }
         take(resumption, total)
@@ -37,6 +38,7 @@ extension SegmentedTransfer {
         self.writer = writer
         self.plan = plan
         holdsEarlierBytes = true
+        foundByteCount = plan.doneByteCount
         earlierSource = record.source
         progress.resume(at: plan.doneByteCount)
         progress.expect(toReceive: total)
@@ -48,12 +50,6 @@ extension SegmentedTransfer {
 
     /// Whether only the length proves that the fetched bytes belong to the earlier ones.
     var goesByLength: Bool { mayGoByLength && holdsEarlierBytes && target?.validator == nil && !hasDigest }
-
-    /// Whether the part's bytes count as those of the same file: the earlier bytes came from the same URL,
-    /// and the job accepts that.
-    func isTrusted(_ part: SegmentPart) -> Bool {
-        goesByLength && earlierSource == PartialRecord.source(of: part.hop.url)
-    }
 
     /// Leaves the received bytes to a later attempt, except those that cannot be written.
     func keepBytes() {
@@ -70,7 +66,7 @@ extension SegmentedTransfer {
     /// Lets a later attempt continue the new file, if the response allows it.
     func record(_ url: WebURL, _ announced: [ExpectedDigest]) {
         guard PartialRecord.isPossible(attempt.spec), let target, let total = target.total,
-            target.validator != nil || mayGoByLength
+            target.validator != nil || hasDigest || mayGoByLength
         else { return }
         var record = PartialRecord(
             identity: PartialRecord.identity(of: attempt.spec.request), source: PartialRecord.source(of: url),

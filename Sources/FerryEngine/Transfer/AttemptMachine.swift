@@ -10,10 +10,10 @@ package struct AttemptMachine: Sendable {
         case accept
         /// Another request follows; the caller keeps it.
         case redirect
-        /// The same request is sent again without `Expect`, which the server does not support (417).
-        case resend
-        /// The server does not continue the file: the same request is sent again for all of it.
-        case restart
+        /// The same request is sent again with a change, which the caller keeps.
+        case again
+        /// The same request is sent again after a delay, which the caller knows.
+        case wait
         case refuse(TransferError, retryAfter: Double?)
         /// The client is asked how the job continues.
         case ask(JobQuestion)
@@ -43,6 +43,8 @@ package struct AttemptMachine: Sendable {
         case bodyRefused(TransferError)
         /// `nil` if libcurl has received the whole response.
         case transferEnded(Failure?)
+        /// The body has stopped before its end, and the next request continues it.
+        case interrupted
         case timedOut(TransferError)
         case stored(TransferResult)
         /// The file has its name, and the publication has reported the result.
@@ -70,9 +72,10 @@ package struct AttemptMachine: Sendable {
         case stopTransfer
         /// The redirect that the head named becomes the current request.
         case follow
-        case leaveOutExpect
-        /// Drop the bytes of earlier attempts.
-        case leaveOutRange
+        /// Make the change that the head demands, for all requests from now on.
+        case change
+        /// Send the current request, or the job's own if it continues a body, after the delay.
+        case startLater
         /// Make `prepared` or `preparationFailed` come soon, whatever is left to prepare.
         case endPreparation
         case store
@@ -108,8 +111,9 @@ package struct AttemptMachine: Sendable {
 
     private var state = State.preparing(nil)
     private var hasRepeated = false
-    private var hasResent = false
-    private var hasRestarted = false
+    private var changeCount = 0
+    /// Once without each of `Expect`, `If-Range`, `Range` and `Accept-Encoding`.
+    private static let changeCountMax = 4
 
     /// Begins with the preparation.
     package init() {}
@@ -171,7 +175,7 @@ package struct AttemptMachine: Sendable {
         case .release: return endPreparation(stop ?? .released)
         case .timedOut(let error): return endPreparation(stop ?? .timedOut(error))
         case .head, .enoughDiscarded, .bodyRefused, .transferEnded, .stored, .published, .storageFailed,
-            .fetchAgain, .revoked, .putOff:
+            .fetchAgain, .revoked, .putOff, .interrupted:
             return []
         }
     }
@@ -202,6 +206,10 @@ package struct AttemptMachine: Sendable {
             return end(.released, after: [.stopTransfer])
         case .putOff(let hold):
             return end(.putOff(hold), keepsBytes: true, after: [.stopTransfer])
+        case .interrupted:
+            (hasRepeated, changeCount) = (false, 0)
+            state = .exchanging(nil)
+            return [.stopTransfer, .startLater]
         case .prepared, .preparationFailed, .stored, .published, .storageFailed, .fetchAgain, .revoked:
             return []
         }
@@ -230,26 +238,19 @@ package struct AttemptMachine: Sendable {
         case .redirect:
             state = .exchanging(nil)
             return [.follow, .start(fresh: false)]
-        case .resend:
-            guard !hasResent else {
-                let error = TransferError(
-                    .unacceptableStatus, "The server answered with status 417.", phase: .waiting,
-                    isRetryable: false)
-                return fail(error)
-            }
-            hasResent = true
-            state = .exchanging(nil)
-            return [.leaveOutExpect, .start(fresh: false)]
-        case .restart:
-            guard !hasRestarted else {
+        case .again:
+            guard changeCount < Self.changeCountMax else {
                 let error = TransferError(
                     .responseInvalid, "The server answered with a part that nobody asked for.",
                     phase: .waiting, isRetryable: true)
                 return fail(error)
             }
-            hasRestarted = true
+            changeCount += 1
             state = .exchanging(nil)
-            return [.leaveOutRange, .start(fresh: false)]
+            return [.change, .start(fresh: false)]
+        case .wait:
+            state = .exchanging(nil)
+            return [.startLater]
         case .refuse(let error, let retryAfter):
             return fail(error, retryAfter: retryAfter)
         case .ask(let question):
@@ -280,7 +281,7 @@ package struct AttemptMachine: Sendable {
             state = .storing(.asked(how))
             return [.revokeStorage]
         case .release, .prepared, .preparationFailed, .head, .enoughDiscarded, .bodyRefused, .transferEnded,
-            .timedOut, .putOff:
+            .timedOut, .putOff, .interrupted:
             // A drain waits for attempts that are nearly done.
             return []
         }

@@ -23,8 +23,12 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
     private var machine = AttemptMachine()
     /// The request that runs, or comes next.
     private var hop: Hop
+    /// The attempt's first request.
+    private var first: Hop
     /// The request that the current response leads to.
     private var redirect: Hop?
+    /// What the current response demands to change.
+    private var change: ResponseTable.Change?
     /// Whether `Expect: 100-continue` may be sent.
     private var expects = true
     private var transfer: Transfer?
@@ -37,6 +41,8 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
     private var reader = ResponseHeadReader()
     private let response: ResponseBody
     private var handover = PartialHandover()
+    private var continuation: BodyContinuation
+    private var speed: LowSpeedWatch
     private var publication: Publication?
     private var recorder = TransactionRecorder()
     private var trace: AttemptTraceBuilder
@@ -60,9 +66,12 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         hop =
             attempt.spec.startHop(attempt: attempt.number).flatMap { Hop($0) }
             ?? Hop(url: url, method: attempt.spec.request.method, sendsBody: false)
+        first = hop
         lastActivity = loop.multi.now
         slot = HeldSlot(since: lastActivity)
         response = ResponseBody(attempt.spec.request.acceptEncoding)
+        continuation = BodyContinuation(attempt.spec)
+        speed = LowSpeedWatch(attempt.spec.lowSpeed, loop.context.configuration.lowSpeed)
         let startedAt = loop.context.clock.now()
         trace = AttemptTraceBuilder(startedAt: startedAt)
         let left = min(max(0, attempt.expiry - startedAt), 1e9)
@@ -73,6 +82,11 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
     // MARK: State machine
 
     func handle(_ event: AttemptMachine.Event) {
+        var event = event
+        if case .storageFailed(let error) = event, continuation.fetchesAgain(after: error) {
+            progress.set(received: 0)
+            event = .fetchAgain
+        }
         for action in machine.handle(event) { perform(action) }
     }
 
@@ -90,15 +104,15 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
                 trace.followedRedirect()
             }
             redirect = nil
-        case .leaveOutExpect: expects = false
-        case .leaveOutRange: dropResumption()
+        case .change: makeChange()
+        case .startLater: startLater()
         case .endPreparation: assembly?.stop()
         case .store: store()
         case .revokeStorage: publication?.revoke()
         case .discardBytes:
             putAside = nil
             response.discard(context.fileThreads)
-            dropResumption()
+            dropBytes()
         case .keepBytes: handover.leave(response.keep(handover.resumption?.file, context.fileThreads))
         case .report(let outcome):
             guard let file = handover.takeFile(outcome) else { return report(outcome, partial: putAside) }
@@ -145,6 +159,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
     private func open(_ contents: BodyContents) throws(TransferError) {
         try body.open(contents, attempt.spec.integrity, context.fileThreads)
         hop.sendsBody = !hop.hasDroppedBody
+        first = hop
         progress.expect(toSend: body.byteCount)
         if body.byteCount >= EngineLimits.bulkByteCountMin { becomeBulk() }
     }
@@ -152,6 +167,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
     func prepared(_ resumption: Resumption?) {
         handover.take(resumption)
         if let resumption {
+            continuation.resume(resumption)
             progress.resume(at: resumption.offset)
             progress.expect(toReceive: resumption.record.total)
         }
@@ -161,7 +177,12 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         }
     }
 
-    private func dropResumption() { if handover.drop(context.fileThreads) { progress.set(received: 0) } }
+    /// Removes the bytes that are there.
+    private func dropBytes() {
+        let hadBytes = response.dropHeld(context.fileThreads)
+        if handover.drop(context.fileThreads) || hadBytes { progress.set(received: 0) }
+        continuation.forget()
+    }
 
     private func becomeBulk() {
         guard !isBulk else { return }
@@ -175,6 +196,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
     private func start(fresh: Bool) {
         reader = ResponseHeadReader()
         response.reset()
+        speed.restart()
         mayHaveReached = false
         isUnanswered = false
         lastActivity = loop.multi.now
@@ -182,7 +204,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         else { return }
         var request = context.builder.request(
             for: attempt, hop, body: body.source, expects: expects, codings: response.codings,
-            resuming: handover.resumption?.headers ?? [])
+            resuming: continuation.fields(from: offset))
         request.receiveBufferSize = receiveBufferSize
         if let pacing {
             request.receiveBufferSize = min(pacing.portion, receiveBufferSize)
@@ -201,6 +223,40 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
             handle(.transferEnded(transportFailure(error, TransferInfo(), facts)))
         }
     }
+
+    /// Sends the next request after the delay that `continuation` names: the job's own one if it continues a
+    /// body, since what a redirect led to may have expired.
+    private func startLater() {
+        if continuation.isProgressing, hop.redirectCount > 0, !hop.hasActed {
+            hop = first
+            pace(job: pacing?.job)
+        }
+        // A nonce answers one request.
+        hop.digest = nil
+        loop.multi.after(nanoseconds: Int64(continuation.delay * 1e9)) { [weak self] in
+            guard let self, !machine.isEnded else { return }
+            start(fresh: false)
+        }
+    }
+
+    /// Changes the requests from now on as the response demands.
+    private func makeChange() {
+        switch change {
+        case .withoutExpect: expects = false
+        case .withoutIfRange: continuation.leaveOutIfRange()
+        case .withoutRange: continuation.leaveOutRange()
+        case .withoutCodings: response.leaveOutCodings()
+        case nil: break
+        }
+        change = nil
+        hop.digest = nil
+    }
+
+    /// Number of bytes that are there; `nil` if the file begins anew.
+    private var heldByteCount: Int64? { response.held?.byteCount ?? handover.resumption?.file.byteCount }
+
+    /// The first byte to request; `nil` for the whole file.
+    private var offset: Int64? { heldByteCount.flatMap { continuation.offset(after: $0) } }
 
     private var receiveBufferSize: Int {
         if response.codings != nil { return EngineLimits.codedReceiveBufferSize }
@@ -288,6 +344,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         guard body.isSent || mayMove(limit, .sending) else { return .pause }
         do throws(TransferError) {
             let count = try body.read(into: UnsafeMutableRawBufferPointer(rebasing: buffer[..<limit]))
+            speed.moved(count)
             progress.set(sent: body.sentByteCount)
             if body.isSent { recorder.requestEnded() }
             context.metrics.sent(count)
@@ -343,6 +400,15 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
             hasNTLM: context.builder.supportsNTLM)
     }
 
+    /// The current request, as the decision about its response sees it.
+    private var requested: ResponseTable.Requested {
+        let range = offset.map { $0..<Int64.max }
+        return ResponseTable.Requested(
+            hop: hop, range: range, hasIfRange: range != nil && continuation.hasIfRange,
+            expects: expects && hop.sendsBody && body.byteCount >= 1 << 20,
+            asksForCodings: response.codings != nil)
+    }
+
     /// Judges the head. `false`: the attempt has ended.
     private func takeHead(_ head: ResponseHead) -> Bool {
         guard head.hasClearLength else {
@@ -353,42 +419,85 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
             return refuse(.responseInvalid, "The server switched to another protocol.")
         }
         response.examine(head)
-        let expected = expects && hop.sendsBody && body.byteCount >= 1 << 20
+        let requested = requested
         let judgement = judge(isDecoded: response.isDecoded).judge(
-            head, hop, expected: expected, resumption: handover.resumption, now: context.clock.now())
-        if case .follow(let hop) = judgement { redirect = hop }
+            head, requested, known: requested.range == nil ? nil : continuation.record?.known,
+            now: context.clock.now())
         response.pass(to: .discard)
         do throws(TransferError) {
-            if case .accept = judgement, attempt.spec.kind != .upload {
-                dropResumption()
-                try accept(head, total: nil)
-                noteResumption(at: 0)
-            } else if case .resume(let total) = judgement {
-                try accept(head, total: total)
-                noteResumption(at: handover.resumption?.offset ?? 0)
-            }
+            handle(.head(try carryOut(judgement, head)))
         } catch {
             handle(.bodyRefused(error))
             return false
         }
-        handle(.head(judgement.verdict))
         return true
+    }
+
+    private func carryOut(
+        _ judgement: ResponseJudge.Judgement, _ head: ResponseHead
+    ) throws(TransferError) -> AttemptMachine.HeadVerdict {
+        switch judgement {
+        case .take(let body):
+            if attempt.spec.kind != .upload { try take(body, head) }
+            return .accept
+        case .follow(let next):
+            redirect = next
+            return .redirect
+        case .again(let change):
+            self.change = change
+            return .again
+        case .wait(let error, let retryAfter):
+            return continuation.mayWait(retryAfter) ? .wait : .refuse(error, retryAfter: nil)
+        case .refuse(let error, let retryAfter): return .refuse(error, retryAfter: retryAfter)
+        case .ask(let question): return .ask(question)
+        }
+    }
+
+    /// Takes the body of a download or a data job.
+    private func take(_ body: ResponseTable.Body, _ head: ResponseHead) throws(TransferError) {
+        guard body.continues else {
+            dropBytes()
+            try accept(head, body, nil)
+            return noteResumption(at: 0)
+        }
+        let held = heldByteCount ?? 0
+        // The last byte may have been requested again.
+        let skip = body.skip + held - (offset ?? held)
+        continuation.learn(total: body.total)
+        if let total = body.total, let writer = response.held {
+            try writer.expect(total: total)
+            writer.digests.expect(head.announcedDigests(of: .continued))
+            progress.expect(toReceive: total)
+            response.pass(to: .writer(writer))
+        } else {
+            try accept(head, body, handover.resumption)
+            handover.release()
+        }
+        if let writer = response.writer {
+            response.pass(to: writer, skipping: skip, byteCount: body.end.map { max(0, $0 - held) })
+        }
+        noteResumption(at: held)
     }
 
     /// Judges a head that libcurl did not answer by itself, if there is one.
     private func takeHeldHead() -> Bool { reader.takeHeld().map { takeHead($0) } ?? true }
 
-    /// Takes the body from now on. `total`: bytes of the file that is resumed; `nil`: it begins anew.
-    private func accept(_ head: ResponseHead, total: Int64?) throws(TransferError) {
-        if total == nil, attempt.spec.kind == .data {
+    /// Takes the body from now on. `resumption`: the bytes that it continues; `nil`: the file begins anew.
+    private func accept(
+        _ head: ResponseHead, _ body: ResponseTable.Body, _ resumption: Resumption?
+    ) throws(TransferError) {
+        if attempt.spec.kind == .data {
             let limit = min(attempt.spec.accept.byteCountMax ?? .max, Int64(Limits.inlineBodyByteCountMax))
             if let parts = ReplacedParts(head, byteCountMax: Int(limit)) {
                 return response.pass(to: .parts(parts))
             }
         }
+        if resumption == nil, !response.isDecoded, attempt.spec.kind == .download {
+            continuation.begin(PartialRecord(head, total: body.total, of: attempt.spec, from: hop))
+        }
         let accepted = AcceptedResponse(
-            head: head, hop: hop, isDecoded: response.isDecoded,
-            continued: total.flatMap { total in handover.resumption.map { ($0, total) } })
+            head: head, hop: hop, isDecoded: response.isDecoded, body: body, resumption: resumption,
+            record: continuation.record)
         let length = accepted.length
         progress.expect(toReceive: length)
         destination?.takeName(from: head, hop.url)
@@ -411,10 +520,13 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         do throws(TransferError) {
             progress.set(received: try response.append(bytes, turn: loop.multi.now))
         } catch {
-            if !sendsAgainWithoutCodings(error) { handle(.bodyRefused(error)) }
+            if error != .undecodable || !sendsAgainWithoutCodings() {
+                handle(.bodyRefused(error))
+            }
             return .abort
         }
-        recorder.received(Int(progress.bytesReceived - before))
+        speed.moved(bytes.count)
+        recorder.received(response.isDecoded ? Int(progress.bytesReceived - before) : bytes.count)
         context.metrics.received(bytes.count)
         if takesAll {
             charge(bytes.count)
@@ -462,11 +574,15 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
             outcome.info, measured, isWhole: outcome.error == nil,
             isBlocked: outcome.blockedAddress != nil, in: &trace)
         guard let error = outcome.error else {
-            if takeHeldHead() { handle(.transferEnded(nil)) }
+            if takeHeldHead(), !(response.writer?.isShort ?? false) || !goesOn(after: .shortBody) {
+                handle(.transferEnded(nil))
+            }
             return
         }
         reader.dropHeld()
-        if sendsAgainWithoutCodings(error) { return }
+        if error == .unrequestedCoding, sendsAgainWithoutCodings() {
+            return handle(.transferEnded(nil))
+        }
         trace.note(.init(curlCode: error.code, curlMessage: error.text, osError: error.osError))
         context.logger.debug(
             "request failed",
@@ -480,28 +596,29 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         let facts = TransportContext(
             hasHead: reader.head != nil, isRepeatable: repetition.maySendTwice, sentWholeBody: hasSentBody,
             proxy: context.builder.proxyScheme(attempt, hop.url), isSecure: hop.url.scheme == .https)
-        handle(.transferEnded(transportFailure(error, outcome.info, facts)))
+        let failure = transportFailure(error, outcome.info, facts)
+        if !goesOn(after: failure.error) { handle(.transferEnded(failure)) }
     }
 
-    /// Sends the same request once more after a response with a coding that was not asked for, so that the
-    /// body is stored as the server sends it.
-    private func sendsAgainWithoutCodings(_ error: CurlError) -> Bool {
-        guard error == .unrequestedCoding, reader.head == nil, response.codings != nil,
-            repetition.maySendTwice
+    /// Continues the body with another request if it has stopped too early and new bytes have come that this
+    /// request can prove. Returns `false` if the attempt ends instead.
+    private func goesOn(after error: TransferError) -> Bool {
+        guard let writer = response.writer, error.mayContinue,
+            continuation.goesOn(at: writer.byteCount, jitter: .random(in: 0...1))
         else { return false }
-        response.leaveOutCodings()
-        handle(.head(.resend))
-        handle(.transferEnded(nil))
+        handle(.interrupted)
         return true
     }
 
-    /// Sends the same request once more after a body that cannot be decoded.
-    private func sendsAgainWithoutCodings(_ error: TransferError) -> Bool {
-        guard error == .undecodable, response.codings != nil, repetition.maySendTwice else { return false }
+    /// Discards a body with a coding that was not asked for, or that cannot be decoded, and sends the request
+    /// again without codings. Returns `false` if it is not sent again.
+    private func sendsAgainWithoutCodings() -> Bool {
+        let table = ResponseTable(spec: attempt.spec)
+        guard let change = table.changeAfterUnusableCoding(requested) else { return false }
+        self.change = change
         response.discard(context.fileThreads)
-        response.leaveOutCodings()
         progress.set(received: 0)
-        handle(.head(.resend))
+        handle(.head(.again))
         return true
     }
 
@@ -531,7 +648,10 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
     private func mayMove(_ byteCount: Int, _ direction: Pacing.Direction) -> Bool {
         guard let pacing else { return true }
         let wait = pacing.take(byteCount, direction, now: loop.multi.now)
-        if wait > 0 { pacing.wake(self, after: wait, on: loop.multi) { $0.resumePaced() } }
+        if wait > 0 {
+            speed.excuse()
+            pacing.wake(self, after: wait, on: loop.multi) { $0.resumePaced() }
+        }
         return wait <= 0
     }
 
@@ -541,6 +661,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         pacing.charge(byteCount, .receiving, now: loop.multi.now)
         let wait = pacing.timeLeft(loop.multi.now)
         guard wait > 0 else { return }
+        speed.excuse()
         transfer?.pauseReceiving()
         pacing.wake(self, after: wait, on: loop.multi) { $0.resumePaced() }
     }
@@ -619,7 +740,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
 
     func report(_ outcome: AttemptResult.Outcome, partial: PartialDownload?) {
         leave()
-        let outcome = settled(outcome)
+        let outcome = continuation.weighed(settled(outcome), partial)
         if case .failed(let error, _) = outcome, let found = error.diagnostics { trace.note(found) }
         context.report(result(outcome, partial: partial))
     }
@@ -690,11 +811,19 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         if now >= resourceDeadline {
             handle(.timedOut(attempt.overdue(phase)))
         } else if idleTime(now) > Int64(timeout * 1e9) {
-            handle(
-                .timedOut(
-                    TransferError(
-                        .timedOut, "No byte moved for \(timeout) seconds.", phase: phase, isRetryable: true)))
+            endSlow(
+                TransferError(
+                    .timedOut, "No byte moved for \(timeout) seconds.", phase: phase, isRetryable: true))
+        } else if let transfer, mayHaveReached,
+            let error = speed.secondPassed(seconds, isPaused: transfer.isPaused, phase)
+        {
+            endSlow(error)
         }
+    }
+
+    /// Gives the connection up, and continues the body with another one if that is possible.
+    private func endSlow(_ error: TransferError) {
+        if !goesOn(after: error) { handle(.timedOut(error)) }
     }
 
     private var phase: TransferError.Phase {

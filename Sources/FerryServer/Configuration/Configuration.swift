@@ -49,6 +49,8 @@ package struct Configuration: Sendable {
     package var storageReserve: Int64
     /// Seconds without a response of the disk after which its attempts end (`EngineConfiguration`).
     package var storageTimeout: Double
+    /// When connections of transfers that do not say are too slow.
+    package var lowSpeed: LowSpeed
     /// Rate limits that apply until they are changed through the API.
     package var limits: TransferLimits
     /// Transfers at the same time on this node.
@@ -137,6 +139,8 @@ package struct Setting: Sendable {
         Setting(
             "FERRY_STORAGE_TIMEOUT", "seconds without an answer of the disk after which its attempts end",
             "120"),
+        Setting("FERRY_LOW_SPEED_LIMIT", "bytes a second below which a connection is given up", ""),
+        Setting("FERRY_LOW_SPEED_TIME", "seconds below FERRY_LOW_SPEED_LIMIT until it is given up", ""),
         Setting(
             "FERRY_MAX_BYTES_PER_SECOND", "bytes a second of all transfers together, in each direction", ""),
         Setting("FERRY_MAX_BYTES_PER_SECOND_PER_HOST", "bytes a second of one host on this node", ""),
@@ -196,6 +200,10 @@ extension Configuration {
         fileSync = try read.choice("FERRY_FILE_SYNC")
         storageReserve = Int64(try read.integer("FERRY_STORAGE_RESERVE", 0...(1 << 53)))
         storageTimeout = try read.number("FERRY_STORAGE_TIMEOUT", 12...86_400)
+        lowSpeed = LowSpeed(
+            bytesPerSecond: try read.rate("FERRY_LOW_SPEED_LIMIT"),
+            seconds: read.value("FERRY_LOW_SPEED_TIME").isEmpty
+                ? nil : try read.number("FERRY_LOW_SPEED_TIME", 1...604_800))
         let rate = try read.rate("FERRY_MAX_BYTES_PER_SECOND")
         limits = TransferLimits(
             bytesReceivedPerSecondMax: rate, bytesSentPerSecondMax: rate,

@@ -240,6 +240,7 @@ final class Application: Sendable {
         settings.loopCount = configuration.transferLoops
         settings.storageReserve = configuration.storageReserve
         settings.storageTimeout = configuration.storageTimeout
+        settings.lowSpeed = configuration.lowSpeed
         settings.watchedDirectories = paths.watched
         settings.downloads = downloads
         settings.connections = store.connections

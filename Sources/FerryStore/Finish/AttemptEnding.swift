@@ -169,8 +169,8 @@ extension Attempt {
         let overdue = spec.schedule.overdueCode(createdAt: createdAt)
         guard RetryPolicy.usesUpAttempt(error, rules: spec.retry) else {
             return RetryPolicy.verdict(
-                rules: spec.retry, uncounted: error, attempt: Int(number), now: now, expiry: expiry,
-                jitter: jitter, overdue: overdue)
+                rules: spec.retry, uncounted: error, attempt: Int(number), retryAfter: retryAfter, now: now,
+                expiry: expiry, jitter: jitter, overdue: overdue)
         }
         return RetryPolicy.verdict(
             rules: spec.retry, error: error, failedAttemptCount: Int(failedAttemptCount),

@@ -115,8 +115,7 @@ struct HeaderFieldTests {
     @Test("fields of later versions are not_supported, and their default values are accepted")
     func laterFields() throws {
         let given = #"""
-            {"kind":"data","request":{"url":"http://a.example/"},"retry":{"statuses":[500]},
-            "low_speed_limit":1,"low_speed_time":1,"suspended":true,"on_url_expired":"ask",
+            {"kind":"data","request":{"url":"http://a.example/"},"suspended":true,"on_url_expired":"ask",
             "webhook":{"url":"http://b.example/","headers":{"A":"b"},"header_fields":[],"payload":"thin"}}
             """#
         let error = #expect(throws: InvalidFields.self) {
@@ -125,13 +124,12 @@ struct HeaderFieldTests {
         #expect(error?.errors.allSatisfy { $0.code == "not_supported" } == true)
         #expect(
             Set(error?.errors.map(\.pointer) ?? []) == [
-                "#/retry/statuses", "#/low_speed_limit", "#/low_speed_time", "#/suspended",
+                "#/suspended",
                 "#/on_url_expired",
                 "#/webhook/headers", "#/webhook/header_fields", "#/webhook/payload",
             ])
         let off = #"""
-            {"kind":"data","request":{"url":"http://a.example/"},"retry":{"statuses":null},
-            "low_speed_limit":null,"low_speed_time":null,"suspended":false,"on_url_expired":"fail",
+            {"kind":"data","request":{"url":"http://a.example/"},"suspended":false,"on_url_expired":"fail",
             "webhook":{"url":"http://b.example/","headers":null,"payload":"full"}}
             """#
         let plain =

@@ -131,10 +131,11 @@ struct NonSecretFieldsTests {
         #expect(try SessionConfiguration(storedJSON: stored, opening: .inverted) == session)
     }
 
-    @Test("secret URLs of transactions are encrypted beside them, also when the last one is replaced")
+    @Test("secret URLs of transactions are encrypted beside them, also when some are dropped")
     func transactions() throws {
         var log = TransactionLog()
-        for index in 0...Limits.transactionCountMax {
+        let last = Limits.transactionCountMax + 4
+        for index in 0...last {
             var metrics = TransactionMetrics(fetchStart: Int64(index))
             metrics.request = .init(method: "GET", url: "https://s.example/\(index)?sig=hush\(index)")
             log.append(metrics)
@@ -159,7 +160,9 @@ struct NonSecretFieldsTests {
         let whole = try urls(.full(.inverted))
         #expect(whole.count == Limits.transactionCountMax)
         #expect(whole.first == "https://s.example/0?sig=hush0")
-        let last = Limits.transactionCountMax
+        // The first half is followed by the sixth one of the others.
+        let half = Limits.transactionCountMax / 2
+        #expect(whole[half - 1].hasSuffix("hush\(half - 1)") && whole[half].hasSuffix("hush\(half + 5)"))
         #expect(whole.last == "https://s.example/\(last)?sig=hush\(last)")
     }
 }

@@ -42,13 +42,15 @@ private enum Field: CaseIterable {
         init(isCutting: Bool) { self.isCutting = Atomic(isCutting) }
     }
 
-    /// While `phase` says so, answers end after 200 kB.
+    /// While `phase` says so, the first answer ends after 200 kB, and the others before their bodies.
     private static func origin(
         _ field: Field, isRight: Bool, _ speaker: Speaker = .all, _ phase: Phase? = nil
     ) throws -> RangeOrigin {
-        try RangeOrigin(bytes) { answer, asked, _ in
+        try RangeOrigin(bytes) { answer, asked, number in
             let isWhole = answer.body.count == bytes.count
-            if phase?.isCutting.load(ordering: .sequentiallyConsistent) ?? false { answer.cutAfter = 200_000 }
+            if phase?.isCutting.load(ordering: .sequentiallyConsistent) ?? false {
+                answer.cutAfter = number == 0 ? 200_000 : 0
+            }
             guard speaker == .all || isWhole == (speaker == .whole),
                 let line = field.line(file: isRight ? bytes : wrong, content: answer.body, isWhole: isWhole)
             else { return }
@@ -109,6 +111,10 @@ private enum Field: CaseIterable {
         let result = try run(2, failed.attempt.job)
         let asked = origin.requests.dropFirst(count)
         #expect(asked.first?.range.map { $0.lowerBound > 0 } == true)
+        if !isRight, speaker == .parts, segments == 1 {
+            // Joined bytes that seem wrong are fetched again at once, and nothing is announced of the whole.
+            return #expect(result.success?.verified == .length && result.success?.sha256 == sha256(bytes))
+        }
         expect(isRight, result, fixture)
     }
 

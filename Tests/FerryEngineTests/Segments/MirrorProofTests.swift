@@ -128,11 +128,11 @@ private enum Mark: CaseIterable {
     fileprivate func resumed(fromMirror: Bool, sequel: Mark) throws {
         let state = Shared(isFirst: true)
         let whole = sequel == .tag ? bytes : others
-        let target = try RangeOrigin(bytes) { answer, asked, _ in
+        let target = try RangeOrigin(bytes) { answer, asked, number in
             let isFirst = state.isFirst.load(ordering: .sequentiallyConsistent)
             answer = RangeOrigin.proper(isFirst ? bytes : whole, nil, asked.unconditional)
             answer.headers.merge((isFirst ? Mark.tag : sequel).headers) { $1 }
-            if isFirst { answer.cutAfter = 200_000 }
+            if isFirst { answer.cutAfter = number == 0 ? 200_000 : 0 }
         }
         let mirror = try Self.origin(whole, sequel)
         let targetURL = target.url

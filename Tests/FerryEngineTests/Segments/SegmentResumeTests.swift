@@ -9,7 +9,7 @@ private let size = 8 << 20
 private let bytes = patternBytes(size, seed: 11)
 
 @Suite(.serialized, .onOwnThread) struct SegmentResumeTests {
-    /// While `isCutting`, each answer ends after 200 kB.
+    /// While `isCutting`, the first four answers end after 200 kB, and the others before their bodies.
     private final class CuttingOrigin: Sendable {
         let isCutting = Atomic<Bool>(true)
     }
@@ -21,10 +21,10 @@ private let bytes = patternBytes(size, seed: 11)
         let place = try TemporaryDirectory.make("segments")
         defer { TemporaryDirectory.remove(place) }
         let cutting = CuttingOrigin()
-        let origin = try RangeOrigin(bytes) { answer, asked, _ in
+        let origin = try RangeOrigin(bytes) { answer, asked, number in
             let isCutting = cutting.isCutting.load(ordering: .sequentiallyConsistent)
             answer = RangeOrigin.proper(bytes, tag(isCutting), asked)
-            if isCutting { answer.cutAfter = 200_000 }
+            if isCutting { answer.cutAfter = number < 4 ? 200_000 : 0 }
         }
         defer { origin.stop() }
         try body(origin, cutting, place)

@@ -194,12 +194,21 @@ private let bytes = segmentedBytes
         }
     }
 
-    @Test("a server that always cuts fails the attempt after a bounded number of requests")
+    @Test("a server that cuts every answer after 64 KiB is completed in one attempt")
     func alwaysCut() throws {
-        let origin = try RangeOrigin(bytes) { answer, _, _ in answer.cutAfter = 10_000 }
+        let origin = try RangeOrigin(bytes) { answer, _, _ in answer.cutAfter = 64 << 10 }
+        try Self.fetch(origin) { result, fixture in
+            Self.expectWhole(result, fixture)
+            #expect(origin.requests.count >= size / (64 << 10))
+        }
+    }
+
+    @Test("a server that sends no byte fails the attempt after a bounded number of requests")
+    func neverSends() throws {
+        let origin = try RangeOrigin(bytes) { answer, _, _ in answer.cutAfter = 0 }
         try Self.fetch(origin) { result, fixture in
             #expect(result.failure?.code == .incompleteBody)
-            #expect(result.failure?.isRetryable == true)
+            #expect(result.failure?.isRetryable == true && result.failure?.cost == .attempt)
             #expect(origin.requests.count <= 16)
             #expect(eventually { fixture.files().isEmpty })
         }

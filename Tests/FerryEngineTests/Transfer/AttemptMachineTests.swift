@@ -8,8 +8,9 @@ import Testing
     private static let result = TransferResult(
         path: nil, size: 1, sha256: "", body: nil, isManaged: false, verified: .length)
     private static let events: [AttemptMachine.Event] = [
-        .prepared, .preparationFailed(error), .head(.accept), .head(.redirect), .head(.resend),
-        .head(.restart), .head(.refuse(error, retryAfter: 3)), .head(.ask(question)), .enoughDiscarded,
+        .prepared, .preparationFailed(error), .head(.accept), .head(.redirect), .head(.again),
+        .head(.wait), .interrupted, .head(.refuse(error, retryAfter: 3)),
+        .head(.ask(question)), .enoughDiscarded,
         .bodyRefused(error),
         .transferEnded(nil),
         .transferEnded(.init(error, mayRepeatAtOnce: true)),
@@ -29,10 +30,10 @@ import Testing
             case .start(let fresh): fresh ? "start fresh" : "start"
             case .stopTransfer: "stop"
             case .follow: "follow"
-            case .leaveOutExpect: "no expect"
             case .store: "store"
             case .revokeStorage: "revoke"
-            case .leaveOutRange: "no range"
+            case .change: "change"
+            case .startLater: "start later"
             case .endPreparation: "end preparation"
             case .discardBytes: "discard"
             case .keepBytes: "keep"
@@ -156,18 +157,28 @@ import Testing
                 == ["start", "stop", "keep", "failed"])
     }
 
-    @Test("a refused rest of a file is answered once by a request for all of it")
-    func restart() {
+    @Test("a request is sent again with four changes at most, and with more after new bytes have come")
+    func changes() {
+        let again: [AttemptMachine.Event] = [.head(.again), .transferEnded(nil)]
+        let four = Array(repeatElement(again, count: 4).joined())
+        let changed = Array(repeatElement(["change", "start"], count: 4).joined())
         #expect(
-            Self.run([.prepared, .head(.restart), .transferEnded(nil), .head(.restart), .enoughDiscarded])
-                == ["start", "no range", "start", "stop", "discard", "failed"])
+            Self.run([.prepared] + four + [.head(.again), .enoughDiscarded])
+                == ["start"] + changed + ["stop", "discard", "failed"])
+        #expect(
+            Self.run([.prepared] + four + [.head(.accept), .interrupted] + again)
+                == ["start"] + changed + ["stop", "start later", "change", "start"])
     }
 
-    @Test("417 is answered once by the same request without Expect")
-    func expectation() {
+    @Test("a body that stops, and a request that has to wait, lead to another request later")
+    func later() {
         #expect(
-            Self.run([.prepared, .head(.resend), .transferEnded(nil), .head(.resend), .transferEnded(nil)])
-                == ["start", "no expect", "start", "keep", "failed"])
+            Self.run([.prepared, .head(.accept), .interrupted, .head(.accept), .transferEnded(nil)])
+                == ["start", "stop", "start later", "store"])
+        #expect(Self.run([.prepared, .head(.wait), .transferEnded(nil)]) == ["start", "start later"])
+        #expect(
+            Self.run([.prepared, .head(.accept), .interrupted, .stop(.suspend)])
+                == ["start", "stop", "start later", "stop", "keep", "suspended"])
     }
 
     @Test("wrong bytes are discarded and fetched again, unless the attempt was stopped")

@@ -181,18 +181,24 @@ import Testing
     }
 
     @Test(
-        "statuses are retried as RFC 9110 allows",
+        "failures that may pass are retried, and every one with Retry-After but a challenge",
         arguments: [
             (400, false), (401, false), (404, false), (408, true), (410, false), (425, true), (429, true),
-            (500, true),
-            (501, false), (503, true), (522, true),
+            (500, true), (501, false), (503, true), (522, true),
         ])
-    func statuses(status: Int, isRetryable: Bool) throws {
-        let text = "HTTP/1.1 \(status) No\nRetry-After: 7\nContent-Length: 2\n\nno"
+    func statuses(status: Int, mayPass: Bool) throws {
+        for retryAfter in ["", "Retry-After: 7\n"] {
+            try Self.expect(
+                status, retryAfter, isRetryable: mayPass || !retryAfter.isEmpty && status != 401)
+        }
+    }
+
+    private static func expect(_ status: Int, _ retryAfter: String, isRetryable: Bool) throws {
+        let text = "HTTP/1.1 \(status) No\n\(retryAfter)Content-Length: 2\n\nno"
         let result = try Self.run(try Self.answer(text))
         #expect(result.failure?.code == (status == 401 ? .authenticationRequired : .unacceptableStatus))
         #expect(result.failure?.isRetryable == isRetryable)
-        #expect(result.retryAfter == (isRetryable ? 7 : nil))
+        #expect(result.retryAfter == (isRetryable && !retryAfter.isEmpty ? 7 : nil))
         #expect(result.response?.status == status)
     }
 

@@ -1,0 +1,340 @@
+import FerryCore
+
+/// Decides what follows a response, from what was requested, what was received and what is known of the file.
+/// The only place that decides it, for downloads, uploads and data jobs, in one stream and in segments. A
+/// pure value (docs/decisions/0041).
+struct ResponseTable: Sendable {
+    /// The next step.
+    enum Step: Sendable {
+        /// Send this request, which answers a challenge.
+        case answer(Hop)
+        case challenge(JobQuestion)
+        case redirect
+        case again(Change)
+        case take(Body)
+        /// `retryAfter`: seconds that the server asks to wait; `nil` if the attempt is not repeated, or the
+        /// server does not say.
+        case refuse(TransferError, retryAfter: Double?)
+        /// The current request, and no earlier one of the attempt, may be sent again after a delay.
+        case wait(TransferError, retryAfter: Double?)
+    }
+
+    /// What the same request leaves out when it is sent again.
+    enum Change: Sendable, Equatable {
+        case withoutExpect
+        /// The server has evaluated `If-Range` wrongly: it has the file, and sends all of it.
+        case withoutIfRange
+        case withoutRange(RangeFault)
+        /// The body has a coding that was not asked for, or cannot be decoded.
+        case withoutCodings
+    }
+
+    /// Why a response to a range cannot be used.
+    enum RangeFault: Sendable, Equatable {
+        /// The server refuses the range with an error status.
+        case refused
+        /// The response has another range, or does not say which one it has.
+        case unusable
+        /// Nothing proves that the bytes belong to the known file.
+        case unproven
+        /// The server has another file.
+        case changed
+    }
+
+    /// Where the bytes of a body belong.
+    struct Body: Sendable, Equatable {
+        /// Whether they continue the known file. `false`: the file begins anew with them.
+        var continues = false
+        /// Bytes at the beginning of the body that are there already.
+        var skip: Int64 = 0
+        /// Offset in the file at which the response ends; `nil` if that is not known.
+        var end: Int64?
+        /// Bytes of the whole file; `nil` if that is not known.
+        var total: Int64?
+    }
+
+    /// A request.
+    struct Requested: Sendable {
+        let hop: Hop
+        /// The range that Ferry asks for, to `.max` if its end is open; `nil` for none. A range that the
+        /// job's own fields ask for does not count.
+        var range: Range<Int64>?
+        var hasIfRange = false
+        /// Whether it has `Expect: 100-continue`.
+        var expects = false
+        /// Whether it asks for content codings.
+        var asksForCodings = false
+        /// The request that answers the challenge of the response, if libcurl cannot; `nil` if there is none.
+        var answer: Hop?
+        /// The question about the challenge of the response; `nil` if no client can answer it.
+        var question: JobQuestion?
+    }
+
+    let spec: JobSpec
+    /// Whether the body is decoded: its length then differs from that in the head.
+    var isDecoded = false
+
+    func step(
+        _ requested: Requested, _ head: ResponseHead, _ known: KnownFile?, now: Timestamp
+    ) -> Step {
+        if let answer = requested.answer { return .answer(answer) }
+        if let question = requested.question { return .challenge(question) }
+        if isFollowed(head) { return .redirect }
+        if head.status == 417, requested.expects { return .again(.withoutExpect) }
+        if let range = requested.range {
+            if head.status == 206 { return part(range, requested.hop, head, known, now) }
+            if known?.isIgnored(by: head, requested.hasIfRange, hasDigest: hasDigest) ?? false {
+                return .again(.withoutIfRange)
+            }
+            if Self.mayBeAboutRange(head.status) { return .again(.withoutRange(.refused)) }
+        } else if head.status == 206, spec.kind == .download, !namesRange {
+            return unrequestedPart(requested.hop, head, now)
+        }
+        let length = isDecoded || !head.hasBody(requested.hop.method) ? nil : head.contentLength
+        return judge(head, requested.hop, Body(end: length, total: length), type: head.mimeType, now)
+    }
+
+    /// Decides about a response whose body has a coding that was not asked for, or cannot be decoded. `nil`:
+    /// the request is not sent again.
+    func changeAfterUnusableCoding(_ requested: Requested) -> Change? {
+        guard requested.asksForCodings, RequestRepetition(spec, requested.hop).maySendTwice else {
+            return nil
+        }
+        return .withoutCodings
+    }
+
+    // MARK: Redirects and ranges
+
+    private static let redirects: Set<Int> = [301, 302, 303, 307, 308]
+
+    private func isFollowed(_ head: ResponseHead) -> Bool {
+        Self.redirects.contains(head.status) && spec.followsRedirects
+            && head.all("location").contains { !$0.isEmpty }
+    }
+
+    /// Whether a request without the range may have another status than this one.
+    static func mayBeAboutRange(_ status: Int) -> Bool {
+        (400..<600).contains(status) && ![401, 407].contains(status)
+            && (status == 500 || !passing.contains(status))
+    }
+
+    /// Whether the job's own fields ask for a range.
+    private var namesRange: Bool {
+        spec.request.headers.contains { equalIgnoringCase($0.name, "range") }
+    }
+
+    private var hasDigest: Bool { spec.integrity.provesFile }
+
+    /// Decides about a 206 with the range that Ferry asked for, or another one.
+    private func part(
+        _ asked: Range<Int64>, _ hop: Hop, _ head: ResponseHead, _ known: KnownFile?, _ now: Timestamp
+    ) -> Step {
+        guard let range = ContentRange(head), head.contentLength ?? range.byteCount == range.byteCount,
+            range.first <= asked.lowerBound, range.last >= asked.lowerBound
+        else { return .again(.withoutRange(.unusable)) }
+        guard let known else {
+            // The first response, which describes the file.
+            guard range.first == 0, let total = range.total, range.isWhole || proves(head) else {
+                return .again(.withoutRange(.unproven))
+            }
+            return judge(
+                head, hop, Body(end: range.last + 1, total: total), type: head.mimeType, isPart: true, now)
+        }
+        if let fault = known.fault(range, head, from: hop.url, spec) { return .again(.withoutRange(fault)) }
+        let body = Body(
+            continues: true, skip: asked.lowerBound - range.first, end: range.last + 1,
+            total: known.total ?? range.total)
+        let type = head.mimeType ?? known.mimeType
+        // The type is unknown; the response with the whole file will have it.
+        if type == nil, !acceptsType(nil) { return .again(.withoutRange(.unproven)) }
+        return judge(head, hop, body, type: type, isPart: true, now)
+    }
+
+    /// Decides about a 206 without a range in the request: its bytes count if they begin with the file's
+    /// first byte, and are all of it or can be continued.
+    private func unrequestedPart(_ hop: Hop, _ head: ResponseHead, _ now: Timestamp) -> Step {
+        guard let range = ContentRange(head), head.contentLength ?? range.byteCount == range.byteCount,
+            range.first == 0, let total = range.total,
+            range.isWhole || !isDecoded && proves(head) && PartialRecord.isPossible(spec)
+        else {
+            return refuse(
+                TransferError(
+                    .responseInvalid, "The server answered with a part although the whole was asked for.",
+                    phase: .waiting, isRetryable: RequestRepetition(spec, hop).maySendAllTwice))
+        }
+        let body = isDecoded ? Body() : Body(end: range.last + 1, total: total)
+        return judge(head, hop, body, type: head.mimeType, isPart: true, now)
+    }
+
+    /// Whether the bytes after those of this response can be requested.
+    private func proves(_ head: ResponseHead) -> Bool { hasDigest || Validator(head) != nil }
+
+    // MARK: Statuses
+
+    /// Decides about a response by its status, type and length. `isPart`: the file is judged as a whole; it
+    /// comes in parts only because Ferry asked for a range, or the server has chosen so.
+    private func judge(
+        _ head: ResponseHead, _ hop: Hop, _ body: Body, type: String?, isPart: Bool = false,
+        _ now: Timestamp
+    ) -> Step {
+        let status = isPart ? 200 : head.status
+        guard accepts(status) else { return refuseStatus(status, head, hop, now) }
+        guard acceptsType(type) else {
+            return refuse(
+                TransferError(
+                    .unacceptableContentType, "The answer's content type is not one that the job accepts.",
+                    phase: .waiting, isRetryable: false))
+        }
+        guard let total = body.total, head.hasBody(hop.method) else { return .take(body) }
+        if total > spec.accept.byteCountMax ?? .max { return refuse(.longerThanAccepted(.waiting)) }
+        if spec.kind != .upload, let size = spec.integrity.size, size != total {
+            return refuse(
+                TransferError(
+                    .sizeMismatch, "The size is \(total) bytes instead of \(size).", phase: .waiting,
+                    isRetryable: RequestRepetition(spec, hop).maySendAllTwice))
+        }
+        return .take(body)
+    }
+
+    private func refuse(_ error: TransferError) -> Step { .refuse(error, retryAfter: nil) }
+
+    private func accepts(_ status: Int) -> Bool {
+        if !spec.accept.status.isEmpty { return Self.matches(status, spec.accept.status) }
+        if let retried = spec.retry.statuses, Self.matches(status, retried) { return false }
+        switch spec.kind {
+        case .data: return true
+        case .upload: return (200..<300).contains(status)
+        // 202: not ready yet; 204 and 205 have no file.
+        case .download: return (200..<300).contains(status) && ![202, 204, 205].contains(status)
+        }
+    }
+
+    private static func matches(_ status: Int, _ patterns: [String]) -> Bool {
+        patterns.contains { $0 == "\(status)" || $0.hasSuffix("xx") && $0.hasPrefix("\(status / 100)") }
+    }
+
+    private func acceptsType(_ type: String?) -> Bool {
+        spec.accept.contentTypes.isEmpty
+            || spec.accept.contentTypes.contains { pattern in
+                if pattern == "*/*" { return true }
+                guard let type else { return false }
+                let pattern = pattern.lowercased()
+                return pattern == type
+                    || pattern.hasSuffix("/*") && type.hasPrefix(pattern.dropLast())
+            }
+    }
+
+    /// Statuses of failures that may pass. 520 to 524 are what large proxies answer if their origin fails.
+    private static let passing: Set<Int> = [408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524]
+
+    private func refuseStatus(_ status: Int, _ head: ResponseHead, _ hop: Hop, _ now: Timestamp) -> Step {
+        if status == 401 || status == 407 {
+            let who = status == 407 ? "proxy" : "server"
+            return refuse(
+                TransferError(
+                    .authenticationRequired, "The \(who) asks for other credentials (status \(status)).",
+                    phase: status == 407 ? .connecting : .waiting, isRetryable: false))
+        }
+        let isNotReady = status == 202 && spec.kind == .download
+        let retryAfter = head.retryAfter(now: now)
+        let mayPass =
+            isNotReady
+            || spec.retry.statuses.map { Self.matches(status, $0) }
+                ?? (Self.passing.contains(status) || (400..<600).contains(status) && retryAfter != nil)
+        let repetition = RequestRepetition(spec, hop)
+        // 425 and 429 say that the server did nothing (RFC 8470 §5.2, RFC 6585 §4).
+        let isUntouched = status == 425 || status == 429
+        let isRetryable =
+            mayPass && (repetition.maySendAllTwice || !hop.hasActed && isUntouched || repetition.allowsAll)
+        var error = TransferError(
+            .unacceptableStatus,
+            isNotReady
+                ? "The server is not ready to send the file (status 202)."
+                : "The server answered with status \(status).",
+            phase: .waiting, isRetryable: isRetryable)
+        if isNotReady, isRetryable { error.cost = .none }
+        if mayPass, !isRetryable, hop.hasActed, repetition.maySendTwice {
+            return .wait(error, retryAfter: retryAfter)
+        }
+        return .refuse(error, retryAfter: isRetryable ? retryAfter : nil)
+    }
+}
+
+/// What is known of a file whose first bytes are there. A pure value.
+struct KnownFile: Sendable, Equatable {
+    /// `nil` if the server has sent none.
+    var validator: Validator?
+    /// Bytes of the whole file; `nil` if that is not known.
+    var total: Int64?
+    /// Where the validator came from (`PartialRecord.source`); `nil` if that may have been another server.
+    var source: String?
+    /// The content codings with which the bytes are stored.
+    var codings: [String] = []
+    /// As in `PartialRecord`.
+    var mimeType: String?
+
+    /// Whether a server that was sent `If-Range` has answered with the whole of this very file, or of one
+    /// that a digest will prove.
+    func isIgnored(by head: ResponseHead, _ hadIfRange: Bool, hasDigest: Bool) -> Bool {
+        guard hadIfRange, head.status == 200, case .entityTag? = validator, total != nil,
+            head.contentLength == total, head.contentCodings == codings,
+            head.first("accept-ranges").map({ equalIgnoringCase($0, "none") }) != true
+        else { return false }
+        return hasDigest || validator?.matches(head) ?? false
+    }
+
+    /// Returns why the response does not prove that its bytes belong to this file; `nil` if it does. The
+    /// status 206 alone is no proof: a server may not support `If-Range`.
+    ///
+    /// A proof is the same validator with the same length, or a digest of the whole file that is checked in
+    /// the end. A date may be missing if the same server sent it before (RFC 9110 §15.3.7). An equal length
+    /// alone is none, unless the job accepts it.
+    func fault(
+        _ range: ContentRange, _ head: ResponseHead, from url: WebURL, _ spec: JobSpec
+    ) -> ResponseTable.RangeFault? {
+        if let now = range.total, let total, now != total { return .changed }
+        guard head.contentCodings == codings, codings.isEmpty || total != nil && range.total != nil else {
+            return .unusable
+        }
+        // Without a length in the response, it has to reach the known end.
+        guard range.total != nil || range.last + 1 == total else { return .unproven }
+        if spec.integrity.provesFile { return nil }
+        let isSamePlace = source == PartialRecord.source(of: url)
+        guard let validator else {
+            let mayGoByLength = spec.retry.resumesWithoutValidator && isSamePlace && total != nil
+            return mayGoByLength ? nil : .unproven
+        }
+        if validator.matches(head) { return nil }
+        if validator.isLeftOut(of: head) {
+            let isProven = isSamePlace && spec.request.original == nil && total != nil && range.total == total
+            return isProven ? nil : .unproven
+        }
+        return .changed
+    }
+}
+
+extension JobSpec.Integrity {
+    /// Whether the job demands a digest of the whole file that two different files do not share by chance.
+    var provesFile: Bool { sha256 != nil || sha512 != nil || sha1 != nil || md5 != nil }
+}
+
+extension JobSpec {
+    /// Whether redirects are followed, or asked about.
+    var followsRedirects: Bool {
+        switch redirects.policy {
+        case .follow: true
+        case .reject: false
+        case .ask: !(answers?.rejectsRedirects ?? false)
+        }
+    }
+}
+
+extension TransferError {
+    static func longerThanAccepted(_ phase: Phase) -> TransferError {
+        TransferError(
+            .responseTooLarge, "The body is longer than the job accepts.", phase: phase, isRetryable: false)
+    }
+
+    static let longerThanAnnounced = TransferError(
+        .responseInvalid, "The server sent more than it had announced.", phase: .receiving, isRetryable: true)
+}

@@ -1,0 +1,139 @@
+import FerryCore
+
+/// How an attempt continues a body that stops too early: which fields the next request has, when it is sent,
+/// and what the attempt costs in the end. Loop thread only.
+struct BodyContinuation {
+    private enum Fields { case conditional, unconditional, none }
+
+    private let rules: JobSpec.RetryRules
+    /// What is known of the file; `nil` if no later request can continue it.
+    private(set) var record: PartialRecord?
+    private var fields = Fields.conditional
+    /// Bytes that the attempt found, and the most that it has had since.
+    private var foundByteCount: Int64 = 0
+    private var mostByteCount: Int64 = 0
+    /// Continued bodies in a row that brought few bytes.
+    private var smallStepCount = 0
+    private var waitCount = 0
+    /// Whether bytes of several responses are in the file.
+    private var isJoined = false
+    private var hasFetchedAgain = false
+    /// Whether the next request continues a body.
+    private(set) var isProgressing = false
+    /// Seconds until the next request.
+    private(set) var delay = 0.0
+
+    init(_ spec: JobSpec) {
+        rules = spec.retry
+    }
+
+    /// Takes the bytes of an earlier attempt.
+    mutating func resume(_ resumption: Resumption) {
+        record = resumption.record
+        foundByteCount = resumption.offset
+        mostByteCount = resumption.offset
+        isJoined = true
+    }
+
+    /// The file begins with a response.
+    mutating func begin(_ record: PartialRecord?) {
+        self.record = record
+        isJoined = false
+    }
+
+    /// Notes the length of the file, if it was not known.
+    mutating func learn(total: Int64?) { if record?.total == nil { record?.total = total } }
+
+    /// No bytes are there any more.
+    mutating func forget() {
+        record = nil
+        isJoined = false
+    }
+
+    // MARK: The next request
+
+    var hasIfRange: Bool { fields == .conditional && record?.validator != nil }
+
+    /// Returns the first byte to request if so many are there; `nil` for the whole file.
+    func offset(after count: Int64) -> Int64? {
+        guard fields != .none, let offset = record?.offset(after: count), offset > 0 else { return nil }
+        return offset
+    }
+
+    /// Returns the fields `Range` and, if there is a validator, `If-Range` (RFC 9110 §13.1.5, §14.2).
+    func fields(from offset: Int64?) -> [JobSpec.Pair] {
+        guard let offset else { return [] }
+        let range = JobSpec.Pair("Range", "bytes=\(offset)-")
+        guard hasIfRange, let validator = record?.validator else { return [range] }
+        return [range, JobSpec.Pair("If-Range", validator.text)]
+    }
+
+    /// Sends no `If-Range` any more.
+    mutating func leaveOutIfRange() { fields = .unconditional }
+
+    /// Sends no `Range` any more. The bytes stay until a response brings the whole file.
+    mutating func leaveOutRange() { fields = .none }
+
+    // MARK: Progress
+
+    /// Returns whether another request of this attempt continues a body that has stopped after so many bytes:
+    /// some are new, and a response can prove that it belongs to them. Determines the delay before it.
+    mutating func goesOn(at byteCount: Int64, jitter: Double) -> Bool {
+        guard record != nil, byteCount > mostByteCount else { return false }
+        smallStepCount =
+            byteCount - mostByteCount >= EngineLimits.progressByteCountMin ? 0 : smallStepCount + 1
+        mostByteCount = byteCount
+        delay = smallStepCount == 0 ? 0 : RetryPolicy.delay(rules, after: smallStepCount, jitter: jitter)
+        guard delay <= EngineLimits.slotPauseMax else { return false }
+        isJoined = true
+        isProgressing = true
+        return true
+    }
+
+    /// Returns whether the current request is sent again in this attempt. `retryAfter`: seconds that the
+    /// server asks to wait; `nil` if it does not say.
+    mutating func mayWait(_ retryAfter: Double?) -> Bool {
+        waitCount += 1
+        isProgressing = false
+        delay = retryAfter ?? RetryPolicy.delay(rules, after: waitCount, jitter: 0.5)
+        return waitCount < rules.attemptCountMax && delay <= EngineLimits.slotPauseMax
+    }
+
+    /// Returns whether the file is fetched again, once, because bytes of several responses are wrong
+    /// together.
+    mutating func fetchesAgain(after error: TransferError) -> Bool {
+        guard [.digestMismatch, .sizeMismatch].contains(error.code), isJoined, !hasFetchedAgain else {
+            return false
+        }
+        hasFetchedAgain = true
+        fields = .none
+        return true
+    }
+
+    /// Returns the outcome with its cost. `partial`: the bytes that the attempt leaves.
+    func weighed(_ outcome: AttemptResult.Outcome, _ partial: PartialDownload?) -> AttemptResult.Outcome {
+        outcome.weighed(gained: partial.map { $0.byteCount - foundByteCount })
+    }
+}
+
+extension AttemptResult.Outcome {
+    /// Returns the outcome with its cost: an attempt that leaves more bytes than it found is no failure.
+    func weighed(gained: Int64?) -> Self {
+        guard case .failed(var error, let retryAfter) = self, error.isRetryable, error.cost == .attempt,
+            let gained, gained > 0
+        else { return self }
+        error.cost = gained >= EngineLimits.progressByteCountMin ? .reset : .none
+        return .failed(error, retryAfter: retryAfter)
+    }
+}
+
+extension TransferError {
+    /// Whether a body that ended with this error may be continued by another request.
+    var mayContinue: Bool {
+        isRetryable && [.incompleteBody, .connectionLost, .timedOut, .tlsFailed].contains(code)
+    }
+
+    static let shortBody = TransferError(
+        .incompleteBody, "The server sent less than was left of the file.", phase: .receiving,
+        isRetryable: true)
+}

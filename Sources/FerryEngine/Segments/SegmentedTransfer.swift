@@ -69,6 +69,10 @@ final class SegmentedTransfer: RunningAttempt {
     var restartCount = 0
     /// Whether ranges are refused, and the next request is one for the whole file.
     var rangesAreRefused = false
+    /// Whether bytes of several responses are in the file.
+    var isJoined = false
+    /// Whether the file was fetched again because joined bytes were wrong.
+    var hasFetchedAgain = false
     /// Bytes of earlier attempts.
     var foundByteCount: Int64 = 0
     /// Broken parts in a row that brought few bytes.
@@ -254,6 +258,7 @@ final class SegmentedTransfer: RunningAttempt {
         target = nil
         suppliers = []
         holdsEarlierBytes = false
+        isJoined = false
         earlierSource = nil
         sources.forget()
         progress.set(received: 0)

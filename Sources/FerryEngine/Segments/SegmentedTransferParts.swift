@@ -248,6 +248,7 @@ extension SegmentedTransfer {
             show(head, from: part.hop.url)
         }
         writer?.digests.expect(head.announcedDigests(of: .continued))
+        isJoined = true
         part.isShort = end < asked.upperBound
         part.skip = body.skip
         noteResumption(at: plan?.doneByteCount ?? 0)

@@ -131,13 +131,16 @@ extension SegmentedTransfer {
 
     // MARK: Restart
 
-    /// Decides whether wrong bytes can be fetched from another source. The sources that provided them are not
-    /// used any more. If several sources or an earlier attempt provided them, one source has to provide all
-    /// bytes instead.
+    /// Decides whether wrong bytes can be fetched again. If several sources or an earlier attempt provided
+    /// them, one source has to provide all bytes instead. If several responses of one source did, it is asked
+    /// once more, for one stream. Otherwise the source is not used any more.
     func mayFetchAgain(after error: TransferError) -> Bool {
         guard error.code == .digestMismatch || error.code == .sizeMismatch else { return false }
         if holdsEarlierBytes || suppliers.count > 1 && sources.mayMix {
             sources.mayMix = false
+        } else if isJoined, !hasFetchedAgain {
+            hasFetchedAgain = true
+            for index in suppliers { sources.refusesRanges(index) }
         } else {
             for index in suppliers {
                 sources.exclude(index, error)

@@ -210,10 +210,10 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
             request.receiveBufferSize = min(pacing.portion, receiveBufferSize)
             request.sendBufferSize = EngineLimits.pacedBufferSize
         }
-        // On a dead kept connection libcurl repeats a request by itself. One that must not be repeated gets a
-        // new connection.
+        // On a dead kept connection libcurl repeats a request by itself. One that is not idempotent gets a
+        // new connection: each time that it is sent counts toward `retry.max_attempts`.
         let maySendTwice = repetition.maySendTwice
-        if fresh || !maySendTwice { request.usesFreshConnection = true }
+        if fresh || !JobSpec.isIdempotent(hop.method) { request.usesFreshConnection = true }
         recorder.begin(request, attemptStart: trace.start)
         do throws(CurlError) {
             transfer = try loop.multi.start(request, delegate: self)

@@ -48,13 +48,12 @@ struct TransactionMeter {
     }
 
     /// What libcurl has measured of a request that is over, and the meter of the one that it sends by itself
-    /// next (with credentials after a challenge, or without `Expect`).
+    /// next: with credentials after a challenge, without `Expect`, or again after a dead kept connection.
     typealias Followed = (info: TransferInfo, next: TransactionMeter)
 
     /// libcurl is about to connect for `transfer`. Returns the request that is over, if one is.
     func willConnect(_ transfer: Transfer?) -> Followed? {
-        // Without a response it is the same request: a kept connection was dead.
-        guard sent >= 0, let info = transfer?.info, info.status >= 200 else { return nil }
+        guard sent >= 0, let info = transfer?.info else { return nil }
         return (info, TransactionMeter(following: self, info))
     }
 

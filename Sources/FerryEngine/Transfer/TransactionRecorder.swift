@@ -37,12 +37,13 @@ struct TransactionRecorder {
         followed(meter?.willSend(transfer), request, &trace)
     }
 
-    /// After a response libcurl sends another request by itself.
+    /// After a response, or on a dead kept connection, libcurl sends another request by itself.
     private mutating func followed(
         _ followed: TransactionMeter.Followed?, _ request: () -> Request, _ trace: inout AttemptTraceBuilder
     ) {
         guard let followed else { return }
-        end(followed.info, request(), isWhole: true, in: &trace)
+        // Without a response, a kept connection was dead.
+        end(followed.info, request(), isWhole: followed.info.status >= 200, in: &trace)
         meter = followed.next
     }
 

@@ -97,7 +97,7 @@ import Testing
         expectInOrder([metrics])
     }
 
-    @Test("a request that is repeated after a dead kept connection is one transaction")
+    @Test("a request that is repeated after a dead kept connection is a transaction each time")
     func repeated() throws {
         let gate = Gate()
         let origin = try ScriptedOrigin { connection in
@@ -115,6 +115,8 @@ import Testing
         #expect(fixture.run(.data, origin.url + "/1")?.success != nil)
         let all = try transactions(fixture.run(.data, origin.url + "/2"))
         #expect(gate.pass(seconds: 120) && origin.requests.map(\.path) == ["/1", "/2", "/2"])
-        #expect(all.map(\.status) == [204])
+        #expect(all.map(\.status) == [nil, 204])
+        #expect(all.first?.isReusedConnection == true && all.first?.moments[.responseEnd] == nil)
+        expectInOrder(all)
     }
 }

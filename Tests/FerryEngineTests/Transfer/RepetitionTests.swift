@@ -117,6 +117,27 @@ import Testing
         }
     }
 
+    @Test("each attempt sends a request that is not idempotent once, also if the job allows to repeat it")
+    func onceEachAttempt() throws {
+        try Self.with { connection in
+            guard let request = connection.readRequest() else { return }
+            _ = connection.readBody(of: request)
+            connection.send("HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n")
+            // The next one on this connection is read and not answered.
+            _ = connection.readRequest()
+        } _: { origin, fixture in
+            for number in 1...3 as ClosedRange<Int32> {
+                let result = fixture.run(.upload, origin.url, number: number) {
+                    Self.post(&$0)
+                    $0.spec.source = .inline(.init(form: .base64, byteCount: 3))
+                    $0.spec.retry.repeatsNonIdempotent = true
+                }
+                #expect(result?.failure?.isRetryable == true && result?.trace?.transactions.count == 1)
+                #expect(origin.requests.count == Int(number))
+            }
+        }
+    }
+
     @Test("a large body does not wait for a 100 that never comes for longer than a second")
     func noContinue() throws {
         try Self.with { connection in

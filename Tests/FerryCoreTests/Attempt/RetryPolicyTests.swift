@@ -46,6 +46,26 @@ struct RetryPolicyTests {
         #expect(timeout.code == .resourceTimeout)
     }
 
+    @Test("an attempt with progress, and a server that is not ready, use no attempt")
+    func cost() {
+        let rules = JobSpec.RetryRules()
+        func verdict(_ cost: TransferError.Cost, _ attempt: Int, retryAfter: Double? = nil)
+            -> RetryPolicy.Verdict
+        {
+            var error = error
+            error.cost = cost
+            #expect(!RetryPolicy.usesUpAttempt(error, rules: rules))
+            return RetryPolicy.verdict(
+                rules: rules, uncounted: error, attempt: attempt, retryAfter: retryAfter, now: now,
+                expiry: now + 1e6, jitter: 0.5, overdue: .resourceTimeout)
+        }
+        // Many new bytes begin the delays anew; few do not.
+        #expect(verdict(.reset, 100) == .retry(at: now + 1))
+        #expect(verdict(.none, 3) == .retry(at: now + 4) && verdict(.none, 100) == .retry(at: now + 300))
+        // What the server says counts instead of the delay.
+        #expect(verdict(.none, 100, retryAfter: 20) == .retry(at: now + 21))
+    }
+
     @Test("a full or missing disk uses no attempt and is retried each minute until the job's timeout")
     func storageFull() {
         let full = TransferError(.storageFull, "Full.", phase: .receiving, isRetryable: true)

@@ -76,7 +76,9 @@ final class EngineLoop {
     /// Passes an event from a file thread to an attempt, unless it has ended.
     func handle(_ event: AttemptMachine.Event, for key: AttemptKey) { live[key]?.handle(event) }
 
-    func prepared(_ key: AttemptKey, _ resumption: Resumption?) { live[key]?.lookedForBytes(resumption) }
+    func prepared(_ key: AttemptKey, _ resumption: Resumption?, _ failure: TransferError?) {
+        live[key]?.lookedForBytes(resumption, failure)
+    }
 
     func putAside(_ bytes: PartialDownload?, for key: AttemptKey) { live[key]?.putAside = bytes }
 

@@ -31,8 +31,9 @@ protocol RunningAttempt: AnyObject {
     func giveUpOnDisk(_ error: TransferError)
     func begin()
     func handle(_ event: AttemptMachine.Event)
-    /// Takes the bytes of earlier attempts that were found, if any.
-    func prepared(_ resumption: Resumption?)
+    /// Takes the bytes of earlier attempts that were found, if any. `failure`: why the destination cannot
+    /// take the file; `nil` if it can.
+    func prepared(_ resumption: Resumption?, _ failure: TransferError?)
     /// Reports the outcome and ends the attempt. `kept`: the bytes that are left to a later attempt.
     func report(_ outcome: AttemptResult.Outcome, partial: PartialDownload?)
     /// Resumes reading, as file threads are no longer far behind.
@@ -135,14 +136,23 @@ extension RunningAttempt {
         do throws(TransferError) { try step() } catch { handle(.preparationFailed(error)) }
     }
 
-    /// Looks for the bytes of earlier attempts if there may be any, on a file thread; then the attempt is
-    /// prepared. Throws as `needSpace` does.
+    /// Looks for the bytes of earlier attempts if there may be any, and checks the destination that the job
+    /// names, on a file thread; then the attempt is prepared. Throws as `needSpace` does.
     func prepareDownload(to destination: Destination) throws(TransferError) {
-        guard attempt.number > 1 || attempt.secrets.resumePoint != nil else {
+        let mayHaveBytes = attempt.number > 1 || attempt.secrets.resumePoint != nil
+        guard mayHaveBytes || !destination.isManaged else {
             try needSpace(nil)
             return handle(.prepared)
         }
         let (context, key, onLoop) = (loop.context, key, loop.runner)
+        guard mayHaveBytes else {
+            handle(.onlyChecks)
+            return context.fileThreads.send(
+                .run {
+                    let failure = destination.failure
+                    onLoop { $0.prepared(key, nil, failure) }
+                })
+        }
         let withGaps = attempt.spec.isFetchedInParts
         let identity =
             PartialRecord.isPossible(attempt.spec) ? PartialRecord.identity(of: attempt.spec.request) : nil
@@ -156,14 +166,15 @@ extension RunningAttempt {
                     destination.adopt(from: place, identity: identity, withGaps: withGaps)
                 }
                 let found = destination.takeOver(identity: identity, withGaps: withGaps)
-                onLoop { $0.prepared(key, found) }
+                let failure = destination.failure
+                onLoop { $0.prepared(key, found, failure) }
             })
     }
 
-    func lookedForBytes(_ found: Resumption?) {
+    func lookedForBytes(_ found: Resumption?, _ failure: TransferError?) {
         // A client that gave resume data is told even if the data is of no use.
-        awaitsResumption = found != nil || attempt.number == 1
-        prepared(found)
+        awaitsResumption = found != nil || attempt.number == 1 && attempt.secrets.resumePoint != nil
+        prepared(found, failure)
     }
 
     /// Throws `storage_full` if the file system ran full and still has no space for the file, and

@@ -3,11 +3,12 @@ import FerryCore
 
 /// Continues the bytes of an earlier attempt, leaves bytes to a later one, and restarts the file.
 extension SegmentedTransfer {
-    func prepared(_ resumption: Resumption?) {
+    func prepared(_ resumption: Resumption?, _ failure: TransferError?) {
         prepare { () throws(TransferError) in
             if let resumption, !(try goOn(from: resumption)) {
                 context.fileThreads.send(.run { resumption.file.discard() })
             }
+            if let failure { throw failure }
             try needSpace(resumption)
             handle(.prepared)
         }

@@ -57,6 +57,42 @@ struct Destination: Sendable {
         number > 0 ? fittedName(name, insert: "-\(number)") : name
     }
 
+    /// Throws what would keep the file from getting its name, as far as that can be known before the first
+    /// byte: a file or a directory in its place, a path through a file, a directory that may not be written.
+    /// File thread.
+    func check() throws(TransferError) {
+        guard !isManaged else { return }
+        let place = try nearestDirectory()
+        guard faccessat(place.descriptor, ".", W_OK | X_OK, AT_EACCESS) == 0 else {
+            throw storageError(errno)
+        }
+        guard !name.isEmpty, let openDirectory, let status = openDirectory.status(name) else { return }
+        switch ifExists {
+        case .fail: throw storageError(EEXIST)
+        case .replace: if status.st_mode & S_IFMT == S_IFDIR { throw storageError(EISDIR) }
+        case .rename: break
+        }
+    }
+
+    /// What `check` throws; `nil` if nothing keeps the file from getting its name.
+    var failure: TransferError? {
+        do throws(TransferError) { try check() } catch { return error }
+        return nil
+    }
+
+    /// Opens the directory or, if it is missing, the nearest one above it.
+    private func nearestDirectory() throws(TransferError) -> StorageDirectory {
+        var path = directory
+        while true {
+            do throws(TransferError) {
+                return try root.directory(path, making: false)
+            } catch {
+                guard error.osError == ENOENT, !path.isEmpty else { throw error }
+                path = splitPath(path).directory
+            }
+        }
+    }
+
     /// Takes over the best partial file of earlier attempts of this job and removes those that cannot be
     /// used. Files that cannot be read now are left to later attempts. `identity`: the identity of the
     /// request that the bytes must come from; `nil` if no bytes may be continued. `withGaps`: whether bytes

@@ -34,6 +34,8 @@ package struct AttemptMachine: Sendable {
 
     /// What has happened to the attempt.
     package enum Event: Sendable {
+        /// Nothing but a check of the destination is left to prepare: the attempt may end before it.
+        case onlyChecks
         case prepared
         case preparationFailed(TransferError)
         case head(HeadVerdict)
@@ -104,6 +106,8 @@ package struct AttemptMachine: Sendable {
 
     private enum State {
         case preparing(Stop?)
+        /// Nothing is held that a file thread has to give back.
+        case checking
         case exchanging(HeadVerdict?)
         case storing(Stop?)
         case ended
@@ -124,7 +128,7 @@ package struct AttemptMachine: Sendable {
     /// Whether the next event comes from a file thread.
     package var waitsForDisk: Bool {
         switch state {
-        case .preparing, .storing: true
+        case .preparing, .checking, .storing: true
         case .exchanging, .ended: false
         }
     }
@@ -133,6 +137,7 @@ package struct AttemptMachine: Sendable {
     package mutating func handle(_ event: Event) -> [Action] {
         switch state {
         case .preparing(let stop): whilePreparing(event, stop)
+        case .checking: whileChecking(event)
         case .exchanging(let verdict): whileExchanging(event, verdict)
         case .storing(let stop): whileStoring(event, stop)
         case .ended: []
@@ -163,6 +168,10 @@ package struct AttemptMachine: Sendable {
 
     private mutating func whilePreparing(_ event: Event, _ stop: Stop?) -> [Action] {
         switch event {
+        case .onlyChecks:
+            if let stop { return end(stop) }
+            state = .checking
+            return []
         case .prepared:
             if let stop { return end(stop) }
             state = .exchanging(nil)
@@ -176,6 +185,18 @@ package struct AttemptMachine: Sendable {
         case .timedOut(let error): return endPreparation(stop ?? .timedOut(error))
         case .head, .enoughDiscarded, .bodyRefused, .transferEnded, .stored, .published, .storageFailed,
             .fetchAgain, .revoked, .putOff, .interrupted:
+            return []
+        }
+    }
+
+    private mutating func whileChecking(_ event: Event) -> [Action] {
+        switch event {
+        case .prepared, .preparationFailed, .diskTimedOut: return whilePreparing(event, nil)
+        case .stop(let how): return end(.asked(how))
+        case .release: return end(.released)
+        case .timedOut(let error): return end(.timedOut(error))
+        case .onlyChecks, .head, .enoughDiscarded, .bodyRefused, .transferEnded, .stored, .published,
+            .storageFailed, .fetchAgain, .revoked, .putOff, .interrupted:
             return []
         }
     }
@@ -210,7 +231,8 @@ package struct AttemptMachine: Sendable {
             (hasRepeated, changeCount) = (false, 0)
             state = .exchanging(nil)
             return [.stopTransfer, .startLater]
-        case .prepared, .preparationFailed, .stored, .published, .storageFailed, .fetchAgain, .revoked:
+        case .onlyChecks, .prepared, .preparationFailed, .stored, .published, .storageFailed, .fetchAgain,
+            .revoked:
             return []
         }
     }
@@ -280,8 +302,8 @@ package struct AttemptMachine: Sendable {
         case .stop(let how):
             state = .storing(.asked(how))
             return [.revokeStorage]
-        case .release, .prepared, .preparationFailed, .head, .enoughDiscarded, .bodyRefused, .transferEnded,
-            .timedOut, .putOff, .interrupted:
+        case .release, .onlyChecks, .prepared, .preparationFailed, .head, .enoughDiscarded, .bodyRefused,
+            .transferEnded, .timedOut, .putOff, .interrupted:
             // A drain waits for attempts that are nearly done.
             return []
         }

@@ -164,7 +164,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         if body.byteCount >= EngineLimits.bulkByteCountMin { becomeBulk() }
     }
 
-    func prepared(_ resumption: Resumption?) {
+    func prepared(_ resumption: Resumption?, _ failure: TransferError?) {
         handover.take(resumption)
         if let resumption {
             continuation.resume(resumption)
@@ -172,6 +172,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
             progress.expect(toReceive: resumption.record.total)
         }
         prepare { () throws(TransferError) in
+            if let failure { throw failure }
             try needSpace(resumption)
             handle(.prepared)
         }

@@ -101,6 +101,43 @@ func sha256(_ bytes: [UInt8]) -> String {
         }
     }
 
+    @Test("a file that cannot be stored is reported before a request is sent")
+    func doomed() throws {
+        let origin = try ScriptedOrigin.answering { _, _ in
+            Array("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx".utf8)
+        }
+        let fixture = try Fixture()
+        defer {
+            fixture.stop()
+            origin.stop()
+        }
+        mkdir(fixture.root + "/dir", 0o755)
+        try writeFile(fixture.root + "/file", [1])
+        let cases: [(String, JobSpec.Destination.IfExists, TransferError.Code)] = [
+            ("file", .fail, .destinationExists), ("dir", .fail, .destinationExists),
+            ("dir", .replace, .destinationInvalid), ("file/a", .replace, .destinationInvalid),
+            ("file/a/b", .rename, .destinationInvalid), ("file/a/", .rename, .destinationInvalid),
+            (String(repeating: "n", count: 256) + "/a", .replace, .destinationInvalid),
+        ]
+        for (path, ifExists, code) in cases {
+            for number: Int32 in [1, 2] {
+                let attempt = fixture.attempt(.download, origin.url + "/x", number: number) {
+                    $0.to(path, ifExists)
+                }
+                fixture.engine.begin([attempt])
+                let failure = fixture.sink.arrived.wait().first?.failure
+                #expect(failure?.code == code && failure?.isRetryable == false, "\(path) \(number)")
+            }
+        }
+        #expect(origin.requests.isEmpty)
+        #expect(fixture.files().sorted() == ["tenant/file"])
+        for (path, ifExists) in [
+            ("file", JobSpec.Destination.IfExists.rename), ("new/sub/a", .fail), ("file", .replace),
+        ] {
+            #expect(fixture.run(.download, origin.url) { $0.to(path, ifExists) }?.success != nil, "\(path)")
+        }
+    }
+
     @Test("partial files of earlier attempts are removed; those of other jobs stay")
     func leftovers() throws {
         let nginx = try Nginx()

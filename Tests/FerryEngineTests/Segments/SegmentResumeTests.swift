@@ -79,23 +79,28 @@ private let bytes = patternBytes(size, seed: 11)
         "an attempt stopped before its file is published keeps the bytes, unless it is cancelled",
         arguments: [1, 4], [AttemptStop.suspend, .cancelKeepingBytes, .cancel])
     func stoppedAtTheEnd(segments: Int, how: AttemptStop) throws {
-        let (origin, gate) = (try RangeOrigin(bytes), Gate())
+        let (origin, gate, answers) = (try RangeOrigin(bytes), Gate(), Gate())
+        let later = try RangeOrigin(bytes) { answer, _, _ in answer.beforeHead = { _ = answers.pass() } }
         let fixture = try Fixture { $0.fileThreadCount = 1 }
         defer {
+            answers.open()
             gate.open()
             origin.stop()
+            later.stop()
             fixture.stop()
         }
+        let attempt = fixture.attempt(.download, later.url) {
+            $0.to("file")
+            $0.spec.segmentCountMax = segments
+        }
+        fixture.engine.begin([attempt])
+        #expect(eventually { later.requests.count == 1 })
         fixture.lease.gate.withLock { $0 = gate }
         let first = fixture.attempt(.download, origin.url) { $0.to("first") }
         fixture.engine.begin([first])
         #expect(fixture.lease.asked.wait().count == 1)
         // The only file thread is busy with that one's.
-        let attempt = fixture.attempt(.download, origin.url) {
-            $0.to("file")
-            $0.spec.segmentCountMax = segments
-        }
-        fixture.engine.begin([attempt])
+        answers.open()
         #expect(eventually { fixture.engine.snapshot.bytesReceived == 2 * Int64(size) })
         fixture.engine.stop(attempt.job, how)
         let isStopped = Signal<Bool>()

@@ -13,15 +13,28 @@ import Testing
 
     @Test("a disk that hangs pauses reading at the allowed lag", arguments: [1, 3])
     func hanging(_ segmentCount: Int) throws {
-        let origin = try RangeOrigin(Self.bytes)
+        let gates = [Gate(), Gate()]
+        let origins = try gates.map { gate in
+            try RangeOrigin(Self.bytes) { answer, _, _ in answer.beforeHead = { _ = gate.pass() } }
+        }
         let fixture = try Fixture {
             $0.fileThreadCount = 1
             $0.fileSync = .full
         }
         defer {
+            gates.forEach { $0.open() }
             fixture.stop()
-            origin.stop()
+            origins.forEach { $0.stop() }
         }
+        // The second one is there so that the first has had its time.
+        let attempts = origins.enumerated().map { index, origin in
+            fixture.attempt(.download, origin.url) {
+                $0.to("large\(index + 1)")
+                $0.spec.segmentCountMax = segmentCount
+            }
+        }
+        fixture.engine.begin(attempts)
+        #expect(eventually { origins.allSatisfy { $0.requests.count == 1 } })
         let gate = Gate()
         fixture.lease.gate.withLock { $0 = gate }
         // The only file thread asks whether it may publish, and hears nothing.
@@ -33,20 +46,13 @@ import Testing
         #expect(fixture.lease.asked.wait().count == 1)
         fixture.lease.gate.withLock { $0 = nil }
 
-        // The second one is there so that the first has had its time.
-        let attempts = (1...2).map { number in
-            fixture.attempt(.download, origin.url) {
-                $0.to("large\(number)")
-                $0.spec.segmentCountMax = segmentCount
-            }
-        }
         let received = { (attempt: Attempt) in fixture.engine.progress(of: attempt.job)?.bytesReceived ?? 0 }
         // What has arrived when it stops, and what every part may write before it tells the disk.
         let most =
             EngineLimits.digestLagMax + Int64(EngineLimits.bulkReceiveBufferSize)
             + Int64(segmentCount) * EngineLimits.partWriteBehindByteCount
-        for attempt in attempts {
-            fixture.engine.begin([attempt])
+        for (attempt, gate) in zip(attempts, gates) {
+            gate.open()
             #expect(eventually { received(attempt) > EngineLimits.digestLagMax })
             for attempt in attempts { #expect(received(attempt) <= most) }
         }
@@ -61,25 +67,61 @@ import Testing
         }
     }
 
+    @Test("an attempt that waits for the check of its destination can be stopped", arguments: [1, 3])
+    func stopWhileChecking(_ segmentCount: Int) throws {
+        let origin = try ScriptedOrigin.answering { _, _ in
+            Array("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n1".utf8)
+        }
+        let fixture = try Fixture { $0.fileThreadCount = 1 }
+        let gate = Gate()
+        defer {
+            gate.open()
+            fixture.stop()
+            origin.stop()
+        }
+        fixture.lease.gate.withLock { $0 = gate }
+        fixture.engine.begin([fixture.attempt(.download, origin.url) { $0.to("first") }])
+        #expect(fixture.lease.asked.wait().count == 1)
+        let attempt = fixture.attempt(.download, origin.url) {
+            $0.to("second")
+            $0.spec.segmentCountMax = segmentCount
+        }
+        fixture.engine.begin([attempt])
+        fixture.engine.stop(attempt.job, .suspend)
+        let results = fixture.sink.arrived.wait()
+        #expect(results.map(\.attempt.job) == [attempt.job] && results[0].isSuspended)
+        #expect(origin.requests.count == 1)
+        gate.open()
+        #expect(fixture.sink.arrived.wait().first?.success != nil)
+    }
+
     @Test("directories whose names differ only in Unicode form stay distinct, also within one batch")
     func unicodeForms() throws {
         let fixture = try Fixture { $0.fileThreadCount = 1 }
         defer { fixture.stop() }
-        let gate = Gate()
-        fixture.lease.gate.withLock { $0 = gate }
-        let origin = try ScriptedOrigin.answering { _, _ in
-            Array("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n1".utf8)
+        let (gate, answers) = (Gate(), Gate())
+        let origin = try ScriptedOrigin.answering { request, _ in
+            if request.path != "/first" { _ = answers.pass() }
+            return Array("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n1".utf8)
         }
-        defer { origin.stop() }
-        let download = { (path: String) in fixture.attempt(.download, origin.url) { $0.to(path) } }
-        fixture.engine.begin([download("first")])
+        defer {
+            answers.open()
+            gate.open()
+            origin.stop()
+        }
+        let directories = ["caf\u{E9}", "cafe\u{301}"]
+        let attempts = directories.map { directory in
+            fixture.attempt(.download, origin.url) { $0.to(directory + "/x") }
+        }
+        fixture.engine.begin(attempts)
+        #expect(eventually { origin.requests.count == 2 })
+        fixture.lease.gate.withLock { $0 = gate }
+        fixture.engine.begin([fixture.attempt(.download, origin.url + "/first") { $0.to("first") }])
         #expect(fixture.lease.asked.wait().count == 1)
         fixture.lease.gate.withLock { $0 = nil }
         // What the only file thread finds when it is back, it publishes together.
-        let directories = ["caf\u{E9}", "cafe\u{301}"]
-        for directory in directories {
-            let attempt = download(directory + "/x")
-            fixture.engine.begin([attempt])
+        answers.open()
+        for attempt in attempts {
             #expect(eventually { fixture.engine.progress(of: attempt.job)?.bytesReceived == 1 })
         }
         gate.open()

@@ -8,7 +8,7 @@ import Testing
     private static let result = TransferResult(
         path: nil, size: 1, sha256: "", body: nil, isManaged: false, verified: .length)
     private static let events: [AttemptMachine.Event] = [
-        .prepared, .preparationFailed(error), .head(.accept), .head(.redirect), .head(.again),
+        .onlyChecks, .prepared, .preparationFailed(error), .head(.accept), .head(.redirect), .head(.again),
         .head(.wait), .interrupted, .head(.refuse(error, retryAfter: 3)),
         .head(.ask(question)), .enoughDiscarded,
         .bodyRefused(error),
@@ -217,6 +217,17 @@ import Testing
             Self.run(stored + [.stop(.suspend), .diskTimedOut(error), .revoked])
                 == ["start", "store", "revoke", "keep", "suspended"])
         #expect(Self.run(stored + [.published, .diskTimedOut(error)]) == ["start", "store", "left"])
+    }
+
+    @Test("an attempt that only checks its destination ends at once, or starts after the check")
+    func checking() {
+        #expect(Self.run([.onlyChecks, .prepared]) == ["start"])
+        #expect(Self.run([.onlyChecks, .preparationFailed(Self.error)]) == ["keep", "failed"])
+        #expect(Self.run([.onlyChecks, .stop(.suspend), .prepared]) == ["keep", "suspended"])
+        #expect(Self.run([.onlyChecks, .stop(.cancel), .prepared]) == ["discard", "cancelled"])
+        #expect(Self.run([.onlyChecks, .release, .prepared]) == ["keep", "released"])
+        #expect(Self.run([.onlyChecks, .timedOut(Self.error), .prepared]) == ["keep", "failed"])
+        #expect(Self.run([.release, .onlyChecks, .prepared]) == ["end preparation", "keep", "released"])
     }
 
     @Test("a disk that hangs or fails during the preparation costs no earlier bytes")

@@ -309,6 +309,7 @@ final class SegmentedTransfer: RunningAttempt {
     /// Makes the file. `announced`: digests in the first response.
     func openWriter(_ announced: [ExpectedDigest]) throws(TransferError) {
         guard writer == nil, let destination else { return }
+        if attempt.spec.destination?.isDirectory ?? false { try destination.check() }
         let place = try destination.root.directory(destination.directory, making: true)
         let claim = try context.space.claim(
             at: place,

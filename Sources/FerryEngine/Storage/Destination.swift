@@ -59,7 +59,6 @@ struct Destination: Sendable {
 
     /// Throws what would keep the file from getting its name, as far as that can be known before the first
     /// byte: a file or a directory in its place, a path through a file, a directory that may not be written.
-    /// File thread.
     func check() throws(TransferError) {
         guard !isManaged else { return }
         let place = try nearestDirectory()

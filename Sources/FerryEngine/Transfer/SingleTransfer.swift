@@ -502,6 +502,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         let length = accepted.length
         progress.expect(toReceive: length)
         destination?.takeName(from: head, hop.url)
+        if attempt.spec.destination?.isDirectory ?? false { try destination?.check() }
         if let length, length >= EngineLimits.bulkByteCountMin { becomeBulk() }
         let writer = try accepted.writer(
             for: attempt, to: destination, isPaced: pacing != nil, on: loop)

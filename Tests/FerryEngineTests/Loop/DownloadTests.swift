@@ -103,8 +103,10 @@ func sha256(_ bytes: [UInt8]) -> String {
 
     @Test("a file that cannot be stored is reported before a request is sent")
     func doomed() throws {
-        let origin = try ScriptedOrigin.answering { _, _ in
-            Array("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx".utf8)
+        let origin = try ScriptedOrigin.answering { request, _ in
+            // The body of `/x` does not come.
+            let length = request.path == "/x" ? 1_000_000 : 1
+            return Array("HTTP/1.1 200 OK\r\nContent-Length: \(length)\r\n\r\nx".utf8)
         }
         let fixture = try Fixture()
         defer {
@@ -131,6 +133,16 @@ func sha256(_ bytes: [UInt8]) -> String {
         }
         #expect(origin.requests.isEmpty)
         #expect(fixture.files().sorted() == ["tenant/file"])
+        // Only the response suggests this name.
+        mkdir(fixture.root + "/taken", 0o755)
+        try writeFile(fixture.root + "/taken/x", [1])
+        for segments in [1, 2] {
+            let suggested = fixture.run(.download, origin.url + "/x") {
+                $0.to("taken/", .fail)
+                $0.spec.segmentCountMax = segments
+            }
+            #expect(suggested?.failure?.code == .destinationExists, "\(segments)")
+        }
         for (path, ifExists) in [
             ("file", JobSpec.Destination.IfExists.rename), ("new/sub/a", .fail), ("file", .replace),
         ] {

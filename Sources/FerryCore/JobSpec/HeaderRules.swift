@@ -6,9 +6,14 @@ package enum HeaderRules {
         "keep-alive",
     ]
     private static let secret: Set<String> = [
-        "authorization", "proxy-authorization", "cookie", "x-api-key", "x-auth-token",
+        "authorization", "proxy-authorization", "cookie", "cookie2", "x-jfrog-art-api",
     ]
-    private static let secretParts = ["token", "secret", "password", "api-key"]
+    private static let secretParts = [
+        "token", "secret", "password", "passwd", "passphrase", "credential", "signature", "api-key", "apikey",
+    ]
+    private static let secretLastWords: Set<Substring> = ["key", "auth", "authorization", "session"]
+    /// Keys that name something and open nothing.
+    private static let plainKeys: Set<String> = ["idempotency-key", "surrogate-key", "partition-key"]
 
     /// Returns `true` for a `field-name` (RFC 9110 §5.1): a token.
     package static func isName(_ name: String) -> Bool {
@@ -29,8 +34,11 @@ package enum HeaderRules {
     /// Returns `true` if the value is a credential, which is stored encrypted and never shown.
     package static func isSecret(_ name: String) -> Bool {
         let lower = name.lowercased()
+        if secret.contains(lower) { return true }
         let bytes = Array(lower.utf8)
-        return secret.contains(lower) || secretParts.contains { holds(bytes, Array($0.utf8)) }
+        if secretParts.contains(where: { holds(bytes, Array($0.utf8)) }) { return true }
+        let last = lower.split { $0 == "-" || $0 == "_" }.last ?? ""
+        return secretLastWords.contains(last) && !plainKeys.contains(lower)
     }
 
     private static func holds(_ text: [UInt8], _ part: [UInt8]) -> Bool {

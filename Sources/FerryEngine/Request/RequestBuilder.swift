@@ -11,8 +11,8 @@ struct Hop: Sendable {
     var hasDroppedBody = false
     /// Whether a request that is not idempotent was answered with a redirect to its outcome.
     var hasActed = false
-    /// Whether credentials are sent. `false` after a redirect to another origin, unless the job allows them
-    /// there.
+    /// Whether credentials and other fields that may be secret are sent. `false` at a mirror of another
+    /// origin, and after a redirect there, unless the job allows them.
     var keepsCredentials = true
     /// The answer to a Digest challenge that libcurl cannot answer, or `nil`.
     var digest: DigestAnswer?
@@ -133,7 +133,7 @@ struct RequestBuilder: Sendable {
             let name = pair.name.lowercased()
             let isSecret = attempt.secrets.headers.contains { equalIgnoringCase($0.name, pair.name) }
             if isSecret || Self.ownedHeaders.contains(name) || isWithheld(name) { continue }
-            if !hop.keepsCredentials, Self.isCredential(name) { continue }
+            if !hop.keepsCredentials, !NonSecretFields.contains(lowercased: name) { continue }
             if hop.redirectCount > 0, name == "host" { continue }
             if hop.hasDroppedBody, name.hasPrefix("content-") { continue }
             named.insert(name)
@@ -184,12 +184,6 @@ struct RequestBuilder: Sendable {
         "trailer",
         "upgrade", "expect",
     ]
-
-    private static func isCredential(_ name: String) -> Bool {
-        ["authorization", "proxy-authorization", "cookie", "cookie2"].contains(name)
-            || name.hasSuffix("-token")
-            || name.hasSuffix("api-key") || name.hasSuffix("-secret") || name.hasSuffix("-signature")
-    }
 }
 
 extension Attempt {

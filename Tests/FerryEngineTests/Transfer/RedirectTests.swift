@@ -95,6 +95,26 @@ import Testing
         }
     }
 
+    @Test("another origin gets only fields that are never secret, also from an upload")
+    func harmlessFields() throws {
+        let other = try Self.origin()
+        defer { other.stop() }
+        let harmless = ["Accept", "Accept-Language", "User-Agent", "Content-Language", "traceparent"]
+        let others = ["X-Other", "X-JFrog-Art-Api", "apikey", "X-Functions-Key", "Referer", "Origin"]
+        for sends in [false, true] {
+            let result = try Self.run("/307?\(other.url)/end") {
+                $0.spec.request.method = "PUT"
+                $0.payload = Array("hello".utf8)
+                $0.spec.request.headers = (harmless + others).map { .init($0, "value") }
+                $0.spec.redirects.sendsCredentialsAcrossOrigins = sends
+            }
+            #expect(Self.text(result)?.hasPrefix("PUT 5") == true)
+            let request = try #require(other.requests.last)
+            #expect(harmless.allSatisfy { request.header($0) == "value" })
+            #expect(others.allSatisfy { request.header($0) == (sends ? "value" : nil) }, "\(sends)")
+        }
+    }
+
     @Test("credentials do not come back with a hop to the first origin")
     func roundTrip() throws {
         let hops = Mutex<[String]>([])

@@ -63,12 +63,16 @@ extension JobSpec {
         package static let summary = "Rules for redirects."
         /// What to do with a redirect.
         package enum Policy: String, FieldChoice { case follow, reject, ask }
+        /// What to do with user information in the URL of a redirect.
+        package enum UserInformation: String, FieldChoice { case send, ignore }
         /// What to do with a redirect.
         package var policy = Policy.follow
         /// Largest number of redirects of an attempt.
         package var countMax = 20
         /// `true` if credentials are sent to other origins.
         package var sendsCredentialsAcrossOrigins = false
+        /// What to do with user information in the URL of a redirect.
+        package var userInformation = UserInformation.send
         /// Creates the default rules.
         package init() {}
 
@@ -81,7 +85,11 @@ extension JobSpec {
                 "Largest number of redirects of an attempt.")
             visitor.field(
                 "send_credentials_across_origins", &sendsCredentialsAcrossOrigins, .plain,
-                "Whether credentials are sent to other origins.")
+                "Whether credentials and fields that may be secret are sent to other origins.")
+            visitor.field(
+                "user_info", &userInformation, .plain,
+                "What happens to user information in the URL of a redirect. send: it becomes the credentials "
+                    + "of that request.")
         }
     }
 

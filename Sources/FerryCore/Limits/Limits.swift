@@ -47,6 +47,9 @@ package enum Limits {
     /// URL of a job, in bytes.
     /// If exceeded: 422.
     package static let urlByteCountMax = 8_192
+    /// URL of a redirect, in bytes.
+    /// If exceeded: `redirect_invalid`.
+    package static let redirectURLByteCountMax = 16_384
     /// Header fields of a job.
     /// If exceeded: 422.
     package static let headerCountMax = 100

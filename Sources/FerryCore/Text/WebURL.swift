@@ -62,7 +62,7 @@ package struct WebURL: Sendable, Hashable, CustomStringConvertible {
     package let address: IPAddress?
 
     /// Value of a URL that is not read yet; it has no host.
-    static let unknown = WebURL()
+    package static let unknown = WebURL()
 
     private init() {
         (scheme, host, port, path, query, address) = (.http, "", 0, "", nil, nil)
@@ -122,31 +122,71 @@ package struct WebURL: Sendable, Hashable, CustomStringConvertible {
         scheme == other.scheme && host == other.host && port == other.port
     }
 
-    /// Returns the URL of a `Location` field in a response from this URL (RFC 3986 §5.2). Drops white space
-    /// at the ends and percent-encodes spaces inside, as browsers do; validates the rest like `parse`.
-    package func resolving(_ reference: String) throws(Failure) -> WebURL {
-        guard reference.utf8.count <= Limits.urlByteCountMax else { throw .tooLong }
+    /// A URL that a server names, which may have user information.
+    package struct Target: Sendable, Equatable {
+        package let url: WebURL
+        /// `user` or `user:password`, percent-encoded; `nil` if there is none.
+        package let userInformation: String?
+
+        /// Creates a target.
+        package init(_ url: WebURL, userInformation: String?) {
+            self.url = url
+            self.userInformation = userInformation
+        }
+
+        /// The whole URL with its user information.
+        package var string: String {
+            guard let userInformation else { return url.string }
+            let scheme = url.scheme.rawValue + "://"
+            return scheme + userInformation + "@" + url.string.dropFirst(scheme.utf8.count)
+        }
+    }
+
+    /// Returns the target of a `Location` field in a response from this URL (RFC 3986 §5.2). Drops white
+    /// space at the ends and percent-encodes spaces inside, as browsers do; validates the rest like `parse`.
+    package func resolving(_ reference: String) throws(Failure) -> Target {
+        let limit = Limits.redirectURLByteCountMax
+        guard reference.utf8.count <= limit else { throw .tooLong }
         let trimmed = String(Substring(reference).trimmed)
         guard !trimmed.utf8.contains(where: { $0 < 0x20 || $0 == 0x7F }) else { throw .forbiddenCharacter }
         let parts = Reference(trimmed)
-        if let name = parts.scheme {
-            guard let scheme = Scheme(name) else { throw .unsupportedScheme }
+        if parts.scheme != nil || parts.authority != nil {
+            let scheme = try parts.scheme.map { (name) throws(Failure) in
+                guard let scheme = Scheme(name) else { throw .unsupportedScheme }
+                return scheme
+            }
             guard let authority = parts.authority else { throw .notAbsolute }
-            return try WebURL(scheme: scheme, authority: authority, path: parts.path, query: parts.query)
+            let (user, server) = try Self.splitUser(authority)
+            let url = try WebURL(
+                scheme: scheme ?? self.scheme, authority: server, path: parts.path, query: parts.query,
+                byteCountMax: limit)
+            return Target(url, userInformation: user)
         }
-        if let authority = parts.authority {
-            return try WebURL(scheme: scheme, authority: authority, path: parts.path, query: parts.query)
+        let isEmpty = parts.path.isEmpty
+        var path = parts.path
+        if isEmpty {
+            path = self.path
+        } else if path.utf8.first != UInt8(ascii: "/") {
+            // Merge (§5.2.3): the path up to its last slash, then the reference.
+            let base = self.path.utf8.lastIndex(of: UInt8(ascii: "/")).map { String(self.path[...$0]) } ?? "/"
+            path = base + path
         }
-        let own = Substring("\(host):\(port)")
-        if parts.path.isEmpty {
-            return try WebURL(scheme: scheme, authority: own, path: path, query: parts.query ?? query)
-        }
-        if parts.path.utf8.first == UInt8(ascii: "/") {
-            return try WebURL(scheme: scheme, authority: own, path: parts.path, query: parts.query)
-        }
-        // Merge (§5.2.3): the path up to its last slash, then the reference.
-        let base = path.utf8.lastIndex(of: UInt8(ascii: "/")).map { String(path[...$0]) } ?? "/"
-        return try WebURL(scheme: scheme, authority: own, path: base + parts.path, query: parts.query)
+        let url = try WebURL(
+            scheme: scheme, authority: Substring("\(host):\(port)"), path: path,
+            query: parts.query ?? (isEmpty ? query : nil), byteCountMax: limit)
+        return Target(url, userInformation: nil)
+    }
+
+    /// Splits an authority at its last `@`. Browsers read a backslash before it as the end of the host, other
+    /// programs do not.
+    private static func splitUser(
+        _ authority: Substring
+    ) throws(Failure) -> (user: String?, server: Substring) {
+        guard let at = authority.utf8.lastIndex(of: UInt8(ascii: "@")) else { return (nil, authority) }
+        let user = authority[..<at]
+        guard !user.utf8.contains(UInt8(ascii: "\\")) else { throw .invalidHost }
+        let server = authority[authority.utf8.index(after: at)...]
+        return (user.isEmpty ? nil : encoded(String(user)), server)
     }
 }
 

@@ -14,8 +14,25 @@ struct Hop: Sendable {
     /// Whether credentials and other fields that may be secret are sent. `false` at a mirror of another
     /// origin, and after a redirect there, unless the job allows them.
     var keepsCredentials = true
+    /// User information of the URL to which a redirect has led (`WebURL.Target`); `nil` if there is none.
+    var userInformation: String?
     /// The answer to a Digest challenge that libcurl cannot answer, or `nil`.
     var digest: DigestAnswer?
+}
+
+extension Hop {
+    /// The URL with its user information.
+    var target: WebURL.Target { WebURL.Target(url, userInformation: userInformation) }
+
+    /// The credentials that the URL of a redirect has named, or `nil`.
+    var credentials: (name: String, password: String)? {
+        guard let userInformation else { return nil }
+        let parts = userInformation.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
+        let texts = parts.map {
+            String(decoding: ContentDisposition.percentDecoded($0.utf8[...]), as: UTF8.self)
+        }
+        return (texts[0], texts.count > 1 ? texts[1] : "")
+    }
 }
 
 /// Builds libcurl's request from an attempt and a hop. The only place that decides what is sent.
@@ -76,8 +93,8 @@ struct RequestBuilder: Sendable {
         if let own = rules.authentication, hop.keepsCredentials,
             let scheme = own.scheme.challenged, scheme != .basic, hop.digest == nil
         {
-            request.credentials = .init(
-                scheme, user: own.user ?? "", password: secrets.password ?? "")
+            let user = hop.credentials ?? (own.user ?? "", secrets.password ?? "")
+            request.credentials = .init(scheme, user: user.name, password: user.password)
             if scheme == .ntlm { request.httpVersion = .http1 }
         }
         guard let tls = rules.tls else { return }
@@ -95,18 +112,20 @@ struct RequestBuilder: Sendable {
     }
 
     /// Returns the credentials that are sent without a challenge (RFC 7617 §2.2, RFC 6750 §2.1), or that
-    /// answer one that libcurl cannot answer.
+    /// answer one that libcurl cannot answer. Those of a redirect's URL replace the job's, but never a scheme
+    /// that waits for a challenge.
     private static func authorization(_ attempt: Attempt, _ hop: Hop) -> String? {
-        guard let authentication = attempt.spec.request.connection?.authentication else { return nil }
+        let own = hop.keepsCredentials ? attempt.spec.request.connection?.authentication : nil
         let secrets = attempt.secrets.connection
-        switch authentication.scheme {
-        case .basic:
-            let pair = "\(authentication.user ?? ""):\(secrets?.password ?? "")"
-            return "Basic " + Base64.encode(Array(pair.utf8))
-        case .bearer: return "Bearer " + (secrets?.token ?? "")
+        let user = hop.credentials ?? (own?.user ?? "", secrets?.password ?? "")
+        let basic = "Basic " + Base64.encode(Array("\(user.name):\(user.password)".utf8))
+        switch own?.scheme {
+        case nil: return hop.credentials == nil ? nil : basic
+        case .basic: return basic
+        case .bearer: return hop.credentials == nil ? "Bearer " + (secrets?.token ?? "") : basic
         case .digest:
             return hop.digest?.authorization(
-                user: authentication.user ?? "", password: secrets?.password ?? "", method: hop.method,
+                user: user.name, password: user.password, method: hop.method,
                 uri: hop.url.path + (hop.url.query.map { "?" + $0 } ?? ""),
                 clientNonce: hexEncoded((0..<16).map { _ in .random(in: 0...255) }))
         case .ntlm: return nil
@@ -121,11 +140,13 @@ struct RequestBuilder: Sendable {
         headers.reserveCapacity(spec.request.headers.count + 4)
         var named: Set<String> = []
         let isWithheld = isWithheld(attempt, hop)
+        let credential = Self.authorization(attempt, hop)
         for pair in attempt.secrets.headers where hop.keepsCredentials && !isWithheld(pair.name) {
+            if credential != nil, equalIgnoringCase(pair.name, "authorization") { continue }
             named.insert(pair.name.lowercased())
             headers.append(.init(pair.name, pair.value))
         }
-        if let credential = Self.authorization(attempt, hop), hop.keepsCredentials {
+        if let credential {
             named.insert("authorization")
             headers.append(.init("Authorization", credential))
         }

@@ -6,7 +6,7 @@ extension ResponseJudge {
     /// Turns a redirect that the client has not approved into a question, if the job asks for that.
     func asking(_ judgement: Judgement, _ status: Int, _ now: Timestamp) -> Judgement {
         guard spec.redirects.policy == .ask, case .follow(let next) = judgement else { return judgement }
-        if spec.answers?.approved.contains(next.url.string) ?? false { return judgement }
+        if spec.answers?.approved.contains(next.target.string) ?? false { return judgement }
         let subject = JobQuestion.Subject.redirect(status: status, JobQuestion.Hop(next))
         return .ask(JobQuestion(subject, askedAt: now, timeout: spec.questions.timeout))
     }
@@ -86,7 +86,7 @@ extension ConnectionRules.Authentication.Scheme {
 extension JobQuestion.Hop {
     init(_ hop: Hop) {
         self.init(
-            url: hop.url.string, method: hop.method, sendsBody: hop.sendsBody,
+            url: hop.target.string, method: hop.method, sendsBody: hop.sendsBody,
             redirectCount: hop.redirectCount, hasDroppedBody: hop.hasDroppedBody, hasActed: hop.hasActed,
             keepsCredentials: hop.keepsCredentials)
     }
@@ -96,10 +96,11 @@ extension Hop {
     /// The hop of an approved redirect; `nil` if its URL is invalid.
     init?(_ approved: JobQuestion.Hop) {
         // Without the hop the job starts at its own URL and follows the approved redirect again.
-        guard let url = try? WebURL.parse(approved.url) else { return nil }
+        guard let target = try? WebURL.unknown.resolving(approved.url) else { return nil }
         self.init(
-            url: url, method: approved.method, sendsBody: approved.sendsBody,
+            url: target.url, method: approved.method, sendsBody: approved.sendsBody,
             redirectCount: approved.redirectCount, hasDroppedBody: approved.hasDroppedBody,
-            hasActed: approved.hasActed, keepsCredentials: approved.keepsCredentials)
+            hasActed: approved.hasActed, keepsCredentials: approved.keepsCredentials,
+            userInformation: target.userInformation)
     }
 }

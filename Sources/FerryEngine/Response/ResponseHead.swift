@@ -5,7 +5,7 @@ package struct ResponseHead: Sendable, Equatable {
     /// The status code.
     package var status: Int
     /// The fields; values are trimmed. Bytes that are not UTF-8 are read as ISO 8859-1, as HTTP/1.1 once
-    /// specified.
+    /// specified; those of `Location` are percent-encoded, because the next request has the same bytes.
     package private(set) var headers: [JobSpec.Pair] = []
     /// Whether it is HTTP/1.x, where a body without a length or chunks ends with the connection.
     package var isHTTP1: Bool
@@ -155,7 +155,8 @@ package struct ResponseHeadParser: Sendable {
         else { return .invalid }
         let value = trim(line[line.index(after: colon)...])
         guard !value.contains(where: { $0 < 0x20 && $0 != 0x09 || $0 == 0x7F }) else { return .invalid }
-        current.append(text(line[..<colon]), text(value))
+        let name = text(line[..<colon])
+        current.append(name, equalIgnoringCase(name, "location") ? location(value) : text(value))
         head = current
         return .more
     }
@@ -185,6 +186,16 @@ private func text(_ bytes: some Collection<UInt8>) -> String {
     if bytes.allSatisfy({ $0 < 0x80 }) { return String(decoding: bytes, as: UTF8.self) }
     if let text = String(validating: bytes, as: UTF8.self) { return text }
     return String(String.UnicodeScalarView(bytes.map { Unicode.Scalar($0) }))
+}
+
+/// Returns a URI reference. If its bytes are not UTF-8, those beyond ASCII are percent-encoded.
+private func location(_ bytes: some Collection<UInt8>) -> String {
+    if let text = String(validating: bytes, as: UTF8.self) { return text }
+    var encoded: [UInt8] = []
+    for byte in bytes {
+        if byte < 0x80 { encoded.append(byte) } else { appendPercentEncoded(byte, to: &encoded) }
+    }
+    return String(decoding: encoded, as: UTF8.self)
 }
 
 /// RFC 9110 §5.6.2.

@@ -46,13 +46,16 @@ struct ResponseJudge: Sendable {
                     .tooManyRedirects, "The server redirected more than \(spec.redirects.countMax) times.",
                     phase: .waiting, isRetryable: false), retryAfter: nil)
         }
-        // Whatever is wrong with the URL, the redirect is invalid.
-        guard Set(locations).count == 1, let url = try? hop.url.resolving(locations[0]) else {
-            return invalidRedirect(
-                locations.count > 1
-                    ? "The server redirected to several places at once."
-                    : "The server redirected to something that is no http or https URL.")
+        guard Set(locations).count == 1 else {
+            return invalidRedirect("The server redirected to several places at once.")
         }
+        let target: WebURL.Target
+        do throws(WebURL.Failure) {
+            target = try hop.url.resolving(locations[0])
+        } catch {
+            return invalidRedirect(Self.message(about: error))
+        }
+        let url = target.url
         guard egress.refusal(of: url) == nil else {
             return .refuse(blockedAddress(.waiting), retryAfter: nil)
         }
@@ -65,6 +68,9 @@ struct ResponseJudge: Sendable {
         var next = hop
         next.url = url
         next.redirectCount += 1
+        next.userInformation =
+            spec.redirects.userInformation == .ignore
+            ? nil : target.userInformation ?? (url.isSameOrigin(as: hop.url) ? hop.userInformation : nil)
         next.digest = nil
         if !spec.redirects.sendsCredentialsAcrossOrigins, !url.isSameOrigin(as: hop.url) {
             next.keepsCredentials = false
@@ -82,6 +88,15 @@ struct ResponseJudge: Sendable {
                 "The server redirected a body from https to http, where all could read it.")
         }
         return .follow(next)
+    }
+
+    private static func message(about failure: WebURL.Failure) -> String {
+        switch failure {
+        case .tooLong:
+            "The server redirected to a URL of more than \(Limits.redirectURLByteCountMax) bytes."
+        case .unsupportedScheme: "The server redirected to a URL that is neither http nor https."
+        default: "The server redirected to an invalid URL. \(failure.message)"
+        }
     }
 
     private func invalidRedirect(_ message: String) -> Judgement {

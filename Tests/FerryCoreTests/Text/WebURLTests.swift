@@ -72,6 +72,8 @@ struct WebURLTests {
             ("g/./h", "http://a/b/c/g/h"), ("g;x=1/../y", "http://a/b/c/y"),
             ("g?y/../x", "http://a/b/c/g?y/../x"),
             ("https://h:8443/z", "https://h:8443/z"), (" /with space ", "http://a/with%20space"),
+            ("//u:p%40@h/z", "http://u:p%40@h/z"), ("http://u@h@i/", "http://u@h@i/"),
+            ("//@h/", "http://h/"),
         ])
     func resolved(reference: String, expected: String) throws {
         let base = try WebURL.parse("http://a/b/c/d;p?q")
@@ -84,7 +86,16 @@ struct WebURLTests {
         #expect(try base.resolving("/y").string == "https://a:8443/y")
         #expect(try base.resolving("//b/y").string == "https://b/y")
         #expect(throws: WebURL.Failure.unsupportedScheme) { try base.resolving("ftp://b/") }
-        #expect(throws: WebURL.Failure.userInformation) { try base.resolving("//u@b/") }
+        let user = try base.resolving("//u:%20@b/")
+        #expect(user.url.string == "https://b/" && user.userInformation == "u:%20")
+        #expect(throws: WebURL.Failure.invalidHost) { try base.resolving("//b\\@c/") }
+        let long = "/?" + String(repeating: "x", count: 16_000)
+        #expect(try base.resolving(long).string == "https://a:8443" + long)
+        #expect(throws: WebURL.Failure.tooLong) { try base.resolving(long + long) }
+        #expect(throws: WebURL.Failure.tooLong) {
+            try base.resolving("/" + String(repeating: "ä", count: 6_000))
+        }
+        #expect(throws: WebURL.Failure.invalidPort) { try base.resolving("//b:70000/") }
         #expect(throws: WebURL.Failure.notAbsolute) { try base.resolving("https:b") }
         #expect(throws: WebURL.Failure.forbiddenCharacter) { try base.resolving("/a\r\nb") }
     }

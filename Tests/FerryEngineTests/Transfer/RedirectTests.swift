@@ -199,6 +199,65 @@ import Testing
         #expect(try Self.run("/302?http://169.254.169.254/latest").failure?.code == .blockedAddress)
     }
 
+    @Test("bytes of a Location that are not UTF-8 are requested as they came")
+    func locationBytes() throws {
+        for (location, path) in [
+            ("/caf\u{E9}".unicodeScalars.map { UInt8($0.value) }, "/caf%E9"),
+            // GBK
+            ([0x2F, 0xD6, 0xD0, 0xCE, 0xC4], "/%D6%D0%CE%C4"),
+            (Array("/caf\u{E9}".utf8), "/caf%C3%A9"),
+        ] {
+            let origin = try ScriptedOrigin.answering { request, _ in
+                request.path == "/a"
+                    ? Array("HTTP/1.1 302 x\r\nContent-Length: 0\r\nLocation: ".utf8) + location
+                        + Array("\r\n\r\n".utf8)
+                    : Array("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".utf8)
+            }
+            let fixture = try Fixture()
+            defer {
+                fixture.stop()
+                origin.stop()
+            }
+            #expect(fixture.run(.data, origin.url + "/a")?.success != nil)
+            #expect(origin.requests.last?.path == path)
+        }
+    }
+
+    @Test("user information of a redirect is sent as credentials to that origin only, unless it is ignored")
+    func userInformation() throws {
+        let other = try Self.origin()
+        defer { other.stop() }
+        let place = other.url.dropFirst("http://".count)
+        let named = "http://us%2Fer:p%20w@\(place)"
+        // us/er:p w
+        let credential = "Basic dXMvZXI6cCB3"
+        for (path, user, expected) in [
+            ("\(named)/end", JobSpec.Redirects.UserInformation.send, credential),
+            ("\(named)/end", .ignore, "-"), ("\(named)/302?/end", .send, credential),
+            ("http://u@\(place)/end", .send, "Basic dTo="),
+        ] {
+            let result = try Self.run("/302?\(path)") {
+                $0.spec.redirects.userInformation = user
+                $0.secrets.headers = [.init("Authorization", "Bearer s")]
+            }
+            #expect(Self.text(result) == "GET 0 \(expected) -", "\(path)")
+            #expect(result.response?.url == other.url + "/end")
+        }
+    }
+
+    @Test("the error of a rejected redirect says what is wrong with it")
+    func rejections() throws {
+        for (location, words) in [
+            ("ftp://a.example/", "neither http nor https"), ("http://a.example:99999/", "The port must be"),
+            ("/" + String(repeating: "x", count: 17_000), "more than 16384 bytes"),
+            ("http:///x", "names no host"),
+        ] {
+            let failure = try Self.run("/302?\(location)").failure
+            #expect(failure?.code == .redirectInvalid)
+            #expect(failure?.message.contains(words) == true, "\(failure?.message ?? "")")
+        }
+    }
+
     @Test("with the policy reject, the redirect is the response")
     func rejected() throws {
         let result = try Self.run("/302?/end") { $0.spec.redirects.policy = .reject }

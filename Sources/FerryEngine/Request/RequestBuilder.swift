@@ -16,6 +16,8 @@ struct Hop: Sendable {
     var keepsCredentials = true
     /// User information of the URL to which a redirect has led (`WebURL.Target`); `nil` if there is none.
     var userInformation: String?
+    /// Cookies that earlier redirects have set.
+    var cookies = RedirectCookies()
     /// The answer to a Digest challenge that libcurl cannot answer, or `nil`.
     var digest: DigestAnswer?
 }
@@ -141,7 +143,12 @@ struct RequestBuilder: Sendable {
         var named: Set<String> = []
         let isWithheld = isWithheld(attempt, hop)
         let credential = Self.authorization(attempt, hop)
+        var cookies: [String] = []
         for pair in attempt.secrets.headers where hop.keepsCredentials && !isWithheld(pair.name) {
+            if equalIgnoringCase(pair.name, "cookie"), hop.cookies != RedirectCookies() {
+                cookies.append(pair.value)
+                continue
+            }
             if credential != nil, equalIgnoringCase(pair.name, "authorization") { continue }
             named.insert(pair.name.lowercased())
             headers.append(.init(pair.name, pair.value))
@@ -149,6 +156,9 @@ struct RequestBuilder: Sendable {
         if let credential {
             named.insert("authorization")
             headers.append(.init("Authorization", credential))
+        }
+        if let cookie = hop.cookies.field(for: hop.url, with: cookies) {
+            headers.append(.init("Cookie", cookie))
         }
         for pair in spec.request.headers {
             let name = pair.name.lowercased()

@@ -31,7 +31,7 @@ struct ResponseJudge: Sendable {
         case .answer(let next): return .follow(next)
         case .challenge(let question): return .ask(question)
         case .redirect:
-            return asking(redirect(head.status, to: head.all("location"), hop), head.status, now)
+            return asking(redirect(head, hop, now), head.status, now)
         case .again(let change): return .again(change)
         case .take(let body): return .take(body)
         case .refuse(let error, let retryAfter): return .refuse(error, retryAfter: retryAfter)
@@ -39,7 +39,8 @@ struct ResponseJudge: Sendable {
         }
     }
 
-    private func redirect(_ status: Int, to locations: [String], _ hop: Hop) -> Judgement {
+    private func redirect(_ head: ResponseHead, _ hop: Hop, _ now: Timestamp) -> Judgement {
+        let (status, locations) = (head.status, head.all("location"))
         guard hop.redirectCount < spec.redirects.countMax else {
             return .refuse(
                 TransferError(
@@ -68,6 +69,7 @@ struct ResponseJudge: Sendable {
         var next = hop
         next.url = url
         next.redirectCount += 1
+        next.cookies.take(head, from: hop.url, now: now)
         next.userInformation =
             spec.redirects.userInformation == .ignore
             ? nil : target.userInformation ?? (url.isSameOrigin(as: hop.url) ? hop.userInformation : nil)

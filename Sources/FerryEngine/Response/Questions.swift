@@ -5,7 +5,7 @@ import FerryCore
 extension ResponseJudge {
     /// Turns a redirect that the client has not approved into a question, if the job asks for that.
     func asking(_ judgement: Judgement, _ status: Int, _ now: Timestamp) -> Judgement {
-        guard spec.redirects.policy == .ask, case .follow(let next) = judgement else { return judgement }
+        guard spec.redirects.policy == .ask, case .follow(let next, _) = judgement else { return judgement }
         if spec.answers?.approved.contains(next.target.string) ?? false { return judgement }
         let subject = JobQuestion.Subject.redirect(status: status, JobQuestion.Hop(next))
         return .ask(JobQuestion(subject, askedAt: now, timeout: spec.questions.timeout))

@@ -5,7 +5,8 @@ import FerryCore
 struct ResponseJudge: Sendable {
     enum Judgement: Sendable {
         case take(ResponseTable.Body)
-        case follow(Hop)
+        /// `after`: seconds before the request is sent.
+        case follow(Hop, after: Double)
         case again(ResponseTable.Change)
         case refuse(TransferError, retryAfter: Double?)
         case wait(TransferError, retryAfter: Double?)
@@ -28,10 +29,10 @@ struct ResponseJudge: Sendable {
         requested.answer = hop.answering(head, for: spec)
         if spec.asksOnChallenge { requested.question = question(head, hop, now) }
         switch ResponseTable(spec: spec, isDecoded: isDecoded).step(requested, head, known, now: now) {
-        case .answer(let next): return .follow(next)
+        case .answer(let next): return .follow(next, after: 0)
         case .challenge(let question): return .ask(question)
-        case .redirect:
-            return asking(redirect(head, hop, now), head.status, now)
+        case .redirect(let delay):
+            return asking(redirect(head, hop, after: delay, now), head.status, now)
         case .again(let change): return .again(change)
         case .take(let body): return .take(body)
         case .refuse(let error, let retryAfter): return .refuse(error, retryAfter: retryAfter)
@@ -39,7 +40,9 @@ struct ResponseJudge: Sendable {
         }
     }
 
-    private func redirect(_ head: ResponseHead, _ hop: Hop, _ now: Timestamp) -> Judgement {
+    private func redirect(
+        _ head: ResponseHead, _ hop: Hop, after delay: Double, _ now: Timestamp
+    ) -> Judgement {
         let (status, locations) = (head.status, head.all("location"))
         guard hop.redirectCount < spec.redirects.countMax else {
             return .refuse(
@@ -89,7 +92,7 @@ struct ResponseJudge: Sendable {
             return invalidRedirect(
                 "The server redirected a body from https to http, where all could read it.")
         }
-        return .follow(next)
+        return .follow(next, after: delay)
     }
 
     private static func message(about failure: WebURL.Failure) -> String {

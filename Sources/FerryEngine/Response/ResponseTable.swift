@@ -9,7 +9,8 @@ struct ResponseTable: Sendable {
         /// Send this request, which answers a challenge.
         case answer(Hop)
         case challenge(JobQuestion)
-        case redirect
+        /// `after`: seconds that the server asks to wait before the redirected request (RFC 9110 §10.2.3).
+        case redirect(after: Double)
         case again(Change)
         case take(Body)
         /// `retryAfter`: seconds that the server asks to wait; `nil` if the attempt is not repeated, or the
@@ -79,7 +80,7 @@ struct ResponseTable: Sendable {
     ) -> Step {
         if let answer = requested.answer { return .answer(answer) }
         if let question = requested.question { return .challenge(question) }
-        if isFollowed(head) { return .redirect }
+        if isFollowed(head) { return .redirect(after: head.retryAfter(now: now) ?? 0) }
         if head.status == 417, requested.expects { return .again(.withoutExpect) }
         if let range = requested.range {
             if head.status == 206 { return part(range, requested.hop, head, known, now) }

@@ -90,13 +90,18 @@ struct BodyContinuation {
         return true
     }
 
-    /// Returns whether the current request is sent again in this attempt. `retryAfter`: seconds that the
-    /// server asks to wait; `nil` if it does not say.
+    /// Determines the delay before the next request, in seconds.
+    mutating func wait(_ seconds: Double) {
+        isProgressing = false
+        delay = seconds
+    }
+
+    /// Returns whether the current request is sent again in this attempt, however long that waits: no other
+    /// attempt could send it. `retryAfter`: seconds that the server asks to wait; `nil` if it does not say.
     mutating func mayWait(_ retryAfter: Double?) -> Bool {
         waitCount += 1
-        isProgressing = false
-        delay = retryAfter ?? RetryPolicy.delay(rules, after: waitCount, jitter: 0.5)
-        return waitCount < rules.attemptCountMax && delay <= EngineLimits.slotPauseMax
+        wait(retryAfter ?? RetryPolicy.delay(rules, after: waitCount, jitter: 0.5))
+        return waitCount < rules.attemptCountMax
     }
 
     /// Returns whether the file is fetched again, once, because bytes of several responses are wrong

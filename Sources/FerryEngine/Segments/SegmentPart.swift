@@ -9,7 +9,7 @@ final class SegmentPart: EasyDelegate {
         case none
         case body
         /// A redirect's own body.
-        case discard(then: Hop)
+        case discard(then: Hop, after: Double)
     }
 
     let id: SegmentPlan.Part
@@ -246,7 +246,7 @@ final class SegmentPart: EasyDelegate {
     private func takeHead(_ head: ResponseHead, _ owner: SegmentedTransfer) -> Bool {
         switch owner.judge(head, of: self) {
         case .body: sink = .body
-        case .follow(let next): sink = .discard(then: next)
+        case .follow(let next, let delay): sink = .discard(then: next, after: delay)
         case .failed(let failure): fail(failure)
         case .stopped: return false
         }
@@ -265,18 +265,24 @@ final class SegmentPart: EasyDelegate {
         switch sink {
         case .body:
             return owner.take(bytes, of: self)
-        case .discard(let next):
+        case .discard(let next, let delay):
             discardedByteCount += bytes.count
             recorder.received(bytes.count)
             guard discardedByteCount > EngineLimits.discardByteCountMax else { return .proceed }
             stopTransfer()
-            follow(next)
+            follow(next, after: delay)
             return .abort
         case .none: return .proceed
         }
     }
 
-    private func follow(_ next: Hop) {
+    private func follow(_ next: Hop, after delay: Double) {
+        guard delay <= 0 else {
+            owner?.loop.multi.after(nanoseconds: Int64(delay * 1e9)) { [weak self] in
+                self?.follow(next, after: 0)
+            }
+            return
+        }
         hop = next
         pacing = owner?.pacing(at: next.url)
         owner?.trace.followedRedirect()
@@ -298,8 +304,8 @@ final class SegmentPart: EasyDelegate {
         recorder.end(
             outcome.info, measured(owner), isWhole: outcome.error == nil,
             isBlocked: outcome.blockedAddress != nil, in: &owner.trace)
-        if case .discard(let next) = sink {
-            follow(next)
+        if case .discard(let next, let delay) = sink {
+            follow(next, after: delay)
             return
         }
         guard let error = outcome.error else {

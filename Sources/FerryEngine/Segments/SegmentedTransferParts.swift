@@ -102,7 +102,7 @@ extension SegmentedTransfer {
 extension SegmentedTransfer {
     enum HeadJudgement {
         case body
-        case follow(Hop)
+        case follow(Hop, after: Double)
         case failed(PartFailure)
         /// The attempt has ended.
         case stopped
@@ -122,7 +122,7 @@ extension SegmentedTransfer {
             hasIfRange: part.asked != nil && validatorToSend(to: part.source) != nil)
         let judge = ResponseJudge(spec: attempt.spec, egress: context.configuration.egress, isDecoded: false)
         switch judge.judge(head, requested, known: knownFile(at: part.source), now: context.clock.now()) {
-        case .follow(let hop): return .follow(hop)
+        case .follow(let hop, let delay): return .follow(hop, after: delay)
         case .refuse(let error, let retryAfter), .wait(let error, let retryAfter):
             if error.code == .unacceptableStatus { reportRefusal(head, of: part) }
             return .failed(.refused(error, retryAfter: retryAfter))

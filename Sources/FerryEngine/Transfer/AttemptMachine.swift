@@ -8,8 +8,8 @@ package struct AttemptMachine: Sendable {
     /// The decision about a response at its head.
     package enum HeadVerdict: Sendable, Equatable {
         case accept
-        /// Another request follows; the caller keeps it.
-        case redirect
+        /// Another request follows; the caller keeps it. `isDelayed`: after a delay, which the caller knows.
+        case redirect(isDelayed: Bool)
         /// The same request is sent again with a change, which the caller keeps.
         case again
         /// The same request is sent again after a delay, which the caller knows.
@@ -257,9 +257,9 @@ package struct AttemptMachine: Sendable {
             if let failure { return fail(failure.error) }
             state = .storing(nil)
             return [.store]
-        case .redirect:
+        case .redirect(let isDelayed):
             state = .exchanging(nil)
-            return [.follow, .start(fresh: false)]
+            return [.follow, isDelayed ? .startLater : .start(fresh: false)]
         case .again:
             guard changeCount < Self.changeCountMax else {
                 let error = TransferError(

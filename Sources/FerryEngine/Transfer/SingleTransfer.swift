@@ -49,6 +49,9 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
     /// `nil` if no limit on speed holds.
     private var pacing: Pacing?
     private var isBulk: Bool
+    /// When the attempt began to wait before its next request, in nanoseconds of the loop's clock; `nil` if
+    /// it does not.
+    private var waitsSince: Int64?
     /// Whether a byte of the current request may have been sent.
     private var mayHaveReached = false
     /// Whether a request was sent that has no response yet.
@@ -234,8 +237,10 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         }
         // A nonce answers one request.
         hop.digest = nil
+        waitsSince = loop.multi.now
         loop.multi.after(nanoseconds: Int64(continuation.delay * 1e9)) { [weak self] in
             guard let self, !machine.isEnded else { return }
+            waitsSince = nil
             start(fresh: false)
         }
     }
@@ -441,9 +446,10 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         case .take(let body):
             if attempt.spec.kind != .upload { try take(body, head) }
             return .accept
-        case .follow(let next):
+        case .follow(let next, let delay):
             redirect = next
-            return .redirect
+            continuation.wait(delay)
+            return .redirect(isDelayed: delay > 0)
         case .again(let change):
             self.change = change
             return .again
@@ -786,7 +792,10 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
 
     var isConnecting: Bool { transfer != nil && !mayHaveReached }
 
-    func idleTime(_ now: Int64) -> Int64 { transfer?.isPaused ?? true ? 0 : now - lastActivity }
+    func idleTime(_ now: Int64) -> Int64 {
+        if let waitsSince { return now - waitsSince }
+        return transfer?.isPaused ?? true ? 0 : now - lastActivity
+    }
 
     var unansweredScope: RequestScope? {
         mayHaveReached && reader.head == nil && !attempt.hasOwnProxy ? attempt.scope(of: hop.url) : nil
@@ -812,7 +821,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         let timeout = attempt.spec.request.timeoutForRequest
         if now >= resourceDeadline {
             handle(.timedOut(attempt.overdue(phase)))
-        } else if idleTime(now) > Int64(timeout * 1e9) {
+        } else if transfer != nil, idleTime(now) > Int64(timeout * 1e9) {
             endSlow(
                 TransferError(
                     .timedOut, "No byte moved for \(timeout) seconds.", phase: phase, isRetryable: true))

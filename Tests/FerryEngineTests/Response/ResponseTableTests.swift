@@ -280,7 +280,8 @@ import Testing
         var requested = ResponseTable.Requested(hop: try Self.hop(), range: 500..<Int64.max)
         let table = ResponseTable(spec: spec)
         let away = Self.head(302, [("Location", "/x")])
-        guard case .redirect = table.step(requested, away, try Self.known(nil), now: Self.now) else {
+        guard case .redirect(after: 0) = table.step(requested, away, try Self.known(nil), now: Self.now)
+        else {
             Issue.record("redirect")
             return
         }

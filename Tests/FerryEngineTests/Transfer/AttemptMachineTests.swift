@@ -8,7 +8,8 @@ import Testing
     private static let result = TransferResult(
         path: nil, size: 1, sha256: "", body: nil, isManaged: false, verified: .length)
     private static let events: [AttemptMachine.Event] = [
-        .onlyChecks, .prepared, .preparationFailed(error), .head(.accept), .head(.redirect), .head(.again),
+        .onlyChecks, .prepared, .preparationFailed(error), .head(.accept), .head(.redirect(isDelayed: false)),
+        .head(.redirect(isDelayed: true)), .head(.again),
         .head(.wait), .interrupted, .head(.refuse(error, retryAfter: 3)),
         .head(.ask(question)), .enoughDiscarded,
         .bodyRefused(error),
@@ -132,9 +133,13 @@ import Testing
     @Test("a redirect is followed after its body, or when enough of it was read")
     func redirect() {
         #expect(
-            Self.run([.prepared, .head(.redirect), .transferEnded(nil)]) == ["start", "follow", "start"])
+            Self.run([.prepared, .head(.redirect(isDelayed: false)), .transferEnded(nil)]) == [
+                "start", "follow", "start",
+            ])
         #expect(
-            Self.run([.prepared, .head(.redirect), .enoughDiscarded]) == ["start", "stop", "follow", "start"])
+            Self.run([.prepared, .head(.redirect(isDelayed: false)), .enoughDiscarded]) == [
+                "start", "stop", "follow", "start",
+            ])
     }
 
     @Test("a refusal holds however its body ends; an accepted body has to be complete")
@@ -179,6 +184,15 @@ import Testing
         #expect(
             Self.run([.prepared, .head(.accept), .interrupted, .stop(.suspend)])
                 == ["start", "stop", "start later", "stop", "keep", "suspended"])
+    }
+
+    @Test("a redirect is followed at once, or after its delay")
+    func redirects() {
+        func run(isDelayed: Bool) -> [String] {
+            Self.run([.prepared, .head(.redirect(isDelayed: isDelayed)), .transferEnded(nil)])
+        }
+        #expect(run(isDelayed: false) == ["start", "follow", "start"])
+        #expect(run(isDelayed: true) == ["start", "follow", "start later"])
     }
 
     @Test("wrong bytes are discarded and fetched again, unless the attempt was stopped")

@@ -1,6 +1,7 @@
 import FerryCore
 import FerryEngine
 import Synchronization
+import Sys
 import TestSupport
 import TestThreads
 import Testing
@@ -256,6 +257,49 @@ import Testing
             #expect(failure?.code == .redirectInvalid)
             #expect(failure?.message.contains(words) == true, "\(failure?.message ?? "")")
         }
+    }
+
+    @Test("a redirect with Retry-After is followed after that time, in one stream and in parts")
+    func delayed() throws {
+        let times = Mutex<[Int64]>([])
+        let origin = try ScriptedOrigin.answering { request, _ in
+            times.withLock { $0.append(monotonicNanoseconds()) }
+            let head =
+                request.path == "/job" ? "303 x\r\nLocation: /result\r\nRetry-After: 1" : "200 OK"
+            return Array("HTTP/1.1 \(head)\r\nContent-Length: 0\r\n\r\n".utf8)
+        }
+        let fixture = try Fixture()
+        defer {
+            fixture.stop()
+            origin.stop()
+        }
+        for segments in [1, 2] {
+            let result = fixture.run(.download, origin.url + "/job") {
+                $0.to("file")
+                $0.spec.segmentCountMax = segments
+            }
+            #expect(result?.success != nil)
+            let last = times.withLock { Array($0.suffix(2)) }
+            #expect(last.count == 2 && last[1] - last[0] >= 1_000_000_000)
+        }
+    }
+
+    @Test("an attempt that waits for a redirect's Retry-After lends its slot and can be stopped")
+    func stopWhileDelayed() throws {
+        let origin = try ScriptedOrigin.answering { _, _ in
+            Array("HTTP/1.1 302 x\r\nLocation: /x\r\nRetry-After: 600\r\nContent-Length: 0\r\n\r\n".utf8)
+        }
+        let fixture = try Fixture { $0.stallSeconds = 0.1 }
+        defer {
+            fixture.stop()
+            origin.stop()
+        }
+        let attempt = fixture.attempt(.data, origin.url)
+        fixture.engine.begin([attempt])
+        #expect(fixture.sink.lendings.wait() == [attempt.job])
+        fixture.engine.stop(attempt.job, .cancel)
+        #expect(fixture.sink.arrived.wait().first?.isCancelled == true)
+        #expect(origin.requests.count == 1)
     }
 
     @Test("with the policy reject, the redirect is the response")

@@ -48,11 +48,40 @@ import Testing
                     Self.post(&$0)
                     $0.spec.source = .inline(.init(form: .base64, byteCount: 3))
                     $0.spec.retry.repeatsNonIdempotent = allows
+                    ($0.spec.retry.delayInitial, $0.spec.retry.multiplier) = (0.01, 1)
                 }
                 let error = try #require(result?.failure)
                 #expect(error.isRetryable == expected, "\(status) \(allows): \(error)")
                 #expect(origin.requests.filter { $0.method == "POST" }.count == 1)
             }
+        }
+    }
+
+    @Test("a throttled result of a POST is requested again, also after more than 5 s, and the POST is not")
+    func throttledResult() throws {
+        for (waits, isReady) in [([1, 6], true), ([0, 0, 0], false)] {
+            let left = Mutex(waits)
+            let origin = try ScriptedOrigin.answering { request, _ in
+                if request.method == "POST" {
+                    return Array("HTTP/1.1 303 x\r\nLocation: /end\r\nContent-Length: 0\r\n\r\n".utf8)
+                }
+                let wait = left.withLock { $0.isEmpty ? nil : $0.removeFirst() }
+                let head = wait.map { "429 x\r\nRetry-After: \($0)" } ?? "200 OK"
+                return Array("HTTP/1.1 \(head)\r\nContent-Length: 2\r\n\r\nok".utf8)
+            }
+            let fixture = try Fixture()
+            defer {
+                fixture.stop()
+                origin.stop()
+            }
+            let result = fixture.run(.data, origin.url) {
+                $0.spec.request.method = "POST"
+                $0.spec.accept.status = ["200"]
+                $0.spec.retry.attemptCountMax = 3
+            }
+            #expect((result?.success != nil) == isReady)
+            if !isReady { #expect(result?.failure?.isRetryable == false) }
+            #expect(origin.requests.map(\.method) == ["POST"] + Array(repeating: "GET", count: 3))
         }
     }
 

@@ -131,6 +131,11 @@ final class EasyContext {
         enableMessages()
     }
 
+    func forbidReuse() {
+        guard let raw else { return }
+        ccurl_set_long(raw, CURLOPT_FORBID_REUSE, 1)
+    }
+
     /// Called when a connection is about to be closed; its TLS session still exists.
     fileprivate func connectionCloses() {
         guard requiresCloseNotify, let raw else { return }

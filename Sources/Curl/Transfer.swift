@@ -52,6 +52,13 @@ package final class Transfer {
         context.requireCloseNotify()
     }
 
+    /// Closes the connection after this transfer. For a response after which another program may read other
+    /// bytes as the next one.
+    package func forbidReuse() {
+        guard context.delegate != nil else { return }
+        context.forbidReuse()
+    }
+
     /// `true` if the socket has received bytes that libcurl has not read yet.
     package var hasUnreadBytes: Bool {
         var byte: UInt8 = 0

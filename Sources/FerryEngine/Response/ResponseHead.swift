@@ -34,6 +34,15 @@ package struct ResponseHead: Sendable, Equatable {
         }
     }
 
+    /// Appends a folded line to the last field (RFC 9112 §5.2).
+    fileprivate mutating func unfold(_ text: String) {
+        guard let last = headers.popLast() else { return }
+        if equalIgnoringCase(last.name, "content-type"), first("content-type") == nil {
+            (hasType, mimeType) = (false, nil)
+        }
+        append(last.name, last.value.isEmpty ? text : "\(last.value) \(text)")
+    }
+
     private mutating func noteLength(_ value: String) {
         for part in value.utf8.split(separator: UInt8(ascii: ","), omittingEmptySubsequences: false) {
             let digits = trim(part)
@@ -67,8 +76,16 @@ package struct ResponseHead: Sendable, Equatable {
         return length
     }
 
-    /// Whether the length is unambiguous; libcurl uses the first of several.
-    package var hasClearLength: Bool { announcedLength != nil }
+    /// Whether the end of the body is unambiguous; libcurl uses the first of several lengths. Chunks win over
+    /// all lengths (RFC 9112 §6.3).
+    package var hasClearLength: Bool { announcedLength != nil || isHTTP1 && isChunked }
+
+    /// Whether it has chunks and a length: another program may have read another end of the body.
+    package var isAmbiguouslyFramed: Bool { isHTTP1 && isChunked && first("content-length") != nil }
+
+    private var isChunked: Bool {
+        first("transfer-encoding")?.lowercased().hasSuffix("chunked") ?? false
+    }
 
     /// Whether a response to `method` has a body at all (RFC 9112 §6.3).
     package func hasBody(_ method: String) -> Bool { method != "HEAD" && status != 204 && status != 304 }
@@ -76,7 +93,7 @@ package struct ResponseHead: Sendable, Equatable {
     /// Whether the end of the body is marked by anything but the end of the connection.
     package func isDelimited(_ method: String) -> Bool {
         if !isHTTP1 || contentLength != nil || !hasBody(method) { return true }
-        return first("transfer-encoding")?.lowercased().hasSuffix("chunked") ?? false
+        return isChunked
     }
 
     /// The body's content codings in lower case, in the order in which they were applied; empty for identity.
@@ -109,13 +126,17 @@ package struct ResponseHead: Sendable, Equatable {
 }
 
 /// Parses the lines of a head as they arrive and returns the final head. Bounded; refuses ambiguous heads.
+///
+/// Deviations that libcurl and browsers accept are accepted, except in fields that say where the body ends or
+/// how it is coded: there libcurl might read something else.
 package struct ResponseHeadParser: Sendable {
     /// What a line has led to.
     package enum Step: Sendable, Equatable {
         case more
         /// The head of the final response (not 1xx) is complete.
         case complete(ResponseHead)
-        case invalid
+        /// The rule that the line breaks, as a sentence.
+        case invalid(String)
         case tooLarge
     }
 
@@ -123,6 +144,8 @@ package struct ResponseHeadParser: Sendable {
     private var byteCount = 0
     private var lineCount = 0
     private var isComplete = false
+    /// Whether the last line was dropped, and its folded lines are as well.
+    private var isDropping = false
 
     /// Begins before the status line.
     package init() {}
@@ -138,7 +161,7 @@ package struct ResponseHeadParser: Sendable {
             // After a 417, libcurl sends the request again without `Expect`, and another head follows. No
             // trailer begins like a status line: a slash is not part of a field name.
             guard line.starts(with: "HTTP/".utf8) else { return .more }
-            (head, isComplete) = (nil, false)
+            (head, isComplete, isDropping) = (nil, false, false)
         }
         guard var current = head else { return takeStatusLine(line) }
         // Moved out while it grows: a shared value would be copied for each line.
@@ -149,16 +172,78 @@ package struct ResponseHeadParser: Sendable {
             head = current
             return .complete(current)
         }
-        // RFC 9112 §5.2: obsolete folding; §5.1: no space before the colon.
-        guard let colon = line.firstIndex(of: UInt8(ascii: ":")), colon != line.startIndex,
-            line[..<colon].allSatisfy(isTokenByte)
-        else { return .invalid }
-        let value = trim(line[line.index(after: colon)...])
-        guard !value.contains(where: { $0 < 0x20 && $0 != 0x09 || $0 == 0x7F }) else { return .invalid }
-        let name = text(line[..<colon])
-        current.append(name, equalIgnoringCase(name, "location") ? location(value) : text(value))
+        let step = takeField(line, of: &current)
         head = current
+        return step
+    }
+
+    private mutating func takeField(
+        _ line: some BidirectionalCollection<UInt8>, of head: inout ResponseHead
+    ) -> Step {
+        if line.first == 0x20 || line.first == 0x09 { return unfold(line, in: &head) }
+        guard let colon = line.firstIndex(of: UInt8(ascii: ":")) else {
+            return .invalid("A line of its head has no colon (RFC 9112 §5).")
+        }
+        let before = line[..<colon]
+        let bytes = trim(before)
+        guard !bytes.isEmpty else { return .invalid("A field of its head has no name (RFC 9112 §5).") }
+        // Such a line is no field of any name that has a meaning.
+        isDropping = bytes.contains { $0 <= 0x20 || $0 >= 0x7F }
+        if isDropping { return .more }
+        let name = text(bytes)
+        if bytes.count < before.count, Self.isFraming(name) {
+            return .invalid("The field \(name) has a space before its colon (RFC 9112 §5.1).")
+        }
+        var value = text(
+            trim(line[line.index(after: colon)...]), encodes: equalIgnoringCase(name, "location"))
+        if value.utf8.contains(where: Self.isControl) {
+            guard !Self.isUsed(name) else {
+                return .invalid("The field \(name) has a control character (RFC 9110 §5.5).")
+            }
+            value = Self.withoutControls(value)
+        }
+        head.append(name, value)
         return .more
+    }
+
+    private func unfold(_ line: some BidirectionalCollection<UInt8>, in head: inout ResponseHead) -> Step {
+        guard !isDropping else { return .more }
+        guard let name = head.headers.last?.name else {
+            return .invalid("Its head begins with a folded line (RFC 9112 §2.2).")
+        }
+        guard !Self.isFraming(name) else {
+            return .invalid("The field \(name) is folded over several lines (RFC 9112 §5.2).")
+        }
+        let value = text(trim(line), encodes: equalIgnoringCase(name, "location"))
+        guard !Self.isUsed(name) || !value.utf8.contains(where: Self.isControl) else {
+            return .invalid("The field \(name) has a control character (RFC 9110 §5.5).")
+        }
+        head.unfold(Self.withoutControls(value))
+        return .more
+    }
+
+    /// Whether the field says where the body ends or how it is coded.
+    private static func isFraming(_ name: String) -> Bool {
+        ["content-length", "transfer-encoding", "content-encoding"].contains(name.lowercased())
+    }
+
+    /// Whether a decision of Ferry depends on the field.
+    private static func isUsed(_ name: String) -> Bool {
+        let name = name.lowercased()
+        return isFraming(name) || used.contains(name) || name.hasSuffix("-authenticate")
+    }
+
+    private static let used: Set<String> = [
+        "accept-ranges", "content-disposition", "content-digest", "content-md5", "content-range",
+        "content-type", "date", "digest", "etag", "last-modified", "location", "repr-digest", "retry-after",
+        "set-cookie", "x-goog-hash",
+    ]
+
+    private static func isControl(_ byte: UInt8) -> Bool { byte < 0x20 && byte != 0x09 || byte == 0x7F }
+
+    /// Returns the text with a space in place of each control character (RFC 9110 §5.5).
+    private static func withoutControls(_ text: String) -> String {
+        String(decoding: text.utf8.map { isControl($0) ? 0x20 : $0 }, as: UTF8.self)
     }
 
     /// `HTTP/1.1 200 OK` or `HTTP/2 200`.
@@ -168,7 +253,7 @@ package struct ResponseHeadParser: Sendable {
             words[1].allSatisfy({ (48...57).contains($0) }),
             let status = Int(String(decoding: words[1], as: UTF8.self)),
             status >= 100
-        else { return .invalid }
+        else { return .invalid("It does not begin with a status line (RFC 9112 §4).") }
         head = ResponseHead(status: status, isHTTP1: words[0].dropFirst(5).first == UInt8(ascii: "1"))
         return .more
     }
@@ -181,16 +266,12 @@ func trim<Bytes: BidirectionalCollection<UInt8>>(_ bytes: Bytes) -> Bytes.SubSeq
     return bytes[first...last]
 }
 
-private func text(_ bytes: some Collection<UInt8>) -> String {
+/// `encodes`: whether bytes beyond ASCII are percent-encoded if they are not UTF-8.
+private func text(_ bytes: some Collection<UInt8>, encodes: Bool = false) -> String {
     // Nearly all texts are ASCII; the validating initializer is several times slower.
     if bytes.allSatisfy({ $0 < 0x80 }) { return String(decoding: bytes, as: UTF8.self) }
     if let text = String(validating: bytes, as: UTF8.self) { return text }
-    return String(String.UnicodeScalarView(bytes.map { Unicode.Scalar($0) }))
-}
-
-/// Returns a URI reference. If its bytes are not UTF-8, those beyond ASCII are percent-encoded.
-private func location(_ bytes: some Collection<UInt8>) -> String {
-    if let text = String(validating: bytes, as: UTF8.self) { return text }
+    guard encodes else { return String(String.UnicodeScalarView(bytes.map { Unicode.Scalar($0) })) }
     var encoded: [UInt8] = []
     for byte in bytes {
         if byte < 0x80 { encoded.append(byte) } else { appendPercentEncoded(byte, to: &encoded) }

@@ -228,10 +228,12 @@ final class SegmentPart: EasyDelegate {
             owner.noteHead(head, from: hop.url)
             answeredAt = owner.now
             if hop.url.scheme == .https, !head.isDelimited("GET") { transfer?.requireCloseNotify() }
+            if head.isAmbiguouslyFramed { transfer?.forbidReuse() }
             guard owner.attempt.answersChallenges(of: hop) else { return takeHead(head, owner) }
             reader.hold()
             return true
-        case .invalid: return refuse(.responseInvalid, "The server's answer is not HTTP.")
+        case .invalid(let rule):
+            return refuse(.responseInvalid, "The server's answer is not HTTP. \(rule)")
         case .tooLarge:
             return refuse(.responseTooLarge, "The head of the server's response is too large.")
         }

@@ -385,11 +385,12 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
             // A body that ends with its connection is whole only if the server ends it over TLS as well
             // (RFC 9112 §9.8), or something else proves it.
             if hop.url.scheme == .https, !head.isDelimited(hop.method) { transfer?.requireCloseNotify() }
+            if head.isAmbiguouslyFramed { transfer?.forbidReuse() }
             guard attempt.answersChallenges(of: hop) else { return takeHead(head) }
             reader.hold()
             return true
-        case .invalid:
-            return refuse(.responseInvalid, "The server's answer is not HTTP.")
+        case .invalid(let rule):
+            return refuse(.responseInvalid, "The server's answer is not HTTP. \(rule)")
         case .tooLarge:
             return refuse(.responseTooLarge, "The head of the server's response is too large.")
         }

@@ -16,7 +16,7 @@ import Testing
             redirected
         case uploaded, uploadRefused, announced
         // After these the connection is of no use.
-        case closing, cut, early, tooMuch, malformed, ancient, silent
+        case closing, cut, early, tooMuch, malformed, ambiguous, ancient, silent
 
         /// Whether the next one may follow on the same connection.
         var isKept: Bool {
@@ -24,7 +24,7 @@ import Testing
             case .counted, .chunked, .empty, .noContent, .notModified, .head, .part, .unsatisfiable, .hints,
                 .refused, .redirected, .uploaded, .uploadRefused, .announced:
                 true
-            case .closing, .cut, .early, .tooMuch, .malformed, .ancient, .silent: false
+            case .closing, .cut, .early, .tooMuch, .malformed, .ambiguous, .ancient, .silent: false
             }
         }
 
@@ -71,7 +71,8 @@ import Testing
             if request.header("expect") != nil { connection.send("HTTP/1.1 100 Continue\r\n\r\n") }
             _ = connection.readBody(of: request)
             let isSent = send(bytes, to: request, on: connection)
-            return isSent && isKept
+            // Here only the client may close the connection.
+            return isSent && (isKept || self == .ambiguous)
         }
 
         private func send(
@@ -85,6 +86,11 @@ import Testing
                 return connection.send(
                     answer("200 OK", "Transfer-Encoding: chunked\r\n", Array("bb8\r\n".utf8) + bytes)
                         + Array(end.utf8))
+            case .ambiguous:
+                return connection.send(
+                    answer(
+                        "200 OK", "Content-Length: 3000\r\nTransfer-Encoding: chunked\r\n",
+                        Array("bb8\r\n".utf8) + bytes + Array("\r\n0\r\n\r\n".utf8)))
             case .empty: return connection.send(counted("200 OK", []))
             case .noContent: return connection.send(answer("204 None"))
             case .notModified: return connection.send(answer("304 Same", "Content-Length: 3000\r\n"))

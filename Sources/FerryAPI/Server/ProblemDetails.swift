@@ -69,7 +69,7 @@ enum ProblemCode: String, Sendable, CaseIterable {
         case .methodNotAllowed: "The method is not allowed here"
         case .idempotencyKeyInProgress: "The first request with this key is not finished"
         case .invalidState: "The job's state does not allow this"
-        case .notRepeatable: "The job cannot be repeated"
+        case .notRepeatable: "The request of the job cannot be repeated"
         case .notAwaited: "The job asks for no acknowledgement"
         case .sessionInvalidated: "The session takes no more jobs"
         case .sessionInUse: "The session is not invalidated, has unfinished jobs, or is the default one"
@@ -211,6 +211,11 @@ struct Problem: Error, Sendable {
             self.init(.invalidState, "The job is \(state.rawValue)\(reason).")
             self.state = state
             self.waitingFor = waitingFor
+        case .requestNotRepeatable:
+            self.init(
+                .notRepeatable,
+                "The job is running, and its request is not idempotent: after a suspension it could not be "
+                    + "sent again. Wait until the job ends, or cancel it.")
         case .acknowledgementNotRequired:
             self.init(.notAwaited, "The job asks for no acknowledgement; it is deleted after its retention.")
         case .stale(let revision):

@@ -5,6 +5,9 @@ extension JobSpec {
         retry.repeatsNonIdempotent || Self.isIdempotent(method)
     }
 
+    /// `true` if the job's own request may be repeated.
+    package var isRequestRepeatable: Bool { isRepeatable(request.method) }
+
     /// Returns `true` if the method is idempotent (RFC 9110 §9.2.2).
     package static func isIdempotent(_ method: String) -> Bool {
         ["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "TRACE"].contains(method)

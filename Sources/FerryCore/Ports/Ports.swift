@@ -142,6 +142,8 @@ package enum StoreError: Error, Sendable, Equatable {
     case notFound
     /// The job's state does not allow the operation.
     case invalidState(JobState, waitingFor: WaitingFor? = nil)
+    /// The job runs, and its request must not be sent again by another attempt.
+    case requestNotRepeatable
     /// The job requires no acknowledgement.
     case acknowledgementNotRequired
     /// `If-Match` names another revision than this one, or, with `nil`, another state of an object without

@@ -85,6 +85,8 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
     // MARK: State machine
 
     func handle(_ event: AttemptMachine.Event) {
+        // The store refuses such a suspension; it may have come before the request was sent.
+        if case .stop(.suspend) = event, !repetition.mayTryAgain(mayHaveReached: mayHaveReached) { return }
         var event = event
         if case .storageFailed(let error) = event, continuation.fetchesAgain(after: error) {
             progress.set(received: 0)

@@ -94,7 +94,8 @@ extension ControlLane {
     }
 
     /// Suspends a job and keeps its bytes. For a running job its node is asked, and the reply shows the job
-    /// still running. Fails with `invalidState` if the job is suspended or terminal, with `stale` if the
+    /// still running. Fails with `invalidState` if the job is suspended or terminal, with
+    /// `requestNotRepeatable` if it runs and no other attempt may send its request, with `stale` if the
     /// revision differs.
     package func suspend(
         _ id: JobID, tenant: String, revision: Int32? = nil, reply: @escaping Reply<JobRecord>
@@ -104,6 +105,7 @@ extension ControlLane {
             switch stored.record.state {
             case .running where stored.isCancelRequested, .queued where stored.isCancelRequested:
                 .invalidState(of: stored.record)
+            case .running where !(stored.record.spec?.isRequestRepeatable ?? true): .requestNotRepeatable
             case .waiting, .queued, .running: nil
             case .suspended, .succeeded, .failed, .cancelled: .invalidState(of: stored.record)
             }

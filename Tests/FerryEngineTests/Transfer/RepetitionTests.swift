@@ -130,6 +130,28 @@ import Testing
         }
     }
 
+    @Test("a POST that was sent is not suspended, and ends as if nothing had been asked")
+    func suspended() throws {
+        let (arrived, answers) = (Signal<Void>(), Gate())
+        try Self.with { connection in
+            guard let request = connection.readRequest() else { return }
+            _ = connection.readBody(of: request)
+            arrived.fire(())
+            _ = answers.pass()
+            connection.send("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na")
+        } _: { origin, fixture in
+            let attempt = fixture.attempt(.data, origin.url) { Self.post(&$0) }
+            fixture.engine.begin([attempt])
+            #expect(arrived.wait().count == 1)
+            fixture.engine.stop(attempt.job, .suspend)
+            let seen = Signal<Bool>()
+            fixture.engine.snapshot(of: attempt.job) { seen.fire($0 != nil) }
+            #expect(seen.wait() == [true])
+            answers.open()
+            #expect(fixture.sink.arrived.wait().first?.success != nil)
+        }
+    }
+
     @Test("a dead kept connection costs a GET no attempt, and a POST never uses a kept connection")
     func keptConnections() throws {
         try Self.with { connection in

@@ -102,6 +102,24 @@ struct SuspendTests {
         try expectCounts(node)
     }
 
+    @Test("a running job whose request must not be repeated is not suspended; while it waits, it is")
+    func notRepeatable() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        let job = newJob(kind: .data, method: "POST", retryDelay: 60)
+        _ = try node.submit(job)
+        let attempt = try node.attempt()
+        guard case .failure(.requestNotRepeatable) = suspend(job.id, on: node) else {
+            Issue.record("it is suspended")
+            return
+        }
+        #expect(node.runner.stops.withLock { $0[job.id] } == nil)
+        node.store.dispatcher.record(result(attempt, failure()))
+        try eventually("it waits") { try node.job(job.id).get().record.state == .waiting }
+        #expect(try suspend(job.id, on: node).get().state == .suspended)
+        try expectCounts(node)
+    }
+
     @Test("a requested suspension takes effect after a failure or a drain, unless it is taken back")
     func asked() throws {
         let node = try TestNode(database.url)

@@ -256,8 +256,8 @@ func failure(isRetryable: Bool = true) -> AttemptResult.Outcome {
 
 /// A valid job; what matters to a case is named by it.
 func newJob(
-    tenant: String = "acme", session: String = "default", kind: JobKind = .download, priority: Double = 0.5,
-    host: String = "example.org", path: String = "a", metadata: [JobSpec.Pair] = [],
+    tenant: String = "acme", session: String = "default", kind: JobKind = .download, method: String = "GET",
+    priority: Double = 0.5, host: String = "example.org", path: String = "a", metadata: [JobSpec.Pair] = [],
     beginAt: Timestamp? = nil,
     serviceType: JobSpec.NetworkServiceType = .standard,
     timeoutForResource: Double = 3600, attemptCountMax: Int = 3, retryDelay: Double = 0.01,
@@ -269,7 +269,7 @@ func newJob(
     spec.kind = kind
     spec.session = session
     spec.metadata = metadata
-    spec.request = .init(url: "https://\(host)/\(path)", method: "GET")
+    spec.request = .init(url: "https://\(host)/\(path)", method: method)
     spec.destination = kind == .download ? .init(path: "a", ifExists: .replace) : nil
     spec.schedule.priority = priority
     spec.schedule.waitsForConnectivity = true

@@ -386,6 +386,8 @@ CREATE TABLE sessions (
     unfinished bigint NOT NULL DEFAULT 0,
     -- `unfinished` has become 0, and the event about it is still to be written.
     is_drained boolean NOT NULL DEFAULT false,
+    -- The time that the last event shows: no later event shows an earlier one.
+    last_at timestamptz,
     tenant text NOT NULL,
     name text NOT NULL,
     CONSTRAINT sessions_pkey PRIMARY KEY (tenant, name)
@@ -509,11 +511,14 @@ CREATE TABLE events (
     -- sessions.
     id uuid NOT NULL,
     first_sequence bigint NOT NULL,
-    -- Times of the earliest and the latest event; a row spans ten seconds at most.
+    -- When the earliest and the latest event happened; a row spans ten seconds at most.
     first_at timestamptz NOT NULL,
     last_at timestamptz NOT NULL,
     -- Their types, one bit each.
     types integer NOT NULL,
+    -- The time that the session's event before the row shows, if it is later than first_at. An event shows
+    -- when it happened, or the time of the event before it if that is later.
+    not_before timestamptz,
     tenant text NOT NULL,
     session text NOT NULL,
     -- Jobs with an event whose time their own rows do not tell.

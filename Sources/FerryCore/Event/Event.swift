@@ -8,15 +8,22 @@ package struct Event: Sendable, Equatable {
     package let session: String
     /// Number of the event, without gaps per tenant and session.
     package let sequence: Int64
-    /// What happened.
+    /// The time that the event shows: when it happened, or the time of the session's event before it if that
+    /// is later.
+    package let timestamp: Timestamp
+    /// What happened, and when.
     package let record: EventRecord
 
     /// Creates an event.
-    package init(id: EventID, tenant: String, session: String, sequence: Int64, record: EventRecord) {
+    package init(
+        id: EventID, tenant: String, session: String, sequence: Int64, timestamp: Timestamp,
+        record: EventRecord
+    ) {
         self.id = id
         self.tenant = tenant
         self.session = session
         self.sequence = sequence
+        self.timestamp = timestamp
         self.record = record
     }
 
@@ -45,7 +52,7 @@ package struct LoggedEvent: ShownObject {
         list.member(
             "id", \.event.id, "Identifier of the event.", [.examples("evt_01jd6m5k3w8r9x2t7v4b1c0zqh")])
         list.member("type", \.event.record.type, "Type of the event.")
-        list.member("timestamp", \.event.record.occurredAt, "Time of the event.")
+        list.member("timestamp", \.event.timestamp, "Time of the event.")
         list.member("data", \.data, "What the event is about.")
     }
 }

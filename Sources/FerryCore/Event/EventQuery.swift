@@ -19,7 +19,7 @@ package struct EventQuery: Sendable, Equatable {
     /// Returns `true` if the filter admits an event of the tenant, whatever its position.
     package func admits(_ event: Event) -> Bool {
         (session == nil || session == event.session) && types >> Int32(event.record.type.code) & 1 != 0
-            && (since.map { event.record.occurredAt >= $0 } ?? true)
+            && (since.map { event.timestamp >= $0 } ?? true)
     }
 }
 

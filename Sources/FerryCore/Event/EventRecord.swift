@@ -14,7 +14,7 @@ package struct EventRecord: Sendable, Equatable {
     package var wantsSession: Bool
     /// The job, or `nil` for an event of a session.
     package var job: JobID?
-    /// Time of the event.
+    /// When the event happened.
     package var occurredAt: Timestamp
     /// Number of the attempt.
     package var attempt: Int32
@@ -83,7 +83,7 @@ extension EventRecord {
         package let record: EventRecord?
         /// Code of the type, also of an unknown one.
         package let code: UInt8
-        /// Time of the event.
+        /// When the event happened.
         package let occurredAt: Timestamp
         /// The job, or `nil`.
         package let job: JobID?

@@ -44,7 +44,7 @@ final class DeliveryHandover {
         let delivery = Delivery(
             id: draft.id, receiverQueue: queue, event: event.id, type: record.type.rawValue,
             tenant: event.tenant, session: event.session, job: record.job, sequence: event.sequence,
-            occurredAt: record.occurredAt, url: draft.url, secret: secret, jobJSON: draft.jobJSON,
+            occurredAt: event.timestamp, url: draft.url, secret: secret, jobJSON: draft.jobJSON,
             traceparent: draft.traceparent, tryNumber: 1)
         guard credits.reserve(delivery) else {
             leased.unreserved.insert(queue)

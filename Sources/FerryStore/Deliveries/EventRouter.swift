@@ -303,7 +303,7 @@ extension Parameters {
         parameters.appendArray(.uuid, drafts) { $0.append($1.event.id) }
         parameters.appendArray(.uuid, drafts) { $0.append($1.event.record.job) }
         parameters.appendArray(.int64, drafts) { $0.append(int64: $1.event.sequence) }
-        parameters.appendArray(.timestamp, drafts) { $0.append($1.event.record.occurredAt) }
+        parameters.appendArray(.timestamp, drafts) { $0.append($1.event.timestamp) }
         parameters.appendArray(.text, drafts) { $0.append(text: $1.event.record.type.rawValue) }
         parameters.appendArray(.text, drafts) { $0.append(text: $1.event.tenant) }
         parameters.appendArray(.text, drafts) { $0.append(text: $1.event.session) }

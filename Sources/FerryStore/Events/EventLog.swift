@@ -16,18 +16,22 @@ struct EventRow {
     let session: String
     let firstSequence: Int64
     let packed: [UInt8]
+    /// The time that the session's event before the row shows, if an event of the row happened earlier.
+    let notBefore: Timestamp?
 
     /// The events whose type this version knows, in their order.
     var events: [Event] {
-        EventRecord.unpack(packed).enumerated().compactMap { index, entry in
-            entry.record.map { event(index, $0) }
+        var timestamps = EventTimestamps(after: notBefore)
+        return EventRecord.unpack(packed).enumerated().compactMap { index, entry in
+            let timestamp = timestamps.next(entry.occurredAt)
+            return entry.record.map { event(index, $0, timestamp) }
         }
     }
 
-    func event(_ index: Int, _ record: EventRecord) -> Event {
+    func event(_ index: Int, _ record: EventRecord, _ timestamp: Timestamp) -> Event {
         Event(
             id: EventID(high: id.high, low: id.low + UInt64(index)), tenant: tenant, session: session,
-            sequence: firstSequence + Int64(index), record: record)
+            sequence: firstSequence + Int64(index), timestamp: timestamp, record: record)
     }
 
     /// Returns the id of the row that an event is in.
@@ -39,6 +43,23 @@ struct EventRow {
         guard let last, made <= last else { return made }
         let (low, overflow) = last.low.addingReportingOverflow(lowBits + 1)
         return EventID(high: last.high + (overflow ? 1 : 0), low: low)
+    }
+}
+
+/// The times that consecutive events of a session show: the transactions that write events commit in another
+/// order than their clocks say.
+struct EventTimestamps {
+    /// The time of the latest event, or `nil`.
+    private(set) var last: Timestamp?
+
+    /// `last`: the time that the event before shows, or `nil`.
+    init(after last: Timestamp?) { self.last = last }
+
+    /// Returns the time that the next event shows.
+    mutating func next(_ occurredAt: Timestamp) -> Timestamp {
+        let next = last.map { max($0, occurredAt) } ?? occurredAt
+        last = next
+        return next
     }
 }
 
@@ -54,12 +75,13 @@ struct EventRowDrafts {
     private var marks: [(job: JobID, number: Int32)] = []
 
     /// Splits the events of a session into rows. `entries`: those of `packed`; the first one gets the number
-    /// `sequence`. Returns one event for each entry, `nil` if this version does not know its type.
+    /// `sequence`. `last`: the time that the session's event before shows, or `nil`. Returns one event for
+    /// each entry, `nil` if this version does not know its type.
     mutating func add(
         tenant: String, session: String, packed: [UInt8], _ entries: [EventRecord.Packed],
-        from sequence: Int64,
-        makeID: () -> EventID
+        from sequence: Int64, after last: Timestamp?, makeID: () -> EventID
     ) -> [Event?] {
+        var timestamps = EventTimestamps(after: last)
         var events: [Event?] = []
         events.reserveCapacity(entries.count)
         var start = 0
@@ -79,10 +101,11 @@ struct EventRowDrafts {
             let bytes = entries[start].range.lowerBound..<entries[end - 1].range.upperBound
             let row = EventRow(
                 id: makeID(), tenant: tenant, session: session, firstSequence: sequence + Int64(start),
-                packed: Array(packed[bytes]))
+                packed: Array(packed[bytes]), notBefore: timestamps.last.flatMap { $0 > first ? $0 : nil })
             drafts.append(Draft(row: row, firstAt: first, lastAt: last, types: types))
             for index in start..<end {
-                events.append(entries[index].record.map { row.event(index - start, $0) })
+                let timestamp = timestamps.next(entries[index].occurredAt)
+                events.append(entries[index].record.map { row.event(index - start, $0, timestamp) })
             }
             start = end
         }
@@ -112,6 +135,7 @@ struct EventRowDrafts {
         parameters.appendArray(.bytea, drafts) { $0.append(bytea: $1.row.packed) }
         parameters.appendArray(.uuid, marks) { $0.append($1.job) }
         parameters.appendArray(.int32, marks) { $0.append(int32: $1.number) }
+        parameters.appendArray(.timestamp, drafts) { $0.append($1.row.notBefore) }
         return parameters
     }
 }

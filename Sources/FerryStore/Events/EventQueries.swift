@@ -251,7 +251,7 @@ private struct EventListReading: ListReading {
         }
         guard rows.rowCount > 0 else { return nil }
         let end = rows.rowCount - 1
-        let scanned = Int(rows.int64(end, 5))
+        let scanned = Int(rows.int64(end, 6))
         guard rows.rowCount == Int(rowCount) || scanned == scanCount else { return nil }
         let row: EventID = rows.identifier(end, 0)
         // The scan of a session does not stop there by itself.
@@ -280,7 +280,8 @@ extension EventRow {
     fileprivate init(_ rows: borrowing ResultSet, _ row: Int) {
         self.init(
             id: rows.identifier(row, 0), tenant: rows.text(row, 1), session: rows.text(row, 2),
-            firstSequence: rows.int64(row, 3), packed: rows.bytes(row, 4))
+            firstSequence: rows.int64(row, 3), packed: rows.bytes(row, 4),
+            notBefore: rows.instantOrNil(row, 5))
     }
 }
 

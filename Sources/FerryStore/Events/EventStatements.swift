@@ -7,10 +7,10 @@ extension Statements {
     package static let hasUnnumberedEvents = make(
         "has_unnumbered_events", PackageResources.has_unnumbered_events_sql, parameters: 2)
     package static let jobEvents = make("job_events", PackageResources.job_events_sql, parameters: 4)
-    package static let keepEvents = make("keep_events", PackageResources.keep_events_sql, parameters: 10)
+    package static let keepEvents = make("keep_events", PackageResources.keep_events_sql, parameters: 11)
     package static let lastEvent = make("last_event", PackageResources.last_event_sql)
     package static let listEvents = make("list_events", PackageResources.list_events_sql, parameters: 8)
-    package static let numberEvents = make("number_events", PackageResources.number_events_sql, parameters: 5)
+    package static let numberEvents = make("number_events", PackageResources.number_events_sql, parameters: 6)
     package static let putBackEvents = make(
         "put_back_events", PackageResources.put_back_events_sql, parameters: 4)
     package static let rejectEvents = make("reject_events", PackageResources.reject_events_sql, parameters: 3)

@@ -35,7 +35,11 @@ struct RelayTransaction {
         /// Index of each entry among all events of the pass.
         var places: [Int] = []
         var firstSequence: Int64 = 0
+        /// The time that the session's event before these shows, or `nil`.
+        var lastTimestamp: Timestamp?
 
+        /// When the latest of the events happened.
+        var latest: Timestamp? { entries.map(\.occurredAt).max() }
         var growth: Int64 {
             entries.reduce(0) { growth, entry in
                 guard let type = entry.record?.type else { return growth }
@@ -73,6 +77,8 @@ struct RelayTransaction {
         parameters.appendArray(.text, sessions) { $0.append(text: $1.tenant) }
         parameters.appendArray(.text, sessions) { $0.append(text: $1.session) }
         parameters.append(int64: lowWatermark)
+        let now = context.clock.now()
+        parameters.append(now)
         return try connection.transaction { [parameters] connection throws(PostgresError) in
             var results = try connection.pipeline { pipeline in
                 pipeline.send(Statements.lockRescue, .int64(Self.lock))
@@ -81,7 +87,7 @@ struct RelayTransaction {
             }
             var pass = RelayTransaction(context, handover)
             pass.note(last: results.take(1))
-            try pass.writeFinalEvents(results.take(2), &connection)
+            try pass.writeFinalEvents(results.take(2), at: now, &connection)
             return pass.outcome
         }
     }
@@ -221,16 +227,18 @@ struct RelayTransaction {
         parameters.appendArray(.int64, groups) { $0.append(int64: Int64($1.entries.count)) }
         parameters.appendArray(.int64, groups) { $0.append(int64: $1.growth) }
         parameters.appendArray(.bool, groups) { $0.append(bool: $1.hasEnded) }
+        parameters.appendArray(.timestamp, groups) { $0.append($1.latest) }
         let rows = try connection.execute(Statements.numberEvents, parameters)
-        var last: [[String]: Int64] = [:]
+        var last: [[String]: (sequence: Int64, timestamp: Timestamp?)] = [:]
         for row in 0..<rows.rowCount {
-            last[[rows.text(row, 0), rows.text(row, 1)]] = rows.int64(row, 2)
+            last[[rows.text(row, 0), rows.text(row, 1)]] = (rows.int64(row, 2), rows.instantOrNil(row, 4))
             if rows.bool(row, 3) { outcome.hasDrained = true }
         }
         for index in groups.indices {
             let group = groups[index]
-            groups[index].firstSequence =
-                (last[[group.tenant, group.session]] ?? 0) - Int64(group.entries.count) + 1
+            let found = last[[group.tenant, group.session]]
+            groups[index].firstSequence = (found?.sequence ?? 0) - Int64(group.entries.count) + 1
+            groups[index].lastTimestamp = found?.timestamp
             outcome.eventCount += group.entries.count
         }
     }
@@ -252,7 +260,7 @@ struct RelayTransaction {
         for group in groups {
             let numbered = rows.add(
                 tenant: group.tenant, session: group.session, packed: group.packed, group.entries,
-                from: group.firstSequence, makeID: { nextID() })
+                from: group.firstSequence, after: group.lastTimestamp, makeID: { nextID() })
             for (place, event) in zip(group.places, numbered) { events[place] = event }
         }
         try keep(rows, &connection)
@@ -271,11 +279,11 @@ struct RelayTransaction {
 
     /// Writes the final event of sessions. `drained`: the result of drain_sessions.sql.
     private mutating func writeFinalEvents(
-        _ drained: consuming ResultSet, _ connection: inout Connection
+        _ drained: consuming ResultSet, at now: Timestamp, _ connection: inout Connection
     ) throws(PostgresError) {
         guard drained.rowCount > 0 else { return }
         var packed: [UInt8] = []
-        EventRecord(.sessionEventsFinished, job: nil, at: context.clock.now()).pack(into: &packed)
+        EventRecord(.sessionEventsFinished, job: nil, at: now).pack(into: &packed)
         let entries = EventRecord.unpack(packed)
         var rows = EventRowDrafts()
         var ends: [InboxRow] = []
@@ -287,7 +295,7 @@ struct RelayTransaction {
             ends.append(end)
             events += rows.add(
                 tenant: end.tenant, session: end.session, packed: packed, entries,
-                from: drained.int64(row, 2), makeID: { nextID() })
+                from: drained.int64(row, 2), after: drained.instantOrNil(row, 3), makeID: { nextID() })
         }
         try keep(rows, &connection)
         var router = EventRouter(context, handover)

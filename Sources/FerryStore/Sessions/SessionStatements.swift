@@ -14,7 +14,7 @@ extension Statements {
     package static let deleteSession = make(
         "delete_session", PackageResources.delete_session_sql, parameters: 3)
     package static let drainSessions = make(
-        "drain_sessions", PackageResources.drain_sessions_sql, parameters: 3)
+        "drain_sessions", PackageResources.drain_sessions_sql, parameters: 4)
     package static let drainedSessions = make(
         "drained_sessions", PackageResources.drained_sessions_sql, parameters: 3)
     package static let endSessions = make("end_sessions", PackageResources.end_sessions_sql, parameters: 2)

@@ -13,7 +13,7 @@ extension MemoryStore {
                 state: type.isTerminal ? .succeeded : .running)
             let event = Event(
                 id: EventID(high: 1, low: number), tenant: tenant, session: session, sequence: Int64(number),
-                record: record)
+                timestamp: record.occurredAt, record: record)
             let entry = EventEntry(event: event, job: job.flatMap { state.jobs[$0] })
             state.events.append(entry)
             return (entry, state.sink)

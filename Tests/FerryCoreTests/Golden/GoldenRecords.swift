@@ -298,7 +298,7 @@ struct GoldenEvent {
             detail: detail)
         return Event(
             id: EventID(high: 1, low: 5), tenant: "default", session: isOfJob ? "s" : "", sequence: 4,
-            record: record)
+            timestamp: begin + 6, record: record)
     }
 
     private static func stateAfter(_ type: EventType) -> (JobState, WaitingFor?) {

@@ -216,7 +216,8 @@ struct StatementTests {
                 "\(lane), '{1}', '{now}', '{1}', '{200}', '{NULL}', '{a}', '{accepted}', '{NULL}'"
             ),
             (Statements.drainedSessions, "'', '', 100"),
-            (Statements.drainSessions, "'{acme}', '{default}', 0"), (Statements.readStatus, "0, 200, NULL"),
+            (Statements.drainSessions, "'{acme}', '{default}', 0, now()"),
+            (Statements.readStatus, "0, 200, NULL"),
         ]
         for (statement, arguments) in calls {
             try connection.execute(script: "PREPARE \(statement.name) AS \(statement.sql)")

@@ -58,6 +58,44 @@ struct EventTests {
         #expect(jobs[5] == .null)
     }
 
+    @Test("the times of a session's events never run backwards, though clocks of transactions differ")
+    func times() throws {
+        let node = try TestNode(database.url, isWorker: false)
+        defer { node.store.stop() }
+        let job = newJob(session: "times", webhook: true, webhookEvents: [.jobUnacknowledged])
+        _ = try node.submit(job)
+        var connection = try Connection(url: database.url)
+        // In one pass, and in a pass of its own.
+        for seconds in [[-3_600, 20, -5], [-1], [40]] {
+            let events = seconds.map { second in
+                """
+                event_pack(14, \([EventType.jobUnacknowledged].mask), '\(job.id.uuidText)',
+                    now() + interval '\(second) seconds', 0, 1, 'queued', NULL, NULL)
+                """
+            }
+            let rows = events.map { "('acme', 'times', \($0))" }.joined(separator: ", ")
+            try connection.execute(
+                script: "INSERT INTO event_inbox (tenant, session, packed) VALUES \(rows)")
+            _ = try wait { node.store.control.lastEvent(reply: $0) }.get()
+        }
+        let events = try log().events(of: "times")
+        try #require(events.count == 6)
+        let shown = events.map(\.timestamp)
+        #expect(shown == shown.sorted())
+        #expect(shown[1] == shown[0] && events[1].record.occurredAt < shown[0])
+        #expect(shown[2] > shown[0] && shown[3] == shown[2] && shown[4] == shown[2] && shown[5] > shown[4])
+        let told = try wait {
+            node.store.control.deliveries(of: job.id, tenant: "acme", before: nil, limit: 10, reply: $0)
+        }
+        .get().records
+        #expect(told.map(\.occurredAt) == shown.dropFirst().reversed())
+        var query = EventQuery(tenant: "acme")
+        query.since = shown[2]
+        let listed = try wait { node.store.control.events(query, reply: $0) }.get().records
+        #expect(listed.map(\.event.id) == events.dropFirst(2).reversed().map(\.id))
+        #expect(listed.map(\.event.timestamp) == shown.dropFirst(2).reversed())
+    }
+
     @Test("events of a deleted job stay in the log with its id")
     func deletion() throws {
         let node = try TestNode(database.url)

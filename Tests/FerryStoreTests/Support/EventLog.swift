@@ -13,11 +13,15 @@ struct EventLog {
         var connection = try Connection(url: url)
         let found = try connection.execute(
             Statement(
-                "read_log", "SELECT id, tenant, session, first_sequence, packed FROM events ORDER BY id"))
+                "read_log",
+                """
+                SELECT id, tenant, session, first_sequence, packed, not_before FROM events ORDER BY id
+                """))
         rows = (0..<found.rowCount).map { row in
             EventRow(
                 id: found.identifier(row, 0), tenant: found.text(row, 1), session: found.text(row, 2),
-                firstSequence: found.int64(row, 3), packed: found.bytes(row, 4))
+                firstSequence: found.int64(row, 3), packed: found.bytes(row, 4),
+                notBefore: found.instantOrNil(row, 5))
         }
     }
 

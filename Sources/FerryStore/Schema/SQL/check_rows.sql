@@ -109,8 +109,9 @@ WITH told AS (
     SELECT r.rule, s.tenant || ' ' || s.session
     FROM (
         SELECT e.tenant, e.session, e.first_sequence + c.count AS next,
-            lead(e.first_sequence) OVER (
-                PARTITION BY e.tenant, e.session ORDER BY e.first_sequence, e.id) AS following
+            lead(e.first_sequence) OVER w AS following,
+            greatest(e.last_at, e.not_before) AS shown_until,
+            lead(coalesce(e.not_before, e.first_at)) OVER w AS shown_next
         FROM events e CROSS JOIN LATERAL (
             -- An EventRecord: the length of the detail is in bytes 36 to 39, the detail follows.
             WITH RECURSIVE record AS (
@@ -123,9 +124,12 @@ WITH told AS (
             )
             SELECT count(*) - 1 AS count FROM record
         ) c
+        WINDOW w AS (PARTITION BY e.tenant, e.session ORDER BY e.first_sequence, e.id)
     ) s CROSS JOIN LATERAL (VALUES
         ('the events of a session have consecutive sequence numbers',
             s.following IS NULL OR s.following = s.next),
+        ('the events of a session show times in their order',
+            s.shown_next IS NULL OR s.shown_next >= s.shown_until),
         ('a session knows the sequence number of its last event',
             s.following IS NOT NULL OR EXISTS (
                 SELECT FROM sessions k

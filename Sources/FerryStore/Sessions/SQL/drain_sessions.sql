@@ -4,15 +4,18 @@
 -- are never read. Compared as in list_jobs.sql, so that no plan starts from the oldest pending delivery.
 -- Locks: the sessions, in the order of their names.
 -- One array element a session: $1 tenants, $2 names. $3 low watermark of the inbox: it is empty up to this
--- position.
--- Returns tenants, names and sequence numbers of the sessions that have drained.
-UPDATE sessions u SET last_sequence = u.last_sequence + 1, is_drained = false
+-- position. $4 now.
+-- Returns tenants, names and sequence numbers of the sessions that have drained, and the times that their
+-- events before this one show, or null.
+UPDATE sessions u SET
+    last_sequence = u.last_sequence + 1, is_drained = false,
+    last_at = greatest(u.last_at, $4::timestamptz)
 FROM (
-    SELECT l.tenant, l.name FROM (
+    SELECT l.tenant, l.name, l.last_at FROM (
         SELECT n.tenant, n.name FROM unnest($1::text[], $2::text[]) AS n(tenant, name)
         ORDER BY n.tenant, n.name
     ) n CROSS JOIN LATERAL (
-        SELECT s.tenant, s.name FROM sessions s
+        SELECT s.tenant, s.name, s.last_at FROM sessions s
         -- An expression, so that the plan does not read the index of all drained sessions.
         WHERE s.tenant = n.tenant AND s.name = n.name AND coalesce(s.is_drained, false)
             AND (
@@ -35,4 +38,4 @@ FROM (
     ) l
 ) d
 WHERE u.tenant = d.tenant AND u.name = d.name
-RETURNING u.tenant, u.name, u.last_sequence
+RETURNING u.tenant, u.name, u.last_sequence, d.last_at

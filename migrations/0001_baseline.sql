@@ -39,7 +39,8 @@ CREATE TABLE jobs (
     urgency timestamptz NOT NULL,
     -- The claim queue (lots.id).
     lot bigint NOT NULL,
-    -- Grows with every change of state. A change names it to be sure that no other change came before.
+    -- Grows with every change of state and of the spec. A change names it to be sure that no other change
+    -- came before.
     revision integer NOT NULL DEFAULT 1,
     -- The fencing token: grows with every lease.
     attempt integer NOT NULL DEFAULT 0,
@@ -79,6 +80,9 @@ CREATE TABLE jobs (
     discretionary_bytes bigint,
     -- Types of events that the job's own webhook wants, one bit each (EventType.code); null: none.
     wanted_events integer,
+    -- The revision since which the job has its spec; null: it was never edited. Earlier specs are in
+    -- earlier_specs.
+    spec_revision integer,
     -- The node that runs the job.
     node uuid,
     -- The only node that can run the job, because it has the file to be sent; null: any.
@@ -203,6 +207,22 @@ CREATE TABLE job_counts (
 ) WITH (fillfactor = 10, autovacuum_vacuum_threshold = 200, autovacuum_vacuum_scale_factor = 0,
         autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
 
+-- The specs that jobs had before edits and answers, for events of that time. An unedited job has none.
+CREATE TABLE earlier_specs (
+    job uuid NOT NULL,
+    -- When another spec replaced it.
+    replaced_at timestamptz NOT NULL DEFAULT now(),
+    -- The last revision with this spec.
+    last_revision integer NOT NULL,
+    -- As in jobs.
+    spec text NOT NULL,
+    CONSTRAINT earlier_specs_pkey PRIMARY KEY (job, last_revision)
+) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
+        autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
+-- Housekeeping removes the oldest.
+-- Used by remove_old_events.
+CREATE INDEX earlier_specs_replaced ON earlier_specs (replaced_at);
+
 -- Dependencies that have not ended.
 CREATE TABLE job_dependencies (
     dependency uuid NOT NULL,
@@ -239,6 +259,8 @@ CREATE TABLE finished_jobs (
     failed_attempts integer NOT NULL,
     kind job_kind NOT NULL,
     state job_state NOT NULL,
+    -- As in jobs.
+    spec_revision integer,
     started_at timestamptz,
     -- When the result was acknowledged, or no longer waited for. The retention starts at the latest of these
     -- two and finished_at.
@@ -319,6 +341,9 @@ BEGIN
     EXECUTE format(
         'INSERT INTO finished_jobs SELECT j.* FROM unacknowledged_jobs u JOIN %I j ON j.id = u.job
          ON CONFLICT DO NOTHING', name);
+    EXECUTE format(
+        'DELETE FROM earlier_specs s WHERE EXISTS (SELECT FROM %I j WHERE j.id = s.job)
+            AND NOT EXISTS (SELECT FROM finished_jobs f WHERE f.id = s.job)', name);
     EXECUTE format('DROP TABLE %I', name);
 END $$;
 
@@ -467,8 +492,8 @@ END $$;
 -- Events ----------------------------------------------------------------------------------------------------
 
 -- Returns one event as EventRecord in the source reads it. `wanted`: wanted_events of the job; `job`: all
--- zero for an event of a session; `state`: the job's state after the event; `detail`: bytes of the type, or
--- null.
+-- zero for an event of a session; `state`: the job's state after the event; `detail`: event_detail of a job,
+-- bytes of the type, or null.
 CREATE FUNCTION event_pack(
     type integer, wanted integer, job uuid, at timestamptz, attempt integer, revision integer,
     state job_state, reason waiting_for, detail bytea
@@ -486,6 +511,23 @@ CREATE FUNCTION event_pack(
         || uuid_send(job) || int8send((extract(epoch FROM at) * 1000000)::bigint)
         || int4send(attempt) || int4send(revision)
         || int4send(coalesce(length(detail), 0)) || coalesce(detail, ''::bytea)
+$$;
+
+-- Returns what an event keeps of the row of an unfinished job, as EventDetail in the source reads it. `kept`:
+-- kept_attempt, if bytes are left. Nulls take no space.
+CREATE FUNCTION event_detail(
+    node uuid, started_at timestamptz, next_attempt_at timestamptz, error text, question text, kept bytea
+) RETURNS bytea LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN node IS NULL THEN '' ELSE '\x01'::bytea || uuid_send(node) END
+        || CASE WHEN started_at IS NULL THEN ''
+            ELSE '\x02'::bytea || int8send((extract(epoch FROM started_at) * 1000000)::bigint) END
+        || CASE WHEN next_attempt_at IS NULL THEN ''
+            ELSE '\x03'::bytea || int8send((extract(epoch FROM next_attempt_at) * 1000000)::bigint) END
+        || CASE WHEN error IS NULL THEN ''
+            ELSE '\x10'::bytea || int4send(octet_length(error)) || convert_to(error, 'UTF8') END
+        || CASE WHEN question IS NULL THEN ''
+            ELSE '\x11'::bytea || int4send(octet_length(question)) || convert_to(question, 'UTF8') END
+        || CASE WHEN kept IS NULL THEN '' ELSE '\x12'::bytea || int4send(length(kept)) || kept END
 $$;
 
 -- Events without a sequence number: those of one session that one statement wrote, in the transaction of the

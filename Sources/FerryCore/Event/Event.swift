@@ -27,7 +27,7 @@ package struct Event: Sendable, Equatable {
         self.record = record
     }
 
-    /// Writes the event as the API shows it. `job`: the current record, or `nil` if the job was deleted.
+    /// Writes the event as the API shows it. `job`: its row now, or `nil` if the job was deleted.
     package func write(into writer: inout JSONWriter, job: JobRecord?) {
         LoggedEvent(event: self, job: job).show(into: &writer, isRedacted: true)
     }
@@ -99,7 +99,7 @@ package struct EventContent: ShownObject {
             "Only of job.resumed_at_offset: the first byte that is fetched; 0 if the download restarted.")
         list.member(
             "job", \.job,
-            "The job at the time of the event. Only its id if the job was deleted; null for an event of a "
+            "The job as it was at the event. Only its id if the job was deleted; null for an event of a "
                 + "session or an endpoint.")
         list.optional("webhook", \.webhook, "Only of webhook.disabled: the endpoint.")
     }
@@ -137,18 +137,21 @@ private struct DeletedJob: ShownObject {
 }
 
 extension EventRecord {
-    /// Offset of `job.resumed_at_offset` in bytes; `nil` for other events.
+    /// Offset of `job.resumed_at_offset` in bytes; `nil` for other events, and if the detail is damaged.
     package var offset: Int64? {
-        type == .jobResumedAtOffset ? Int64(String(decoding: detail, as: UTF8.self)) : nil
+        // `JobRecord.asOf` reports the damage.
+        type == .jobResumedAtOffset ? (try? EventDetail(packed: detail))?.offset : nil
     }
 
-    /// Writes the job as it was at the event, as far as its row still tells. A deleted job has its identifier
-    /// only, an event of a session has null.
+    /// Writes the job as it was at the event. `current`: its row now. A job that was deleted, or whose detail
+    /// is damaged, has its identifier only; an event of a session has null.
     package func writeJob(into writer: inout JSONWriter, _ current: JobRecord?) {
         guard let job else { return writer.null() }
-        guard let current else { return DeletedJob(id: job).show(into: &writer, isRedacted: true) }
+        guard let past = current?.asOf(self) else {
+            return DeletedJob(id: job).show(into: &writer, isRedacted: true)
+        }
         let progress = offset.map { TransferProgress(bytesReceived: $0, resumedAtOffset: $0) }
-        current.asOf(self).write(into: &writer, progress: progress)
+        past.write(into: &writer, progress: progress)
     }
 
     /// Returns the JSON that `writeJob` writes.
@@ -160,59 +163,66 @@ extension EventRecord {
 }
 
 extension JobRecord {
-    /// Returns the job at the time of an event, without anything that came later.
-    func asOf(_ event: EventRecord) -> JobRecord {
+    /// Returns `true` if an edit has replaced the fields that the job had at the event: they are in
+    /// `earlierSpecs`.
+    package func hasEarlierSpec(at event: EventRecord) -> Bool {
+        guard let specRevision, event.state?.isTerminal == false else { return false }
+        return event.revision < specRevision
+    }
+
+    /// Returns the job as it was at an event, or `nil` if the event's detail is damaged, which is reported.
+    /// The conditions of the cluster are no part of an event.
+    package func asOf(_ event: EventRecord) -> JobRecord? {
         guard let state = event.state else { return self }
-        var record = self
-        if event.revision != revision { record.forgetQuestions(after: event) }
-        if let instant = acknowledgedAt,
-            event.type.isTerminal || event.type == .jobUnacknowledged || instant > event.occurredAt
-        {
-            record.acknowledgedAt = nil
+        let detail: EventDetail
+        do throws(PackedReader.Damage) {
+            detail = try EventDetail(packed: event.detail)
+        } catch {
+            storedSpec.report(StoredJSONError("event"))
+            return nil
         }
-        if state.isTerminal, event.type != .jobAttemptFailed {
-            record.revision = event.revision
+        var record = self
+        record.state = state
+        record.revision = event.revision
+        record.home = nil
+        // Reminders end with the acknowledgement: no other event follows it.
+        if event.type != .jobAcknowledged { record.acknowledgedAt = nil }
+        if state.isTerminal {
+            if event.type == .jobAttemptFailed { record.errorJSON = detail.errorJSON }
             return record
         }
-        record.state = state
+        if hasEarlierSpec(at: event) {
+            record.storedSpec = earlierSpecs[event.revision] ?? storedSpec.missing()
+        }
+        record.forgetEndpointAcknowledgement()
         record.waitingFor = event.waitingFor
-        record.revision = event.revision
         record.attempt = event.attempt
-        if event.attempt == 0 {
-            record.startedAt = nil
-            record.failedAttemptCount = 0
+        record.node = detail.node
+        record.startedAt =
+            detail.startedAt
+            ?? (event.attempt > 0 && (event.type == .jobCreated || event.type == .jobStarted)
+                ? event.occurredAt : nil)
+        record.nextAttemptAt = detail.nextAttemptAt
+        record.errorJSON = detail.errorJSON
+        record.questionJSON = detail.questionJSON
+        // Such an attempt of another version shows no progress, as in the job itself.
+        record.partialDownload = detail.keptAttempt.flatMap {
+            AttemptRecord(packed: $0, node: nil)?.partialDownload
         }
-        if state != .running { record.node = nil }
-        if state != self.state || event.revision != revision {
-            record.nextAttemptAt = nil
-            record.partialDownload = nil
-        }
-        if !state.isTerminal {
-            record.finishedAt = nil
-            record.responseJSON = nil
-            record.resultJSON = nil
-            record.body = nil
-            record.resumeData = nil
-        }
-        if event.type == .jobAttemptFailed {
-            record.errorJSON = event.detail.isEmpty ? errorJSON : event.detail
-        } else if event.attempt <= 1 {
-            record.errorJSON = nil
-        }
+        record.pendingDependencies =
+            event.waitingFor == .dependency ? record.spec?.schedule.dependsOn ?? [] : []
+        record.finishedAt = nil
+        record.responseJSON = nil
+        record.resultJSON = nil
+        record.body = nil
+        record.resumeData = nil
         return record
     }
 
-    /// Removes a question that the event is not about, and an answer that came later.
-    private mutating func forgetQuestions(after event: EventRecord) {
-        if let question = question(opening: nil), question.kind == event.type.question,
-            question.askedAt <= event.occurredAt
-        {
-            return
-        }
-        questionJSON = nil
-        // Fields that cannot be read have no answer to remove.
-        guard var spec, let last = spec.answers?.last, last.at > event.occurredAt else { return }
-        spec.answers?.last = nil
+    /// Removes the acknowledgement that an endpoint asks for since the end of the job.
+    private mutating func forgetEndpointAcknowledgement() {
+        guard finishedAt != nil, var spec, spec.acknowledgement?.endpoint != nil else { return }
+        spec.acknowledgement = nil
         storedSpec = StoredSpec(spec, json: storedSpec.json)
     }
 }

@@ -23,8 +23,8 @@ package struct EventQuery: Sendable, Equatable {
     }
 }
 
-/// An event with the current record of its job; the job is `nil` if the event is about none or the job was
-/// deleted.
+/// An event with its job's row now, of which `JobRecord.asOf` makes the job at the event; `nil` if the event
+/// is about none or the job was deleted.
 package struct EventEntry: Sendable {
     /// The event.
     package let event: Event

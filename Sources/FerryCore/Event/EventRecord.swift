@@ -24,8 +24,8 @@ package struct EventRecord: Sendable, Equatable {
     package var state: JobState?
     /// What the job waits for after the event, or `nil`.
     package var waitingFor: WaitingFor?
-    /// `job.attempt_failed`: the error as a JSON object. `job.resumed_at_offset`: the offset in decimal
-    /// digits. `webhook.disabled`: the endpoint (16 bytes) and the reason. Else empty.
+    /// Of a job: what its row may not say later (`EventDetail`). `webhook.disabled`: the endpoint (16 bytes)
+    /// and the reason. Else empty.
     package var detail: [UInt8]
 
     /// Creates a record. `wanted`: `JobSpec.wantedEvents`.

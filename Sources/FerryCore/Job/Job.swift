@@ -95,6 +95,10 @@ package struct JobRecord: Sendable {
     package var retryOf: JobID?
     /// The accepted fields as stored; `spec` decodes them.
     package var storedSpec: StoredSpec
+    /// The revision since which the job has these fields, or `nil` if they were never edited.
+    package var specRevision: Int32?
+    /// The fields at earlier revisions that events are about; read only for these events.
+    package var earlierSpecs: [Int32: StoredSpec] = [:]
     /// `response`, `result` and `error` as JSON objects, or `nil` if there is none.
     package var responseJSON: [UInt8]?
     package var resultJSON: [UInt8]?

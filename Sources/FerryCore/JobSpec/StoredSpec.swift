@@ -52,6 +52,9 @@ package final class StoredSpec: Sendable {
         disclosure.seal.flatMap { whole(opening: $0) } ?? spec
     }
 
+    /// Returns the fields of the same job at a revision for which none are stored: they are damaged.
+    func missing() -> StoredSpec { StoredSpec([], of: job, log: log) }
+
     /// Reports that the job's row cannot be read.
     func report(_ error: StoredJSONError) {
         if let job { log?.report(job, error) }

@@ -36,7 +36,7 @@ struct WebhookInterests {
         } ?? false
     }
 
-    /// Returns the endpoints of a tenant that want an event. `spec`: of the event's job.
+    /// Returns the endpoints of a tenant that want an event. `spec`: of the event's job, as it was.
     func wanting(
         _ record: EventRecord, _ tenant: String, _ session: String, _ spec: JobSpec?
     ) -> [Interest] {

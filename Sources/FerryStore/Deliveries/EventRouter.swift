@@ -102,8 +102,7 @@ struct EventRouter {
         while start < wanted.count {
             let some = wanted[start..<min(wanted.count, start + Self.jobMax)]
             start += some.count
-            let ids = Array(Set(some.compactMap(\.record.job)))
-            let jobs = ids.isEmpty ? [:] : try context.jobs(ids, &connection)
+            let jobs = try context.jobs(of: some.map(\.record), withBodies: true, &connection)
             for event in some {
                 let stored = event.record.job.flatMap { jobs[$0] }
                 let (deliveries, receiver) = plan(event, stored, interests)
@@ -156,7 +155,9 @@ struct EventRouter {
         let spec = record?.spec
         let own = event.isOfJob ? spec?.webhook : nil
         let wanting =
-            event.isOfEndpoints ? interests.wanting(event.record, event.tenant, event.session, spec) : []
+            event.isOfEndpoints
+            ? interests.wanting(
+                event.record, event.tenant, event.session, (record?.asOf(event.record) ?? record)?.spec) : []
         if event.isOfJob, own == nil {
             context.logger.error(
                 "a job webhook gets no delivery of an event: the job is deleted or cannot be read",

@@ -6,7 +6,7 @@ import Sys
 extension ControlLane {
     /// Rows of one read; each has up to `EventRow.eventCountMax` events.
     private static let rowMax: Int32 = 8
-    /// Jobs read by one statement; each may have a large spec.
+    /// Events whose jobs one statement reads; each may have a large spec.
     fileprivate static let jobChunk = 50
     /// Maximum number of passes that the deletion of a job runs.
     private static let passMax = 5
@@ -23,11 +23,10 @@ extension ControlLane {
     package func events(
         of job: JobID, tenant: String, before: EventID?, limit: Int, reply: @escaping Reply<[EventEntry]>
     ) {
-        withJob(job, tenant, reply) { record, connection throws(PostgresError) in
+        withJob(job, tenant, reply) { [context] record, connection throws(PostgresError) in
             let events = try Self.events(of: record, &connection)
-            let shown = record.withoutBody
             let earlier = before.map { before in events.filter { $0.id < before } } ?? events
-            return earlier.reversed().prefix(limit).map { EventEntry(event: $0, job: shown) }
+            return try context.entries(Array(earlier.reversed().prefix(limit)), &connection)
         }
     }
 
@@ -35,15 +34,14 @@ extension ControlLane {
     package func events(
         of job: JobID, tenant: String, after: EventID, limit: Int, reply: @escaping Reply<EventReplay>
     ) {
-        withJob(job, tenant, reply) { record, connection throws(PostgresError) in
+        withJob(job, tenant, reply) { [context] record, connection throws(PostgresError) in
             // Checked before the events are read: an event that gets its number in between is then among
             // them.
             var isComplete = record.state.isTerminal
             if isComplete { isComplete = try !Self.hasUnnumberedEvents(record, &connection) }
             let later = try Self.events(of: record, &connection).filter { $0.id > after }
-            let shown = record.withoutBody
             return EventReplay(
-                entries: later.prefix(limit).map { EventEntry(event: $0, job: shown) },
+                entries: try context.entries(Array(later.prefix(limit)), &connection),
                 isKnown: try Self.isKnown(EventRow.row(of: after), &connection),
                 hasMore: later.count > limit, isOver: isComplete && later.isEmpty)
         }
@@ -169,18 +167,45 @@ extension ControlLane {
 }
 
 extension StoreContext {
-    /// Returns the events with their jobs, without bodies.
+    /// Returns the events with their jobs, without bodies. The jobs are read after the events, so that no
+    /// event is of a later state than its job.
     func entries(
         _ events: [Event], _ connection: inout Connection
     ) throws(PostgresError) -> [EventEntry] {
-        var jobs: [JobID: JobRecord] = [:]
-        let ids = Array(Set(events.compactMap(\.record.job)))
-        for start in stride(from: 0, to: ids.count, by: ControlLane.jobChunk) {
-            let some = Array(ids[start..<min(ids.count, start + ControlLane.jobChunk)])
-            let found = try self.jobs(some, withBodies: false, &connection)
-            for (id, stored) in found { jobs[id] = stored.record.withoutBody }
+        var entries: [EventEntry] = []
+        entries.reserveCapacity(events.count)
+        for start in stride(from: 0, to: events.count, by: ControlLane.jobChunk) {
+            let some = events[start..<min(events.count, start + ControlLane.jobChunk)]
+            let jobs = try self.jobs(of: some.map(\.record), withBodies: false, &connection)
+            entries += some.map { event in
+                EventEntry(event: event, job: event.record.job.flatMap { jobs[$0] }?.record.withoutBody)
+            }
         }
-        return events.map { event in EventEntry(event: event, job: event.record.job.flatMap { jobs[$0] }) }
+        return entries
+    }
+
+    /// Reads the jobs of events, with the fields that edited jobs had at the events.
+    func jobs(
+        of events: [EventRecord], withBodies: Bool, _ connection: inout Connection
+    ) throws(PostgresError) -> [JobID: StoredJob] {
+        let ids = Array(Set(events.compactMap(\.job)))
+        guard !ids.isEmpty else { return [:] }
+        var jobs = try self.jobs(ids, withBodies: withBodies, &connection)
+        let edited = events.filter { event in
+            event.job.flatMap { jobs[$0] }?.record.hasEarlierSpec(at: event) ?? false
+        }
+        guard !edited.isEmpty else { return jobs }
+        var parameters = Parameters()
+        parameters.appendArray(.uuid, edited) { $0.append($1.job) }
+        parameters.appendArray(.int32, edited) { $0.append(int32: $1.revision) }
+        let rows = try connection.execute(Statements.readEarlierSpecs, parameters)
+        for row in 0..<rows.rowCount {
+            let id: JobID = rows.identifier(row, 0)
+            jobs[id]?.add(
+                earlierSpec: StoredSpec(rows.bytes(row, 2), of: id, log: damagedRows),
+                at: rows.int32(row, 1))
+        }
+        return jobs
     }
 }
 

@@ -311,14 +311,15 @@ final class FinishedJob: Sendable {
         if let unrecordedBegin {
             EventRecord(
                 .jobStarted, job: record.id, at: unrecordedBegin, wanted: wanted, attempt: record.attempt,
-                revision: record.revision - 1, state: .running
+                revision: record.revision - 1, state: .running,
+                detail: EventDetail(node: record.node).packed
             ).pack(into: &bytes)
         }
         for type in eventTypes {
             EventRecord(
                 type, job: record.id, at: record.finishedAt ?? record.createdAt, wanted: wanted,
                 attempt: record.attempt, revision: record.revision, state: record.state,
-                detail: type == .jobAttemptFailed ? attemptError ?? [] : []
+                detail: type == .jobAttemptFailed ? EventDetail(errorJSON: attemptError).packed : []
             ).pack(into: &bytes)
         }
     }

@@ -1,27 +1,27 @@
 import FerryCore
 import Postgres
 
-/// An event of a job that is not finished.
+/// An event of a job that is not finished: `job.resumed_at_offset`.
 struct News: Sendable {
     let job: JobID
     let attempt: Int32
+    /// When it happened.
+    let occurredAt: Timestamp
+    /// When the attempt began.
+    let begunAt: Timestamp
+    /// The first byte that is fetched.
+    let offset: Int64
     /// `true` if the job's webhook wants it.
     let isWanted: Bool
-    /// The `EventRecord`.
-    let packed: [UInt8]
 
     /// `job.resumed_at_offset`
     init(resumed attempt: Attempt, at offset: Int64, now: Timestamp) {
-        let record = EventRecord(
-            .jobResumedAtOffset, job: attempt.job, at: now, wanted: attempt.spec.wantedEvents,
-            attempt: attempt.number, revision: attempt.revision, state: .running,
-            detail: Array(String(offset).utf8))
-        var packed: [UInt8] = []
-        record.pack(into: &packed)
         job = attempt.job
         self.attempt = attempt.number
-        self.packed = packed
-        isWanted = record.isWanted
+        occurredAt = now
+        begunAt = attempt.startedAt
+        self.offset = offset
+        isWanted = attempt.spec.webhook?.events.contains(.jobResumedAtOffset) ?? false
     }
 }
 
@@ -31,7 +31,9 @@ extension Parameters {
         var parameters = Parameters(capacity: news.count * 80)
         parameters.appendArray(.uuid, news) { $0.append($1.job) }
         parameters.appendArray(.int32, news) { $0.append(int32: $1.attempt) }
-        parameters.appendArray(.bytea, news) { $0.append(bytea: $1.packed) }
+        parameters.appendArray(.timestamp, news) { $0.append($1.occurredAt) }
+        parameters.appendArray(.int64, news) { $0.append(int64: $1.offset) }
+        parameters.appendArray(.timestamp, news) { $0.append($1.begunAt) }
         return parameters
     }
 }

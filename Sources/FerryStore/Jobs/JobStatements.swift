@@ -12,6 +12,8 @@ extension Statements {
         "read_leftovers", PackageResources.read_leftovers_sql, parameters: 2)
     package static let listJobs = make("list_jobs", PackageResources.list_jobs_sql, parameters: 15)
     package static let readAttempts = make("read_attempts", PackageResources.read_attempts_sql, parameters: 2)
+    package static let readEarlierSpecs = make(
+        "read_earlier_specs", PackageResources.read_earlier_specs_sql, parameters: 2)
     package static let readJobs = make("read_jobs", PackageResources.read_jobs_sql, parameters: 2)
     package static let remindJobs = make("remind_jobs", PackageResources.remind_jobs_sql, parameters: 2)
 }

@@ -50,6 +50,7 @@ package struct StoredJob: Sendable {
             record.resumeData = rows.textOrNil(row, 24)
             record.questionJSON = rows.bytesOrNil(row, 27)
             record.acknowledgedAt = rows.instantOrNil(row, 28)
+            record.specRevision = rows.isNull(row, 32) ? nil : rows.int32(row, 32)
             if let packed = rows.bytesOrNil(row, 29) {
                 record.partialDownload = AttemptRecord(packed: packed, node: nil)?.partialDownload
             }
@@ -78,6 +79,11 @@ package struct StoredJob: Sendable {
         payload = rows.bytesOrNil(row, 16)
         origin = rows.text(row, 18)
         traceparent = rows.textOrNil(row, 19)
+    }
+
+    /// Adds the fields that the job had at an earlier revision.
+    mutating func add(earlierSpec: StoredSpec, at revision: Int32) {
+        record.earlierSpecs[revision] = earlierSpec
     }
 
     /// Reads the columns of claim_jobs.sql.

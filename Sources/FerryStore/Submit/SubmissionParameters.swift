@@ -62,10 +62,12 @@ extension SubmissionBatch {
         let waitingFor = shownReason(job)
         let state: JobState = begins ? .running : waitingFor != nil ? .waiting : .queued
         let types: [EventType] = begins ? [.jobCreated, .jobStarted] : [.jobCreated]
+        let node = begins ? context.configuration.node : nil
+        let detail = EventDetail(node: node, nextAttemptAt: begins ? nil : dueAt(job)).packed
         for type in types {
             EventRecord(
                 type, job: job.id, at: now, wanted: job.spec.wantedEvents, attempt: begins ? 1 : 0,
-                revision: 1, state: state, waitingFor: waitingFor
+                revision: 1, state: state, waitingFor: waitingFor, detail: detail
             ).pack(into: &bytes)
         }
     }

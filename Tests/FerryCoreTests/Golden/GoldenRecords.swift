@@ -284,14 +284,13 @@ struct GoldenEvent {
 
     private static func event(_ type: EventType) -> Event {
         let isOfJob = !type.isOfSession && type != .webhookDisabled
+        let (state, waitingFor) = stateAfter(type)
         let detail: [UInt8] =
             switch type {
-            case .jobAttemptFailed: error()
-            case .jobResumedAtOffset: Array("25".utf8)
             case .webhookDisabled: [UInt8](repeating: 1, count: 16) + Array("gone".utf8)
+            case _ where isOfJob && !state.isTerminal: self.detail(of: type, state).packed
             default: []
             }
-        let (state, waitingFor) = stateAfter(type)
         let record = EventRecord(
             type, job: isOfJob ? id : nil, at: begin + 6, attempt: type == .jobCreated ? 0 : 1,
             revision: type == .jobCreated ? 1 : 3, state: isOfJob ? state : nil, waitingFor: waitingFor,
@@ -299,6 +298,25 @@ struct GoldenEvent {
         return Event(
             id: EventID(high: 1, low: 5), tenant: "default", session: isOfJob ? "s" : "", sequence: 4,
             timestamp: begin + 6, record: record)
+    }
+
+    /// Returns what the job's row said at the event.
+    private static func detail(of type: EventType, _ state: JobState) -> EventDetail {
+        var detail = EventDetail(node: state == .running ? node : nil)
+        if type != .jobCreated, type != .jobStarted { detail.startedAt = begin + 1 }
+        if state == .waiting { detail.nextAttemptAt = begin + 60 }
+        switch type {
+        case .jobAttemptFailed: detail.errorJSON = error()
+        case .jobResumedAtOffset: (detail.offset, detail.errorJSON) = (25, error())
+        case .jobWillBegin: detail.questionJSON = question(.begin)
+        case .jobRedirect: detail.questionJSON = question(.redirect(status: 307, hop))
+        case .jobChallenge:
+            detail.questionJSON = question(
+                .challenge(
+                    [.init(url: "https://a.example/", realm: nil, method: .basic)], previousFailureCount: 0))
+        default: break
+        }
+        return detail
     }
 
     private static func stateAfter(_ type: EventType) -> (JobState, WaitingFor?) {
@@ -326,16 +344,6 @@ struct GoldenEvent {
             $0.node = isOver ? nil : node
             $0.responseJSON = isOver ? response() : nil
             $0.errorJSON = state == .failed ? error() : nil
-            switch type {
-            case .jobWillBegin: $0.questionJSON = question(.begin)
-            case .jobRedirect: $0.questionJSON = question(.redirect(status: 307, hop))
-            case .jobChallenge:
-                $0.questionJSON = question(
-                    .challenge(
-                        [.init(url: "https://a.example/", realm: nil, method: .basic)],
-                        previousFailureCount: 0))
-            default: break
-            }
         }
     }
 }

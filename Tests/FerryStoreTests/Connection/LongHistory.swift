@@ -31,7 +31,7 @@ final class LongHistory: Sendable {
         try connection.execute(
             script: """
                 TRUNCATE jobs, finished_jobs, events, deliveries, delivery_tries, unacknowledged_jobs,
-                    schedule_runs, idempotency_keys
+                    schedule_runs, idempotency_keys, earlier_specs
                 """)
         var session = try Connection(url: database.url, options: PlanTests.options)
         for (number, one) in PlanTests.cases.enumerated() {
@@ -89,6 +89,9 @@ final class LongHistory: Sendable {
             FROM (
                 SELECT i, to_timestamp(1700000000 + i) AS at FROM generate_series(\(first), \(last)) AS i
             ) AS u;
+            INSERT INTO earlier_specs (job, replaced_at, last_revision, spec)
+            SELECT history_id(i), to_timestamp(1700000000 + i), 1, '{}'
+            FROM generate_series(\(first), \(last), 10) AS i;
             INSERT INTO jobs (id, created_at, expires_at, priority, kind, state, tenant, session, origin,
                 spec, lot, urgency)
             SELECT history_id(i + 2000000), to_timestamp(1702000000 + i), now() + interval '1 day', 0.5,

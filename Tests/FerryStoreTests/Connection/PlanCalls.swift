@@ -229,11 +229,11 @@ struct PlanCall {
             Statements.keepEvents,
             """
             ARRAY[history_id(7000000)], '{1}', '{now}', '{now}', '{1}', '{acme}', '{default}', '{a}',
-            ARRAY[history_id(1)], '{1}'
+            ARRAY[history_id(1)], '{1}', '{NULL}'
             """),
         lane(Statements.lastEvent),
         read(Statements.listEvents, "'acme', history_id(9000000), NULL, -1, NULL, 50, NULL, 1000"),
-        lane(Statements.numberEvents, "'{backlog}', '{session 5}', '{1}', '{1}', '{false}'"),
+        lane(Statements.numberEvents, "'{backlog}', '{session 5}', '{1}', '{1}', '{false}', '{now}'"),
         lane(Statements.putBackEvents, "'{100000}', '{acme}', '{default}', '{a}'"),
         lane(Statements.rejectEvents, "'error', true, '{}'"),
         lane(Statements.removeOldEvents, "1e6, 50"),
@@ -259,7 +259,7 @@ struct PlanCall {
             '{}', '{NULL,NULL}'
             """),
         lane(Statements.nextDeadline),
-        lane(Statements.tellJobs, "ARRAY[history_id(4200001)], '{1}', '{a}'"),
+        lane(Statements.tellJobs, "ARRAY[history_id(4200001)], '{1}', '{now}', '{7}', '{now}'"),
     ]
 
     private static let hosts: [PlanCall] = [
@@ -342,6 +342,7 @@ struct PlanCall {
             """),
         command(Statements.lockSuspendedJob, "history_id(4400001), 1"),
         read(Statements.readAttempts, "history_id(500000), 'acme'"),
+        read(Statements.readEarlierSpecs, "ARRAY[history_id(1), history_id(500001)], '{1,1}'"),
         read(Statements.readJobs, "ARRAY[history_id(1), history_id(500000), history_id(4400001)], true"),
         read(Statements.readLeftovers, "ARRAY[history_id(1), history_id(500000), history_id(4400001)], 60"),
         lane(Statements.remindJobs, "now(), 50"),
@@ -425,7 +426,7 @@ struct PlanCall {
             Statements.countSessions, "'backlog'",
             looksAt: 1004, "sessions, which are counted because their number is limited"),
         command(Statements.deleteSession, "'backlog', 'session 1', 1"),
-        lane(Statements.drainSessions, "'{backlog}', '{session 1}', 0"),
+        lane(Statements.drainSessions, "'{backlog}', '{session 1}', 0, now()"),
         lane(Statements.drainedSessions, "'', '', 50"),
         lane(Statements.endSessions, "now(), 10"),
         command(Statements.invalidateSession, "'backlog', 'session 500', 1, 'finish', now(), '{}'"),

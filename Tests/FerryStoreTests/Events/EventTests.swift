@@ -70,7 +70,7 @@ struct EventTests {
             let events = seconds.map { second in
                 """
                 event_pack(14, \([EventType.jobUnacknowledged].mask), '\(job.id.uuidText)',
-                    now() + interval '\(second) seconds', 0, 1, 'queued', NULL, NULL)
+                    now() + interval '\(second) seconds', 0, 1, 'succeeded', NULL, NULL)
                 """
             }
             let rows = events.map { "('acme', 'times', \($0))" }.joined(separator: ", ")
@@ -418,6 +418,30 @@ struct EventTests {
                 let rows = try connection.execute(Statement("pack", sql, usesCustomPlan: true))
                 #expect(rows.bytes(0, 0) == packed, "\(type) \(state) \(String(describing: wanted))")
             }
+        }
+    }
+
+    @Test("event_detail in SQL and EventDetail give the same bytes")
+    func details() throws {
+        var connection = try Connection(url: database.url)
+        let at = Timestamp(microseconds: 1_763_762_400_123_456)
+        for present in 0..<64 {
+            func has(_ bit: Int) -> Bool { present >> bit & 1 != 0 }
+            var detail = EventDetail(
+                node: has(0) ? TestNode.identifiers.make() : nil, nextAttemptAt: has(1) ? at : nil,
+                errorJSON: has(2) ? Array(#"{"message":"ä"}"#.utf8) : nil)
+            detail.startedAt = has(3) ? at : nil
+            detail.questionJSON = has(4) ? Array("{}".utf8) : nil
+            detail.keptAttempt = has(5) ? [1, 2, 3] : nil
+            let instant = "to_timestamp(1763762400) + interval '123456 microseconds'"
+            let sql = """
+                SELECT event_detail(\(detail.node.map { "'\($0.uuidText)'" } ?? "NULL"),
+                    \(has(3) ? instant : "NULL"), \(has(1) ? instant : "NULL"),
+                    \(has(2) ? #"'{"message":"ä"}'"# : "NULL"), \(has(4) ? "'{}'" : "NULL"),
+                    \(has(5) ? "'\\x010203'" : "NULL"))
+                """
+            let rows = try connection.execute(Statement("detail", sql, usesCustomPlan: true))
+            #expect(rows.bytes(0, 0) == detail.packed, "\(present)")
         }
     }
 

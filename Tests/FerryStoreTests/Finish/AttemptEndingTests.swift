@@ -66,7 +66,8 @@ struct AttemptEndingTests {
         #expect(last.record.state == .failed && last.record.failedAttemptCount == 3)
         #expect(hopeless.record.state == .failed && !hopeless.isWanted)
         #expect(events(of: hopeless).map(\.type) == [.jobAttemptFailed, .jobFailed])
-        #expect(events(of: hopeless)[0].detail == hopeless.record.errorJSON)
+        #expect(
+            events(of: hopeless)[0].detail == EventDetail(errorJSON: hopeless.record.errorJSON).packed)
     }
 
     @Test("the event of an attempt has the attempt's error, also when the job fails for another reason")
@@ -82,7 +83,7 @@ struct AttemptEndingTests {
         #expect(shown["code"]?.string == "resource_timeout")
         let told = events(of: ended)
         #expect(told.map(\.type) == [.jobAttemptFailed, .jobFailed])
-        #expect(told[0].detail == refused.json)
+        #expect(told[0].detail == EventDetail(errorJSON: refused.json).packed)
         let last = try #require(ended.lastAttempt.flatMap { AttemptRecord(packed: $0, node: nil) })
         #expect(last.errorJSON == refused.json)
         // What the database has refused is in none of them.
@@ -90,7 +91,8 @@ struct AttemptEndingTests {
             Issue.record("it goes back to the queue")
             return
         }
-        #expect(events(of: simplified)[0].detail == TransferError.unstorable.json)
+        #expect(
+            events(of: simplified)[0].detail == EventDetail(errorJSON: TransferError.unstorable.json).packed)
     }
 
     @Test("a job waits while the disk is full, any number of times, unless it has one attempt")

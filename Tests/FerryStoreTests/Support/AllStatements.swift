@@ -33,7 +33,7 @@ extension Statements {
         saveHostLimits, saveHosts, strandedHosts, sweepConnections, writeConnections,
         // Jobs
         acknowledgeJobs, changeJobs, deleteJob, editSpec, lockSuspendedJob, readLeftovers, listJobs,
-        readAttempts, readJobs, remindJobs,
+        readAttempts, readEarlierSpecs, readJobs, remindJobs,
         // Leases
         checkLeases, heartbeat, lockHeartbeat, lockJobsOfDeadNodes, lockJobsOfNode, lockRescue, readHealth,
         readHeartbeats, readNodes,

@@ -60,7 +60,9 @@ WITH met AS MATERIALIZED (
 ), told AS (
     INSERT INTO event_inbox (tenant, session, packed)
     SELECT tenant, session, string_agg(
-        event_pack(2, wanted_events, id, started_at, attempt, revision, state, NULL, NULL), ''::bytea)
+        event_pack(
+            2, wanted_events, id, started_at, attempt, revision, state, NULL,
+            event_detail(node, NULL, NULL, error, NULL, NULL)), ''::bytea)
     FROM claimed WHERE attempts IS NULL AND started_at = greatest(created_at, $4::timestamptz)
     GROUP BY tenant, session
 ), counted AS (

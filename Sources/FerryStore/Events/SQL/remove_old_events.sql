@@ -2,7 +2,8 @@
 -- that were not changed for as long. A receiver of a session with unfinished jobs, or whose final event is
 -- not written, is checked again after the same time. Handles at most $2 rows of each table. Keeps the latest
 -- row of the log, so that a reader that has seen it can continue. Records in a setting that rows were removed
--- (has_event.sql).
+-- (has_event.sql). An earlier spec goes after the events that happened before it was replaced: the oldest row
+-- of the log is an hour younger, much longer than an event waits for its number.
 -- Locks: the removed rows and that of the setting; skips rows of session_receivers that another transaction
 -- has locked.
 WITH old AS (
@@ -31,5 +32,13 @@ WITH old AS (
     DELETE FROM rejected_events WHERE position = ANY (ARRAY(
         SELECT position FROM rejected_events
         WHERE rejected_at < now() - make_interval(secs => $1::double precision) LIMIT $2::integer))
+), replaced AS (
+    DELETE FROM earlier_specs s USING (
+        SELECT job, last_revision FROM earlier_specs
+        WHERE replaced_at < now() - make_interval(secs => $1::double precision)
+            AND replaced_at < (SELECT last_at FROM events ORDER BY id LIMIT 1) - interval '1 hour'
+        ORDER BY replaced_at LIMIT $2::integer
+    ) o
+    WHERE s.job = ANY (ARRAY[o.job]) AND s.last_revision = o.last_revision
 )
 SELECT count(*) FROM old

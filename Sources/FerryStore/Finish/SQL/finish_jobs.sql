@@ -28,8 +28,8 @@ WITH u AS (
     WHERE j.id = ANY (ARRAY[u.id]) AND j.attempt = u.attempt
         AND (j.revision = u.revision AND u.terminal_state <> 'succeeded' OR j.node IS NOT NULL)
     RETURNING j.id, j.created_at, coalesce(j.started_at, u.started_at) AS started_at, j.retry_of,
-        j.revision, j.attempt, j.kind, j.state, j.tenant,
-        j.session, j.origin, j.spec, j.metadata, j.secrets, j.payload, j.traceparent, j.attempts, u.node,
+        j.revision, j.attempt, j.spec_revision, j.kind, j.state, j.tenant, j.session, j.origin, j.spec,
+        j.metadata, j.secrets, j.payload, j.traceparent, j.attempts, u.node,
         u.terminal_state, u.failed_attempts, u.response, u.result, u.error, u.body, u.finished_at, u.events,
         u.last_attempt, u.resume_data, j.has_dependents, j.wanted_events
 ), asked AS MATERIALIZED (
@@ -50,11 +50,11 @@ WITH u AS (
     ORDER BY g.id, w.id
 ), kept AS (
     INSERT INTO finished_jobs (
-        id, created_at, started_at, finished_at, node, retry_of, revision, attempt, failed_attempts, kind,
-        state, tenant, session, origin, spec, metadata, secrets, payload, traceparent, response, result,
-        error, body, attempts, last_attempt, resume_data)
-    SELECT id, created_at, started_at, finished_at, node, retry_of, revision + 1, attempt, failed_attempts,
-        kind, terminal_state::job_state, tenant, session, origin,
+        id, created_at, started_at, finished_at, node, retry_of, revision, attempt, spec_revision,
+        failed_attempts, kind, state, tenant, session, origin, spec, metadata, secrets, payload, traceparent,
+        response, result, error, body, attempts, last_attempt, resume_data)
+    SELECT id, created_at, started_at, finished_at, node, retry_of, revision + 1, attempt, spec_revision,
+        failed_attempts, kind, terminal_state::job_state, tenant, session, origin,
         CASE WHEN (SELECT true FROM asked LIMIT 1) THEN coalesce((
             SELECT '{"acknowledgement":' || a.rules || ',' || substr(g.spec, 2) FROM asked a WHERE a.id = g.id
         ), spec) ELSE spec END,

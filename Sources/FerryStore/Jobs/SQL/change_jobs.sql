@@ -79,14 +79,16 @@ WITH changed AS (
         AND (u.effects & 64 = 0 OR NOT j.cancel_requested) AND (u.effects & 128 = 0 OR j.suspend_requested)
         AND (u.effects & 8192 = 0 OR j.started_at IS NULL)
     RETURNING j.id, j.lot, j.tenant, j.session, j.origin, j.home, j.urgency, j.state, j.next_attempt_at,
-        j.waiting_for, j.attempt, j.revision, j.wanted_events, j.connectivity_waits, j.error,
+        j.waiting_for, j.attempt, j.revision, j.wanted_events, j.connectivity_waits, j.node, j.started_at,
+        j.error, j.question,
+        CASE WHEN u.event <> 0 AND j.has_bytes THEN kept_attempt(j.attempts) END AS kept,
         o.state AS before, u.state AS meant, u.effects, u.event, u.event_at, u.notification
 ), told AS (
     INSERT INTO event_inbox (tenant, session, packed)
     SELECT tenant, session, string_agg(
         event_pack(
             event, wanted_events, id, coalesce(event_at, clock_timestamp()), attempt, revision, state,
-            waiting_for, CASE WHEN event = 8 THEN convert_to(error, 'UTF8') END), ''::bytea)
+            waiting_for, event_detail(node, started_at, next_attempt_at, error, question, kept)), ''::bytea)
     FROM changed
     WHERE event <> 0 AND (event = 8 OR state::text = meant)
         AND (effects & 16 = 0 OR connectivity_waits = 1)

@@ -1,4 +1,5 @@
--- Deletes a terminal job with its deliveries, their tries and its row of unacknowledged_jobs.
+-- Deletes a terminal job with its earlier specs, its deliveries, their tries and its row of
+-- unacknowledged_jobs.
 -- Locks: its row of unacknowledged_jobs, then the job, in the order of acknowledge_jobs.sql; then its
 -- deliveries, then this connection's row of job_counts.
 -- $1 id, $2 expected revision. Returns the id; no row if the job has changed meanwhile or is gone.
@@ -10,6 +11,8 @@ WITH held AS MATERIALIZED (
     RETURNING id
 ), released AS (
     DELETE FROM unacknowledged_jobs u USING gone g WHERE u.job = ANY (ARRAY[g.id])
+), earlier AS (
+    DELETE FROM earlier_specs s USING gone g WHERE s.job = ANY (ARRAY[g.id])
 ), untold AS (
     DELETE FROM deliveries WHERE job IN (SELECT id FROM gone) RETURNING id, state
 ), tries AS (

@@ -1,11 +1,17 @@
--- Replaces the fields of an unfinished job. The caller has changed the row in the same transaction
--- (change_jobs.sql), and so has checked its revision. The claim queue of a leased job stays.
--- Locks: the job.
+-- Replaces the fields of an unfinished job, and keeps the earlier ones for events of that time. The caller
+-- has changed the row in the same transaction (change_jobs.sql), and so has checked its revision, which is
+-- the first one with the new fields. The claim queue of a leased job stays.
+-- Locks: the job and the new row.
 -- $1 id, $2 spec, $3 metadata or null, $4 priority, $5 expiry, $6 origin, $7 deadline or null, $8 claim queue
 -- (column `lot`), $9 urgency, $10 whether it needs a confirmation before it begins, used if no question is
 -- open, $11 whether the secrets change, $12 new sealed secrets or null, $13 path of its scope, $14 whether
 -- its request may be repeated, $15 whether it waits for its host.
+WITH replaced AS (
+    INSERT INTO earlier_specs (job, last_revision, spec)
+    SELECT id, revision - 1, spec FROM jobs WHERE id = $1::uuid AND spec <> $2::text
+)
 UPDATE jobs SET
+    spec_revision = CASE WHEN spec <> $2::text THEN revision ELSE spec_revision END,
     spec = $2::text, metadata = $3::jsonb, priority = $4::real, expires_at = $5::timestamptz,
     origin = $6::text, deadline_at = $7::timestamptz,
     lot = CASE WHEN node IS NOT NULL THEN lot ELSE $8::bigint END, urgency = $9::timestamptz,

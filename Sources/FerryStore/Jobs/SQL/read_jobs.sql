@@ -15,7 +15,7 @@ SELECT j.id, j.tenant, j.state, j.waiting_for, j.revision, j.attempt, j.failed_a
     CASE WHEN j.home IS NOT NULL THEN (
         SELECT json_build_object('name', n.name, 'drains', n.draining, 'works', n.is_worker,
             'heartbeat_at', (extract(epoch FROM n.heartbeat_at) * 1000000)::bigint)::text
-        FROM nodes n WHERE n.id = j.home) END AS home_node
+        FROM nodes n WHERE n.id = j.home) END AS home_node, j.spec_revision
 FROM unnest($1::uuid[]) AS u(id) CROSS JOIN LATERAL (SELECT * FROM jobs WHERE id = u.id LIMIT 1) j
 UNION ALL
 SELECT j.id, j.tenant, j.state, NULL, j.revision, j.attempt, j.failed_attempts, j.node, j.created_at,
@@ -24,7 +24,7 @@ SELECT j.id, j.tenant, j.state, NULL, j.revision, j.attempt, j.failed_attempts, 
     j.error, j.origin, j.traceparent, j.finished_at, j.response, j.result,
     CASE WHEN $2::boolean THEN j.body END, j.resume_data, false, NULL, NULL, j.acknowledged_at,
     CASE WHEN j.resume_data IS NOT NULL THEN kept_attempt(array_append(j.attempts, j.last_attempt)) END,
-    NULL, NULL
+    NULL, NULL, j.spec_revision
 FROM unnest($1::uuid[]) AS u(id) CROSS JOIN LATERAL (
     SELECT * FROM finished_jobs WHERE id = u.id LIMIT 1
 ) j

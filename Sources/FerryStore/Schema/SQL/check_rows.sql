@@ -75,6 +75,11 @@ WITH told AS (
     FROM unacknowledged_jobs u JOIN finished_jobs f ON f.id = u.job
     WHERE f.acknowledged_at IS NOT NULL OR f.given_up_at IS NOT NULL
     UNION ALL
+    SELECT 'a job knows since which revision it has its spec', s.job || ' ' || s.last_revision
+    FROM earlier_specs s LEFT JOIN jobs j ON j.id = s.job LEFT JOIN finished_jobs f ON f.id = s.job
+    WHERE (j.id IS NOT NULL OR f.id IS NOT NULL)
+        AND (s.last_revision < coalesce(j.spec_revision, f.spec_revision)) IS NOT TRUE
+    UNION ALL
     SELECT r.rule, d.dependent || ' depends on ' || d.dependency
     FROM job_dependencies d LEFT JOIN jobs j ON j.id = d.dependency CROSS JOIN LATERAL (VALUES
         ('the dependency of a job is unfinished, or its end is to be processed',

@@ -21,8 +21,7 @@ package struct EventDetail: Sendable, Equatable {
     /// The node that runs the job.
     package var node: NodeID?
     /// Start of the first attempt. `nil` for `job.started`, and for the creation of a job that starts at
-    /// once:
-    /// it is the time of the event.
+    /// once: it is the time of the event.
     package var startedAt: Timestamp?
     /// Time at which a waiting job continues.
     package var nextAttemptAt: Timestamp?

@@ -5,7 +5,8 @@ internal import HTTPServer
 package protocol ServiceControl: Sendable {
     /// Pauses or resumes the service: while it is paused, no node leases jobs.
     func pause(_ isPaused: Bool, reply: @escaping Reply<Void>)
-    /// Drains or resumes a node: a draining node leases no jobs. An unknown node is `notFound`.
+    /// Drains or resumes a node: a draining node leases no jobs, finishes its attempts and is not ready. An
+    /// unknown node is `notFound`.
     func drain(_ node: NodeID, _ drains: Bool, reply: @escaping Reply<NodeStatus>)
     /// Replies with all nodes.
     func nodes(reply: @escaping Reply<[NodeStatus]>)
@@ -100,6 +101,11 @@ extension NodeStatus: ShownObject {
     package static let summary = "A node of the cluster."
     package static let schemaName = "Node"
 
+    /// What `draining` means, wherever nodes are shown.
+    static let drainingText =
+        "true if the node drains: it starts no jobs, finishes those that run, and serves the API; its "
+        + "/readyz is 503."
+
     package static func members(_ list: inout some MemberVisitor<Self>) {
         list.member("id", \.id, "Identifier of the node.")
         list.member("name", \.name, "Name of the node.")
@@ -107,7 +113,7 @@ extension NodeStatus: ShownObject {
         list.member("started_at", \.startedAt, "Time of the node's start.")
         list.member("heartbeat_age_seconds", \.heartbeatAgeSeconds, "Seconds since the last heartbeat.")
         list.member("running", \.running, "Number of attempts that run on the node.")
-        list.member("draining", \.isDraining, "true if the node begins no jobs.")
+        list.member("draining", \.isDraining, drainingText)
         list.member("worker", \.isWorker, "true if the node runs transfers.")
     }
 }

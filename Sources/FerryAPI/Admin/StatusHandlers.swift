@@ -113,6 +113,6 @@ private struct StatusNode: ShownObject {
         list.member("id", \.node.id, "Identifier of the node.")
         list.member("heartbeat_age_seconds", \.node.heartbeatAgeSeconds, "Seconds since the last heartbeat.")
         list.member("running", \.node.running, "Number of attempts that run on the node.")
-        list.member("draining", \.node.isDraining, "true if the node begins no jobs.")
+        list.member("draining", \.node.isDraining, NodeStatus.drainingText)
     }
 }

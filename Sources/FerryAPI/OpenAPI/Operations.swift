@@ -248,7 +248,10 @@ extension Operation {
                 "Pause the service: no node begins jobs, running jobs continue", "The new state.", "Pause")
         case .resumeService: command("Resume the service", "The new state.", "Pause")
         case .drainNode:
-            command("Drain a node: it begins no jobs until it is resumed or restarted", "The node.", "Node")
+            command(
+                "Drain a node: it starts no jobs, finishes those that run, serves the API, and its /readyz "
+                    + "is 503, until it is resumed or restarted",
+                "The node.", "Node")
         case .resumeNode: command("Resume a node that drains", "The node.", "Node")
         default:
             OperationDescription(

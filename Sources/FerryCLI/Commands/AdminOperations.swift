@@ -54,7 +54,11 @@ extension Admin {
     /// `ferry admin drain`.
     package struct Drain: ParsableCommand {
         package static let configuration = CommandConfiguration(
-            abstract: "Starts no jobs on one node until it is resumed or restarted.")
+            abstract: "Drains a node until it is resumed or restarted.",
+            discussion: """
+                The node starts no jobs, finishes those that run, and serves the API. Its /readyz is 503, so \
+                that load balancers stop using it.
+                """)
         @OptionGroup var client: ClientOptions
         @Argument(help: "Identifier of the node, from `ferry admin nodes`.") var node: String
 

@@ -35,7 +35,8 @@ final class Health: Sendable {
     }
 
     func becomeReady() { stage.withLock { $0 = .ready } }
-    /// Makes the node unready, the first step of a shutdown, so that load balancers stop using it.
+    /// Makes the node unready, the first step of a shutdown, so that load balancers stop using it. A drain by
+    /// an operator does so too.
     func beginDraining() { stage.withLock { $0 = .draining } }
 
     /// Bytes that an unprivileged process may still write to the data directory's disk; `nil` if it cannot be
@@ -58,7 +59,7 @@ final class Health: Sendable {
         let stage = stage.withLock { $0 }
         return [
             Check(name: "started", isPassed: stage != .starting),
-            Check(name: "not_draining", isPassed: stage != .draining),
+            Check(name: "not_draining", isPassed: stage != .draining && !store.isDraining),
             Check(name: "database", isPassed: store.isReady),
             Check(name: "transfer_loops", isPassed: !hangs(engine?.snapshot.loopAgeSeconds)),
             Check(name: "webhook_loop", isPassed: !hangs(webhooks?.loopAgeSeconds)),

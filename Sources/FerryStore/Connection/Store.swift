@@ -200,6 +200,10 @@ package final class Store: Sendable {
     /// `true` if operators have paused the service, as far as this node knows.
     package var isPaused: Bool { context.isPaused }
 
+    /// `true` if this node drains: it begins no attempts and lets running ones end. It stops, or operators
+    /// drain it, as far as this node knows.
+    package var isDraining: Bool { context.isDraining }
+
     /// `true` if this node reaches no origin while other nodes do. It then leases nothing.
     package var isCutOff: Bool { context.isCutOff }
 

@@ -45,7 +45,7 @@ struct HoldTests {
         #expect(audit.output.contains("pauseService") && audit.output.contains("resumeService"), "\(audit)")
     }
 
-    @Test("a drained node finishes running jobs and starts no others until it is resumed")
+    @Test("a drained node starts no jobs, finishes those that run, serves the API and is not ready")
     func drain() throws {
         let database = try TestDatabase()
         let ferry = try FerryProcess(["FERRY_DATABASE_URL": database.url])
@@ -70,8 +70,17 @@ struct HoldTests {
         let drained = try Program.run(
             [Program.ferry, "admin", "drain", node, "--json"], environment: environment)
         #expect(try JSON.parse(Array(drained.output.utf8))["draining"] == .bool(true), "\(drained)")
+        #expect(try ferry.call("GET", "/readyz").status == 503)
+        #expect(try ferry.call("GET", "/readyz?verbose").text.contains("[-]not_draining failed"))
+        #expect(try ferry.call("GET", "/livez").status == 200)
+        for path in ["status", "nodes"] {
+            let shown = try ferry.json("GET", "/v1/admin/\(path)")
+            let first = (shown["nodes"] ?? shown["data"])?.array?.first
+            #expect(first?["draining"] == .bool(true), "\(shown)")
+        }
         let later = try ferry.submit(job(origin))
         #expect(try ferry.json("GET", "/v1/jobs/\(later)")["state"] == .string("queued"))
+        #expect(try ferry.json("GET", "/v1/jobs/\(running)")["state"] == .string("running"))
         gate.open()
         #expect(try ferry.finished(running)["state"] == .string("succeeded"))
         let isExplained = becomes {
@@ -82,9 +91,11 @@ struct HoldTests {
         #expect(isExplained)
         let reason = try ferry.json("GET", "/v1/jobs/\(later)")["waiting_reason"]?["detail"]?.string
         #expect(reason?.contains("drained") == true)
-        #expect(becomes { try ferry.call("GET", "/readyz").status == 200 }, "the node still serves the API")
+        #expect(try ferry.call("GET", "/readyz").status == 503)
         let resumed = try Program.run([Program.ferry, "admin", "resume", node], environment: environment)
         #expect(resumed.status == 0, "\(resumed)")
+        #expect(becomes { try ferry.call("GET", "/readyz").status == 200 })
+        #expect(try ferry.json("GET", "/v1/admin/status")["nodes"]?.array?.first?["draining"] == .bool(false))
         #expect(try ferry.finished(later)["state"] == .string("succeeded"))
     }
 

@@ -47,14 +47,34 @@ package struct AdminHosts: ParsableCommand {
     /// `ferry admin hosts show`.
     package struct Show: ParsableCommand {
         package static let configuration = CommandConfiguration(
-            abstract: "Shows a host and the latest decisions about it.")
+            abstract: "Shows a host and the latest decisions about it.",
+            discussion: """
+                Without a scheme, every listed host of that name is shown: of any scheme, and of any port if \
+                none is given. If the list has none, the scheme is https.
+                """)
         @Argument(help: "The host.") var host: String
         @OptionGroup var client: ClientOptions
 
         package init() {}
 
         package func run() throws {
-            try show(try client.service().send("GET", "/v1/admin/hosts/\(percentEncoded(host))"), client)
+            let service = try client.service()
+            let hosts = try Self.listed(host, service)
+            for (index, host) in (hosts.isEmpty ? [host] : hosts).enumerated() {
+                if index > 0, !client.json { try Console.current.data(line: "") }
+                try show(try service.send("GET", "/v1/admin/hosts/\(percentEncoded(host))"), client)
+            }
+        }
+
+        /// Returns the origins in the list that a name without a scheme may mean.
+        private static func listed(_ name: String, _ service: ServiceClient) throws -> [String] {
+            guard let meant = HostReference(name), meant.scheme == nil else { return [] }
+            return try Listing("/v1/admin/hosts", of: service).entries.compactMap { entry in
+                guard let origin = entry["host"]?.string, let listed = HostReference(origin),
+                    listed.host == meant.host, meant.port == nil || listed.port == meant.port
+                else { return nil }
+                return origin
+            }
         }
     }
 

@@ -205,6 +205,14 @@ struct HostTests {
         #expect(host["max_bytes_per_second"]?.integer == 1_000_000)
         #expect(host["max_requests_per_second"]?.double == 2.5 && host["request_rate_limit"]?.double == 2.5)
         #expect(host["decisions"]?.array?.count == 2)
+        let plain = "http://plain.\(name):8080"
+        _ = try ferry.json("PATCH", path(plain), #"{"maximum_connections":7}"#)
+        for name in [plain, "plain.\(name):8080", "plain.\(name)"] {
+            let shown = try Program.run(
+                [Program.ferry, "admin", "hosts", "show", name, "--json"], environment: environment)
+            let host = try JSON.parse(Array(shown.output.utf8))
+            #expect(host["host"]?.string == plain && host["connection_limit"]?.integer == 7, "\(shown)")
+        }
         let all = try Program.run([Program.ferry, "admin", "hosts"], environment: environment)
         #expect(all.status == 0 && all.output.contains("https://\(name):443"), "\(all)")
     }

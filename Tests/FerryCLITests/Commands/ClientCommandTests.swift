@@ -314,6 +314,32 @@ struct ClientCommandTests {
             notReady.status == 1 && draining.requests.wait(milliseconds: 0).last?.path == "/readyz?verbose")
     }
 
+    @Test(
+        "admin hosts show finds listed hosts without their scheme and port, else takes the name as it is",
+        arguments: [
+            ("a.example", ["http://a.example:80", "https://a.example:8443"]),
+            ("A.example:8443", ["https://a.example:8443"]), ("[::1]", ["http://[::1]:9"]),
+            ("a.example:443", ["a.example:443"]), ("b.example", ["b.example"]),
+            ("http://a.example:81", ["http://a.example:81"]), ("a/b", ["a/b"]),
+        ])
+    func hosts(name: String, shown: [String]) throws {
+        let listed = [
+            "http://[::1]:9", "http://a.example:80", "https://a.example:8443", "https://b.a.example:1",
+        ]
+        let service = try FakeService { request in
+            guard request.path.contains("limit=") else { return (200, #"{"host":"shown"}"#) }
+            let second = request.path.contains("cursor=")
+            let data = (second ? listed.dropFirst(2) : listed.prefix(2)).map { #"{"host":"\#($0)"}"# }
+            let next = second ? "null" : #""c""#
+            return (200, #"{"data":[\#(data.joined(separator: ","))],"next_cursor":\#(next)}"#)
+        }
+        defer { service.stop() }
+        let run = run(Admin.self, ["hosts", "show", name, "--json", "--url", service.url])
+        #expect(run.out == String(repeating: #"{"host":"shown"}"# + "\n", count: shown.count))
+        let paths = service.requests.take().map(\.path).filter { !$0.contains("limit=") }
+        #expect(paths == shown.map { "/v1/admin/hosts/\(percentEncoded($0))" })
+    }
+
     @Test("admin status prints all values with their paths")
     func status() throws {
         let service = try FakeService { _ in

@@ -25,9 +25,10 @@ extension JobSpec.Schedule {
 }
 
 extension JobSpec {
-    /// Removes what a repeated job does not need again: dependencies, the confirmation, answers, and a
-    /// deadline that has passed.
+    /// Removes what a repeated job does not need again: the suspension, dependencies, the confirmation,
+    /// answers, and a deadline that has passed.
     package mutating func `repeat`(at now: Timestamp) {
+        startsSuspended = false
         schedule.dependsOn = []
         schedule.confirmsBeforeBegin = false
         if let deadline = schedule.deadlineAt, deadline <= now { schedule.deadlineAt = nil }

@@ -9,6 +9,8 @@ package enum JobInput: Sendable, Equatable, CaseIterable {
     case submitDiscretionary
     /// Like `submit`; the job must wait for other jobs.
     case submitDependent
+    /// Like `submit`; a client must resume the job before it may begin.
+    case submitSuspended
     /// Like `submit`; the accepting node has a free slot and begins at once.
     case submitLeased
     /// Like `submit`; the accepting node holds the job in its memory until it has a free slot. The API shows
@@ -160,7 +162,8 @@ package struct JobTransition: Sendable, Equatable {
     /// States from which an input is allowed. A job that a node holds since its submission counts as running.
     package static func origins(of input: JobInput) -> [JobState?] {
         switch input {
-        case .submit, .submitLater, .submitDiscretionary, .submitDependent, .submitLeased, .submitHeld:
+        case .submit, .submitLater, .submitDiscretionary, .submitDependent, .submitSuspended, .submitLeased,
+            .submitHeld:
             [nil]
         case .claim, .loseOrigin: [.queued]
         case .begin, .succeed, .retry, .missOrigin, .yieldToOrigin, .askCredentials, .askRedirect, .giveBack,
@@ -184,6 +187,7 @@ package struct JobTransition: Sendable, Equatable {
         case .submitLater: .init(.waiting, for: .beginDate, .jobCreated)
         case .submitDiscretionary: .init(.waiting, for: .discretionary, .jobCreated)
         case .submitDependent: .init(.waiting, for: .dependency, .jobCreated)
+        case .submitSuspended: .init(.suspended, .jobCreated)
         case .submitLeased: .init(.running, .jobCreated, .beginsAttempt)
         case .submitHeld: .init(.queued, .jobCreated, .beginsAttempt)
 

@@ -43,6 +43,8 @@ package struct JobSpec: FieldObject {
     package var lowSpeed = LowSpeed()
     /// Webhook of the job, or `nil`.
     package var webhook: WebhookSpec?
+    /// `true` if the job is accepted as suspended.
+    package var startsSuspended = false
     /// `true` if the client has declined acknowledgement, even for an endpoint that requires it.
     package var declinesAcknowledgement = false
     var boxedAcknowledgement: Boxed<AcknowledgementRules>?
@@ -98,6 +100,19 @@ package struct JobSpec: FieldObject {
                 "max_bytes_per_second", &bytesPerSecondMax, 1...JSON.safeIntegerMax,
                 .of(.always, unit: .bytesPerSecond), "Largest rate in each direction; null for no limit.")
         }
+    }
+
+    /// A boolean that takes no space in the stored form if it is false.
+    private struct StoredIfTrue: FieldValue {
+        var value: Bool
+
+        static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> Self? {
+            Bool.decode(json, rule, place).map(Self.init)
+        }
+        static func restore(_ json: JSON) -> Self? { Bool.restore(json).map(Self.init) }
+        func encode(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(value) }
+        var isLeftOut: Bool { !value }
+        static func schema(_ rule: NoRule) -> [JSON.Member] { Bool.schema(rule) }
     }
 
     /// A boolean that is true in this version.
@@ -161,7 +176,11 @@ package struct JobSpec: FieldObject {
             "Largest number of parts of the file that are fetched at once, for downloads by GET. If the "
                 + "server does not support ranges safely, it is 1.")
         lowSpeed.fields(&visitor, from: .session)
-        visitor.unsupported("suspended", off: .bool(false))
+        var suspension = StoredIfTrue(value: startsSuspended)
+        visitor.field(
+            "suspended", &suspension, .of(.never),
+            "Whether the job is accepted in state suspended: it does not begin before a client resumes it.")
+        startsSuspended = suspension.value
         visitor.unsupported("on_url_expired", off: "fail")
         var choice = AcknowledgementChoice(self)
         visitor.field(

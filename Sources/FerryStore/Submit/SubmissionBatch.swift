@@ -119,10 +119,11 @@ struct SubmissionBatch {
         job.spec.urgency(createdAt: now, bytesPerSecond: context.throughputs.bytesPerSecond(job.origin))
     }
 
-    /// Returns `true` if the job may be leased as it is inserted. Jobs under a limit may not: claims alone
-    /// count against limits.
+    /// Returns `true` if the job may be leased as it is inserted. Suspended jobs may not, nor may those under
+    /// a limit: claims alone count against limits.
     private func mayBegin(_ job: NewJob) -> Bool {
-        context.configuration.downloads.admits(job.spec.kind) && claimQueueName(of: job).origin.isEmpty
+        !job.spec.startsSuspended && context.configuration.downloads.admits(job.spec.kind)
+            && claimQueueName(of: job).origin.isEmpty
             && (context.health.unreachable(job.origin) == nil || !job.spec.awaitsHost)
     }
 
@@ -197,6 +198,8 @@ struct SubmissionBatch {
                 switch lease {
                 case .begins: outcome.attempts.append(attempt(of: job))
                 case .held: outcome.held.append((attempt(of: job), urgency(job)))
+                case .none where job.spec.startsSuspended:
+                    if !job.spec.schedule.dependsOn.isEmpty { outcome.hasDependencies = true }
                 case .none:
                     switch waitingFor(job) {
                     case nil:
@@ -240,9 +243,8 @@ struct SubmissionBatch {
     }
 
     private func acceptance(_ job: NewJob, begins: Bool) -> Submission.Accepted.Job {
-        let waitingFor = waitingFor(job)
-        return Submission.Accepted.Job(
-            id: job.id, state: begins ? .running : waitingFor != nil ? .waiting : .queued,
+        Submission.Accepted.Job(
+            id: job.id, state: state(job, begins: begins),
             waitingFor: shownReason(job), createdAt: now, startedAt: begins ? now : nil,
             node: begins ? context.configuration.node : nil,
             nextAttemptAt: dueAt(job))
@@ -322,7 +324,16 @@ struct SubmissionBatch {
         zip(submissions, leases).flatMap { zip($0.jobs, $1).filter { $1 != .none }.map(\.0.id) }
     }
 
+    /// First state of a job. One that this node holds is queued.
+    func state(_ job: NewJob, begins: Bool) -> JobState {
+        if job.spec.startsSuspended { return .suspended }
+        return begins ? .running : waitingFor(job) != nil ? .waiting : .queued
+    }
+
+    /// What a job waits for; `nil` if it may begin now, or is suspended: what is still to come is found out
+    /// when it is resumed.
     func waitingFor(_ job: NewJob) -> WaitingFor? {
+        guard !job.spec.startsSuspended else { return nil }
         let schedule = job.spec.schedule
         if !schedule.dependsOn.isEmpty { return .dependency }
         if schedule.confirmsBeforeBegin { return .confirmation }

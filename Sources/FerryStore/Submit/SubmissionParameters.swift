@@ -60,7 +60,7 @@ extension SubmissionBatch {
     /// Appends the events that a job was created and, if it begins at once, has started.
     private func pack(_ job: NewJob, begins: Bool, into bytes: inout [UInt8]) {
         let waitingFor = shownReason(job)
-        let state: JobState = begins ? .running : waitingFor != nil ? .waiting : .queued
+        let state = state(job, begins: begins)
         let types: [EventType] = begins ? [.jobCreated, .jobStarted] : [.jobCreated]
         let node = begins ? context.configuration.node : nil
         let detail = EventDetail(node: node, nextAttemptAt: begins ? nil : dueAt(job)).packed
@@ -106,7 +106,8 @@ extension SubmissionBatch {
         return parameters
     }
 
-    /// Appends deadlines, what the jobs wait for, and the events that their webhooks want.
+    /// Appends deadlines, what the jobs wait for or that they are suspended, and the events that their
+    /// webhooks want.
     private func appendHints(_ chosen: [Int], to parameters: inout Parameters) {
         parameters.beginArray(.timestamp)
         for index in chosen {
@@ -115,7 +116,11 @@ extension SubmissionBatch {
         parameters.endArray()
         parameters.beginArray(.text)
         for index in chosen {
-            for job in submissions[index].jobs { parameters.append(text: waitingFor(job)?.rawValue) }
+            for job in submissions[index].jobs {
+                let isSuspended = job.spec.startsSuspended
+                parameters.append(
+                    text: isSuspended ? JobState.suspended.rawValue : waitingFor(job)?.rawValue)
+            }
         }
         parameters.endArray()
         parameters.beginArray(.int32)

@@ -54,6 +54,39 @@ struct SuspendTests {
         return try #require(job["resume_data"]?.string, "\(job)")
     }
 
+    @Test("a job submitted as suspended sends no request before it is resumed")
+    func submitted() throws {
+        let origin = try MeteredOrigin(upTo: size)
+        defer { origin.stop() }
+        let receiver = try WebhookReceiver()
+        defer { receiver.stop() }
+        let suspended = #","suspended":true"#
+        let text = body(
+            origin, "suspended/f",
+            suspended
+                + #","webhook":{"url":"\#(receiver.url)","events":["job.created","job.succeeded"]}"#)
+        let created = try ferry.call("POST", "/v1/jobs", text, headers: ["Idempotency-Key": "suspended-1"])
+        let job = try created.json
+        #expect(created.status == 201 && job["state"]?.string == "suspended", "\(job)")
+        #expect(job["waiting_reason"]?["code"]?.string == "suspended" && job["attempt"]?.integer == 0)
+        let id = try #require(job["id"]?.string)
+        let batch = try ferry.submitBatch(#"{"jobs":[\#(body(origin, "suspended/g", suspended))]}"#)
+        #expect(try ferry.json("GET", "/v1/jobs/\(batch[0])")["state"]?.string == "suspended")
+        let (status, resumed) = try post(id, "resume")
+        #expect(status == 200 && resumed["state"]?.string != "suspended", "\(resumed)")
+        #expect(try ferry.finished(id)["state"]?.string == "succeeded")
+        let again = try ferry.call("POST", "/v1/jobs", text, headers: ["Idempotency-Key": "suspended-1"])
+        #expect(try again.json["state"]?.string == "suspended" && again.json["id"]?.string == id)
+        let events = Dictionary(
+            receiver.deliveries.wait(for: 2).map { ($0.json["type"]?.string, $0.job?["state"]?.string) },
+            uniquingKeysWith: { first, _ in first })
+        #expect(events == ["job.created": "suspended", "job.succeeded": "succeeded"])
+        #expect(try post(batch[0], "cancel").1["state"]?.string == "cancelled")
+        let retry = try ferry.call("POST", "/v1/jobs/\(batch[0])/retry", "{}").json
+        let repeated = try ferry.finished(try #require(retry["id"]?.string))
+        #expect(repeated["state"]?.string == "succeeded" && repeated["suspended"]?.bool == false)
+    }
+
     @Test(
         "a suspended download resumes from its bytes and shows resumed_at_offset"
     )

@@ -138,6 +138,32 @@ struct ControlJobsTests {
         #expect(try fixture.send("DELETE", "/v1/jobs/\(id)").status == 404)
     }
 
+    @Test("a job is submitted as suspended, alone or in a batch; its retry is not suspended")
+    func submittedSuspended() throws {
+        let fixture = Fixture()
+        let body = #"{"kind":"data","request":{"url":"http://a.example/"},"suspended":true}"#
+        let created = try fixture.send("POST", "/v1/jobs", body, [("Idempotency-Key", "k")])
+        #expect(created.status == 201 && created.json["state"] == .string("suspended"))
+        #expect(created.json["suspended"] == .bool(true) && created.json["waiting_for"] == .null)
+        #expect(created.json["waiting_reason"]?["code"] == .string("suspended"))
+        let again = try fixture.send("POST", "/v1/jobs", body, [("Idempotency-Key", "k")])
+        #expect(again.status == 201 && again.json == created.json)
+        let batch = try fixture.send("POST", "/v1/jobs/batch", #"{"jobs":[\#(body)]}"#)
+        #expect(batch.json["data"]?.array?.first?["state"] == .string("suspended"))
+        let id = try #require(created.json["id"]?.string)
+        for patch in [#"{"suspended":false}"#, #"{"suspended":null}"#] {
+            #expect(try fixture.send("PATCH", "/v1/jobs/\(id)", patch).status == 422, "\(patch)")
+        }
+        let wrong = try fixture.send(
+            "POST", "/v1/jobs",
+            #"{"kind":"data","request":{"url":"http://a.example/"},"suspended":"yes"}"#)
+        #expect(wrong.json["errors"]?.array?.first?["pointer"] == .string("#/suspended"))
+        fixture.store.finish(try #require(JobID(id)), .failed)
+        let retry = try fixture.send("POST", "/v1/jobs/\(id)/retry")
+        #expect(retry.status == 201 && retry.json["state"] == .string("queued"))
+        #expect(retry.json["suspended"] == .bool(false))
+    }
+
     @Test("a retry is a new job that names the old one and has its secrets and payload")
     func retry() throws {
         let fixture = Fixture()

@@ -155,7 +155,7 @@ final class MemoryStore: SubmissionSink, JobReader, JobControl, DeliveryReader, 
             let accepted = submission.jobs.map { job in
                 state.sources[job.id] = job
                 let entry = Submission.Accepted.Job(
-                    id: job.id, state: .queued, waitingFor: nil,
+                    id: job.id, state: job.spec.startsSuspended ? .suspended : .queued, waitingFor: nil,
                     createdAt: Timestamp(microseconds: 1_000_000),
                     startedAt: nil, node: nil, nextAttemptAt: nil)
                 state.jobs[job.id] = record(job, entry)

@@ -20,7 +20,8 @@ struct JobTransitionTests {
 
     private static let afterTheEnd: Set<JobInput> = [.acknowledge, .remind, .giveUpAcknowledgement, .delete]
     private static let submissions: Set<JobInput> = [
-        .submit, .submitLater, .submitDiscretionary, .submitDependent, .submitLeased, .submitHeld,
+        .submit, .submitLater, .submitDiscretionary, .submitDependent, .submitSuspended, .submitLeased,
+        .submitHeld,
     ]
 
     @Test("each input is allowed exactly in the states that are named as its origins")

@@ -115,7 +115,7 @@ struct HeaderFieldTests {
     @Test("fields of later versions are not_supported, and their default values are accepted")
     func laterFields() throws {
         let given = #"""
-            {"kind":"data","request":{"url":"http://a.example/"},"suspended":true,"on_url_expired":"ask",
+            {"kind":"data","request":{"url":"http://a.example/"},"on_url_expired":"ask",
             "webhook":{"url":"http://b.example/","headers":{"A":"b"},"header_fields":[],"payload":"thin"}}
             """#
         let error = #expect(throws: InvalidFields.self) {
@@ -124,12 +124,11 @@ struct HeaderFieldTests {
         #expect(error?.errors.allSatisfy { $0.code == "not_supported" } == true)
         #expect(
             Set(error?.errors.map(\.pointer) ?? []) == [
-                "#/suspended",
                 "#/on_url_expired",
                 "#/webhook/headers", "#/webhook/header_fields", "#/webhook/payload",
             ])
         let off = #"""
-            {"kind":"data","request":{"url":"http://a.example/"},"suspended":false,"on_url_expired":"fail",
+            {"kind":"data","request":{"url":"http://a.example/"},"on_url_expired":"fail",
             "webhook":{"url":"http://b.example/","headers":null,"payload":"full"}}
             """#
         let plain =
@@ -138,6 +137,28 @@ struct HeaderFieldTests {
             try JobRequest(JSONView(parsing: Array(text.utf8)), refusal: { _ in nil }).spec
         }
         #expect(try spec(off) == spec(plain))
+    }
+
+    @Test("suspended is stored only if it is true, and not repeated")
+    func suspended() throws {
+        let spec = { (value: String) in
+            let text = #"{"kind":"data","request":{"url":"http://a.example/"},"suspended":\#(value)}"#
+            return try JobRequest(JSONView(parsing: Array(text.utf8)), refusal: { _ in nil }).spec
+        }
+        for value in [true, false] {
+            let spec = try spec("\(value)")
+            let stored = spec.encodeStored(.inverted)
+            #expect(spec.startsSuspended == value)
+            #expect(String(decoding: stored, as: UTF8.self).contains("suspended") == value)
+            var restored = try JobSpec(storedJSON: stored, opening: .inverted)
+            #expect(restored.startsSuspended == value)
+            #expect(try JSON.parse(restored.encode())["suspended"] == .bool(value))
+            restored.repeat(at: Timestamp(microseconds: 0))
+            #expect(!restored.startsSuspended)
+        }
+        for value in ["null", "1", #""true""#] {
+            #expect(throws: InvalidFields.self) { try spec(value) }
+        }
     }
 
     @Test("waits_for_connectivity is true by default only in background sessions")

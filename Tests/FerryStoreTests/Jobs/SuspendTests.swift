@@ -60,6 +60,94 @@ struct SuspendTests {
         try expectCounts(node)
     }
 
+    private func suspended(
+        _ job: NewJob, _ change: (inout JobSpec) -> Void = { _ in }
+    ) -> NewJob {
+        var spec = job.spec
+        spec.startsSuspended = true
+        change(&spec)
+        return job.with(spec)
+    }
+
+    @Test("a job submitted as suspended does not begin before it is resumed, with a key or without")
+    func submitted() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        eventually("the first claim clears the backlog") { !node.store.hasBacklog }
+        for key in [nil, key("suspended")] {
+            let (job, other) = (suspended(newJob()), newJob())
+            let accepted = try node.submit([job, other], key: key).get()
+            #expect(accepted.jobs.map(\.state) == [.suspended, .running] && !accepted.isReplay)
+            let first = accepted.jobs[0]
+            #expect(first.waitingFor == nil && first.node == nil && first.nextAttemptAt == nil)
+            let attempt = try node.attempt()
+            #expect(attempt.job == other.id && node.slots.freeCount == 3)
+            let stored = try node.job(job.id).get().record
+            #expect(stored.state == .suspended && stored.revision == 1 && stored.attempt == 0)
+            #expect(stored.node == nil && stored.startedAt == nil && stored.spec?.startsSuspended == true)
+            #expect(try node.status().suspended == 1)
+            try expectCounts(node)
+            #expect(state(suspend(job.id, on: node)) == .suspended)
+            #expect([.queued, .running].contains(try resume(job.id, on: node).get().state))
+            let begun = try node.attempt()
+            #expect(begun.job == job.id && begun.number == 1)
+            for ended in [attempt, begun] { node.end(ended, success) }
+            if let key {
+                let replay = try node.submit([job, other], key: key).get()
+                #expect(replay.isReplay && replay.jobs.map(\.state) == [.suspended, .running])
+                #expect(replay.jobs[0].id == job.id && replay.jobs[0].waitingFor == nil)
+            }
+            try expectCounts(node)
+            try eventually("its events are in the log") { try events(of: job.id).count == 3 }
+            let told = try events(of: job.id).map(\.record)
+            #expect(told.map(\.type) == [.jobCreated, .jobStarted, .jobSucceeded])
+            #expect(told[0].state == .suspended && told[0].waitingFor == nil)
+        }
+        #expect(try RowCheck.brokenRules(url: database.url).isEmpty)
+    }
+
+    private func events(of job: JobID) throws -> [Event] {
+        try EventLog(database.url).events.filter { $0.record.job == job }
+    }
+
+    @Test("a job submitted as suspended waits for what is still to come when it is resumed")
+    func submittedLater() throws {
+        let node = try TestNode(database.url, isWorker: false)
+        defer { node.store.stop() }
+        let later = Timestamp(microseconds: Sys.wallMicroseconds() + 3_600_000_000)
+        let dependency = newJob()
+        let dated = suspended(newJob(beginAt: later))
+        let asking = suspended(newJob()) { $0.schedule.confirmsBeforeBegin = true }
+        let dependent = suspended(newJob()) { $0.schedule.dependsOn = [dependency.id] }
+        let discretionary = suspended(discretionaryJob(bytes: 1_000))
+        let doomed = suspended(newJob()) { $0.schedule.dependsOn = [dependency.id] }
+        let jobs = [dated, asking, dependent, discretionary, doomed]
+        // With its dependents, so that it knows them.
+        let accepted = try node.submit([dependency] + jobs).get()
+        #expect(accepted.jobs.map(\.state) == [.queued] + Array(repeating: .suspended, count: 5))
+        #expect(accepted.jobs.allSatisfy { $0.waitingFor == nil && $0.nextAttemptAt == nil })
+        for job in jobs {
+            let record = try node.job(job.id).get().record
+            #expect(record.state == .suspended && record.waitingFor == nil && record.nextAttemptAt == nil)
+        }
+        try expectCounts(node)
+        let begin = try resume(dated.id, on: node).get()
+        #expect(begin.waitingFor == .beginDate && begin.nextAttemptAt == later)
+        let asked = try resume(asking.id, on: node).get()
+        #expect(asked.state == .waiting && [.beginDate, .confirmation].contains(asked.waitingFor))
+        #expect(try resume(dependent.id, on: node).get().waitingFor == .dependency)
+        let deferred = try resume(discretionary.id, on: node).get()
+        #expect(deferred.waitingFor == .discretionary && deferred.nextAttemptAt != nil)
+        _ = try wait { node.store.control.cancel(dependency.id, tenant: "acme", reply: $0) }.get()
+        for job in [dependent, doomed] {
+            try eventually("it fails with its dependency, suspended or not") {
+                try node.job(job.id).get().record.state == .failed
+            }
+        }
+        try expectCounts(node)
+        #expect(try RowCheck.brokenRules(url: database.url).isEmpty)
+    }
+
     @Test("a discretionary job suspended before it began is discretionary again when resumed")
     func discretionary() throws {
         let node = try TestNode(database.url, isWorker: false)

@@ -98,6 +98,23 @@ final class ScheduleTests {
         #expect(try jobs(of: ScheduleID(high: 1, low: 1)).isEmpty)
     }
 
+    @Test("the jobs of a schedule whose job is to be suspended are suspended")
+    func suspended() throws {
+        var spec = newJob().spec
+        spec.startsSuspended = true
+        let plain = try schedule(interval: 3_600)
+        let made = try create(
+            NewSchedule(
+                id: plain.id, tenant: plain.tenant, spec: plain.spec, job: newJob().with(spec).request))
+        try age(made.id, seconds: 3_600)
+        try eventually("it has run") { try jobs(of: made.id).count == 1 }
+        let job = try #require(try jobs(of: made.id).first)
+        #expect(job.state == .suspended && job.attempt == 0)
+        let resumed = try wait { node.store.control.resume(job.id, tenant: "acme", reply: $0) }.get()
+        #expect([.queued, .running].contains(resumed.state))
+        #expect(try node.attempt().job == job.id)
+    }
+
     @Test("two nodes submit each occurrence once")
     func once() throws {
         let other = try TestNode(database.url, slots: 0)

@@ -152,9 +152,9 @@ WITH told AS (
             -- JobTransition in the source. States: 1 waiting, 2 queued, 3 running, 4 suspended,
             -- 5 succeeded, 6 failed, 7 cancelled. The failure of the last attempt comes with the end.
             (h.type, h.state) IN (
-                (1, 1), (1, 2), (1, 3), (2, 3), (3, 1), (4, 1), (5, 1), (6, 1), (7, 3), (8, 1), (8, 2),
-                (8, 4), (8, 6), (9, 5), (10, 6), (11, 7), (14, 5), (14, 6), (14, 7), (15, 5), (15, 6),
-                (15, 7), (16, 5), (16, 6), (16, 7))),
+                (1, 1), (1, 2), (1, 3), (1, 4), (2, 3), (3, 1), (4, 1), (5, 1), (6, 1), (7, 3), (8, 1),
+                (8, 2), (8, 4), (8, 6), (9, 5), (10, 6), (11, 7), (14, 5), (14, 6), (14, 7), (15, 5),
+                (15, 6), (15, 7), (16, 5), (16, 6), (16, 7))),
         ('the attempts of a job grow from event to event', h.attempt >= coalesce(h.attempt_before, 0)),
         -- The clocks of nodes follow that of the database and may differ by milliseconds.
         ('the events of a job are in the order of their times until its end',

@@ -5,11 +5,11 @@
 -- One array element for each job: $1 ids, $2 tenants, $3 sessions, $4 kinds, $5 its lease (0: none, 1: it
 -- begins at once, 2: this node holds it), $6 priorities, $7 begin dates or null, $8 expiries, $9 origins, $10
 -- retried jobs or null, $11 metadata or null, $12 specs, $13 sealed secrets or null, $14 payloads or null,
--- $15 traceparents or null, $18 deadlines or null, $19 what they wait for or null, $20 the types of events
--- that the jobs' webhooks want (a bit each) or null, $21 claim queues, $22 urgencies, $27 whether they are to
--- be confirmed before they begin, even if they wait for something else first, $28 the paths of their scopes,
--- $29 is_repeatable, $30 awaits_host. $16 now, $17 this node. One array element for each session: $23
--- tenants, $24 names, $25 its events (EventRecord, one after another).
+-- $15 traceparents or null, $18 deadlines or null, $19 what they wait for, `suspended` or null, $20 the types
+-- of events that the jobs' webhooks want (a bit each) or null, $21 claim queues, $22 urgencies, $27 whether
+-- they are to be confirmed before they begin, even if they wait for something else first, $28 the paths of
+-- their scopes, $29 is_repeatable, $30 awaits_host. $16 now, $17 this node. One array element for each
+-- session: $23 tenants, $24 names, $25 its events (EventRecord, one after another).
 WITH checked AS MATERIALIZED (
     SELECT expect_session_epoch($26::bigint)
 ), told AS (
@@ -22,8 +22,10 @@ WITH checked AS MATERIALIZED (
         deadline_at, wanted_events, lot, urgency, asks, scope_path, is_repeatable,
         awaits_host)
     SELECT u.id, u.tenant, u.session, u.kind::job_kind,
-        CASE WHEN u.lease = 1 THEN 'running' WHEN u.waits IS NULL THEN 'queued' ELSE 'waiting' END::job_state,
-        CASE WHEN u.lease = 0 THEN replace(u.waits, 'confirmation', 'begin_date') END::waiting_for,
+        CASE WHEN u.lease = 1 THEN 'running' WHEN u.waits IS NULL THEN 'queued'
+            WHEN u.waits = 'suspended' THEN 'suspended' ELSE 'waiting' END::job_state,
+        CASE WHEN u.lease = 0 AND u.waits <> 'suspended'
+            THEN replace(u.waits, 'confirmation', 'begin_date') END::waiting_for,
         least(u.lease, 1),
         CASE WHEN u.lease > 0 THEN $17::uuid END,
         CASE WHEN u.lease = 1 THEN $16::timestamptz END,
@@ -42,11 +44,11 @@ WITH checked AS MATERIALIZED (
         scope_path, is_repeatable, awaits_host)
     RETURNING state
 )
-INSERT INTO job_counts AS c (shard, waiting, queued, running)
+INSERT INTO job_counts AS c (shard, waiting, queued, running, suspended)
 SELECT current_setting('ferry.shard'),
     count(*) FILTER (WHERE state = 'waiting'), count(*) FILTER (WHERE state = 'queued'),
-    count(*) FILTER (WHERE state = 'running')
+    count(*) FILTER (WHERE state = 'running'), count(*) FILTER (WHERE state = 'suspended')
 FROM checked, inserted
 ON CONFLICT (shard) DO UPDATE SET
     waiting = c.waiting + excluded.waiting, queued = c.queued + excluded.queued,
-    running = c.running + excluded.running
+    running = c.running + excluded.running, suspended = c.suspended + excluded.suspended

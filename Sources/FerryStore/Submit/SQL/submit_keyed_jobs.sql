@@ -5,14 +5,15 @@
 -- rows, and this connection's row of job_counts.
 -- $1 to $17 as in submit_jobs.sql. One array element for each submission: $19 its number, $20 tenants, $21
 -- routes, $22 keys, $23 fingerprints.
--- One array element for each job: $18 its submission, $24 its deadline or null, $25 what it waits for or
--- null, $26 the events that its webhook wants or null, $27 its events (EventRecord), $28 its claim queue, $29
--- its urgency, $31 whether it is to be confirmed before it begins, $32 the path of its scope, $33
--- is_repeatable, $34 awaits_host.
+-- One array element for each job: $18 its submission, $24 its deadline or null, $25 what it waits for,
+-- `suspended` or null, $26 the events that its webhook wants or null, $27 its events (EventRecord), $28 its
+-- claim queue, $29 its urgency, $31 whether it is to be confirmed before it begins, $32 the path of its
+-- scope, $33 is_repeatable, $34 awaits_host.
 -- Returns the numbers of the inserted submissions; the keys of the others exist.
 WITH u AS (
     SELECT u.*,
-        CASE WHEN u.lease = 1 THEN 'running' WHEN u.waits IS NULL THEN 'queued' ELSE 'waiting' END AS state
+        CASE WHEN u.lease = 1 THEN 'running' WHEN u.waits IS NULL THEN 'queued'
+            WHEN u.waits = 'suspended' THEN 'suspended' ELSE 'waiting' END AS state
     FROM unnest(
         $1::uuid[], $2::text[], $3::text[], $4::text[], $5::integer[], $6::real[], $7::timestamptz[],
         $8::timestamptz[], $9::text[], $10::uuid[], $11::jsonb[], $12::text[], $13::bytea[], $14::bytea[],
@@ -64,13 +65,13 @@ WITH u AS (
     SELECT tenant, session, string_agg(events, ''::bytea)
     FROM u WHERE submission IN (SELECT submission FROM accepted) GROUP BY tenant, session
 ), counted AS (
-    INSERT INTO job_counts AS c (shard, waiting, queued, running)
+    INSERT INTO job_counts AS c (shard, waiting, queued, running, suspended)
     SELECT current_setting('ferry.shard'),
         count(*) FILTER (WHERE state = 'waiting'), count(*) FILTER (WHERE state = 'queued'),
-        count(*) FILTER (WHERE state = 'running')
+        count(*) FILTER (WHERE state = 'running'), count(*) FILTER (WHERE state = 'suspended')
     FROM inserted
     ON CONFLICT (shard) DO UPDATE SET
         waiting = c.waiting + excluded.waiting, queued = c.queued + excluded.queued,
-        running = c.running + excluded.running
+        running = c.running + excluded.running, suspended = c.suspended + excluded.suspended
 )
 SELECT submission FROM checked, accepted

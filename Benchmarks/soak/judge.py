@@ -21,6 +21,8 @@ ENDS = tuple(f"job.{state}" for state in TERMINAL)
 # nodes and a database that is away hold up single jobs, one after the other.
 HEALTHY_MEDIAN_MAX = 5
 HEALTHY_SECONDS_MAX = 150
+# The clocks of nodes follow that of the database, and differ by milliseconds.
+CLOCK_SECONDS_MAX = 0.1
 
 
 class Judge:
@@ -84,6 +86,9 @@ class Judge:
         return {job["id"]: seconds_between(job["created_at"], job["finished_at"]) for job in self.jobs.values()
                 if place in job["request"]["url"] and job["finished_at"] and not job["retry_of"]}
 
+    def attempts(self, identifier: str) -> list[dict]:
+        return self.cluster.call("GET", f"/v1/jobs/{identifier}/attempts").json()["data"]
+
     def story(self, identifier: str) -> str:
         """What is needed to look into it."""
         told = [f"{event['type']}#{event['data']['sequence']}" for event in self.told(identifier)]
@@ -91,8 +96,8 @@ class Judge:
         if not job:
             return f"{identifier} (gone): {told}"
         record = self.book.by_id.get(identifier)
-        tries = self.cluster.call("GET", f"/v1/jobs/{identifier}/attempts").json()["data"]
-        words = [f"{n['number']}: {(n['error'] or {}).get('code')} {n['started_at']} {n['finished_at']}" for n in tries]
+        words = [f"{one['number']}: {(one['error'] or {}).get('code')} {one['started_at']} {one['finished_at']}"
+                 for one in self.attempts(identifier)]
         return (f"{identifier} {job['kind']} {job['state']} attempt {job['attempt']} error {job['error']} "
                 f"result {job['result']} url {job['request']['url']} events {told} attempts {words} "
                 f"commands {record and record.commands} plan {record and record.plan and vars_of(record.plan)}")
@@ -168,10 +173,18 @@ class Judge:
         others = [other for other in self.by_token[record.token] if other["state"] == "succeeded"]
         if others:
             return
-        if record.before is None and place.exists():
-            self.complain(f"a name without a success: {self.story(job['id'])}")
-        if record.before is not None and (not place.exists() or place.read_bytes() != record.before):
-            self.complain(f"what was there before is gone: {self.story(job['id'])}")
+        found = place.read_bytes() if place.exists() else None
+        if found == record.before:
+            return
+        if found is not None and digest(place) in record.digests and self.lost_a_result(job["id"]):
+            return
+        what = "a name without a success" if record.before is None else "what was there before is gone"
+        self.complain(f"{what}: {self.story(job['id'])}")
+
+    def lost_a_result(self, identifier: str) -> bool:
+        """Whether the node of the last attempt was killed, perhaps between its file and its commit (decision 32)."""
+        attempts = self.attempts(identifier)
+        return bool(attempts) and (attempts[-1]["error"] or {}).get("code") == "node_lost"
 
     def dependencies(self, job: dict, record: Record):
         if job["retry_of"] or not record.needs:
@@ -181,7 +194,8 @@ class Judge:
         ends = {need: self.end(need) for need in record.needs if not need.startswith("#")}
         for need, end in ends.items():
             found = self.jobs.get(need)
-            if found and job["started_at"] and found["finished_at"] > job["started_at"]:
+            if (found and job["started_at"]
+                    and seconds_between(job["started_at"], found["finished_at"]) > CLOCK_SECONDS_MAX):
                 self.complain(f"began before what it depends on: {self.story(job['id'])}, {self.story(need)}")
             if job["state"] == "succeeded" and policy == "fail" and end != "succeeded":
                 self.complain(f"succeeded after a failure: {self.story(job['id'])}, {self.story(need)}")

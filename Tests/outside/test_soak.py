@@ -1,6 +1,7 @@
 """A short run of Benchmarks/soak: a cluster under a random load while everything around it fails."""
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 import time
@@ -54,17 +55,19 @@ def spoil(run):
 
 
 class Kept:
-    """What a cluster shows that has nothing but these jobs and events."""
+    """What a cluster shows that has nothing but these jobs, events and attempts of each job."""
     nodes: list = []
 
-    def __init__(self, jobs, events):
+    def __init__(self, jobs, events, files=None, attempts=()):
         self.shown = {"/v1/jobs": jobs, "/v1/events": events}
+        self.files = files
+        self.attempts = list(attempts)
 
     def pages(self, path):
         yield from self.shown[path]
 
     def call(self, *_):
-        return Answer(200, {}, json.dumps({"data": []}).encode())
+        return Answer(200, {}, json.dumps({"data": self.attempts}).encode())
 
 
 def job(identifier, state, url="http://127.0.0.1:1/x", seconds=1):
@@ -94,6 +97,33 @@ def test_a_dependency_that_was_deleted_has_ended_as_its_events_say(need, state, 
     record = Record("a", {}, origin.Plan(1), set(), None, ids=["job_a"], must_succeed=True, needs=["job_b"])
     judge.dependencies(judge.jobs["job_a"], record)
     assert [text[:len(complaint or "")] for text in judge.book.wrong] == ([complaint] if complaint else [])
+
+
+@pytest.mark.parametrize(("seconds", "complains"), [(0, False), (0.05, False), (1, True)])
+def test_a_job_begins_after_its_dependency_as_far_as_clocks_agree(seconds, complains):
+    need = job("job_b", "succeeded")
+    need["finished_at"] = f"2026-11-21T22:00:{seconds:09.6f}Z"
+    judge = judged([job("job_a", "succeeded"), need], [])
+    record = Record("a", {}, origin.Plan(1), set(), None, ids=["job_a"], needs=["job_b"])
+    judge.dependencies(judge.jobs["job_a"], record)
+    assert ["began before" in text for text in judge.book.wrong] == [True] * complains
+
+
+@pytest.mark.parametrize(("code", "before", "complaint"), [
+    ("deadline_exceeded", None, "a name without a success"), ("node_lost", None, None),
+    ("deadline_exceeded", b"old", "what was there before is gone"), ("deadline_exceeded", b"new", None),
+    ("node_lost", b"old", None), ("node_lost", b"half", "what was there before is gone")])
+def test_only_a_lost_result_leaves_a_file_of_a_failed_job(tmp_path, code, before, complaint):
+    (tmp_path / "f").write_bytes(b"new")
+    attempt = {"number": 1, "error": {"code": code}, "started_at": None, "finished_at": None}
+    failed = job("job_a", "failed")
+    book = Book()
+    judge = Judge(Kept([failed], [], tmp_path, [attempt]), types.SimpleNamespace(ports={}, visits=[]), None, book, {})
+    whole = set() if before == b"half" else {hashlib.sha256(b"new").hexdigest()}
+    record = Record("a", {"destination": {"path": "f"}}, origin.Plan(1), whole, None, ids=["job_a"], before=before)
+    judge.by_token["a"] = []
+    judge.names(failed, record)
+    assert [text[:len(complaint or "")] for text in book.wrong] == ([complaint] if complaint else [])
 
 
 def test_the_judge_sees_that_a_tenant_is_held_for_another_one():

@@ -74,6 +74,7 @@ struct PlanCall {
         "count_tenants": "counts the unfinished jobs of each tenant, at most every few seconds",
         "free_session_count": "reads views of the server",
         "late_history": "reads a partition once, before it is dropped",
+        "read_health": "reads views of the server",
         "read_history": "reads the catalog",
     ]
 

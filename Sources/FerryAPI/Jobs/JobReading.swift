@@ -18,7 +18,11 @@ final class JobReading: Sendable {
     /// `GET /v1/jobs/{id}`
     func read(_ request: RequestContext) throws(Problem) {
         let id = try request.identifier(JobID.self)
-        guard let seconds = preferredWait(request.fields), seconds > 0 else {
+        let seconds = preferredWait(request.fields).flatMap { $0 > 0 ? $0 : nil }
+        if let record = reader.recentResult(id, tenant: request.tenant) {
+            return view.send(record, 200, to: request, seconds.map(appliedWait) ?? [])
+        }
+        guard let seconds else {
             return reader.job(
                 id, tenant: request.tenant,
                 reply: request.onSuccess { [view] record in view.send(record, 200, to: request) })

@@ -9,6 +9,9 @@ package typealias StorePorts = JobReader & JobControl & DependencyReader & Answe
 
 /// Reads jobs. A job of another tenant is `notFound`.
 package protocol JobReader: JobLookup {
+    /// Returns the job if this node has finished it within the last two seconds, without reading the
+    /// database; otherwise `nil`.
+    func recentResult(_ id: JobID, tenant: String) -> JobRecord?
     /// Replies with the jobs that match, without their bodies.
     func jobs(_ query: JobQuery, reply: @escaping Reply<ListPage<JobRecord, JobKindTag>>)
 }

@@ -163,6 +163,7 @@ struct DispatcherState {
         guard !ended.isEmpty || !begun.isEmpty || promotes || round.reconciles || !round.claims.isEmpty else {
             return
         }
+        context.recentResults.prepare(ended.compactMap(\.finished))
         do {
             let outcome = try database.withConnection { connection throws(PostgresError) in
                 try round.commit(&connection, context)
@@ -215,6 +216,7 @@ struct DispatcherState {
     ) {
         let now = Sys.monotonicNanoseconds()
         let claims = outcome.claims.jobs
+        context.recentResults.commit(outcome.finished, at: now)
         endings.removeFirst(round.endings.count)
         context.held.recorded(round.begun.lazy.map(\.job))
         batchMax = Limits.resultBatchMax

@@ -89,13 +89,15 @@ final class NotificationListener: Sendable {
     private func handle(_ arrived: [Notification]) {
         var hasWork = false
         for notification in arrived {
-            // The payload is `work`, a name of changed limits, hosts, events, sessions or settings, `edit:`
-            // or `return:` and a job, or how an attempt is to end, a colon and its job.
+            // The payload is `work`, a name of changed limits, hosts, events, sessions or settings, `edit:`,
+            // `return:` or `deleted:` and a job, or how an attempt is to end, a colon and its job.
             let words = notification.payload.split(separator: ":", maxSplits: 1)
             if words.count == 2, let how = AttemptStop(rawValue: String(words[0])) {
                 if let job = JobID(uuidText: String(words[1])) { onStop(job, how) }
             } else if words.count == 2, words[0] == ControlLane.editNotification {
                 if let job = JobID(uuidText: String(words[1])) { onEdit(job) }
+            } else if words.count == 2, words[0] == RecentResults.deletionNotification {
+                if let job = JobID(uuidText: String(words[1])) { context.recentResults.forget(job) }
             } else if words.count == 2, words[0] == ControlLane.returnNotification {
                 if let job = JobID(uuidText: String(words[1])) { onReturn(job) }
             } else if notification.payload == LimitsCache.notification {

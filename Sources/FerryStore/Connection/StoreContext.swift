@@ -19,6 +19,7 @@ final class StoreContext: Sendable {
     let claimQueues = ClaimQueueCache()
     let specs = SpecCache()
     let edits = EditRegistry()
+    let recentResults = RecentResults()
     /// Deadlines of jobs for the `Reaper`; closed to end the heartbeat thread.
     let deadlines = Mailbox<Timestamp>()
     let workers = WorkerCounts()

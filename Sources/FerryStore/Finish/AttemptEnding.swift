@@ -59,6 +59,11 @@ enum AttemptEnding: Sendable {
         }
     }
 
+    /// The job in its terminal state; `nil` if it goes on.
+    var finished: FinishedJob? {
+        if case .finish(let job) = self { job } else { nil }
+    }
+
     /// The end of a lease whose attempt has not begun. The bytes of earlier attempts are still there.
     static func giveBack(_ lease: Lease) -> AttemptEnding { .change(Change(.giveBack, lease)) }
 

@@ -31,6 +31,7 @@ struct Round {
         var nextWait: Timestamp?
         /// `true` if other jobs depend on finished ones.
         var hasDependencyNews = false
+        var finished: [RecentResults.Committed] = []
 
         /// Rows of next_due.sql.
         fileprivate mutating func noteDue(_ rows: borrowing ResultSet) {
@@ -107,6 +108,7 @@ struct Round {
             let ended = next(&results)
             changed.formUnion(ended.identifiers())
             outcome.hasDependencyNews = ended.hasDependents
+            outcome.finished = ended.committedResults
         }
         if promotes {
             outcome.noteDue(next(&results))
@@ -190,6 +192,15 @@ extension AttemptEnding {
 extension ResultSet {
     /// Of finish_jobs.sql: `true` if other jobs depend on a finished one.
     var hasDependents: Bool { (0..<rowCount).contains { bool($0, 1) } }
+
+    /// Of finish_jobs.sql: what it says about each finished job.
+    fileprivate var committedResults: [RecentResults.Committed] {
+        (0..<rowCount).map { row in
+            RecentResults.Committed(
+                job: identifier(row, 0), revision: int32(row, 2), startedAt: instantOrNil(row, 3),
+                isAcknowledged: bool(row, 4))
+        }
+    }
 }
 
 extension Parameters {

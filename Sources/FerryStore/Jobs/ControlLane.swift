@@ -77,9 +77,25 @@ package final class ControlLane: JobLookup {
         reads.job(id, tenant: tenant, reply: reply)
     }
 
-    /// Like `storedJob`, for the record only.
+    /// Like `storedJob`, for the record only. Needs no statement if this node has just finished the job.
     package func job(_ id: JobID, tenant: String, reply: @escaping Reply<JobRecord>) {
-        storedJob(id, tenant: tenant) { reply($0.map(\.record)) }
+        guard let record = recentResult(id, tenant: tenant) else {
+            return storedJob(id, tenant: tenant) { reply($0.map(\.record)) }
+        }
+        // On a thread for reads: the caller may be one that must not render a response.
+        reads.read("recent_result", of: .tenant(tenant), reply) { _ in .success(record) }
+    }
+
+    /// Returns the job if this node has finished it within the last two seconds and no other node can have
+    /// deleted it without telling this one; otherwise `nil`.
+    package func recentResult(_ id: JobID, tenant: String) -> JobRecord? {
+        guard hearsOfDeletions else { return nil }
+        return context.recentResults.record(of: id, tenant: tenant, at: Sys.monotonicNanoseconds())
+    }
+
+    /// `true` if no other node is alive, or its notifications arrive.
+    var hearsOfDeletions: Bool {
+        !context.hasPeers.load(ordering: .relaxed) || context.isListening.load(ordering: .relaxed)
     }
 
     /// Reads what is needed to submit a terminal job again. Fails with `invalidState` for any other job.

@@ -1,5 +1,6 @@
 package import FerryCore
 import Postgres
+import Synchronization
 
 extension ControlLane {
     /// Cancels a job. A job that no node runs or holds ends at once. For another one its node is asked,
@@ -88,8 +89,13 @@ extension ControlLane {
             var parameters = Parameters()
             parameters.append(id)
             parameters.append(int32: record.revision)
+            let notifies = context.hasPeers.load(ordering: .relaxed)
+            parameters.append(
+                text: notifies ? "\(RecentResults.deletionNotification):\(id.uuidText)" : nil)
             let gone = try connection.execute(Statements.deleteJob, parameters)
-            return gone.rowCount == 1 ? .success(record) : nil
+            guard gone.rowCount == 1 else { return nil }
+            context.recentResults.forget(id)
+            return .success(record)
         }
     }
 

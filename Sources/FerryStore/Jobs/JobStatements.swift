@@ -4,7 +4,7 @@ extension Statements {
     package static let acknowledgeJobs = make(
         "acknowledge_jobs", PackageResources.acknowledge_jobs_sql, parameters: 3)
     package static let changeJobs = make("change_jobs", PackageResources.change_jobs_sql, parameters: 22)
-    package static let deleteJob = make("delete_job", PackageResources.delete_job_sql, parameters: 2)
+    package static let deleteJob = make("delete_job", PackageResources.delete_job_sql, parameters: 3)
     package static let editSpec = make("edit_spec", PackageResources.edit_spec_sql, parameters: 15)
     package static let lockSuspendedJob = make(
         "lock_suspended_job", PackageResources.lock_suspended_job_sql, parameters: 2)

@@ -191,6 +191,8 @@ final class MemoryStore: SubmissionSink, JobReader, JobControl, DeliveryReader, 
 
     func job(_ id: JobID, tenant: String, reply: @escaping Reply<JobRecord>) { reply(found(id, tenant)) }
 
+    func recentResult(_ id: JobID, tenant: String) -> JobRecord? { nil }
+
     func jobs(_ query: JobQuery, reply: @escaping Reply<ListPage<JobRecord, JobKindTag>>) {
         if let failed = state.withLock({ $0.unreadable }), query.states.contains(failed) {
             return reply(.failure(.unavailable))

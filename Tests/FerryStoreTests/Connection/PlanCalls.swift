@@ -328,7 +328,7 @@ struct PlanCall {
             '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}',
             '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}'
             """),
-        command(Statements.deleteJob, "history_id(502), 3"),
+        command(Statements.deleteJob, "history_id(502), 3, NULL"),
         command(
             Statements.editSpec,
             """

@@ -52,7 +52,8 @@ struct FinishedJobRetentionTests {
         let job: JobID = TestNode.identifiers.make()
         for (statement, arguments) in [
             (Statements.readJobs, "ARRAY['\(uuid(job))']::uuid[], true"),
-            (Statements.readAttempts, "'\(uuid(job))', 'acme'"), (Statements.deleteJob, "'\(uuid(job))', 1"),
+            (Statements.readAttempts, "'\(uuid(job))', 'acme'"),
+            (Statements.deleteJob, "'\(uuid(job))', 1, NULL"),
             (Statements.readLeftovers, "ARRAY['\(uuid(job))']::uuid[], 1"),
             (Statements.knownJobs, "ARRAY['\(uuid(job))']::uuid[], NULL"),
         ] {

@@ -13,8 +13,9 @@
 -- one and receives the event of the end does; its rules become part of the job's spec.
 -- Joined by ANY (ARRAY[…]), which allows an index scan but neither a hash join nor a sort. However wrong the
 -- statistics are (a queue that was empty when it was vacuumed), each row is found through the primary key.
--- Returns the ids of the finished jobs, and whether other jobs depend on them: those have a row in
--- dependency_news (resolve_dependencies.sql).
+-- Returns the ids of the finished jobs, whether other jobs depend on them (those have a row in
+-- dependency_news, resolve_dependencies.sql), their revisions, when they began, and whether an endpoint asks
+-- for an acknowledgement.
 WITH u AS (
     SELECT * FROM unnest(
         $1::uuid[], $2::integer[], $3::integer[], $4::text[], $5::integer[], $6::text[], $7::text[],
@@ -93,4 +94,6 @@ WITH u AS (
         waiting = c.waiting + excluded.waiting, queued = c.queued + excluded.queued,
         running = c.running + excluded.running, suspended = c.suspended + excluded.suspended
 )
-SELECT id, has_dependents FROM gone
+SELECT id, has_dependents, revision + 1, started_at,
+    EXISTS (SELECT FROM asked LIMIT 1) AND EXISTS (SELECT FROM asked a WHERE a.id = gone.id)
+FROM gone

@@ -2,7 +2,8 @@
 -- unacknowledged_jobs.
 -- Locks: its row of unacknowledged_jobs, then the job, in the order of acknowledge_jobs.sql; then its
 -- deliveries, then this connection's row of job_counts.
--- $1 id, $2 expected revision. Returns the id; no row if the job has changed meanwhile or is gone.
+-- $1 id, $2 expected revision, $3 payload of the notification to other nodes, or null.
+-- Returns the id; no row if the job has changed meanwhile or is gone.
 WITH held AS MATERIALIZED (
     SELECT job FROM unacknowledged_jobs WHERE job = $1::uuid FOR UPDATE
 ), gone AS (
@@ -22,4 +23,4 @@ WITH held AS MATERIALIZED (
     SELECT current_setting('ferry.shard'), -count(*) FROM untold WHERE state = 'pending' HAVING count(*) > 0
     ON CONFLICT (shard) DO UPDATE SET deliveries_pending = c.deliveries_pending + excluded.deliveries_pending
 )
-SELECT id FROM gone
+SELECT id, CASE WHEN $3::text IS NOT NULL THEN pg_notify('ferry', $3::text) END FROM gone

@@ -28,16 +28,22 @@ struct DispatcherState {
     private var random = BufferedRandom()
     /// No job is prefetched before.
     private var prefetchesNothingUntil: Int64 = 0
+    /// For passes of the relay within a transaction of results; none before the instant.
+    private let handover: DeliveryHandover
+    private var numbersNothingUntil: Int64 = 0
 
     private static let promotionInterval: Int64 = 1_000_000_000
     private static let reconciliationInterval: Int64 = 15_000_000_000
     private static let pauseAfterError: Int64 = 1_000_000_000
     private static let prefetchPause: Int64 = 1_000_000_000
+    /// After a transaction that included a pass of the relay has failed.
+    private static let numberingPause: Int64 = 60_000_000_000
 
     init(_ context: StoreContext) {
         self.context = context
         queue = QueueView(context)
         connections = ConnectionTransaction(context)
+        handover = DeliveryHandover(context)
         database = context.connection(
             "dispatcher", counts: true,
             adjust: { options in
@@ -157,9 +163,10 @@ struct DispatcherState {
             claims = planClaims(isAfterEndings: !ended.isEmpty, now, &reserved)
         }
         let begun = context.held.unrecordedBegins(Limits.resultBatchMax, at: now)
-        let round = Round(
+        var round = Round(
             endings: ended, begun: begun, promotes: promotes, reconciles: now >= nextReconciliation,
             claims: claims)
+        if numbersEvents(round, now) { round.handover = handover }
         guard !ended.isEmpty || !begun.isEmpty || promotes || round.reconciles || !round.claims.isEmpty else {
             return
         }
@@ -177,6 +184,17 @@ struct DispatcherState {
             queue.abandon(round.claims)
             fail(round, error)
         }
+    }
+
+    /// Returns whether the events of the round get their numbers in the same transaction: this node is nearly
+    /// idle, and a webhook waits for a result.
+    private func numbersEvents(_ round: Round, _ now: Int64) -> Bool {
+        let ended = round.endings
+        guard !ended.isEmpty, ended.count <= RelayTransaction.resultMax, round.claims.isEmpty,
+            !round.promotes, !round.reconciles, now >= numbersNothingUntil
+        else { return false }
+        let isWanted = ended.contains { $0.finished?.isWanted == true }
+        return ended.contains { $0.finished != nil } && context.events.isUrgent(isWanted: isWanted)
     }
 
     private mutating func planClaims(
@@ -336,8 +354,16 @@ struct DispatcherState {
         }
         if !round.endings.isEmpty || !round.begun.isEmpty || !outcome.claims.jobs.isEmpty || awaitedCount > 0
         {
-            context.events.written(isWanted: isWanted)
+            tellEvents(outcome, isWanted: isWanted)
         }
+    }
+
+    /// Wakes the relay, unless the events have their numbers already.
+    private func tellEvents(_ outcome: Round.Outcome, isWanted: Bool) {
+        guard let numbered = outcome.numbered else { return context.events.written(isWanted: isWanted) }
+        context.noteNumbered(numbered, handedCount: handover.commit())
+        if numbered.hasDrained { context.events.sessionsDrained() }
+        if numbered.isFull { context.events.written(isWanted: true) }
     }
 
     /// Begins leased jobs or keeps them for the next slot; ends at once those that must not begin.
@@ -418,6 +444,12 @@ struct DispatcherState {
     private mutating func fail(_ round: Round, _ error: PostgresError) {
         // Whether jobs were leased or given back is unknown: the leases are compared with the database.
         nextReconciliation = 0
+        if round.handover != nil {
+            // The same results are written again without the pass, whichever statement has failed.
+            handover.discard()
+            numbersNothingUntil = Sys.monotonicNanoseconds() + Self.numberingPause
+            return
+        }
         guard !error.isConnectionLost, !error.isRetryable else { return }
         context.logger.error("the database refused results of jobs", metadata: ["error": "\(error)"])
         guard error.isOfData, Round.endingStatements.contains(error.statement ?? ""), !round.endings.isEmpty

@@ -3,8 +3,8 @@ import Postgres
 
 /// Hands new deliveries to this node's sender (step 6 of `EventRelay`): it leases them in the transaction
 /// that creates them and passes them on after its commit, so that the sender need not claim them. Only for
-/// job webhooks: what is sent to an endpoint depends on its settings at that time. Used on the relay's thread
-/// only.
+/// job webhooks: what is sent to an endpoint depends on its settings at that time. Used on one thread,
+/// the relay's or the dispatcher's.
 final class DeliveryHandover {
     /// Maximum number of receivers whose queue ids are cached.
     private static let queueMax = 10_000

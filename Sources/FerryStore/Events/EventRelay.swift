@@ -13,6 +13,8 @@ import Sys
 /// 2. After the commit, `EventSignal.written` wakes this node's relay: at once if a webhook may want the
 ///    event, within 20 ms if only an event stream does. All other events are found within 0.5 s,
 ///    those of other nodes and of crashed processes within 1 s.
+///    On a nearly idle node, the transaction of a result that a webhook waits for runs a pass itself
+///    (`DispatcherState.numbersEvents`), unless another pass is under way: one commit less.
 /// 3. A pass takes the advisory lock, then rows of the inbox in the order of their positions
 ///    (take_events.sql).
 /// 4. `EventRouter.plan` finds the endpoints and job webhooks that want each event. Events whose deliveries
@@ -105,6 +107,7 @@ final class EventRelay: Sendable {
                 lowWatermark.connected(database.connectionCount)
                 var isFound = false
                 if looks { isFound = try look(&connection, &ends, &lowWatermark) }
+                context.events.lowWatermark.store(lowWatermark.position, ordering: .relaxed)
                 var found = (eventCount: 0, isMore: false)
                 if isDue || isFound {
                     found = try passes(&connection, handover, &ends, lowWatermark.position, &rowMax)
@@ -175,7 +178,7 @@ final class EventRelay: Sendable {
                 if isSmallest, try !reject(&connection, error, except: busy) { throw error }
                 continue
             }
-            committed(outcome, handedCount: handover.commit())
+            context.noteNumbered(outcome, handedCount: handover.commit())
             if outcome.hasDrained { ends.isDue = true }
             eventCount += outcome.eventCount
             rowMax = min(InboxSelection.rowMax, rowMax * 2)
@@ -207,15 +210,20 @@ final class EventRelay: Sendable {
                 "tenant": "\(rejected.tenant)", "session": "\(rejected.session)", "error": "\(error)",
                 "numbered": "\(isNumbered)",
             ])
-        committed(outcome, handedCount: 0)
+        context.noteNumbered(outcome, handedCount: 0)
         return true
     }
 
-    private func committed(_ outcome: RelayTransaction.Outcome, handedCount: Int) {
-        context.metrics.numberedEvents.add(Int64(outcome.eventCount), ordering: .relaxed)
-        context.metrics.relayLagMicroseconds.store(outcome.lagMicroseconds, ordering: .relaxed)
-        context.events.numbered()
+}
+
+extension StoreContext {
+    /// Tells readers of the log and the sender about a committed pass. `handedCount`: deliveries that the
+    /// sender got with the commit.
+    func noteNumbered(_ outcome: RelayTransaction.Outcome, handedCount: Int) {
+        metrics.numberedEvents.add(Int64(outcome.eventCount), ordering: .relaxed)
+        metrics.relayLagMicroseconds.store(outcome.lagMicroseconds, ordering: .relaxed)
+        events.numbered()
         let waitingCount = outcome.deliveryCount - handedCount
-        if waitingCount > 0 { context.commitObserver?.deliveriesAdded(waitingCount) }
+        if waitingCount > 0 { commitObserver?.deliveriesAdded(waitingCount) }
     }
 }

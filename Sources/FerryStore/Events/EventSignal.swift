@@ -18,6 +18,8 @@ final class EventSignal: Sendable {
     let hasListeners = Atomic<Bool>(false)
     /// `true` if any endpoint is enabled, of any tenant; updated by the relay.
     let hasEndpoints = Atomic<Bool>(false)
+    /// `InboxLowWatermark.position` of the relay.
+    let lowWatermark = Atomic<Int64>(0)
     /// `true` if the final event of a drained session waits for its deliveries to end.
     let awaitsDeliveries = Atomic<Bool>(false)
     private let haveDeliveriesEnded = Atomic<Bool>(false)
@@ -31,11 +33,20 @@ final class EventSignal: Sendable {
     /// Call after a commit with events. `isWanted`: `true` if a webhook wants one of them.
     func written(isWanted: Bool) {
         isPending.store(true, ordering: .releasing)
-        if isWanted || hasEndpoints.load(ordering: .relaxed) {
+        if isUrgent(isWanted: isWanted) {
             wakeRelay(.now)
         } else if hasListeners.load(ordering: .relaxed) {
             wakeRelay(.soon)
         }
+    }
+
+    /// `true` if an endpoint or a webhook waits for events that were written now. `isWanted` as in `written`.
+    func isUrgent(isWanted: Bool) -> Bool { isWanted || hasEndpoints.load(ordering: .relaxed) }
+
+    /// Call after a pass outside of the relay's thread, in which sessions have drained.
+    func sessionsDrained() {
+        haveDeliveriesEnded.store(true, ordering: .sequentiallyConsistent)
+        wakeRelay(.now)
     }
 
     /// Wakes the relay, once until it begins to look.
@@ -52,7 +63,8 @@ final class EventSignal: Sendable {
         wakeRelay(.soon)
     }
 
-    /// Returns whether deliveries have ended since the last call. Called by the relay before it looks.
+    /// Returns whether deliveries have ended, or sessions have drained, since the last call. Called by the
+    /// relay before it looks.
     func takeEndedDeliveries() -> Bool {
         haveDeliveriesEnded.exchange(false, ordering: .sequentiallyConsistent)
     }

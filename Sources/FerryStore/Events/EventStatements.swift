@@ -17,4 +17,6 @@ extension Statements {
     package static let removeOldEvents = make(
         "remove_old_events", PackageResources.remove_old_events_sql, parameters: 2)
     package static let takeEvents = make("take_events", PackageResources.take_events_sql, parameters: 5)
+    package static let tryLockRelay = make(
+        "try_lock_relay", PackageResources.try_lock_relay_sql, parameters: 1)
 }

@@ -67,6 +67,33 @@ struct RelayTransaction {
         }
     }
 
+    /// Number of results that a transaction may write if it includes a pass: those of a node that is nearly
+    /// idle. A pass that waits for one commit less is then worth more than the time for which it holds its
+    /// locks.
+    static let resultMax = 2
+    /// Rows of the inbox that such a pass takes at most; the relay takes the others.
+    private static let joinedRowMax: Int32 = 16
+
+    /// Sends the statement that begins a pass within the caller's transaction.
+    static func begin(in pipeline: inout Pipeline) {
+        pipeline.send(Statements.tryLockRelay, .int64(lock))
+    }
+
+    /// Runs a pass within the caller's transaction, unless another pass is under way: then returns `nil`, and
+    /// the events stay in the inbox. `begun`: the result of the statement of `begin`.
+    static func run(
+        begun: consuming ResultSet, _ connection: inout Connection, _ context: StoreContext,
+        handover: DeliveryHandover
+    ) throws(PostgresError) -> Outcome? {
+        guard begun.bool(0, 0) else { return nil }
+        var pass = RelayTransaction(context, handover)
+        let lowWatermark = context.events.lowWatermark.load(ordering: .relaxed)
+        try pass.run(
+            InboxSelection(rowMax: joinedRowMax, lowWatermark: lowWatermark), makesDeliveries: true,
+            &connection)
+        return pass.outcome
+    }
+
     /// Writes the final event of those of the sessions that have drained and of which no event or delivery is
     /// pending.
     static func drain(

@@ -14,6 +14,9 @@ struct Round {
     let reconciles: Bool
     /// What it leases and scans for.
     let claims: Claims
+    /// Passes deliveries on if the transaction also gives its events their numbers (a pass of the relay),
+    /// else `nil`.
+    var handover: DeliveryHandover?
 
     /// Names of the statements that write results of attempts.
     static let endingStatements = Set([Statements.finishJobs, Statements.changeJobs].map(\.name))
@@ -32,6 +35,8 @@ struct Round {
         /// `true` if other jobs depend on finished ones.
         var hasDependencyNews = false
         var finished: [RecentResults.Committed] = []
+        /// The pass of the relay that was part of the transaction, or `nil`.
+        var numbered: RelayTransaction.Outcome?
 
         /// Rows of next_due.sql.
         fileprivate mutating func noteDue(_ rows: borrowing ResultSet) {
@@ -57,7 +62,7 @@ struct Round {
         let unknown = reconciles ? try unknownLeases(&connection, context) : []
         let (ended, finished) = try split(&connection, context)
         let changes = ended + unknown.map { JobChange(.giveBack, $0) }
-        guard promotes || !claims.unreachable.isEmpty else {
+        guard promotes || !claims.unreachable.isEmpty || handover != nil else {
             return try commit(changes, finished, unknown.count, &connection, context)
         }
         return try connection.transaction { connection throws(PostgresError) in
@@ -89,6 +94,7 @@ struct Round {
                 pipeline.send(Statements.hasDependencyNews)
                 pipeline.send(Statements.hasDueQuestions)
             }
+            if handover != nil { RelayTransaction.begin(in: &pipeline) }
             claims.send(to: &pipeline, context)
         }
         var changed: Set<JobID> = []
@@ -114,6 +120,10 @@ struct Round {
             outcome.noteDue(next(&results))
             if next(&results).bool(0, 0) { outcome.hasDependencyNews = true }
             outcome.hasDueQuestions = next(&results).bool(0, 0)
+        }
+        if let handover {
+            outcome.numbered = try RelayTransaction.run(
+                begun: next(&results), &connection, context, handover: handover)
         }
         if !claims.isEmpty { outcome.claims = claims.read(&results, from: index, context.damagedRows) }
         for (job, wait) in awaited where changed.contains(job) { outcome.claims.noteWait(in: wait.queue) }

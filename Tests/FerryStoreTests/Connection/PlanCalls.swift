@@ -233,6 +233,7 @@ struct PlanCall {
             ARRAY[history_id(1)], '{1}', '{NULL}'
             """),
         lane(Statements.lastEvent),
+        lane(Statements.tryLockRelay, "1"),
         read(Statements.listEvents, "'acme', history_id(9000000), NULL, -1, NULL, 50, NULL, 1000"),
         lane(Statements.numberEvents, "'{backlog}', '{session 5}', '{1}', '{1}', '{false}', '{now}'"),
         lane(Statements.putBackEvents, "'{100000}', '{acme}', '{default}', '{a}'"),

@@ -106,6 +106,72 @@ struct RelayTransactionTests {
         #expect(node.store.metrics.rejectedEvents == 0)
     }
 
+    /// `true` if the result of the job and its delivery were committed together.
+    private func isToldWithResult(_ job: JobID) throws -> Bool {
+        var connection = try Connection(url: database.url)
+        var parameters = Parameters()
+        parameters.append(job)
+        let rows = try connection.execute(
+            Statement(
+                "together",
+                """
+                SELECT d.xmin = f.xmin FROM finished_jobs f JOIN deliveries d ON d.job = f.id
+                WHERE f.id = $1::uuid
+                """, parameters: 1), parameters)
+        return rows.rowCount == 1 && rows.bool(0, 0)
+    }
+
+    @Test("the result of a job on an idle node and its webhook delivery are one transaction")
+    func withResult() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        let job = try node.submit(newJob(webhook: true, webhookEvents: [.jobSucceeded]))
+        node.end(try node.attempt(), success)
+        #expect(try isToldWithResult(job.id))
+        // Nobody waits for this one: the relay numbers it later.
+        let silent = try node.submit(newJob())
+        node.end(try node.attempt(), success)
+        try eventually("its events have numbers") {
+            try log().events.contains { $0.record.job == silent.id && $0.record.type == .jobSucceeded }
+        }
+        #expect(try log().isGapFree)
+    }
+
+    @Test("a result does not wait for a pass that is under way")
+    func besidePass() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        var holder = try Connection(url: database.url)
+        // Holds the relay's lock "ferryeve", like a pass of another node.
+        try holder.execute(script: "SELECT pg_advisory_lock(\(0x6665_7272_7965_7665))")
+        let job = try node.submit(newJob(webhook: true, webhookEvents: [.jobSucceeded]))
+        node.end(try node.attempt(), success)
+        #expect(try node.job(job.id).get().record.state == .succeeded)
+        try holder.execute(script: "SELECT pg_advisory_unlock(\(0x6665_7272_7965_7665))")
+        try node.waitForDeliveries(1)
+        #expect(try !isToldWithResult(job.id))
+    }
+
+    @Test("a result is committed although the database refuses its delivery")
+    func refusedDelivery() throws {
+        var connection = try Connection(url: database.url)
+        try connection.execute(
+            script: """
+                CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                    RAISE EXCEPTION 'not now' USING ERRCODE = '53200';
+                END $$;
+                CREATE TRIGGER refuse BEFORE INSERT ON deliveries FOR EACH ROW EXECUTE FUNCTION refuse()
+                """)
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        let job = try node.submit(newJob(webhook: true, webhookEvents: [.jobSucceeded]))
+        node.end(try node.attempt(), success)
+        #expect(try node.job(job.id).get().record.state == .succeeded)
+        try connection.execute(script: "DROP TRIGGER refuse ON deliveries")
+        try node.waitForDeliveries(1)
+        #expect(try log().isGapFree)
+    }
+
     @Test("a session's final event goes once to each of 2,500 job webhook URLs")
     func manyReceivers() throws {
         let node = try TestNode(database.url)

@@ -23,6 +23,7 @@ extension Statements {
         removeOldDeliveries, replayDeliveries, takeBackDeliveries, takeSessionReceivers,
         // Events
         followEvents, hasEvent, hasEvents, hasUnnumberedEvents, jobEvents, keepEvents, lastEvent,
+        tryLockRelay,
         listEvents, numberEvents, putBackEvents, rejectEvents, removeOldEvents, takeEvents,
         // Finish
         dueDeadlines, finishJobs, nextDeadline, tellJobs,

@@ -944,8 +944,20 @@ CREATE TABLE nodes (
     -- How many of its jobs move bytes under each shared rate limit (RateDemand in the source), a JSON object.
     -- Null: not known.
     rate_demand text,
+    -- Address at which other nodes reach it. Null: it advertises none.
+    url text,
     CONSTRAINT nodes_pkey PRIMARY KEY (id)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 50,
+        autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
+
+-- Nodes that have left the table nodes. Whoever asks for a file that only such a node has learns since when
+-- the node is away. A node that comes back has rows in both tables; the one in nodes counts.
+CREATE TABLE former_nodes (
+    id uuid NOT NULL,
+    -- Its last heartbeat.
+    heartbeat_at timestamptz NOT NULL,
+    CONSTRAINT former_nodes_pkey PRIMARY KEY (id)
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 50,
         autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
 
 -- One row: what operators tell all nodes. Every change of it, or of nodes.drain_requested, raises the

@@ -8,6 +8,12 @@ package func hmacSHA256(key: [UInt8], message: [UInt8]) -> [UInt8] {
     return code
 }
 
+/// Returns `true` if two codes are equal. Its duration tells nothing about the place of a difference
+/// (CRYPTO_memcmp(3)).
+package func isEqualCode(_ a: [UInt8], _ b: [UInt8]) -> Bool {
+    a.count == b.count && CRYPTO_memcmp(a, b, a.count) == 0
+}
+
 /// Returns random bytes from libcrypto that are fit for keys (RAND_bytes(3)). Ends the process if there is no
 /// entropy.
 package func randomBytes(_ count: Int) -> [UInt8] {
@@ -40,6 +46,9 @@ package struct SecretBox: Sendable {
             hmacSHA256(key: key, message: plain).prefix(4)
                 .flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] })
     }
+
+    /// Returns a key for another purpose: the HMAC-SHA256 of its name under this key.
+    package func key(for purpose: String) -> [UInt8] { hmacSHA256(key: key, message: Array(purpose.utf8)) }
 
     /// Returns `plain` in its sealed form.
     package func seal(_ plain: [UInt8]) -> [UInt8] {

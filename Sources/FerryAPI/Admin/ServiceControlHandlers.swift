@@ -106,6 +106,10 @@ extension NodeStatus: ShownObject {
         "true if the node drains: it starts no jobs, finishes those that run, and serves the API; its "
         + "/readyz is 503."
 
+    /// What `url` means, wherever nodes are shown.
+    static let urlText =
+        "Address at which other nodes reach the node (FERRY_NODE_URL), or null if it advertises none."
+
     package static func members(_ list: inout some MemberVisitor<Self>) {
         list.member("id", \.id, "Identifier of the node.")
         list.member("name", \.name, "Name of the node.")
@@ -115,5 +119,6 @@ extension NodeStatus: ShownObject {
         list.member("running", \.running, "Number of attempts that run on the node.")
         list.member("draining", \.isDraining, drainingText)
         list.member("worker", \.isWorker, "true if the node runs transfers.")
+        list.member("url", \.url, urlText)
     }
 }

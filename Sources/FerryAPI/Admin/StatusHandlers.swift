@@ -114,5 +114,6 @@ private struct StatusNode: ShownObject {
         list.member("heartbeat_age_seconds", \.node.heartbeatAgeSeconds, "Seconds since the last heartbeat.")
         list.member("running", \.node.running, "Number of attempts that run on the node.")
         list.member("draining", \.node.isDraining, NodeStatus.drainingText)
+        list.member("url", \.node.url, NodeStatus.urlText)
     }
 }

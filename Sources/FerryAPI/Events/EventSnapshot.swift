@@ -32,11 +32,11 @@ struct EventSnapshot: Sendable {
 
     /// Adds the result of `next`.
     mutating func add(
-        _ found: ListPage<JobRecord, JobKindTag>, progress: (JobID) -> TransferProgress?
+        _ found: ListPage<JobRecord, JobKindTag>, _ reading: JobProgress.Reading
     ) {
         for job in found.records {
             var writer = JSONWriter(reservingCapacity: 2_560)
-            job.write(into: &writer, progress: progress(job.id))
+            reading.write(job, into: &writer)
             // The first job is added however large it is.
             guard
                 jobs.isEmpty

@@ -36,7 +36,8 @@ final class EventStreams: EventSink {
     private let events: any EventReader
     private let feed: any EventFeed
     private let jobs: any JobReader
-    private let progress: @Sendable (JobID) -> TransferProgress?
+    private let progress: JobProgress
+    private let others: any OtherNodes
     private let running: @Sendable () -> [RunningTransfer]
     private let state = Mutex(State())
     /// Gets a message when the first stream opens; closed by `stop`.
@@ -46,7 +47,8 @@ final class EventStreams: EventSink {
         events = ports.store
         feed = ports.feed
         jobs = ports.store
-        progress = ports.progress
+        progress = JobProgress(ports)
+        others = ports.others
         running = ports.running
         startThread()
     }
@@ -151,10 +153,12 @@ final class EventStreams: EventSink {
                 switch found {
                 case .failure(let error): refuse(stream, error, request)
                 case .success(let job):
-                    stream.addSnapshot(snapshot(of: job, id: last), upTo: last)
-                    stream.add([], isWhole: true)
-                    if job.state.isTerminal { stream.end() }
-                    respond(stream, request)
+                    progress.read(CollectionOfOne(job)) { [self] reading in
+                        stream.addSnapshot(snapshot(of: job, reading, id: last), upTo: last)
+                        stream.add([], isWhole: true)
+                        if job.state.isTerminal { stream.end() }
+                        respond(stream, request)
+                    }
                 }
             }
         }
@@ -179,13 +183,13 @@ final class EventStreams: EventSink {
         stream.add(page, isWhole: isWhole)
     }
 
-    private func snapshot(of job: JobRecord, id: EventID) -> [UInt8] {
+    private func snapshot(of job: JobRecord, _ reading: JobProgress.Reading, id: EventID) -> [UInt8] {
         var writer = JSONWriter(reservingCapacity: 2_560)
         writer.beginObject()
         writer.name("job")
         var job = job
         job.body = nil
-        job.write(into: &writer, progress: progress(job.id))
+        reading.write(job, into: &writer)
         writer.endObject()
         return serverSentEvent("snapshot", id: id, writer.bytes)
     }
@@ -273,9 +277,11 @@ final class EventStreams: EventSink {
         guard let next = snapshot.next else { return done(snapshot) }
         jobs.jobs(next) { [self] result in
             guard case .success(let found) = result else { return done(nil) }
-            var snapshot = snapshot
-            snapshot.add(found, progress: progress)
-            gather(snapshot, done: done)
+            progress.read(found.records) { [self] reading in
+                var snapshot = snapshot
+                snapshot.add(found, reading)
+                gather(snapshot, done: done)
+            }
         }
     }
 
@@ -340,9 +346,13 @@ final class EventStreams: EventSink {
         let streams = state.withLock { Array($0.streams.values) }
         let interested = streams.filter(\.subject.showsProgress)
         let logs = interested.filter { $0.subject.job == nil }
-        broadcast.send(logs, logs.isEmpty ? [] : running())
+        let elsewhere = Set(interested.compactMap(\.subject.job).filter { progress.here($0) == nil })
+        // Any node may run the job of a stream, or begin to do so.
+        let remote = logs.isEmpty && elsewhere.isEmpty ? [] : others.running(logs.isEmpty ? elsewhere : nil)
+        broadcast.send(logs, logs.isEmpty ? [] : running() + remote)
+        let remoteProgress = Dictionary(remote.map { ($0.job, $0.progress) }) { $1 }
         for stream in interested {
-            if let job = stream.subject.job, let progress = progress(job) {
+            if let job = stream.subject.job, let progress = progress.here(job) ?? remoteProgress[job] {
                 stream.sendProgress(progress, of: job)
             }
         }

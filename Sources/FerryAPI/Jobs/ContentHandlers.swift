@@ -42,10 +42,12 @@ private struct ContentDescription {
 final class ContentHandlers: Sendable {
     private let reader: any JobReader
     private let content: any ContentStore
+    private let others: any OtherNodes
 
     init(_ ports: APIPorts) {
         reader = ports.store
         content = ports.content
+        others = ports.others
     }
 
     /// `GET /v1/jobs/{id}/content`
@@ -72,9 +74,13 @@ final class ContentHandlers: Sendable {
                 .bytes(Array(body[Int(offset)..<Int(offset + length)]))
             }
         }
-        self.content.open(job) { result in
+        self.content.open(job) { [others] result in
             switch result {
             case .failure(.notFound):
+                // The disk of the node that has fetched the file may be its own.
+                if let owner = request.belongs(to: job.node, among: others) {
+                    return request.forward(to: owner, by: others)
+                }
                 request.fail(Problem(.noContent, "The file of the content does not exist any more."))
             case .failure(.overloaded):
                 let text =

@@ -28,9 +28,11 @@ final class JobListing: Sendable {
         reader.jobs(
             extended,
             reply: request.onSuccess { [view] found in
-                let page = Page(found, limit: query.limit) { $0.id }
-                page.send(request, reservingCapacity: page.shown.count * 2_560) { record, writer in
-                    view.write(record, for: request.disclosure, into: &writer)
+                view.progress.read(found.records) { reading in
+                    let page = Page(found, limit: query.limit) { $0.id }
+                    page.send(request, reservingCapacity: page.shown.count * 2_560) { record, writer in
+                        view.write(record, reading, for: request.disclosure, into: &writer)
+                    }
                 }
             })
     }

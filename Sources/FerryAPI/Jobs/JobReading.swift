@@ -5,12 +5,14 @@ internal import HTTPServer
 final class JobReading: Sendable {
     private let reader: any JobReader
     private let node: any NodeOperations
+    private let others: any OtherNodes
     private let view: JobView
     private let wait: JobWait
 
     init(_ ports: APIPorts, _ view: JobView, _ wait: JobWait) {
         reader = ports.store
         node = ports.node
+        others = ports.others
         self.view = view
         self.wait = wait
     }
@@ -34,10 +36,22 @@ final class JobReading: Sendable {
             })
     }
 
-    /// `GET /v1/jobs/{id}/attempts`
+    /// `GET /v1/jobs/{id}/attempts`. Only the node that runs the job knows what its attempt has done so far;
+    /// if that node cannot be asked, the response has the attempts that have ended.
     func readAttempts(_ request: RequestContext) throws(Problem) {
+        let id = try request.identifier(JobID.self)
+        reader.job(
+            id, tenant: request.tenant,
+            reply: request.onSuccess { [self] job in
+                let owner = job.state == .running ? request.belongs(to: job.node, among: others) : nil
+                guard let owner else { return sendAttempts(of: id, to: request) }
+                request.forward(to: owner, by: others) { [self] in sendAttempts(of: id, to: request) }
+            })
+    }
+
+    private func sendAttempts(of id: JobID, to request: RequestContext) {
         node.attempts(
-            of: try request.identifier(JobID.self), tenant: request.tenant,
+            of: id, tenant: request.tenant,
             reply: request.onSuccess { attempts in
                 request.send(
                     200,

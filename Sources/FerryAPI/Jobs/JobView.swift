@@ -1,31 +1,33 @@
 internal import FerryCore
 
-/// Writes jobs as responses show them: with the progress of an attempt on this node, and with the state of
-/// the service that explains why a job is queued.
+/// Writes jobs as responses show them: with the progress of their attempts, and with the state of the service
+/// that explains why a job is queued.
 struct JobView: Sendable {
-    private let progress: @Sendable (JobID) -> TransferProgress?
     private let queue: @Sendable () -> QueueConditions
+    let progress: JobProgress
 
     init(_ ports: APIPorts) {
-        progress = ports.progress
+        progress = JobProgress(ports)
         queue = ports.queue
     }
 
-    func write(_ record: JobRecord, for disclosure: Disclosure, into writer: inout JSONWriter) {
-        record.write(
-            into: &writer, progress: record.state == .running ? progress(record.id) : nil,
-            queue: queue(), for: disclosure)
-    }
+    /// Writes a job with progress that was read before.
+    func write(
+        _ record: JobRecord, _ reading: JobProgress.Reading, for disclosure: Disclosure,
+        into writer: inout JSONWriter
+    ) { reading.write(record, into: &writer, queue: queue(), for: disclosure) }
 
     /// Sends a job with its entity tag.
     func send(
         _ record: JobRecord, _ status: Int, to request: RequestContext,
         _ extra: [(name: String, value: String)] = []
     ) {
-        request.send(status, tag: entityTag(revision: record.revision), extra) {
-            var writer = JSONWriter(reservingCapacity: record.storedSpec.json.count + 1_024)
-            write(record, for: request.disclosure, into: &writer)
-            return writer.bytes
+        progress.read(CollectionOfOne(record)) { reading in
+            request.send(status, tag: entityTag(revision: record.revision), extra) {
+                var writer = JSONWriter(reservingCapacity: record.storedSpec.json.count + 1_024)
+                write(record, reading, for: request.disclosure, into: &writer)
+                return writer.bytes
+            }
         }
     }
 

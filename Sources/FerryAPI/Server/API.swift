@@ -66,6 +66,10 @@ package struct APIPorts: Sendable {
     package var progress: @Sendable (JobID) -> TransferProgress? = { _ in nil }
     /// Returns the jobs that run on this node, with their progress.
     package var running: @Sendable () -> [RunningTransfer] = { [] }
+    /// Asks the other nodes for what only they have.
+    package var others: any OtherNodes = NoOtherNodes()
+    /// Decides which requests of other nodes are answered; `nil`: none.
+    package var nodeGate: NodeGate?
     /// Returns the state of the service that explains why a job is queued. Must not block.
     package var queue: @Sendable () -> QueueConditions = { QueueConditions() }
     /// Encrypts bytes that must not be readable in the database.
@@ -104,7 +108,7 @@ package struct APIPorts: Sendable {
 /// Serves the HTTP API: finds the route of a request, authenticates it, applies the rate limit, and calls the
 /// handler. Its methods do not block.
 package final class API: RequestHandler {
-    private let router = Router(routes)
+    private let router: Router
     private let handlers: Handlers
     private let keys: KeyTable
     private let limiter: RateLimiter
@@ -113,6 +117,7 @@ package final class API: RequestHandler {
     private let logger: Logger
     private let batches = BatchThread()
     private let streams: EventStreams
+    private let nodes: NodeRequests?
     private let waiters: JobWaiters
     let bodies: BodyBudget
     /// Counts of requests for `/metrics`.
@@ -121,6 +126,8 @@ package final class API: RequestHandler {
     package init(_ configuration: APIConfiguration, _ ports: APIPorts, logger: Logger) {
         let clock = ports.clock
         let identifiers = IdentifierGenerator(random: BufferedRandom()) { clock.now() }
+        let router = Router(routes)
+        self.router = router
         self.logger = logger
         secrets = ports.secrets
         waiters = ports.waiters
@@ -129,8 +136,10 @@ package final class API: RequestHandler {
         limiter = RateLimiter(configuration.rateLimit)
         bodies = BodyBudget(capacity: configuration.bodyBytesMax)
         audit = AuditTrail(ports, identifiers, logger)
-        handlers = Handlers(
+        let handlers = Handlers(
             configuration, ports, identifiers, keys: keys, audit: audit, streams: streams, batches: batches)
+        self.handlers = handlers
+        nodes = ports.nodeGate.map { NodeRequests($0, router, handlers, ports) }
     }
 
     /// Number of open event streams.
@@ -157,6 +166,8 @@ package final class API: RequestHandler {
 
     /// Returns how to read the body of a request, or the response that refuses the request before its body.
     package func plan(_ head: RequestHead) -> BodyPlan {
+        // Such a request has no body.
+        if isFromNode(head) { return .collect(limit: 0) }
         switch router.match(method: head.method, path: head.path) {
         case .route(let index):
             let route = routes[index]
@@ -188,6 +199,7 @@ package final class API: RequestHandler {
     /// Responds to a request. The response may come later, from another thread.
     package func handle(_ request: Request, _ responder: Responder) {
         let head = request.head
+        if let nodes, isFromNode(head) { return nodes.handle(request, responder) }
         do throws(Problem) {
             guard case .route(let index) = router.match(method: head.method, path: head.path) else {
                 throw Problem.noSuchPath
@@ -198,9 +210,8 @@ package final class API: RequestHandler {
             let query = try queryRules[index].items(head)
             if route.body != .none { try needPlainBody(head.fields) }
             let context = RequestContext(
-                message: request, parameters: try parameters(head, route), query: query,
-                principal: principal, disclosure: principal.role < .client ? .redacted : .full(secrets),
-                responder: responder)
+                message: request, parameters: try route.parameters(head), query: query,
+                principal: principal, disclosure: principal.disclosure(secrets), responder: responder)
             let handler = route.handler(handlers)
             guard route.isAudited else { return try handler(context) }
             audit.record(context, route) { context in
@@ -239,15 +250,8 @@ package final class API: RequestHandler {
             ])
     }
 
-    private func parameters(_ head: RequestHead, _ route: Route) throws(Problem) -> [String] {
-        guard route.pattern.utf8.contains(UInt8(ascii: "{")) else { return [] }
-        do throws(PercentDecodingError) {
-            let names = route.pattern.split(separator: "/", omittingEmptySubsequences: false).dropFirst()
-            return zip(names, try head.pathSegments()).filter { $0.0.hasPrefix("{") }.map(\.1)
-        } catch {
-            throw Problem.noSuchPath
-        }
-    }
+    /// Whether a request says that another node has sent it, so that a node of every role answers it.
+    package func isFromNode(_ head: RequestHead) -> Bool { nodes != nil && NodeGate.concerns(head) }
 
     private func principal(_ head: RequestHead, _ route: Route) throws(Problem) -> Principal {
         guard let role = route.role else { return anonymous }
@@ -266,6 +270,24 @@ package final class API: RequestHandler {
 /// Principal of requests to the routes that need no key.
 private let anonymous = Principal(key: KeyID(high: 0, low: 0), tenant: "", role: .viewer)
 
+extension Route {
+    /// Returns the percent-decoded values of the parameters in the pattern.
+    func parameters(_ head: RequestHead) throws(Problem) -> [String] {
+        guard pattern.utf8.contains(UInt8(ascii: "{")) else { return [] }
+        do throws(PercentDecodingError) {
+            let names = pattern.split(separator: "/", omittingEmptySubsequences: false).dropFirst()
+            return zip(names, try head.pathSegments()).filter { $0.0.hasPrefix("{") }.map(\.1)
+        } catch {
+            throw Problem.noSuchPath
+        }
+    }
+}
+
+extension Principal {
+    /// What the responses to this principal may show.
+    func disclosure(_ secrets: SecretSeal) -> Disclosure { role < .client ? .redacted : .full(secrets) }
+}
+
 extension Problem {
-    fileprivate static var noSuchPath: Problem { Problem(.notFound, "No endpoint has this path.") }
+    static var noSuchPath: Problem { Problem(.notFound, "No endpoint has this path.") }
 }

@@ -32,11 +32,13 @@ enum ProblemCode: String, Sendable, CaseIterable {
     case storeUnavailable = "store_unavailable"
     case overloaded
     case tooManyStreams = "too_many_streams"
+    case nodeUnavailable = "node_unavailable"
+    case nodeRequestRefused = "node_request_refused"
 
     var status: Int {
         switch self {
         case .badJSON, .invalidParameter, .invalidHeader, .invalidCursor: 400
-        case .unauthorized: 401
+        case .unauthorized, .nodeRequestRefused: 401
         case .forbidden: 403
         case .notFound, .noContent: 404
         case .methodNotAllowed: 405
@@ -51,7 +53,7 @@ enum ProblemCode: String, Sendable, CaseIterable {
         case .preconditionRequired: 428
         case .rateLimited, .tooManyJobs, .overloaded: 429
         case .internalError: 500
-        case .storeUnavailable, .tooManyStreams: 503
+        case .storeUnavailable, .tooManyStreams, .nodeUnavailable: 503
         }
     }
 
@@ -88,6 +90,8 @@ enum ProblemCode: String, Sendable, CaseIterable {
         case .storeUnavailable: "The database is not available"
         case .overloaded: "Too many requests are waiting"
         case .tooManyStreams: "This node accepts no more streams"
+        case .nodeUnavailable: "The node that has this does not answer"
+        case .nodeRequestRefused: "The request of a node is refused"
         }
     }
 }
@@ -140,6 +144,8 @@ struct Problem: Error, Sendable {
     var waitingFor: WaitingFor?
     /// Current revision of the object, for `stale`.
     var revision: Int32?
+    /// The node that does not answer, for `node_unavailable`.
+    var unavailable: NodeUnavailable?
     var fields: [(name: String, value: String)] = []
 
     init(_ code: ProblemCode, _ detail: String) {
@@ -148,7 +154,7 @@ struct Problem: Error, Sendable {
         title = code.title
         self.detail = detail
         switch code {
-        case .storeUnavailable, .tooManyStreams, .idempotencyKeyInProgress:
+        case .storeUnavailable, .tooManyStreams, .idempotencyKeyInProgress, .nodeUnavailable:
             fields.append(("Retry-After", "1"))
         default: break
         }
@@ -161,6 +167,11 @@ struct Problem: Error, Sendable {
         title = code.title
         self.detail = detail
         if status == 503 { fields.append(("Retry-After", "1")) }
+    }
+
+    init(_ failure: NodeUnavailable) {
+        self.init(.nodeUnavailable, failure.detail)
+        unavailable = failure
     }
 
     init(_ fields: InvalidFields) {
@@ -268,6 +279,11 @@ struct ShownProblem: ShownObject {
             "waiting_for", \.problem.waitingFor?.rawValue,
             "What the job waits for. Only with the state waiting.")
         list.optional("revision", \.problem.revision, "Only with the code stale: the current revision.")
+        list.optional(
+            "node", \.problem.unavailable?.node, "Only with the code node_unavailable: the node to ask.")
+        list.optional(
+            "heartbeat_at", \.problem.unavailable?.heartbeatAt,
+            "Only with the code node_unavailable: time of the node's last heartbeat, if it is known.")
         list.optional(
             "errors", { $0.problem.errors.isEmpty ? nil : $0.problem.errors },
             "The wrong fields of the body. Absent if no field is wrong.")

@@ -16,6 +16,8 @@ struct RequestContext: Sendable {
     let responder: Responder
     /// Receives the response before it is sent; `nil` unless the request is audited.
     var observer: (@Sendable (Response) -> Void)?
+    /// `true` if another node has sent the request on behalf of its client.
+    var isFromNode = false
 
     var head: RequestHead { message.head }
     var fields: HTTPFields { message.head.fields }

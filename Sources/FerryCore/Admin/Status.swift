@@ -57,11 +57,13 @@ package struct NodeStatus: Sendable, Equatable {
     package let isDraining: Bool
     /// `true` if it runs transfers.
     package let isWorker: Bool
+    /// Address at which other nodes reach it (`FERRY_NODE_URL`); `nil` if it advertises none.
+    package let url: String?
 
     /// Creates a status.
     package init(
         id: NodeID, name: String, version: String, startedAt: Timestamp, heartbeatAgeSeconds: Double,
-        running: Int32, isDraining: Bool, isWorker: Bool
+        running: Int32, isDraining: Bool, isWorker: Bool, url: String? = nil
     ) {
         self.id = id
         self.name = name
@@ -71,5 +73,6 @@ package struct NodeStatus: Sendable, Equatable {
         self.running = running
         self.isDraining = isDraining
         self.isWorker = isWorker
+        self.url = url
     }
 }

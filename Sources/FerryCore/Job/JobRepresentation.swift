@@ -1,10 +1,10 @@
 extension JobRecord {
     /// Writes the job as all endpoints and webhooks show it: its state and its accepted fields. All members
-    /// are present, with null for no value. `progress`: of the running attempt, or `nil` if not known on this
-    /// node. `queue`: evaluated only for a job that waits for Ferry or its host. `disclosure`: what the
-    /// reader may see.
+    /// are present, with null for no value. `progress`: of the running attempt, or `nil` if not known.
+    /// `unavailable`: why the node that runs the job did not tell its progress. `queue`: evaluated only for a
+    /// job that waits for Ferry or its host. `disclosure`: what the reader may see.
     package func write(
-        into writer: inout JSONWriter, progress: TransferProgress?,
+        into writer: inout JSONWriter, progress: TransferProgress?, unavailable: NodeUnavailable? = nil,
         queue: @autoclosure () -> QueueConditions = QueueConditions(), for disclosure: Disclosure = .redacted
     ) {
         writer.beginObject()
@@ -44,7 +44,7 @@ extension JobRecord {
         writer.name("progress")
         let final = finalProgress(isUpload: spec?.kind == .upload)
         (final ?? progress ?? partialDownload?.progress ?? TransferProgress()).write(
-            into: &writer, isSucceeded: state == .succeeded)
+            into: &writer, isSucceeded: state == .succeeded, unavailable: unavailable)
         writer.name("response")
         if let responseJSON {
             writer.raw(TransferResponse.shown(responseJSON, for: disclosure))
@@ -104,12 +104,15 @@ private struct InlineBody: ShownValue {
 }
 
 extension TransferProgress {
-    /// Writes the `progress` object of the API.
-    package func write(into writer: inout JSONWriter, isSucceeded: Bool) {
-        if !isSucceeded, self == TransferProgress() {
+    /// Writes the `progress` object of the API. `unavailable`: why the progress is not known.
+    package func write(
+        into writer: inout JSONWriter, isSucceeded: Bool, unavailable: NodeUnavailable? = nil
+    ) {
+        if !isSucceeded, unavailable == nil, self == TransferProgress() {
             writer.raw(noProgress)
         } else {
-            ShownProgress(progress: self, isSucceeded: isSucceeded).show(into: &writer, isRedacted: true)
+            ShownProgress(progress: self, isSucceeded: isSucceeded, unavailable: unavailable)
+                .show(into: &writer, isRedacted: true)
         }
     }
 
@@ -131,7 +134,9 @@ extension TransferProgress {
 }
 
 /// Progress of a job that has not begun, encoded once.
-private let noProgress = ShownProgress(progress: TransferProgress(), isSucceeded: false).shown()
+private let noProgress = ShownProgress(
+    progress: TransferProgress(), isSucceeded: false, unavailable: nil
+).shown()
 
 /// The `progress` object of the API.
 package struct ShownProgress: ShownObject {
@@ -142,6 +147,7 @@ package struct ShownProgress: ShownObject {
 
     let progress: TransferProgress
     let isSucceeded: Bool
+    let unavailable: NodeUnavailable?
 
     package static func members(_ list: inout some MemberVisitor<Self>) {
         list.member("bytes_received", \.progress.bytesReceived, "Bytes of the response body received so far.")
@@ -165,6 +171,10 @@ package struct ShownProgress: ShownObject {
             "resumed_at_offset", \.progress.resumedAtOffset,
             "Byte at which the download resumed; 0 if it restarted because the kept bytes could not be used; "
                 + "null if no bytes were kept.")
+        list.optional(
+            "unavailable", \.unavailable,
+            "Why the progress is not known: the job runs on another node, which does not answer. Absent "
+                + "otherwise.")
     }
 }
 

@@ -256,6 +256,39 @@ package enum Limits {
     /// If exceeded: jobs take turns.
     package static let eventProgressTotalByteCountMax = 1 << 20
 
+    // MARK: Requests between nodes
+    /// Difference between the time of a node's request and this node's clock, in seconds.
+    /// If exceeded: 401 `node_request_refused`.
+    package static let nodeRequestSecondsMax = 30.0
+    /// Nonces of nodes' requests that are remembered, in each of two spans of a minute.
+    /// If exceeded: 401 `node_request_refused`.
+    package static let nodeNonceCountMax = 100_000
+    /// Age of another node's progress that is passed on without a further request, in seconds.
+    package static let nodeProgressSeconds = 1.0
+    /// Wait for another node's progress, in seconds.
+    /// If exceeded: `progress.unavailable`.
+    package static let nodeProgressWaitSeconds = 1.0
+    /// Jobs that one request for progress names.
+    /// If exceeded: it asks for all running jobs of the node.
+    package static let nodeProgressJobCountMax = 200
+    /// Response with the progress of a node's jobs, in bytes.
+    /// If exceeded: `progress.unavailable`.
+    package static let nodeProgressByteCountMax = 16 << 20
+    /// Other nodes whose progress is kept.
+    /// If exceeded: all of it is asked for again.
+    package static let nodeReadingCountMax = 1_000
+    /// Connection to another node, in seconds.
+    /// If exceeded: 503 `node_unavailable`.
+    package static let nodeConnectSeconds = 3.0
+    /// Part of another node's response that waits for one reader, in bytes.
+    /// If exceeded: reading pauses.
+    package static let nodeResponseByteCountMax = 256 << 10
+    /// Requests to other nodes for content and attempts at once.
+    /// If exceeded: 429 `overloaded`.
+    package static let nodeRequestCountMax = 100
+    /// Time for which a node that has left is remembered, in seconds.
+    package static let formerNodeSeconds = 7_776_000.0
+
     // MARK: Schedules and windows
     /// `cron`, in bytes.
     /// If exceeded: 422. All minutes and all hours fit by name.

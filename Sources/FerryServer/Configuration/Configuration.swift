@@ -19,6 +19,8 @@ package struct Configuration: Sendable {
     package var listenHost: String
     /// Port to listen on; 0 lets the kernel choose.
     package var listenPort: UInt16
+    /// Address that this node advertises to the others; `nil` for none.
+    package var nodeURL: String?
     /// Data directory, an absolute path.
     package var dataDirectory: String
     /// Directory of the files of the tenant `default`, an absolute path.
@@ -108,6 +110,7 @@ package struct Setting: Sendable {
     /// All settings.
     package static let all: [Setting] = [
         Setting("FERRY_LISTEN", "address and port of the API", "127.0.0.1:8080"),
+        Setting("FERRY_NODE_URL", "address at which other nodes reach this one", ""),
         Setting("FERRY_DATA_DIR", "files, staged uploads, the private PostgreSQL", "./ferry-data"),
         Setting(
             "FERRY_STORAGE_ROOT", "where destination.path and source.path of the tenant default live",
@@ -178,6 +181,7 @@ extension Configuration {
     package init(_ source: SettingSource, isTerminal: Bool) throws(Failure) {
         let read = SettingReader(source: source)
         (listenHost, listenPort) = try Self.address(read.value("FERRY_LISTEN"))
+        nodeURL = try Self.nodeURL(source["FERRY_NODE_URL"])
         dataDirectory = absolutePath(read.value("FERRY_DATA_DIR"))
         storageRoot = absolutePath(source["FERRY_STORAGE_ROOT"] ?? dataDirectory + "/files")
         tenantStorageRoot = absolutePath(source["FERRY_TENANT_STORAGE_ROOT"] ?? dataDirectory + "/tenants")
@@ -258,6 +262,23 @@ extension Configuration {
         } catch {
             throw Failure(description: "FERRY_PROXY: \(error.message)")
         }
+    }
+
+    /// Returns the address as origin, without a slash at its end. A path could not be part of a signature: a
+    /// proxy may remove it.
+    private static func nodeURL(_ text: String?) throws(Failure) -> String? {
+        guard let text else { return nil }
+        let rule = "FERRY_NODE_URL must be an address such as http://10.1.0.5:8080"
+        let url: WebURL
+        do throws(WebURL.Failure) {
+            url = try WebURL.parse(text)
+        } catch {
+            throw Failure(description: "\(rule). \(error.message)")
+        }
+        guard url.path == "/", url.query == nil else {
+            throw Failure(description: "\(rule), without a path or query.")
+        }
+        return "\(url.scheme.rawValue)://\(url.host):\(url.port)"
     }
 
     private static func webhookSecret(_ text: String?) throws(Failure) -> WebhookSecret? {

@@ -1,3 +1,4 @@
+import FerryCore
 import Glibc
 
 /// How many transfers and connections may be open at once, within the process's limit of open files
@@ -21,8 +22,10 @@ struct DescriptorBudget {
     private static let others = 200
 
     init(limit: Int, transfers: Int, clients: Int, keptConnections: Int) {
-        let isEnough = limit >= Self.others + clients + 2 * transfers
-        let others = isEnough ? Self.others : min(Self.others, limit / 4)
+        // Requests to other nodes, on behalf of clients.
+        let all = Self.others + Limits.nodeRequestCountMax
+        let isEnough = limit >= all + clients + 2 * transfers
+        let others = isEnough ? all : min(Self.others, limit / 4)
         // Few clients use all their connections, so transfers come first.
         self.clients = isEnough ? clients : max(16, min(clients, limit / 4))
         let left = limit - others - self.clients

@@ -129,6 +129,7 @@ final class Application: Sendable {
             seal: SecretSeal(seal: { box.seal($0) }, open: { try? box.open($0) }),  // `nil`: another key
             openSecrets: secretsOpener(box), sealSecrets: { box.seal($0.encode()) },
             hashCredentials: { box.shortHash($0) })
+        settings.nodeURL = configuration.nodeURL
         settings.own = own
         settings.spool = ResultSpool(directory: configuration.dataDirectory)
         let (downloads, credits) = (DownloadAdmission(), DeliveryCredits())
@@ -156,7 +157,8 @@ final class Application: Sendable {
             let health = Health(
                 store: store, engine: engine, webhooks: webhooks, downloads: downloads, configuration)
             let parts = NodeParts(
-                store: store, engine: engine, webhooks: webhooks, health: health, slots: slots,
+                node: identity.id, store: store, engine: engine, webhooks: webhooks, health: health,
+                slots: slots,
                 budget: budget, memory: memory, box: box, clock: clock, zones: zones, egress: egress,
                 paths: StoragePaths(configuration))
             let server = try APIServer(configuration, parts: parts, logger: logger)

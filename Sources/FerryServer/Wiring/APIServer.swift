@@ -16,6 +16,7 @@ final class APIServer: Sendable {
     private let api: API
     private let server: Server
     private let content: ContentReader
+    private let nodes: NodeClient
     private let refresh: KeyRefresh
 
     var port: UInt16 { server.port }
@@ -30,6 +31,11 @@ final class APIServer: Sendable {
             tenants: store.tenantCounts,
             node: NodeAdapter(store: store, paths: parts.paths, engine: engine, health: health),
             content: content, clock: parts.clock, egress: parts.egress, waiters: waiters)
+        let key = box.key(for: NodeSignature.purpose)
+        let nodes = NodeClient(
+            node: parts.node, key: key, store: store.control, clock: parts.clock, logger: logger)
+        ports.others = nodes
+        ports.nodeGate = NodeGate(node: parts.node, key: key, clock: parts.clock)
         ports.progress = { engine?.progress(of: $0) }
         ports.running = { engine?.runningTransfers ?? [] }
         ports.queue = { store.queueConditions }
@@ -66,6 +72,7 @@ final class APIServer: Sendable {
         ) { message in logger.debug("libmicrohttpd", metadata: ["detail": "\(message)"]) }
         self.waiters = waiters
         self.content = content
+        self.nodes = nodes
         self.api = api
         refresh = KeyRefresh(api)
     }
@@ -90,16 +97,18 @@ final class APIServer: Sendable {
         refresh.stop()
         api.stop()
         server.stop()
+        nodes.stop()
         content.stop()
     }
 }
 
-/// API of a node without the role `api`: serves only probes and metrics.
+/// API of a node without the role `api`: serves only probes, metrics, and what other nodes ask for.
 private struct ProbesOnly: RequestHandler {
     let api: API
 
     func plan(_ head: RequestHead) -> BodyPlan {
-        if ["/livez", "/readyz", "/metrics"].contains(head.path) { return api.plan(head) }
+        let isServed = ["/livez", "/readyz", "/metrics"].contains(head.path) || api.isFromNode(head)
+        if isServed { return api.plan(head) }
         return .refuse(api.unserved(head))
     }
 
@@ -116,6 +125,7 @@ private struct ProbesOnly: RequestHandler {
 
 /// Parts of a node that the API and the metrics use.
 struct NodeParts: Sendable {
+    let node: NodeID
     let store: Store
     let engine: Engine?
     let webhooks: WebhookSender?

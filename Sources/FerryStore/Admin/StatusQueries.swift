@@ -67,6 +67,7 @@ extension NodeStatus {
         self.init(
             id: rows.identifier(row, 0), name: rows.text(row, 1), version: rows.text(row, 2),
             startedAt: rows.instant(row, 3), heartbeatAgeSeconds: rows.float64(row, 7),
-            running: rows.int32(row, 4), isDraining: rows.bool(row, 5), isWorker: rows.bool(row, 6))
+            running: rows.int32(row, 4), isDraining: rows.bool(row, 5), isWorker: rows.bool(row, 6),
+            url: rows.textOrNil(row, 8))
     }
 }

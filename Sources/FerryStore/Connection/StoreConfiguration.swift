@@ -8,6 +8,8 @@ package struct StoreConfiguration: Sendable {
     package var node: NodeID
     /// The host's name, for people.
     package var nodeName: String
+    /// Address at which other nodes reach this one; `nil` to advertise none.
+    package var nodeURL: String?
     package var version: String
     /// `true` if this node runs transfers. Other nodes lease nothing.
     package var isWorker: Bool

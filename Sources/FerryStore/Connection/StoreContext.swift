@@ -45,6 +45,8 @@ final class StoreContext: Sendable {
     let isLeasing: Atomic<Bool>
     /// `true` if other nodes are alive and must be notified.
     let hasPeers = Atomic<Bool>(true)
+    /// The other nodes at the last heartbeat.
+    let peers = Mutex<[NodeID: PeerNode]>([:])
     let isListening = Atomic<Bool>(false)
     let held: HeldAttempts
     /// Receives the results of prefetched attempts that have not begun.

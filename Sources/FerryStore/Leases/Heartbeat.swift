@@ -124,8 +124,10 @@ package final class Heartbeat: LeaseHolder {
         let hosts = results.take(5)
         let epoch = results.take(6).int64(0, 0)
         let operations = results.take(7)
+        let others = results.take(8)
+        context.peers.withLock { $0 = others.peers }
         let beat = Beat(
-            others: results.take(8).heartbeats,
+            others: others.heartbeats,
             nextDeadline: deadline.rowCount > 0 ? deadline.instant(0, 0) : nil)
         try renewLease(sentAt: start, database)
         context.metrics.roundTripNanoseconds.store(end - start, ordering: .relaxed)
@@ -236,6 +238,7 @@ extension Parameters {
         parameters.append(bool: configuration.isWorker)
         parameters.append(float64: configuration.leaseSeconds)
         parameters.append(text: demand.json)
+        parameters.append(text: configuration.nodeURL)
         return parameters
     }
 }

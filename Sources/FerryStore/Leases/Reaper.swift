@@ -137,6 +137,8 @@ struct Reaper {
         lock.append(int64: 0x6665_7272_7973_7765)  // "ferryswe"
         var nodes = Parameters()
         nodes.append(float64: Self.nodeLifetimeSeconds)
+        var former = Parameters()
+        former.append(float64: Limits.formerNodeSeconds)
         var audit = Parameters()
         audit.append(float64: Limits.auditSeconds)
         audit.append(int32: Limits.auditCountMax)
@@ -148,6 +150,7 @@ struct Reaper {
                 let isLocked = try connection.execute(Statements.tryLock, lock).bool(0, 0)
                 guard isLocked else { return }
                 _ = try connection.execute(Statements.foldCounts, nodes)
+                _ = try connection.execute(Statements.removeFormerNodes, former)
                 _ = try connection.execute(Statements.removeOldAudit, audit)
                 _ = try connection.execute(Statements.lockOldLots, queues)
                 _ = try connection.execute(Statements.removeOldLots)

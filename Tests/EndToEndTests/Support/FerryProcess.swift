@@ -41,6 +41,7 @@ final class FerryProcess: Sendable {
     let directory: String
     private let settings: [String: String]
     private let host: String
+    private let advertises: Bool
     private let pid = Mutex<pid_t?>(nil)
 
     var url: String { "http://127.0.0.1:\(port)" }
@@ -54,14 +55,18 @@ final class FerryProcess: Sendable {
             // Most tests have one origin, and more than six jobs.
             "FERRY_HTTP_MAXIMUM_CONNECTIONS_PER_HOST": "none",
         ]
-        return own.merging(settings) { $1 }
+        let address = advertises ? ["FERRY_NODE_URL": url] : [:]
+        return own.merging(address) { $1 }.merging(settings) { $1 }
     }
 
     /// Starts the process and waits until it is ready. `settings` override `environment`'s defaults. Without
     /// `FERRY_DATABASE_URL`, the process runs a private PostgreSQL. `host` is the address to listen on:
-    /// loopback or all.
-    init(_ settings: [String: String] = [:], host: String = "127.0.0.1") throws {
+    /// loopback or all. `advertises`: tells other nodes its address.
+    init(
+        _ settings: [String: String] = [:], host: String = "127.0.0.1", advertises: Bool = false
+    ) throws {
         self.host = host
+        self.advertises = advertises
         directory = try TemporaryDirectory.make("e2e")
         // If the tests run as root, the private PostgreSQL runs as another user.
         chmod(directory, 0o755)

@@ -62,6 +62,27 @@ struct ConfigurationTests {
         }
     }
 
+    @Test("FERRY_NODE_URL is an origin; its port is always named")
+    func nodeURL() throws {
+        let name = "FERRY_NODE_URL"
+        #expect(try configuration().nodeURL == nil)
+        for (text, url) in [
+            ("http://10.1.0.5:8080", "http://10.1.0.5:8080"), ("https://Node-1/", "https://node-1:443"),
+            ("http://[fd00::1]:81", "http://[fd00::1]:81"),
+        ] {
+            #expect(try configuration(environment: [name: text]).nodeURL == url)
+        }
+        for text in [
+            "10.1.0.5:8080", "ftp://node", "http://node/ferry", "http://node/?a", "http://user:p@node",
+            "http://",
+        ] {
+            let failure = #expect(throws: Configuration.Failure.self) {
+                try configuration(environment: [name: text])
+            }
+            #expect(failure?.description.contains(name) == true)
+        }
+    }
+
     @Test("FERRY_UMASK must be octal and must not restrict the owner")
     func umask() throws {
         #expect(try configuration().umask == nil)

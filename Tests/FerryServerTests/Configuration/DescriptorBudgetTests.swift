@@ -8,11 +8,11 @@ struct DescriptorBudgetTests {
         DescriptorBudget(limit: limit, transfers: 256, clients: 2_000, keptConnections: 512)
     }
 
-    @Test("with enough descriptors the configured values apply", arguments: [2_712, 4_096, 1 << 20, .max])
+    @Test("with enough descriptors the configured values apply", arguments: [2_812, 4_096, 1 << 20, .max])
     func enough(limit: Int) {
         let budget = budget(limit)
         #expect(budget.transfers == 256 && budget.clients == 2_000)
-        #expect(budget.keptConnections == min(512, (limit - 2_712) / 2))
+        #expect(budget.keptConnections == min(512, (limit - 2_812) / 2))
     }
 
     @Test(

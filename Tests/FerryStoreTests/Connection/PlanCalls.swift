@@ -352,7 +352,7 @@ struct PlanCall {
 
     private static let leases: [PlanCall] = [
         lane(Statements.checkLeases, "history_id(2), ARRAY[history_id(4200001), history_id(4200003)]"),
-        lane(Statements.heartbeat, "history_id(1), 'node', '1', now(), 1, false, true, 30, NULL"),
+        lane(Statements.heartbeat, "history_id(1), 'node', '1', now(), 1, false, true, 30, NULL, NULL"),
         lane(Statements.lockHeartbeat, "1"),
         lane(Statements.lockJobsOfDeadNodes, "ARRAY[history_id(2)], '{2026-01-01}', 50, false"),
         lane(Statements.lockJobsOfNode, "history_id(1)"),
@@ -360,6 +360,8 @@ struct PlanCall {
         lane(Statements.readHealth),
         lane(Statements.readHeartbeats, "history_id(1)"),
         read(Statements.readNodes),
+        read(Statements.readPeer, "history_id(1)"),
+        lane(Statements.removeFormerNodes, "7776000"),
         lane(Statements.removeNode, "history_id(3)"),
     ]
 

@@ -129,6 +129,38 @@ struct ClusterTests {
         #expect(try node.attempt().job == job)
     }
 
+    @Test("a node knows the addresses of the others; one that has left is known by its last heartbeat")
+    func peers() throws {
+        let first = try TestNode(database.url) { $0.nodeURL = "http://10.0.0.1:80" }
+        let second = try TestNode(database.url) { $0.heartbeatSeconds = 0.1 }
+        defer { second.store.stop() }
+        eventually("the address is known") { second.store.control.peers.first?.url == "http://10.0.0.1:80" }
+        func peer(_ id: NodeID) -> Result<PeerNode, StoreError> {
+            wait { second.store.control.peer(id, reply: $0) }
+        }
+        #expect(try peer(first.id).get().url == "http://10.0.0.1:80")
+        #expect(try !peer(first.id).get().hasLeft)
+        first.store.stop()
+        eventually("it has left") { second.store.control.peers.isEmpty }
+        let left = try peer(first.id).get()
+        #expect(left.hasLeft && left.url == nil && left.heartbeatAt > Timestamp(microseconds: 0))
+        // Housekeeping moves a silent node in the same way, and forgets it much later.
+        let silent: NodeID = TestNode.identifiers.make()
+        var connection = try Connection(url: database.url)
+        try connection.execute(
+            script: """
+                INSERT INTO nodes (id, name, version, started_at, heartbeat_at, running, draining, is_worker)
+                VALUES ('\(uuidText(silent))', 'dead', '0', now(), now() - interval '3 hours', 0, false, true)
+                """)
+        var lifetime = Parameters()
+        lifetime.append(float64: 3_600)
+        _ = try connection.execute(Statements.foldCounts, lifetime)
+        #expect(try peer(silent).get().hasLeft)
+        _ = try connection.execute(Statements.removeFormerNodes, lifetime)
+        #expect(throws: StoreError.self) { try peer(silent).get() }
+        #expect(try peer(first.id).get().hasLeft, "it has not been away for so long")
+    }
+
     @Test("a job whose cancellation was requested before its node died is cancelled, not run")
     func cancelledWhileDead() throws {
         let dead: NodeID = TestNode.identifiers.make()

@@ -37,7 +37,7 @@ extension Statements {
         readAttempts, readEarlierSpecs, readJobs, remindJobs,
         // Leases
         checkLeases, heartbeat, lockHeartbeat, lockJobsOfDeadNodes, lockJobsOfNode, lockRescue, readHealth,
-        readHeartbeats, readNodes,
+        readHeartbeats, readNodes, readPeer, removeFormerNodes,
         removeNode,  // Retention
         addHistory, detachHistory, dropHistory, expiredJobs, hasEventsUntil, lateHistory, oldDefaultJobs,
         oldJobs, oldRestJobs, oldSessionJobs, readHistory, removeJobs, removeOldKeys,

@@ -1,13 +1,16 @@
 -- Adds rows of job_counts that are no longer written to the row `folded`: those of nodes that have been
 -- silent for $1 seconds, and those that a connection has left for a new row (set_shard.sql) a minute ago.
--- Also removes silent nodes without running jobs; lock_jobs_of_dead_nodes.sql finds dead nodes by their rows.
--- Locks: the removed rows of nodes and job_counts, then the row `folded`. A node or connection that comes
--- back starts a new row.
+-- Also moves silent nodes without running jobs to the former nodes; lock_jobs_of_dead_nodes.sql finds dead
+-- nodes by their rows. Locks: the removed rows of nodes and job_counts, then the row `folded`. A node or
+-- connection that comes back starts a new row.
 WITH old AS (
     DELETE FROM nodes n
     WHERE n.heartbeat_at < now() - make_interval(secs => $1::double precision)
         AND NOT EXISTS (SELECT FROM jobs r WHERE r.node = n.id)
-    RETURNING id
+    RETURNING id, heartbeat_at
+), former AS (
+    INSERT INTO former_nodes (id, heartbeat_at) SELECT id, heartbeat_at FROM old
+    ON CONFLICT (id) DO UPDATE SET heartbeat_at = excluded.heartbeat_at
 ), gone AS (
     DELETE FROM job_counts c
     WHERE c.shard <> 'folded' AND (

@@ -38,18 +38,20 @@ let package = Package(
             name: "COpenSSL", pkgConfig: "libcrypto", providers: [.apt(["libssl-dev"])]),
         .systemLibrary(name: "CZlib", pkgConfig: "zlib", providers: [.apt(["zlib1g-dev"])]),
         .systemLibrary(name: "CBrotli", pkgConfig: "libbrotlidec", providers: [.apt(["libbrotli-dev"])]),
+        .systemLibrary(name: "CIdn2", pkgConfig: "libidn2", providers: [.apt(["libidn2-dev"])]),
         .target(name: "CSys"),
 
         // Safe wrappers, without a word of Ferry in them.
         .target(name: "Sys", dependencies: ["CSys"], swiftSettings: strict),
         .target(name: "OpenSSL", dependencies: ["COpenSSL"], swiftSettings: strict),
         .target(name: "Codings", dependencies: ["CBrotli", "CZlib"], swiftSettings: strict),
+        .target(name: "IDNA", dependencies: ["CIdn2"], swiftSettings: strict),
         .target(name: "HTTPServer", dependencies: ["CMicrohttpd", "Sys"], swiftSettings: strict),
         .target(name: "Postgres", dependencies: ["CPostgres", "Sys"], swiftSettings: strict),
         .target(name: "Curl", dependencies: ["CCurl", "Sys"], swiftSettings: strict),
 
         // The stages.
-        .target(name: "FerryCore", swiftSettings: safe),
+        .target(name: "FerryCore", dependencies: ["IDNA"], swiftSettings: safe),
         .target(
             name: "FerryAPI",
             dependencies: [

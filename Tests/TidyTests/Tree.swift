@@ -32,9 +32,10 @@ enum Tree {
     /// The targets that each target may import.
     static let mayImport: [String: Set<String>] = [
         "Sys": ["CSys"], "OpenSSL": ["COpenSSL"], "Codings": ["CBrotli", "CZlib"],
+        "IDNA": ["CIdn2"],
         "HTTPServer": ["CMicrohttpd", "Sys"], "Postgres": ["CPostgres", "Sys"],
         "Curl": ["CCurl", "CSys", "Sys"],
-        "FerryCore": [],
+        "FerryCore": ["IDNA"],
         "FerryAPI": ["FerryCore", "HTTPServer", "OpenSSL", "Sys"],
         "FerryScheduler": ["FerryCore"],
         "FerryStore": ["FerryCore", "FerryScheduler", "Postgres", "Sys"],

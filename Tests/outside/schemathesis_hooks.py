@@ -153,7 +153,7 @@ def _combine(job):
 def _simplify_webhook(body):
     """Only the egress policy knows which receiver may be reached; and a replay's end comes after its begin."""
     if isinstance(body.get("url"), str) and len(body["url"]) <= 8_192 and re.fullmatch(
-            r"https?://[^@\s/?#]{1,253}([/?#]\S*)?", body["url"], re.IGNORECASE):
+            r" *https?://[^@\s/?#]{1,253}([/?#][^\x00-\x1f\x7f]*)? *", body["url"], re.IGNORECASE):
         body["url"] = "https://receiver.example/hook"
     if isinstance(body.get("since"), str) and _is_time(body.get("until")):
         body["until"] = None
@@ -232,6 +232,13 @@ def before_call(context, case, kwargs):
         case.path_parameters["id"] = "key_00000000000000000000000000"
     # Examples that cover a schema systematically do not pass through map_body.
     map_body(context, case.body)
+    # Only the service knows which names beyond ASCII are hosts (UTS #46).
+    for values in (case.path_parameters, case.query):
+        host = (values or {}).get("host")
+        if isinstance(host, str) and len(host) <= 268 and re.fullmatch(
+                r"(https?://)?[A-Za-z0-9._-]*[^\x00-\x7f][^\x00-\x20\x7f%/:?#@\[\]]*(:[1-9][0-9]{0,3})?/?", host,
+                re.IGNORECASE):
+            values["host"] = "host.example"
     # Only the service itself can make resume data, and a mirror is not the URL itself.
     for job in _jobs(case.body):
         if isinstance(job.get("resume_data"), str) and 0 < len(job["resume_data"]) <= 16_384:

@@ -198,7 +198,8 @@ def test_the_image_has_the_libraries_of_the_build(dockerfile):
     installs = " ".join(line for line in dockerfile if "apt-get install" in line)
     for development, runtime in {"libmicrohttpd-dev": "libmicrohttpd12", "libcurl4-openssl-dev": "libcurl4",
                                  "libpq-dev": "libpq5", "libssl-dev": "libssl3",
-                                 "zlib1g-dev": "zlib1g", "libbrotli-dev": "libbrotli1"}.items():
+                                 "zlib1g-dev": "zlib1g", "libbrotli-dev": "libbrotli1",
+                                 "libidn2-dev": "libidn2-0"}.items():
         assert development in installs and runtime in installs
         assert development in (REPOSITORY / "scripts/install-system-packages").read_text()
 

@@ -33,6 +33,22 @@ package func percentEncoded(_ text: String, keeping kept: String = "") -> String
     return String(decoding: bytes, as: UTF8.self)
 }
 
+/// Returns the bytes of a percent-encoded text (RFC 3986 §2.1), or `nil` if a `%` has no two digits.
+func percentDecoded(_ text: Substring) -> [UInt8]? {
+    var bytes: [UInt8] = []
+    var rest = text.utf8[...]
+    while let byte = rest.popFirst() {
+        guard byte == UInt8(ascii: "%") else {
+            bytes.append(byte)
+            continue
+        }
+        guard let value = hexDecoded(String(Substring(rest.prefix(2)))), value.count == 1 else { return nil }
+        bytes += value
+        rest = rest.dropFirst(2)
+    }
+    return bytes
+}
+
 /// Returns the bytes in lower-case hexadecimal.
 package func hexEncoded(_ bytes: [UInt8]) -> String {
     var text: [UInt8] = []

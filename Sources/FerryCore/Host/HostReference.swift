@@ -15,7 +15,8 @@ package struct HostReference: Sendable, Equatable {
         // No path, query or fragment, not even one that `WebURL` would drop.
         let rest = authority.drop { !"/?#".utf8.contains($0) }
         // The failure has no details that matter here: the text is no reference.
-        guard rest.isEmpty || rest.elementsEqual("/".utf8),
+        guard rest.isEmpty || rest.elementsEqual("/".utf8), !text.utf8.contains(UInt8(ascii: "%")),
+            !text.utf8.contains(where: { $0 <= 0x20 }),
             let url = try? WebURL.parse(hasScheme ? text : "https://\(text)")
         else { return nil }
         scheme = hasScheme ? url.scheme : nil
@@ -37,9 +38,12 @@ extension HostReference {
     /// Largest number of characters: a scheme, a name, a port and a slash.
     package static let characterCountMax = "https://".count + 253 + ":65535/".count
 
-    /// Regular expression of a reference (ECMA-262).
+    /// Regular expression of a reference (ECMA-262). A name with characters beyond ASCII must also be one of
+    /// UTS #46.
     package static let pattern: String = {
-        let host = hostPattern(letters: "A-Za-z", hexadecimal: "[0-9a-fA-F]", v4End: "\\.?")
+        let ascii = hostPattern(letters: "A-Za-z", hexadecimal: "[0-9a-fA-F]", v4End: "\\.?")
+        let other = "[A-Za-z0-9._-]*[^\\x00-\\x7F][^\\x00-\\x20\\x7F%/:?#@\\[\\]]*"
+        let host = "(\(ascii)|\(other))"
         let shortPorts = "0{0,4}[1-9]|0{0,3}[1-9][0-9]|0{0,2}[1-9][0-9]{2}|0?[1-9][0-9]{3}"
         return "^([hH][tT][tT][pP][sS]?://)?\(host)(:(\(shortPorts)|\(longPort))?)?/?$"
     }()

@@ -37,8 +37,9 @@ extension JobSpec {
         package mutating func fields(_ visitor: inout some FieldVisitor) {
             visitor.field(
                 "url", &target, .of(required: true, column: "origin"),
-                "Absolute URL, http or https, without user information. Addresses that the egress policy "
-                    + "refuses are an error.")
+                "Absolute URL, http or https, without user information. Spaces and characters beyond ASCII "
+                    + "are percent-encoded, those of the host become punycode. Addresses that the egress "
+                    + "policy refuses are an error.")
             visitor.field(
                 "method", &method, .method, .of(.never, column: "is_repeatable"),
                 "Method. By default GET, for uploads PUT. With a body, it must be named and be neither GET "

@@ -19,7 +19,10 @@ struct URLText: FieldValue {
             if let reason = place.context.refusal(url) { return place.fail("blocked_address", reason) }
             return url
         } catch {
-            return place.fail("invalid_value", error.message)
+            guard error == .controlCharacter, let corrected = WebURL.parseIgnoringControls(text) else {
+                return place.fail("invalid_value", error.message)
+            }
+            return place.fail("invalid_value", "\(error.message) Without them it is \(corrected).")
         }
     }
     static func restore(_ json: JSON) -> URLText? { json.string.map(URLText.init) }
@@ -33,7 +36,8 @@ struct URLText: FieldValue {
         [
             JSON.Member("type", "string"), JSON.Member("format", "uri"),
             JSON.Member("maxLength", JSON(Limits.urlByteCountMax)),
-            JSON.Member("pattern", #"^[hH][tT][tT][pP][sS]?://[^@\s/?#]{1,253}([/?#]\S*)?$"#),
+            JSON.Member(
+                "pattern", #"^ *[hH][tT][tT][pP][sS]?://[^@\s/?#]{1,253}([/?#][^\x00-\x1F\x7F]*)? *$"#),
         ]
     }
 }

@@ -43,8 +43,8 @@ package struct ProxyURL: Sendable, Hashable {
         let parts = try parts(text)
         guard let information = parts.user else { return (parts.url, nil, nil) }
         let words = information.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
-        guard let user = percentDecoded(words[0]), !user.isEmpty,
-            let password = percentDecoded(words.count > 1 ? words[1] : "")
+        guard let user = decodedCredential(words[0]), !user.isEmpty,
+            let password = decodedCredential(words.count > 1 ? words[1] : "")
         else { throw .credentials }
         return (parts.url, user, password)
     }
@@ -88,47 +88,45 @@ package struct ProxyURL: Sendable, Hashable {
     package var string: String { "\(scheme.rawValue)://\(place.host):\(place.port)" }
 }
 
-private func percentDecoded(_ text: Substring) -> String? {
-    var bytes: [UInt8] = []
-    var rest = text.utf8[...]
-    while let byte = rest.popFirst() {
-        guard byte == UInt8(ascii: "%") else {
-            bytes.append(byte)
-            continue
-        }
-        let digits = rest.prefix(2)
-        guard let value = hexDecoded(String(Substring(digits))), value.count == 1 else { return nil }
-        bytes += value
-        rest = rest.dropFirst(2)
-    }
-    return String(validating: bytes, as: UTF8.self)
+private func decodedCredential(_ text: Substring) -> String? {
+    percentDecoded(text).flatMap { String(validating: $0, as: UTF8.self) }
 }
 
 /// Hosts that are connected without the proxy (`no_proxy`).
 package struct ProxyBypass: Sendable, Equatable {
     /// Entries as written: `*`, a name with all names below it, an address, or a network.
     package let entries: [String]
+    /// The host of each entry as `WebURL.host` spells it; `nil` for an entry that is no name.
+    private let names: [String?]
 
     /// Creates a list of entries, which must be valid.
-    package init(_ entries: [String] = []) { self.entries = entries }
+    package init(_ entries: [String] = []) {
+        self.entries = entries
+        names = entries.map(Self.name)
+    }
 
     /// Returns `true` if the entry is valid.
     package static func isEntry(_ text: String) -> Bool {
-        if text == "*" || IPNetwork(cidr: text) != nil { return true }
-        let name = text.hasPrefix(".") ? text.dropFirst() : text[...]
-        // The reason of the failure is not reported.
-        guard let url = try? WebURL.parse("http://\(name)/") else { return false }
-        return url.host.utf8.elementsEqual(name.lowercased().utf8)
+        text == "*" || IPNetwork(cidr: text) != nil || name(text) != nil
+    }
+
+    /// Returns the name of an entry without the dot before it; `nil` if it is no name.
+    private static func name(_ entry: String) -> String? {
+        let name = entry.hasPrefix(".") ? entry.dropFirst() : entry[...]
+        guard let host = HostReference(String(name)), host.scheme == nil, host.port == nil,
+            name.utf8.last != UInt8(ascii: "/")
+        else { return nil }
+        return host.host
     }
 
     /// Returns `true` if an entry contains the URL's host.
     package func contains(_ url: WebURL) -> Bool {
-        entries.contains { entry in
+        zip(entries, names).contains { entry, name in
             if entry == "*" { return true }
             if let address = url.address {
                 return IPNetwork(cidr: entry)?.contains(address.canonical) ?? false
             }
-            let name = (entry.hasPrefix(".") ? String(entry.dropFirst()) : entry).lowercased()
+            guard let name else { return false }
             let host = url.host.hasSuffix(".") ? String(url.host.dropLast()) : url.host
             return host == name || host.hasSuffix("." + name)
         }

@@ -1,8 +1,8 @@
 /// An absolute `http` or `https` URL (RFC 3986), parsed once and strictly, so that libcurl and the egress
 /// policy read it in the same way.
 ///
-/// Normalised: scheme and host in lower case, no dot segments, no fragment, bytes beyond ASCII
-/// percent-encoded.
+/// Normalised as in the URL standard (WHATWG URL §4.4): no spaces at the ends, scheme and host in lower case,
+/// the host in ASCII, no dot segments, no fragment, spaces and bytes beyond ASCII percent-encoded.
 package struct WebURL: Sendable, Hashable, CustomStringConvertible {
     /// Scheme of a URL.
     package enum Scheme: String, Sendable, CaseIterable {
@@ -24,22 +24,23 @@ package struct WebURL: Sendable, Hashable, CustomStringConvertible {
 
     /// Why a text is no accepted URL.
     package enum Failure: Error, Sendable, Equatable {
-        case tooLong, forbiddenCharacter, notAbsolute, unsupportedScheme, userInformation, emptyHost,
-            nonASCIIHost
+        case tooLong, controlCharacter, notAbsolute, unsupportedScheme, userInformation, emptyHost,
+            invalidInternationalHost
         case zoneIdentifier, invalidHost, invalidPort
 
         /// A sentence for the client.
         package var message: String {
             switch self {
             case .tooLong: "A URL may have at most \(Limits.urlByteCountMax) bytes."
-            case .forbiddenCharacter:
-                "A URL may not contain spaces or control characters; percent-encode them."
+            case .controlCharacter:
+                "A URL may not contain control characters, such as tabs and line breaks."
             case .notAbsolute: "The URL must be absolute: https://host/path."
             case .unsupportedScheme: "Only http and https URLs are supported."
             case .userInformation:
                 "User name and password may not be part of the URL; send an Authorization header instead."
             case .emptyHost: "The URL names no host."
-            case .nonASCIIHost: "The host contains characters beyond ASCII; use punycode (xn--…)."
+            case .invalidInternationalHost:
+                "The host has characters that no internationalized domain name has (UTS #46)."
             case .zoneIdentifier: "An IPv6 address may not have a zone identifier."
             case .invalidHost: "The host is neither a domain name nor an IP address."
             case .invalidPort: "The port must be a number from 1 to 65535."
@@ -49,7 +50,7 @@ package struct WebURL: Sendable, Hashable, CustomStringConvertible {
 
     /// Scheme.
     package let scheme: Scheme
-    /// Host in lower case; an IPv6 address in brackets. Numeric forms are kept as written.
+    /// Host in lower case and ASCII; an IPv6 address in brackets. Numeric forms are kept as written.
     package let host: String
     /// Port that is connected, written or default.
     package let port: UInt16
@@ -76,14 +77,28 @@ package struct WebURL: Sendable, Hashable, CustomStringConvertible {
     /// Reads an absolute URL with another limit of its length.
     static func parse(_ text: String, byteCountMax: Int) throws(Failure) -> WebURL {
         guard text.utf8.count <= byteCountMax else { throw .tooLong }
-        guard !text.utf8.contains(where: { $0 <= 0x20 || $0 == 0x7F }) else { throw .forbiddenCharacter }
-        let parts = Reference(text)
+        let parts = Reference(try withoutOuterSpaces(text))
         guard let name = parts.scheme else { throw .notAbsolute }
         guard let scheme = Scheme(name) else { throw .unsupportedScheme }
         guard let authority = parts.authority else { throw .notAbsolute }
         return try WebURL(
             scheme: scheme, authority: authority, path: parts.path, query: parts.query,
             byteCountMax: byteCountMax)
+    }
+
+    /// Returns the URL that a text with control characters probably means: without tabs and line breaks, and
+    /// the others percent-encoded, as browsers read it. `nil` if that is no URL either.
+    package static func parseIgnoringControls(_ text: String) -> WebURL? {
+        var bytes: [UInt8] = []
+        for byte in text.utf8 where !"\t\r\n".utf8.contains(byte) {
+            if isControl(byte) {
+                appendPercentEncoded(byte, to: &bytes)
+            } else {
+                bytes.append(byte)
+            }
+        }
+        // The caller reports the failure of the text itself.
+        return try? parse(String(decoding: bytes, as: UTF8.self))
     }
 
     private init(
@@ -93,7 +108,7 @@ package struct WebURL: Sendable, Hashable, CustomStringConvertible {
         guard !authority.utf8.contains(UInt8(ascii: "@")) else { throw .userInformation }
         let (host, portText) = try Self.split(authority: authority)
         self.scheme = scheme
-        (self.host, address) = try Self.checkedHost(host)
+        (self.host, address) = try HostName.parse(host)
         port = portText.isEmpty ? scheme.defaultPort : try Self.port(portText)
         self.path = encoded(removingDotSegments(path.isEmpty ? "/" : path))
         self.query = query.map(encoded)
@@ -142,14 +157,12 @@ package struct WebURL: Sendable, Hashable, CustomStringConvertible {
         }
     }
 
-    /// Returns the target of a `Location` field in a response from this URL (RFC 3986 §5.2). Drops white
-    /// space at the ends and percent-encodes spaces inside, as browsers do; validates the rest like `parse`.
+    /// Returns the target of a `Location` field in a response from this URL (RFC 3986 §5.2). Normalises and
+    /// validates it like `parse`.
     package func resolving(_ reference: String) throws(Failure) -> Target {
         let limit = Limits.redirectURLByteCountMax
         guard reference.utf8.count <= limit else { throw .tooLong }
-        let trimmed = String(Substring(reference).trimmed)
-        guard !trimmed.utf8.contains(where: { $0 < 0x20 || $0 == 0x7F }) else { throw .forbiddenCharacter }
-        let parts = Reference(trimmed)
+        let parts = Reference(try Self.withoutOuterSpaces(reference))
         if parts.scheme != nil || parts.authority != nil {
             let scheme = try parts.scheme.map { (name) throws(Failure) in
                 guard let scheme = Scheme(name) else { throw .unsupportedScheme }
@@ -211,56 +224,20 @@ extension WebURL {
         return port
     }
 
-    private static func checkedHost(_ host: Substring) throws(Failure) -> (String, IPAddress?) {
-        guard !host.isEmpty else { throw .emptyHost }
-        if host.utf8.first == UInt8(ascii: "[") { return try bracketed(host) }
-        var lower: [UInt8] = []
-        lower.reserveCapacity(host.utf8.count)
-        // Start of the last label that is not empty, and length of the current label.
-        var (last, length) = (0, 0)
-        for byte in host.utf8 {
-            guard byte < 0x80 else { throw .nonASCIIHost }
-            if byte == UInt8(ascii: ".") {
-                guard length > 0 else { throw .invalidHost }
-                length = 0
-            } else {
-                if length == 0 { last = lower.count }
-                length += 1
-                guard length <= 63, isLabelByte(byte) else { throw .invalidHost }
-            }
-            lower.append((UInt8(ascii: "A")...UInt8(ascii: "Z")).contains(byte) ? byte | 0x20 : byte)
-        }
-        guard lower.count <= 253 else { throw .invalidHost }
-        let name = String(decoding: lower, as: UTF8.self)
-        let end = length == 0 ? lower.count - 1 : lower.count
-        // A name whose last label is a number is an IPv4 address or invalid (WHATWG URL, "ends in a number").
-        // libcurl accepts no IPv4 address with a dot at its end.
-        guard (48...57).contains(lower[last]),
-            IPAddress.isNumber(String(decoding: lower[last..<end], as: UTF8.self)[...])
-        else { return (name, nil) }
-        let text = String(decoding: lower[..<end], as: UTF8.self)
-        guard let address = IPAddress(legacyV4: text) else { throw .invalidHost }
-        return (text, address)
+    /// Returns the text without spaces, tabs and line breaks at its ends. Throws if it has other control
+    /// characters, or any inside.
+    private static func withoutOuterSpaces(_ text: String) throws(Failure) -> String {
+        guard text.utf8.contains(where: { isControl($0) || $0 == 0x20 }) else { return text }
+        let isOuter = { (byte: UInt8) in " \t\r\n\u{C}".utf8.contains(byte) }
+        guard let first = text.utf8.firstIndex(where: { !isOuter($0) }),
+            let last = text.utf8.lastIndex(where: { !isOuter($0) })
+        else { return "" }
+        let inner = text[first...last]
+        guard !inner.utf8.contains(where: isControl) else { throw .controlCharacter }
+        return String(inner)
     }
 
-    private static func bracketed(_ host: Substring) throws(Failure) -> (String, IPAddress?) {
-        guard host.utf8.allSatisfy({ $0 < 0x80 }) else { throw .nonASCIIHost }
-        let lower = host.lowercased()
-        guard !lower.utf8.contains(UInt8(ascii: "%")) else { throw .zoneIdentifier }
-        guard let address = IPAddress(text: String(lower.dropFirst().dropLast())), address.isIPv6 else {
-            throw .invalidHost
-        }
-        return (lower, address)
-    }
-
-    private static func isLabelByte(_ byte: UInt8) -> Bool {
-        switch byte {
-        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-            UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "_"):
-            true
-        default: false
-        }
-    }
+    private static func isControl(_ byte: UInt8) -> Bool { byte < 0x20 || byte == 0x7F }
 }
 
 // MARK: - RFC 3986

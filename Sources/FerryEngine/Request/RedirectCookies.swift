@@ -63,8 +63,10 @@ struct RedirectCookies: Sendable, Equatable {
             let text = words.count > 1 ? String(words[1].trimmed) : ""
             switch words[0].trimmed.lowercased() {
             case "domain":
-                var asked = text.lowercased()
+                var asked = text
                 if asked.hasPrefix(".") { asked.removeFirst() }
+                // A name that has no ASCII form is no domain of the URL (RFC 6265 §5.1.2).
+                asked = (try? HostName.ascii(asked[...])) ?? asked
                 if asked.isEmpty { continue }
                 guard asked == url.host || isParent(asked, of: url) else { return nil }
                 (domain, isHostOnly) = (asked, url.isAddress)

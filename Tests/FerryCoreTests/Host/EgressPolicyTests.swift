@@ -142,7 +142,8 @@ struct EgressPolicyTests {
             "017700000001", "0",
             "0x0", "127.0.0.1.", "[::1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[0:0:0:0:0:0:0:1]",
             "localhost",
-            "LOCALHOST", "localhost.", "a.localhost",
+            "LOCALHOST", "localhost.", "a.localhost", "１２７.０.０.１", "127。0。0。1", "%31%32%37.1",
+            "ｌｏｃａｌｈｏｓｔ", "%6cocalhost",
         ])
     func numericHosts(host: String) throws {
         #expect(EgressPolicy().refusal(of: try WebURL.parse("http://\(host)/")) != nil)

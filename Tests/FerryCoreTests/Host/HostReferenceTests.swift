@@ -18,6 +18,8 @@ struct HostReferenceTests {
         ("0177.0.0.01", "https://0177.0.0.01:443"), ("[::1]", "https://[::1]:443"),
         ("[2001:DB8::1]:80", "https://[2001:db8::1]:80"), ("http://[::]/", "http://[::]:80"),
         ("[1:2:3:4:5:6:7:8]", "https://[1:2:3:4:5:6:7:8]:443"), (longName, "https://\(longName):443"),
+        ("é.example", "https://xn--9ca.example:443"),
+        ("http://a.É.example:81/", "http://a.xn--9ca.example:81"),
     ]
 
     private static let wrong = [
@@ -25,7 +27,8 @@ struct HostReferenceTests {
         "example.org?",
         "example.org?x", "example.org#", "example.org#x", "example.org/.", "https://example.org/..", "a b",
         "a\u{0}",
-        "é.example", "a..b", ".a", "user@example.org", "example.org:0", "example.org:00000",
+        "é b.example", "a%C3%A9.example", " example.org", "a..b", ".a", "user@example.org", "example.org:0",
+        "example.org:00000",
         "example.org:65536",
         "example.org:000080", "example.org:x", "a.256", "256.1.1.1", "1.2.3.4.5", "0x", "a.0x", "08",
         "1.2.3.256",

@@ -18,6 +18,7 @@ import Testing
             ("http://*.a.example:8080", "http://b.a.example:8080/", true),
             ("http://127.0.0.1:81", "http://127.0.0.1:81/", true),
             ("http://[::1]:81", "http://[::1]:81/", true),
+            ("https://*.Bücher.example", "https://a.xn--bcher-kva.example/", true),
         ])
     func contains(pattern: String, url: String, isIn: Bool) throws {
         #expect(try OriginPattern(pattern).contains(try WebURL.parse(url)) == isIn)
@@ -40,6 +41,7 @@ import Testing
         for (text, written) in [
             ("HTTPS://*.A.example:443", "https://*.a.example"),
             ("http://a.example:81", "http://a.example:81"),
+            ("https://*.ü.example", "https://*.xn--tda.example"),
         ] {
             let pattern = try OriginPattern(text)
             #expect(pattern.string == written)

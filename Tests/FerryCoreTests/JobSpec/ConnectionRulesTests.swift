@@ -175,6 +175,8 @@ struct ConnectionRulesTests {
             ("10.0.0.0/8", "http://11.0.0.1/", false),
             ("10.0.0.1", "http://167772161/", true), ("fd00::/8", "http://[fd00::1]/", true),
             ("10.0.0.0/8", "http://example.org/", false),
+            (".bücher.example", "http://a.xn--bcher-kva.example/", true),
+            ("xn--tda.example", "http://Ü.example/", true),
         ])
     func bypass(entry: String, url: String, isExcepted: Bool) throws {
         #expect(ProxyBypass.isEntry(entry))

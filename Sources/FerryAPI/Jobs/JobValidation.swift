@@ -29,7 +29,8 @@ struct JobValidation: Sendable {
         earlierJob: @escaping (Int) -> JobID? = { _ in nil }
     ) throws(InvalidFields) -> JobRequest {
         let job = try JobRequest(
-            json, at: prefix, node: node, sessions: sessions, refusal: { egress.refusal(of: $0) },
+            json, at: prefix, node: node, sessions: sessions,
+            mayNameHost: request.principal.role == .admin, refusal: { egress.refusal(of: $0) },
             resumePoint: { resumePoint($0, request) }, earlierJob: earlierJob)
         try job.checkInlineDigests(at: prefix)
         return job

@@ -129,6 +129,12 @@ private struct HeaderSection {
         byteCount += name.utf8.count + value.utf8.count
         if !HeaderRules.isName(name) {
             place.add("invalid_value", "This is not the name of a header field.")
+        } else if HeaderRules.isHost(name) {
+            if let reason = HeaderRules.refusal(ofHost: value, mayNameHost: place.context.mayNameHost) {
+                place.add("invalid_value", reason)
+            } else if lines.contains(where: { HeaderRules.isHost($0.name) }) {
+                place.add("duplicate", "A request has one Host.")
+            }
         } else if HeaderRules.isForbidden(name) {
             place.add("invalid_value", "This header field is set by the service itself.")
         } else if !HeaderRules.isValue(value) {

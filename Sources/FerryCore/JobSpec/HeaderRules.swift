@@ -2,7 +2,7 @@
 package enum HeaderRules {
     /// Fields of the connection or the framing, with which a request could smuggle another one.
     private static let forbidden: Set<String> = [
-        "host", "content-length", "transfer-encoding", "connection", "expect", "te", "upgrade", "trailer",
+        "content-length", "transfer-encoding", "connection", "expect", "te", "upgrade", "trailer",
         "keep-alive",
     ]
     private static let secret: Set<String> = [
@@ -25,7 +25,22 @@ package enum HeaderRules {
         value.utf8.allSatisfy { $0 >= 0x20 && $0 != 0x7F || $0 == 0x09 }
     }
 
-    /// Returns `true` if a job cannot set the field.
+    /// Returns `true` for `Host` (RFC 9110 §7.2), which names another server at the address of the URL.
+    package static func isHost(_ name: String) -> Bool { name.lowercased() == "host" }
+
+    /// Returns why a job cannot have this value of `Host`, as a sentence, or `nil`.
+    ///
+    /// The egress policy checks addresses. Behind an allowed address, such as that of a proxy or a load
+    /// balancer, `Host` could choose servers that the operator has not allowed, so only admins may set it.
+    package static func refusal(ofHost value: String, mayNameHost: Bool) -> String? {
+        guard mayNameHost else { return "Host can only be set when an admin key submits a job." }
+        guard let host = HostReference(value), host.scheme == nil, value.utf8.last != UInt8(ascii: "/"),
+            value.utf8.allSatisfy({ $0 < 0x80 })
+        else { return "Host is a name or an address in ASCII, and a port: example.org:8443." }
+        return nil
+    }
+
+    /// Returns `true` if no job can set the field.
     package static func isForbidden(_ name: String) -> Bool {
         let lower = name.lowercased()
         return forbidden.contains(lower) || lower.hasPrefix("proxy-")

@@ -18,13 +18,14 @@ package struct JobRequest: Sendable, Equatable {
 
     /// Reads and validates a job. Throws all errors at once.
     ///
-    /// `prefix`: place of the job in the document, `#` or `#/jobs/17` in a batch. `refusal`: the egress
+    /// `prefix`: place of the job in the document, `#` or `#/jobs/17` in a batch. `mayNameHost`: as in
+    /// `FieldContext`. `refusal`: the egress
     /// policy; returns why a URL is not accepted, or `nil`. `sessions`: those of the tenant. `resumePoint`:
     /// decrypts resume data; returns `nil` if it is none of this tenant's. `earlierJob`: returns the job with
     /// this number in the batch if it precedes this one.
     package init(
         _ json: JSONView, at prefix: String = "#", node: NodeAbilities = NodeAbilities(),
-        sessions: SessionScope? = nil,
+        sessions: SessionScope? = nil, mayNameHost: Bool = false,
         refusal: (WebURL) -> String?, resumePoint: (String) -> ResumePoint? = { _ in nil },
         earlierJob: @escaping (Int) -> JobID? = { _ in nil }
     ) throws(InvalidFields) {
@@ -34,6 +35,7 @@ package struct JobRequest: Sendable, Equatable {
                     node: node, session: sessions?.record(json["session"]?.string ?? SessionName.standard),
                     refusal: refusal)
                 context.kind = json["kind"]?.string.flatMap(JobKind.init)
+                context.mayNameHost = mayNameHost
                 context.openResumeData = resumePoint
                 context.earlierJob = earlierJob
                 var spec = FieldDecoder.standard(JobSpec.self, context)

@@ -46,13 +46,13 @@ extension JobSpec {
                     + "nor HEAD.")
             headerFields(
                 &visitor, &headers, .plain,
-                "Header fields with one value for each name. Not: Host, Content-Length, Transfer-Encoding, "
-                    + "Connection, Expect, TE, Upgrade, Trailer, Keep-Alive, Proxy-*. Values of "
-                    + "Authorization, Cookie, X-Api-Key, X-Auth-Token and of names that contain token, "
-                    + "secret, password or api-key are encrypted and shown as {\"set\": true}. Clients and "
-                    + "admins see the other values; viewers, events and webhooks those of fields that carry "
-                    + "no credential. At most 16 KiB. A job shows values of the same name combined with a "
-                    + "comma (RFC 9110 §5.3).")
+                "Header fields with one value for each name. Host: only in a job that an admin key submits. "
+                    + "Not: Content-Length, Transfer-Encoding, Connection, Expect, TE, Upgrade, Trailer, "
+                    + "Keep-Alive, Proxy-*. Values of Authorization, Cookie, X-Api-Key, X-Auth-Token and of "
+                    + "names that contain token, secret, password or api-key are encrypted and shown as "
+                    + "{\"set\": true}. Clients and admins see the other values; viewers, events and "
+                    + "webhooks those of fields that carry no credential. At most 16 KiB. A job shows values "
+                    + "of the same name combined with a comma (RFC 9110 §5.3).")
             visitor.object("body", &body, .of(.never, kinds: .data), "The body of the request.")
             visitor.field(
                 "cache_policy", &CachePolicy.only, .of(.never), "How the session's cache is used.")

@@ -165,7 +165,7 @@ struct RequestBuilder: Sendable {
             let isSecret = attempt.secrets.headers.contains { equalIgnoringCase($0.name, pair.name) }
             if isSecret || Self.ownedHeaders.contains(name) || isWithheld(name) { continue }
             if !hop.keepsCredentials, !NonSecretFields.contains(lowercased: name) { continue }
-            if hop.redirectCount > 0, name == "host" { continue }
+            if name == "host", !hop.url.isSameOrigin(as: spec.request.webURL) { continue }
             if hop.hasDroppedBody, name.hasPrefix("content-") { continue }
             named.insert(name)
             headers.append(.init(pair.name, pair.value))

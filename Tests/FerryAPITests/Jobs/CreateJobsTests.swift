@@ -39,6 +39,40 @@ struct CreateJobsTests {
         #expect(response.json["errors"]?.array?.first?["code"] == .string("blocked_address"))
     }
 
+    @Test("spaces and a host beyond ASCII are normalised; a line break is rejected with the corrected URL")
+    func normalisedURL() throws {
+        let fixture = Fixture()
+        let response = try fixture.send(
+            "POST", "/v1/jobs", #"{"kind":"data","request":{"url":" http://Bücher.example/a b?ü "}}"#)
+        #expect(response.status == 201)
+        #expect(
+            response.json["request"]?["url"]?.string == "http://xn--bcher-kva.example/a%20b?%C3%BC",
+            "\(response.json)")
+        let rejected = try fixture.send(
+            "POST", "/v1/jobs", #"{"kind":"data","request":{"url":"http://a.example/b\nc"}}"#)
+        let error = rejected.json["errors"]?.array?.first
+        #expect(rejected.status == 422 && error?["pointer"] == .string("#/request/url"))
+        #expect(error?["detail"]?.string?.contains("http://a.example/bc") == true, "\(rejected.json)")
+        let local = try fixture.send(
+            "POST", "/v1/jobs", #"{"kind":"data","request":{"url":"http://１２７。0.0.1/"}}"#)
+        #expect(local.json["errors"]?.array?.first?["code"] == .string("blocked_address"))
+    }
+
+    @Test("only an admin key may submit a job with Host")
+    func hostField() throws {
+        let fixture = Fixture()
+        let job = #"{"kind":"data","request":{"url":"http://a.example/","headers":{"Host":"b.example"}}}"#
+        let client = try fixture.send("POST", "/v1/jobs", job, key: fixture.clientKey)
+        #expect(client.status == 422, "\(client.json)")
+        #expect(client.json["errors"]?.array?.first?["pointer"] == .string("#/request/headers/Host"))
+        #expect(client.json["errors"]?.array?.first?["detail"]?.string?.contains("admin") == true)
+        let admin = try fixture.send("POST", "/v1/jobs", job)
+        #expect(admin.status == 201 && admin.json["request"]?["headers"]?["Host"] == .string("b.example"))
+        let batch = try fixture.send("POST", "/v1/jobs/batch", #"{"jobs":[\#(job)]}"#, key: fixture.clientKey)
+        #expect(
+            batch.json["errors"]?.array?.first?["pointer"] == .string("#/jobs/0/request/headers/Host"))
+    }
+
     @Test(
         "a body that is not JSON is 400, another media type 415",
         arguments: [" ", "{", "[1,", "\"", "{\"kind\":}", "nul"])

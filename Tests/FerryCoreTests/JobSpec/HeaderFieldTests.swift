@@ -78,6 +78,33 @@ struct HeaderFieldTests {
                 == ["#/request/header_fields too_many"])
     }
 
+    @Test("Host may be set by an admin, once, as a name or address with a port")
+    func host() throws {
+        let errors = { (headers: String, isAdmin: Bool) throws -> [String] in
+            let json = #"{"kind":"data","request":{"url":"http://a.example/",\#(headers)}}"#
+            let view = try JSONView(parsing: Array(json.utf8))
+            do throws(InvalidFields) {
+                let job = try JobRequest(view, mayNameHost: isAdmin, refusal: { _ in nil })
+                #expect(job.spec.request.headers.map(\.name) == ["Host"])
+                return []
+            } catch {
+                return error.errors.map { "\($0.pointer) \($0.code)" }
+            }
+        }
+        for value in ["b.example", "b.example:81", "[::1]:81", "127.0.0.1"] {
+            #expect(try errors(#""headers":{"Host":"\#(value)"}"#, true) == [])
+        }
+        #expect(
+            try errors(#""headers":{"Host":"b.example"}"#, false) == ["#/request/headers/Host invalid_value"])
+        for value in ["", "b.example/", "http://b.example", "u@b.example", "a b", "ü.example", "b:0"] {
+            #expect(
+                try errors(#""headers":{"Host":"\#(value)"}"#, true)
+                    == ["#/request/headers/Host invalid_value"], "\(value)")
+        }
+        let twice = #""header_fields":[{"name":"Host","value":"b"},{"name":"host","value":"c"}]"#
+        #expect(try errors(twice, true) == ["#/request/header_fields/1 duplicate"])
+    }
+
     @Test("a patch of header_fields replaces all lines, one of headers all lines of a name")
     func patch() throws {
         let job = try decode(Self.repeated)

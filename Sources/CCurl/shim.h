@@ -33,6 +33,11 @@ static inline void ccurl_set_guards(CURL *h, curl_opensocket_callback open, curl
     curl_easy_setopt(h, CURLOPT_PREREQDATA, context);
 }
 
+static inline void ccurl_set_resolver_listener(CURL *h, curl_resolver_start_callback start, void *context) {
+    curl_easy_setopt(h, CURLOPT_RESOLVER_START_FUNCTION, start);
+    curl_easy_setopt(h, CURLOPT_RESOLVER_START_DATA, context);
+}
+
 static inline CURLcode ccurl_get_long(CURL *h, CURLINFO i, long *v) { return curl_easy_getinfo(h, i, v); }
 static inline CURLcode ccurl_get_offset(CURL *h, CURLINFO i, curl_off_t *v) { return curl_easy_getinfo(h, i, v); }
 static inline CURLcode ccurl_get_string(CURL *h, CURLINFO i, char **v) { return curl_easy_getinfo(h, i, v); }

@@ -10,6 +10,8 @@ final class EasyContext {
     /// The address that the delegate refused, unless another address was tried for the same request.
     private(set) var blocked: SocketAddress?
     private var hasTriedAddress = false
+    /// `true` from the start of a lookup until the first address that it has found.
+    fileprivate var isResolving = false
     /// The socket that last waited to send; −1 before.
     var socket: curl_socket_t = -1
     /// `true` if the request has a body, so that a response may arrive before its end.
@@ -155,6 +157,7 @@ extension EasyHandle {
         context.codings = ContentCodings(asked: request.acceptEncoding)
         ccurl_set_receivers(raw, receiveHeader, receiveBody, context.pointer)
         ccurl_set_guards(raw, openSocket, requestIsReady, context.pointer)
+        ccurl_set_resolver_listener(raw, startResolving, context.pointer)
         if context.sendsBody { ccurl_set_senders(raw, provideBody, seekBody, context.pointer) }
     }
 }
@@ -222,6 +225,11 @@ private let seekBody: curl_seek_callback = { raw, offset, origin in
     return delegate.rewindBody() ? CURL_SEEKFUNC_OK : CURL_SEEKFUNC_FAIL
 }
 
+private let startResolving: curl_resolver_start_callback = { _, _, raw in
+    EasyContext.from(raw)?.isResolving = true
+    return 0
+}
+
 private let openSocket: curl_opensocket_callback = { raw, _, address in
     let refused = curl_socket_t(-1)
     guard let context = EasyContext.from(raw), let delegate = context.delegate, let address,
@@ -231,6 +239,10 @@ private let openSocket: curl_opensocket_callback = { raw, _, address in
         let target = SocketAddress(
             UnsafeRawPointer(address) + offset, length: Int(address.pointee.addrlen))
     else { return refused }
+    if context.isResolving {
+        context.isResolving = false
+        delegate.nameResolved()
+    }
     guard delegate.willConnect(to: target) else {
         context.refusedToConnect(to: target)
         return refused

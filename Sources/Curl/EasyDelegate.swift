@@ -20,6 +20,9 @@ package enum BodyProvision: Sendable {
 /// Callbacks of one transfer, all on the thread that drives it. None follows `Transfer.cancel()` or
 /// `finished`. They must not block. Pointers are valid only during the call.
 package protocol EasyDelegate: AnyObject {
+    /// The name of the host that is connected directly, or of the proxy, has just been resolved. Not called
+    /// for names that libcurl has in its cache.
+    func nameResolved()
     /// Returns `false` to refuse an address. Called for each address before libcurl connects to it, after
     /// name resolution; libcurl then tries the next address (CURLOPT_OPENSOCKETFUNCTION).
     func willConnect(to address: SocketAddress) -> Bool
@@ -46,6 +49,8 @@ package protocol EasyDelegate: AnyObject {
 }
 
 extension EasyDelegate {
+    /// Does nothing.
+    package func nameResolved() {}
     /// Allows all addresses.
     package func willConnect(to address: SocketAddress) -> Bool { true }
     /// Allows all addresses.

@@ -21,12 +21,11 @@ package func durationText(_ seconds: Double) -> String {
     return (hours > 0 ? "\(hours):" : "") + "\(two(minutes)):\(two(total % 60))"
 }
 
-/// Returns one line about a job's progress of at most `width` columns: bar, bytes, rate, remaining time.
-package func progressLine(_ job: JSON, width: Int) -> String {
-    let state = job["state"]?.string ?? "?"
-    guard state == "running", let progress = job["progress"] else {
-        let reason = job["waiting_reason"]?["detail"]?.string ?? job["waiting_for"]?.string
-        return String("\(state)\(reason.map { ": \($0)" } ?? "")".prefix(max(width - 1, 1)))
+/// Returns one line about a job's progress of at most `width` columns: bar, bytes, rate, remaining time; or
+/// what a job that does not run waits for.
+package func progressLine(_ job: JSON, width: Int, wait: WaitTime? = nil) -> String {
+    guard job["state"]?.string == "running", let progress = job["progress"] else {
+        return String(waitingText(job, wait).prefix(max(width - 1, 1)))
     }
     let received = progress["bytes_received"]?.integer ?? 0
     let sent = progress["bytes_sent"]?.integer ?? 0

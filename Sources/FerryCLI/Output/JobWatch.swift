@@ -23,22 +23,21 @@ struct JobWatch {
         deadline = timeout.map { monotonicNanoseconds() + Int64($0 * 1e9) }
     }
 
-    private var showsProgress: Bool { console.errIsTerminal && console.isCapable }
-
     /// Follows the event stream of a job until it has ended, and returns the job. Ctrl-C ends this process
     /// with status 130; the job continues.
     ///
     /// Throws `timedOut` if the timeout passes, `unreachable` if the service is unreachable for too long.
     func end(of id: String) throws(ClientFailure) -> ServiceClient.Response {
         Detachment.arm(ids: [id])
-        defer { clearLine() }
+        let display = ProgressDisplay(console)
+        defer { display.end() }
         var reader = EventStreamReader(lastEventID: nil)
         let seen = SeenJob()
         var awaySince: Int64?
         while true {
             let begin = monotonicNanoseconds()
             do throws(ClientFailure) {
-                if let response = try step(id, seen, &reader) { return response }
+                if let response = try step(id, seen, display, &reader) { return response }
                 awaySince = nil
             } catch {
                 let since = awaySince ?? begin
@@ -58,13 +57,13 @@ struct JobWatch {
 
     /// Follows the stream once, after the last event. Returns `nil` if the job has not ended.
     private func step(
-        _ id: String, _ seen: SeenJob, _ reader: inout EventStreamReader
+        _ id: String, _ seen: SeenJob, _ display: ProgressDisplay, _ reader: inout EventStreamReader
     ) throws(ClientFailure) -> ServiceClient.Response? {
         let path = "/v1/jobs/\(percentEncoded(id))"
         let end = try service.follow(path + "/events", &reader, milliseconds: waitTime(Self.streamSeconds)) {
             event in
             let isOver = seen.apply(event)
-            if !isOver { show(seen.job) }
+            if !isOver { display.show(seen.job) }
             return !isOver
         }
         switch end {
@@ -73,16 +72,18 @@ struct JobWatch {
             let failure = ServiceClient.failure(status, body)
             // A node serves a limited number of streams. Beyond that, the job is requested.
             guard failure.kind == .unreachable, status == 503 else { throw failure }
-            return try ended(service.send("GET", path, wait: waitTime(25) / 1_000))
-        case .stopped, .over: return try ended(service.send("GET", path))
+            return try ended(service.send("GET", path, wait: waitTime(25) / 1_000), display)
+        case .stopped, .over: return try ended(service.send("GET", path), display)
         }
     }
 
-    private func ended(_ response: ServiceClient.Response) -> ServiceClient.Response? {
+    private func ended(
+        _ response: ServiceClient.Response, _ display: ProgressDisplay
+    ) -> ServiceClient.Response? {
         if let state = response.json["state"]?.string, JobState(rawValue: state)?.isTerminal == true {
             return response
         }
-        show(response.json)
+        display.show(response.json)
         return nil
     }
 
@@ -91,15 +92,6 @@ struct JobWatch {
         guard let deadline else { return Int(seconds * 1_000) }
         let left = Double(deadline - monotonicNanoseconds()) / 1e9
         return max(1, Int(min(seconds, left).rounded(.up))) * 1_000
-    }
-
-    private func show(_ job: JSON) {
-        guard showsProgress else { return }
-        console.err("\r\u{1B}[K\(printable(progressLine(job, width: console.width())))")
-    }
-
-    private func clearLine() {
-        if showsProgress { console.err("\r\u{1B}[K") }
     }
 }
 

@@ -215,7 +215,7 @@ package struct AttemptResult: Sendable {
     /// The attempt that ended.
     package private(set) var attempt: Attempt
     /// The outcome.
-    package let outcome: Outcome
+    package var outcome: Outcome
     /// The last response, or `nil` if there was none.
     package let response: TransferResponse?
     /// Bytes of bodies received and sent.

@@ -72,6 +72,8 @@ package struct TransferError: Error, Sendable, Equatable {
     }
     /// Set by the engine, and not stored.
     package var cost = Cost.attempt
+    /// The host whose name did not resolve; `nil` for other errors. Set by the engine, and not stored.
+    package var unresolvedHost: String?
 
     /// Creates an error. Phase and retryability must be among those of the code in `docs/errors.md`.
     package init(

@@ -172,6 +172,7 @@ package final class Engine: AttemptRunner, HostProber {
             handle.loop.perform { [state = handle.state] multi in state.get(multi).releaseAll() }
         }
         if context.registry.waitUntilEmpty(seconds: Self.releaseSeconds) { return }
+        context.names.giveUpAll()
         hasGivenUp.store(true, ordering: .sequentiallyConsistent)
         context.logger.error("transfers did not end", metadata: ["count": "\(context.registry.count)"])
     }

@@ -41,6 +41,10 @@ package struct EngineConfiguration: Sendable {
     package var lowSpeed = LowSpeed()
     /// Admits connections beyond an attempt's first; `nil` if they are not limited.
     package var connections: (any ConnectionLimiter)?
+    /// Returns `true` if this node reaches no origin while other nodes do.
+    package var isCutOff: @Sendable () -> Bool = { false }
+    /// Resolves a name that libcurl could not resolve; blocks.
+    package var resolve: @Sendable (_ name: String) -> NameAnswer = NameAnswer.ofSystem
     /// Decides which addresses and URLs may be connected.
     package var egress: EgressPolicy
     /// Value of `User-Agent`, unless the job names one.

@@ -20,6 +20,7 @@ final class EngineContext: Sendable {
     let gathering: BufferBudget
     let rates = SharedRateLimits()
     let mirrors = MirrorStatistics()
+    let names: NameLookup
     let lease: any LeaseHolder
     /// `nil` if connections are not limited.
     let connections: (any ConnectionLimiter)?
@@ -54,6 +55,7 @@ final class EngineContext: Sendable {
                 timeout: configuration.storageTimeout, syncs: configuration.fileSync == .full),
             logger: logger)
         gathering = BufferBudget(byteCount: configuration.gatheredByteCountMax)
+        names = NameLookup(isCutOff: configuration.isCutOff, resolve: configuration.resolve)
         self.sink = sink
         self.lease = lease
         self.jobs = jobs
@@ -117,6 +119,12 @@ final class EngineContext: Sendable {
         builder.usesServiceProxy(attempt, url) || allows(address)
     }
 
+    /// Notes that the name of a URL's host has resolved, unless a proxy resolves it.
+    func noteResolved(_ url: WebURL, for attempt: Attempt) {
+        guard url.address == nil, builder.proxyScheme(attempt, url) == nil else { return }
+        names.noteResolved(url.host)
+    }
+
     /// Whether the egress policy allows that address.
     func allows(_ address: SocketAddress) -> Bool {
         let plain =
@@ -150,8 +158,21 @@ final class EngineContext: Sendable {
 
     func takeBackSlot(of attempt: Attempt) { sink.takeBackSlot(of: attempt) }
 
-    /// Reports a result. The only place from which results leave the engine.
+    /// Reports a result, once it is known whether a host whose name did not resolve exists. Other mirrors may
+    /// have the file of a job with mirrors.
     func report(_ result: AttemptResult) {
+        guard case .failed(let error, let retryAfter) = result.outcome, error.unresolvedHost != nil,
+            result.attempt.spec.mirrors.isEmpty
+        else { return finish(result) }
+        names.judge(error) { [self] error in
+            var result = result
+            result.outcome = .failed(error, retryAfter: retryAfter)
+            finish(result)
+        }
+    }
+
+    /// The only place from which results leave the engine.
+    private func finish(_ result: AttemptResult) {
         metrics.ended(result.outcome)
         failures.note(result)
         registry.remove(result.attempt)

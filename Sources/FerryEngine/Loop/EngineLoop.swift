@@ -125,7 +125,10 @@ final class EngineLoop {
     private func scan(_ now: Int64) {
         let seconds = Double(now - lastScan) / 1e9
         lastScan = now
-        if index == 0 { context.space.measure(on: context.fileThreads) }
+        if index == 0 {
+            context.space.measure(on: context.fileThreads)
+            context.names.giveUpSlow()
+        }
         // A late loop cannot tell whether servers or the loop itself were slow.
         let isLate = seconds > 1.5
         let isDiskLost = context.space.isLost

@@ -53,14 +53,17 @@ final class HostProbe: EasyDelegate {
 
     func finished(_ outcome: TransferOutcome) {
         guard let error = outcome.error, outcome.blockedAddress == nil else { return reply(nil) }
-        reply(failure(error, outcome.info))
+        // A host that does not exist is not waited for: its jobs run, and fail.
+        context.names.judge(failure(error, outcome.info)) { [reply] error in
+            reply(error.code == .hostNotFound && !error.isRetryable ? nil : error)
+        }
     }
 
     private func failure(_ error: CurlError, _ info: TransferInfo) -> TransferError {
         let facts = TransportContext(
             hasHead: false, isRepeatable: true, sentWholeBody: false,
             proxy: proxy == nil ? nil : context.builder.serviceProxy?.url.scheme,
-            isSecure: url.scheme == .https)
+            isSecure: url.scheme == .https, host: url.host)
         return transportFailure(error, info, facts).error
     }
 }

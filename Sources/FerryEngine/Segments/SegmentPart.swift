@@ -200,6 +200,8 @@ final class SegmentPart: EasyDelegate {
 
     // MARK: libcurl's callbacks
 
+    func nameResolved() { if let owner { owner.context.noteResolved(hop.url, for: owner.attempt) } }
+
     func willConnect(to address: SocketAddress) -> Bool {
         guard let owner else { return false }
         recorder.willConnect(transfer, measured(owner), in: &owner.trace)
@@ -329,7 +331,7 @@ final class SegmentPart: EasyDelegate {
         let context = TransportContext(
             hasHead: hasHead, isRepeatable: true, sentWholeBody: true,
             proxy: owner.context.builder.proxyScheme(owner.attempt, hop.url),
-            isSecure: hop.url.scheme == .https)
+            isSecure: hop.url.scheme == .https, host: hop.url.host)
         let failure = transportFailure(error, outcome.info, context)
         if failure.mayRepeatAtOnce, !isFresh {
             isFresh = true

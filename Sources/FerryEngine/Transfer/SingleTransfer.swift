@@ -304,6 +304,8 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
     private func allows(_ address: SocketAddress) -> Bool { context.allows(address, for: attempt, hop.url) }
 
     func willConnect(to address: SocketAddress) -> Bool {
+    func nameResolved() { context.noteResolved(hop.url, for: attempt) }
+
         recorder.willConnect(transfer, measured, in: &trace)
         return allows(address)
     }
@@ -606,7 +608,8 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         takeUnread(outcome.unread)
         let facts = TransportContext(
             hasHead: reader.head != nil, isRepeatable: repetition.maySendTwice, sentWholeBody: hasSentBody,
-            proxy: context.builder.proxyScheme(attempt, hop.url), isSecure: hop.url.scheme == .https)
+            proxy: context.builder.proxyScheme(attempt, hop.url), isSecure: hop.url.scheme == .https,
+            host: hop.url.host)
         let failure = transportFailure(error, outcome.info, facts)
         if !goesOn(after: failure.error) { handle(.transferEnded(failure)) }
     }

@@ -11,6 +11,8 @@ struct TransportContext: Sendable {
     /// The proxy that the request went through; `nil` if there was none.
     var proxy: ProxyURL.Scheme?
     var isSecure = false
+    /// Host of the URL.
+    var host = ""
 }
 
 /// Maps libcurl's error and timings to the error that clients see: a code, a phase, and one sentence without
@@ -27,10 +29,14 @@ func transportFailure(_ error: CurlError, _ info: TransferInfo, _ context: Trans
         info.timings.preTransfer > 0 || context.proxy == nil && info.headerBytesSent > 0
     let isRetryable = mapped.isRetryable && (context.isRepeatable || !mayHaveReached)
     let diedOnArrival: Set<Int> = [CurlError.gotNothing, CurlError.sendError, CurlError.receiveError]
+    var failure = TransferError(
+        mapped.code, mapped.message, phase: mapped.phase, isRetryable: isRetryable,
+        isRefusal: mapped.isRefusal)
+    if error.code == CurlError.couldNotResolveHost, context.proxy == nil {
+        failure.unresolvedHost = context.host
+    }
     return AttemptMachine.Failure(
-        TransferError(
-            mapped.code, mapped.message, phase: mapped.phase, isRetryable: isRetryable,
-            isRefusal: mapped.isRefusal),
+        failure,
         mayRepeatAtOnce: info.newConnections == 0 && !context.hasHead && context.isRepeatable
             && diedOnArrival.contains(error.code) && info.timings.preTransfer > 0)
 }

@@ -246,6 +246,7 @@ final class Application: Sendable {
         settings.watchedDirectories = paths.watched
         settings.downloads = downloads
         settings.connections = store.connections
+        settings.isCutOff = { store.isCutOff }
         settings.fileSync = configuration.fileSync == .full ? .full : .none
         settings.keptConnectionCount = budget.keptConnections
         settings.gatheredByteCountMax = memory.gathered

@@ -47,4 +47,33 @@ struct JobTextTests {
         let waiting = try JSON.parse(Array(#"{"state":"waiting","waiting_for":"retry"}"#.utf8))
         #expect(progressLine(waiting, width: 80) == "waiting: retry")
     }
+
+    @Test("the line of a waiting job shows the cause, the attempt of how many, and the seconds")
+    func waiting() throws {
+        let now = try #require(Timestamp(rfc3339: "2026-11-27T00:00:00Z"))
+        let line = { (job: String, waited: Double) in
+            progressLine(
+                try JSON.parse(Array(job.utf8)), width: 200, wait: WaitTime(now: now, waitedSeconds: waited))
+        }
+        let error = #""error":{"code":"could_not_connect","message":"The server could not be connected."}"#
+        let retry = #""attempt":2,"retry":{"max_attempts":5}"#
+        #expect(
+            try line(
+                #"{"state":"waiting",\#(retry),"next_attempt_at":"2026-11-27T00:00:11.2Z",\#(error)}"#, 1)
+                == "waiting: could_not_connect, attempt 2 of 5, next in 12 s: "
+                + "The server could not be connected.")
+        // No time is known: the seconds that the job has waited.
+        #expect(
+            try line(#"{"state":"waiting",\#(retry),"next_attempt_at":null,\#(error)}"#, 7.9)
+                == "waiting: could_not_connect, attempt 2 of 5, for 7 s: The server could not be connected.")
+        // Attempts that use up none are numbered too.
+        #expect(
+            try line(#"{"state":"waiting","attempt":9,"retry":{"max_attempts":5},\#(error)}"#, 0)
+                .contains("attempt 9 (5 may fail), for 0 s"))
+        let reason =
+            #""waiting_reason":{"code":"no_free_slot","detail":"It starts soon.","next_check_at":null}"#
+        #expect(
+            try line(#"{"state":"queued","attempt":0,"error":null,\#(reason)}"#, 3)
+                == "queued: for 3 s: It starts soon.")
+    }
 }

@@ -298,21 +298,31 @@ package struct TransferProgress: Sendable, Equatable {
     package var bytesSent: Int64
     /// Bytes of the whole body to send, or `nil` if not known.
     package var bytesExpectedToSend: Int64?
+    /// The job's own estimate of these bytes, in the direction of its file; `nil` if it has none.
+    package var estimate: Estimate?
     /// Rate of the last seconds.
     package var bytesPerSecond: Double
     /// Offset at which a download resumed with the bytes of an earlier attempt; 0 if those could not be used,
     /// `nil` if there were none.
     package var resumedAtOffset: Int64?
+    /// Size of a body as the job announced it (`expected_bytes_to_receive`, `expected_bytes_to_send`).
+    package enum Estimate: Sendable, Equatable {
+        case toReceive(Int64)
+        case toSend(Int64)
+    }
+
     /// Creates a progress.
     package init(
         bytesReceived: Int64 = 0, bytesExpectedToReceive: Int64? = nil, bytesSent: Int64 = 0,
-        bytesExpectedToSend: Int64? = nil, bytesPerSecond: Double = 0, resumedAtOffset: Int64? = nil
+        bytesExpectedToSend: Int64? = nil, estimate: Estimate? = nil, bytesPerSecond: Double = 0,
+        resumedAtOffset: Int64? = nil
     ) {
         self.resumedAtOffset = resumedAtOffset
         self.bytesReceived = bytesReceived
         self.bytesExpectedToReceive = bytesExpectedToReceive
         self.bytesSent = bytesSent
         self.bytesExpectedToSend = bytesExpectedToSend
+        self.estimate = estimate
         self.bytesPerSecond = bytesPerSecond
     }
 }

@@ -117,10 +117,17 @@ extension TransferProgress {
     }
 
     /// Bytes done and expected of the direction that carries the file: sending if there is something to send.
+    /// An estimate counts while no length is known, until more bytes than estimated have moved.
     private var leading: (done: Int64, expected: Int64)? {
         if let expected = bytesExpectedToSend, expected > 0 { return (bytesSent, expected) }
         if let expected = bytesExpectedToReceive, expected > 0 { return (bytesReceived, expected) }
-        return nil
+        switch estimate {
+        case .toSend(let expected)? where bytesExpectedToSend == nil && bytesSent < expected:
+            return (bytesSent, expected)
+        case .toReceive(let expected)? where bytesExpectedToReceive == nil && bytesReceived < expected:
+            return (bytesReceived, expected)
+        default: return nil
+        }
     }
 
     fileprivate var fractionCompleted: Double? {
@@ -160,13 +167,14 @@ package struct ShownProgress: ShownObject {
             "Bytes of the whole request body, or null if not known.")
         list.member(
             "fraction_completed", { $0.isSucceeded ? 1 : $0.progress.fractionCompleted },
-            "Completed part of the transfer, from 0 to 1, or null if the total is not known.")
+            "Completed part of the transfer, from 0 to 1. If the total is not known, of the job's expected "
+                + "bytes; null if it has none, or more bytes have moved.")
         list.member(
             "bytes_per_second", \.progress.bytesPerSecond,
             "Transfer rate of the last seconds, in bytes per second.")
         list.member(
             "seconds_remaining", { $0.isSucceeded ? 0 : $0.progress.secondsRemaining },
-            "Estimated seconds until the end, or null if not known.")
+            "Estimated seconds until the end, from the same total, or null if not known.")
         list.member(
             "resumed_at_offset", \.progress.resumedAtOffset,
             "Byte at which the download resumed; 0 if it restarted because the kept bytes could not be used; "

@@ -58,10 +58,14 @@ extension JobSpec {
                 "Whether a client must confirm that the job may begin (POST …/begin).")
             visitor.field(
                 "expected_bytes_to_send", &expectedBytesToSend, 0...JSON.safeIntegerMax, .of(unit: .bytes),
-                "Expected size of the body that is sent.")
+                "Expected size of the body that is sent: for progress while the size is unknown, for the "
+                    + "placement of the transfer, and for discretionary jobs.")
             visitor.field(
                 "expected_bytes_to_receive", &expectedBytesToReceive, 0...JSON.safeIntegerMax,
-                .of(unit: .bytes), "Expected size of the response's body.")
+                .of(unit: .bytes),
+                "Expected size of the response's body: for progress while the size is unknown, for the "
+                    + "placement of the transfer, for discretionary jobs, and for the space on the disk, "
+                    + "which is checked before the request.")
             visitor.field(
                 "timeout_for_resource", &timeoutForResource, 1...31_536_000,
                 .of(from: .session, unit: .seconds, column: "expires_at"),

@@ -49,7 +49,7 @@ package final class Engine: AttemptRunner, HostProber {
         var placed = [[Placed]](repeating: [], count: loops.count)
         for attempt in attempts {
             let (index, isBulk) = place(attempt)
-            let progress = ProgressMeter()
+            let progress = ProgressMeter(attempt.spec.progressEstimate)
             context.registry.add(
                 attempt, Registry.Entry(attempt: attempt, loop: index, progress: progress))
             placed[index].append(Placed(attempt: attempt, progress: progress, isBulk: isBulk))
@@ -72,7 +72,8 @@ package final class Engine: AttemptRunner, HostProber {
     /// Counts bulk for its loop from here on, so that a batch is spread over the loops too.
     private func place(_ attempt: Attempt) -> (loop: Int, isBulk: Bool) {
         let home = Int(attempt.origin.hashValue.magnitude % UInt(loops.count))
-        guard attempt.isExpectedToBeBulk || context.bulk.isBulk(attempt.origin) else { return (home, false) }
+        // The job knows more about its own size than the origin's other files tell.
+        guard attempt.isExpectedToBeBulk ?? context.bulk.isBulk(attempt.origin) else { return (home, false) }
         return (context.bulk.beganOnLeastLoaded(preferred: home), true)
     }
 
@@ -171,8 +172,8 @@ package final class Engine: AttemptRunner, HostProber {
         for handle in loops {
             handle.loop.perform { [state = handle.state] multi in state.get(multi).releaseAll() }
         }
-        if context.registry.waitUntilEmpty(seconds: Self.releaseSeconds) { return }
         context.names.giveUpAll()
+        if context.registry.waitUntilEmpty(seconds: Self.releaseSeconds) { return }
         hasGivenUp.store(true, ordering: .sequentiallyConsistent)
         context.logger.error("transfers did not end", metadata: ["count": "\(context.registry.count)"])
     }
@@ -215,11 +216,23 @@ package final class Engine: AttemptRunner, HostProber {
 }
 
 extension Attempt {
-    /// Whether the job itself announces a large transfer.
-    var isExpectedToBeBulk: Bool {
-        let most = max(
-            spec.schedule.expectedBytesToReceive ?? 0, spec.schedule.expectedBytesToSend ?? 0,
-            spec.integrity.size ?? 0)
-        return most >= EngineLimits.bulkByteCountMin
+    /// Whether the job itself announces a large transfer; `nil` if it announces no size.
+    var isExpectedToBeBulk: Bool? {
+        let sizes = [
+            spec.schedule.expectedBytesToReceive, spec.schedule.expectedBytesToSend, spec.integrity.size,
+        ]
+        return sizes.compactMap(\.self).max().map { $0 >= EngineLimits.bulkByteCountMin }
+    }
+}
+
+extension JobSpec {
+    /// Bytes of the file that a download will write, as far as the job tells.
+    var expectedFileByteCount: Int64? { integrity.size ?? schedule.expectedBytesToReceive }
+
+    /// The job's own estimate for its progress.
+    fileprivate var progressEstimate: TransferProgress.Estimate? {
+        kind == .upload
+            ? schedule.expectedBytesToSend.map { .toSend($0) }
+            : schedule.expectedBytesToReceive.map { .toReceive($0) }
     }
 }

@@ -14,6 +14,8 @@ protocol RunningAttempt: AnyObject {
     /// Destination of a download, as soon as it is known.
     var destination: Destination? { get }
     var slot: HeldSlot { get set }
+    /// Space for the bytes that the job expects, until a response says how many they are.
+    var expectedSpace: StorageClaim? { get set }
     /// Bytes that a revoked publication has left.
     var putAside: PartialDownload? { get set }
     /// Whether the attempt has not reached a server yet.
@@ -177,16 +179,21 @@ extension RunningAttempt {
         prepared(found, failure)
     }
 
-    /// Throws `storage_full` if the file system ran full and still has no space for the file, and
-    /// `storage_unavailable` while writing there fails. Costs nothing while no file system has failed.
+    /// Promises the space that the job expects to need. Throws `storage_full` if it is not free, and
+    /// `storage_unavailable` while writing there fails. Costs nothing for a job without expectations while no
+    /// file system has failed.
     func needSpace(_ found: Resumption?) throws(TransferError) {
         let space = loop.context.space
-        guard space.hasShortages, let place else { return }
-        let total =
-            found?.record.total ?? space.needs[attempt.job] ?? attempt.spec.integrity.size
-            ?? attempt.spec.schedule.expectedBytesToReceive
-        try space.needSpace(at: place, expecting: max(0, (total ?? 0) - (found?.byteCount ?? 0)))
-        space.needs.forget(attempt.job)
+        let expected = attempt.spec.expectedFileByteCount
+        guard space.hasShortages || expected != nil, let place else { return }
+        if space.hasShortages {
+            let total = found?.record.total ?? space.needs[attempt.job] ?? expected ?? 0
+            try space.needSpace(at: place, expecting: max(0, total - (found?.byteCount ?? 0)))
+            space.needs.forget(attempt.job)
+        }
+        // The length of a file that is continued is known.
+        guard let expected, found?.record.total == nil else { return }
+        expectedSpace = try space.claim(at: place, expecting: expected, estimatedBy: attempt.tenant)
     }
 
     /// Notes what the outcome says about the disk. A failed write concerns the disk if no file can be written

@@ -23,9 +23,11 @@ struct AcceptedResponse {
         return (resumption, total)
     }
 
-    /// Makes the writer of the body. `destination`: of a download. `isPaced`: whether a limit on speed holds.
+    /// Makes the writer of the body. `destination`: of a download. `expectedSpace`: for a body of unknown
+    /// length. `isPaced`: whether a limit on speed holds.
     func writer(
-        for attempt: Attempt, to destination: Destination?, isPaced: Bool, on loop: EngineLoop
+        for attempt: Attempt, to destination: Destination?, expectedSpace: StorageClaim?, isPaced: Bool,
+        on loop: EngineLoop
     ) throws(TransferError) -> BodyWriter {
         let (key, onLoop, context, length) = (AttemptKey(attempt), loop.runner, loop.context, length)
         let gathering = gathering(attempt, isPaced: isPaced, loop)
@@ -35,8 +37,8 @@ struct AcceptedResponse {
                 : gathering == nil ? context.configuration.memoryByteCountMax : Int(length ?? 0),
             gathering: gathering,
             byteCountMax: attempt.spec.accept.byteCountMax,
-            fileByteCount: length ?? attempt.spec.integrity.size
-                ?? attempt.spec.schedule.expectedBytesToReceive,
+            fileByteCount: length ?? attempt.spec.expectedFileByteCount,
+            estimatedBy: length == nil ? attempt.tenant : nil, expectedSpace: expectedSpace,
             space: context.space,
             destination: { () throws(TransferError) -> Destination in
                 if let destination { return destination }

@@ -12,6 +12,10 @@ final class BodyWriter: StagedWriter {
         let byteCountMax: Int64?
         /// Expected length of the file, in bytes; `nil` if it is unknown.
         let fileByteCount: Int64?
+        /// The tenant whose estimate that is; `nil` if the length is known.
+        var estimatedBy: String?
+        /// Space that is promised already; `nil` if the file has to claim it.
+        var expectedSpace: StorageClaim?
         let space: StorageSpace
         /// Called when the first file is needed.
         let destination: () throws(TransferError) -> Destination
@@ -45,6 +49,7 @@ final class BodyWriter: StagedWriter {
     private var memory: [UInt8] = []
     private var gathering: Gathering?
     private var file: PartialFile?
+    /// Until there is a file: the space that the job expects.
     private var claim: StorageClaim?
     private var tail: DigestTail?
     /// Whether a write has found no space.
@@ -60,8 +65,10 @@ final class BodyWriter: StagedWriter {
     init(_ plan: Plan, expected: Int64?) throws(TransferError) {
         // Only `gathering` holds the reservation, which is released as soon as the bytes are in the file.
         gathering = plan.gathering
+        claim = plan.expectedSpace
         var plan = plan
         plan.gathering = nil
+        plan.expectedSpace = nil
         self.plan = plan
         resumedByteCount = 0
         total = nil
@@ -176,7 +183,13 @@ final class BodyWriter: StagedWriter {
         if let file { return file }
         let destination = try plan.destination()
         let place = try destination.root.directory(destination.directory, making: true)
-        let claim = try plan.space.claim(at: place, expecting: plan.fileByteCount)
+        let claim: StorageClaim
+        if let expected = self.claim {
+            claim = expected
+        } else {
+            claim = try plan.space.claim(
+                at: place, expecting: plan.fileByteCount, estimatedBy: plan.estimatedBy)
+        }
         let file = try PartialFile(destination, in: place)
         do throws(TransferError) {
             try claim.take(memory.count, file.descriptor)

@@ -100,6 +100,7 @@ final class SegmentedTransfer: RunningAttempt {
     /// Why the last request could not be sent, if a host may not be used.
     var hold: HostHold?
     var slot: HeldSlot
+    var expectedSpace: StorageClaim?
     var putAside: PartialDownload?
     var diskSeconds = 0
     /// The outcome that is reported as soon as a file thread has saved the bytes.
@@ -227,6 +228,7 @@ final class SegmentedTransfer: RunningAttempt {
 
     private func leave() {
         needSlot()
+        expectedSpace = nil
         stopParts()
         if isBulk { context.bulk.ended(on: loop.index) }
         loop.ended(key)
@@ -311,10 +313,13 @@ final class SegmentedTransfer: RunningAttempt {
         guard writer == nil, let destination else { return }
         if attempt.spec.destination?.isDirectory ?? false { try destination.check() }
         let place = try destination.root.directory(destination.directory, making: true)
-        let claim = try context.space.claim(
-            at: place,
-            expecting: target?.total ?? attempt.spec.integrity.size
-                ?? attempt.spec.schedule.expectedBytesToReceive)
+        var claim = target?.total == nil ? expectedSpace : nil
+        expectedSpace = nil
+        if claim == nil {
+            claim = try context.space.claim(
+                at: place, expecting: target?.total ?? attempt.spec.expectedFileByteCount,
+                estimatedBy: target?.total == nil ? attempt.tenant : nil)
+        }
         writer = makeWriter(try PartialFile(destination, in: place), announced)
         writer?.claim = claim
     }

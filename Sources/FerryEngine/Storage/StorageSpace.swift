@@ -46,12 +46,14 @@ final class StorageSpace: Sendable {
     }
 
     /// Promises space for a body below `place`. `byteCount`: its expected length; `nil` if that is unknown.
-    /// Throws `storage_full` if the space is smaller.
+    /// `tenant`: whose estimate the length is; `nil` if the length is known. Throws `storage_full` if the
+    /// space is smaller.
     func claim(
-        at place: StorageDirectory, expecting byteCount: Int64?
+        at place: StorageDirectory, expecting byteCount: Int64?, estimatedBy tenant: String? = nil
     ) throws(TransferError) -> StorageClaim {
         let volume = volume(of: place.descriptor)
-        return StorageClaim(volume, try volume?.promise(byteCount ?? 0, place.descriptor) ?? 0)
+        let promised = try volume?.promise(byteCount ?? 0, estimatedBy: tenant, place.descriptor) ?? 0
+        return StorageClaim(volume, promised, estimatedBy: tenant)
     }
 
     /// Notes that a write found no space although it was promised: another process has used it.
@@ -243,167 +245,5 @@ final class StorageNeeds: Sendable {
 final class StorageShortages: Sendable {
     private let value = Atomic<Int>(0)
     var count: Int { value.load(ordering: .relaxed) }
-    fileprivate func add(_ change: Int) { value.wrappingAdd(change, ordering: .relaxed) }
-}
-
-/// The free space of one file system. Measured at most once a second; in between, written bytes are
-/// subtracted.
-final class StorageVolume: Sendable {
-    private struct State {
-        var measuredAt: Int64?
-        /// `nil` if the file system does not tell.
-        var free: Int64?
-        var reserve: Int64 = 0
-        var promised: Int64 = 0
-        /// The largest possible file, in bytes; `nil` if the file system does not tell.
-        var most: Int64?
-        /// When a body last found no space, in monotonic nanoseconds; `nil` if there is no shortage.
-        var shortAt: Int64?
-    }
-
-    private static let interval: Int64 = 1_000_000_000
-    /// The reserve is at most one part in so many of the file system.
-    private static let reservePart: Int64 = 20
-
-    private let reserve: Int64
-    private let state = Mutex(State())
-    private let shortages: StorageShortages
-
-    init(reserve: Int64, _ shortages: StorageShortages) {
-        self.reserve = reserve
-        self.shortages = shortages
-    }
-
-    /// Promises so many bytes and returns how many are promised: 0 if the file system does not tell its free
-    /// space. Throws `storage_full` if the space is smaller.
-    func promise(_ byteCount: Int64, _ descriptor: Int32) throws(TransferError) -> Int64 {
-        try state.withLock { state throws(TransferError) in
-            refresh(&state, descriptor)
-            // Another file system may be mounted by now with the same device number.
-            if byteCount > state.most ?? .max { measure(&state, descriptor, monotonicNanoseconds()) }
-            guard byteCount <= state.most ?? .max else { throw Self.tooSmall }
-            guard hasSpace(state, for: byteCount) else { throw noteFull(&state) }
-            guard state.free != nil else { return 0 }
-            state.promised += byteCount
-            return byteCount
-        }
-    }
-
-    /// Throws `storage_full` if a body found no space and there is still too little for so many bytes. An
-    /// eighth more than the reserve has to be free, so that bodies do not fail and begin by turns.
-    func needSpace(for byteCount: Int64, _ descriptor: Int32) throws(TransferError) {
-        try state.withLock { state throws(TransferError) in
-            guard state.shortAt != nil else { return }
-            refresh(&state, descriptor)
-            guard hasSpace(state, for: byteCount, above: state.reserve / 8) else { throw noteFull(&state) }
-            state.shortAt = nil
-            shortages.add(-1)
-        }
-    }
-
-    func noteFull(_ descriptor: Int32) {
-        state.withLock { state in
-            measure(&state, descriptor, monotonicNanoseconds())
-            _ = noteFull(&state)
-        }
-    }
-
-    private func noteFull(_ state: inout State) -> TransferError {
-        if state.shortAt == nil { shortages.add(1) }
-        state.shortAt = monotonicNanoseconds()
-        return Self.full
-    }
-
-    /// Forgets a shortage that was last met at or before `instant`.
-    func forgetShortage(metBefore instant: Int64) {
-        state.withLock { state in
-            guard let last = state.shortAt, last <= instant else { return }
-            state.shortAt = nil
-            shortages.add(-1)
-        }
-    }
-
-    /// Counts bytes that are about to be written, `promised` of them promised. Throws `storage_full` if there
-    /// is no space for the others.
-    func write(_ byteCount: Int64, promised: Int64, _ descriptor: Int32) throws(TransferError) {
-        try state.withLock { state throws(TransferError) in
-            refresh(&state, descriptor)
-            guard byteCount == promised || hasSpace(state, for: byteCount - promised) else {
-                throw noteFull(&state)
-            }
-            state.promised -= promised
-            state.free = state.free.map { $0 - byteCount }
-        }
-    }
-
-    /// Takes back a promise of so many bytes.
-    func release(_ byteCount: Int64) { state.withLock { $0.promised -= byteCount } }
-
-    func measure(_ descriptor: Int32) { state.withLock { measure(&$0, descriptor, monotonicNanoseconds()) } }
-
-    func report(_ path: String) -> StorageSpaceReport? {
-        state.withLock { state in
-            state.free.map {
-                StorageSpaceReport(path: path, free: $0, promised: state.promised, reserve: state.reserve)
-            }
-        }
-    }
-
-    private func hasSpace(_ state: State, for byteCount: Int64, above more: Int64 = 0) -> Bool {
-        guard let free = state.free else { return true }
-        return byteCount <= free - state.promised - state.reserve - more
-    }
-
-    private func refresh(_ state: inout State, _ descriptor: Int32) {
-        let now = monotonicNanoseconds()
-        if let last = state.measuredAt, now - last < Self.interval { return }
-        measure(&state, descriptor, now)
-    }
-
-    private func measure(_ state: inout State, _ descriptor: Int32, _ now: Int64) {
-        state.measuredAt = now
-        var information = statvfs()
-        guard fstatvfs(descriptor, &information) == 0, information.f_blocks > 0 else {
-            (state.free, state.most) = (nil, nil)
-            return
-        }
-        let size = Self.byteCount(information.f_blocks, information.f_frsize)
-        state.free = Self.byteCount(information.f_bavail, information.f_frsize)
-        state.reserve = min(reserve, size / Self.reservePart)
-        state.most = size - state.reserve
-    }
-
-    /// File systems in user space may report any number.
-    private static func byteCount(_ blocks: UInt, _ blockSize: UInt) -> Int64 {
-        let (product, overflows) = blocks.multipliedReportingOverflow(by: blockSize)
-        return overflows ? .max : Int64(clamping: product)
-    }
-
-    private static let full = TransferError(
-        .storageFull, "There is not enough room for the file.", phase: .receiving, isRetryable: true)
-    /// Waiting would not help.
-    private static let tooSmall = TransferError(
-        .storageFull, "The file is larger than the file system that it goes to.", phase: .receiving,
-        isRetryable: false)
-}
-
-/// The space that is promised to one body. Given back when it is released. One thread at a time.
-final class StorageClaim {
-    private let volume: StorageVolume?
-    private var promised: Int64
-
-    fileprivate init(_ volume: StorageVolume?, _ promised: Int64) {
-        self.volume = volume
-        self.promised = promised
-    }
-
-    deinit { volume?.release(promised) }
-
-    /// Counts bytes before they are written to `descriptor`. Throws `storage_full` if there is no space for
-    /// them.
-    func take(_ byteCount: Int, _ descriptor: Int32) throws(TransferError) {
-        let ours = min(promised, Int64(byteCount))
-        try volume?.write(Int64(byteCount), promised: ours, descriptor)
-        promised -= ours
-    }
+    func add(_ change: Int) { value.wrappingAdd(change, ordering: .relaxed) }
 }

@@ -14,6 +14,9 @@ final class ProgressMeter: Sendable {
     private let measured = Atomic<Int64>(0)
     /// Seconds in which bytes moved, counted up to 2: the first one was not a whole second.
     private let busySeconds = Atomic<Int>(0)
+    private let estimate: TransferProgress.Estimate?
+
+    init(_ estimate: TransferProgress.Estimate? = nil) { self.estimate = estimate }
 
     func set(received count: Int64) { received.store(count, ordering: .relaxed) }
     /// Counts bytes of an earlier attempt as progress, not as speed.
@@ -50,7 +53,7 @@ final class ProgressMeter: Sendable {
         let toSend = expectedToSend.load(ordering: .relaxed)
         return TransferProgress(
             bytesReceived: bytesReceived, bytesExpectedToReceive: toReceive < 0 ? nil : toReceive,
-            bytesSent: bytesSent, bytesExpectedToSend: toSend < 0 ? nil : toSend,
+            bytesSent: bytesSent, bytesExpectedToSend: toSend < 0 ? nil : toSend, estimate: estimate,
             bytesPerSecond: Double(bitPattern: rate.load(ordering: .relaxed)),
             resumedAtOffset: resumedAtOffset)
     }

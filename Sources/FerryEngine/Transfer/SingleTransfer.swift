@@ -16,6 +16,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
     private(set) var destination: Destination?
     var awaitsResumption = false
     var slot: HeldSlot
+    var expectedSpace: StorageClaim?
     var putAside: PartialDownload?
     var diskSeconds = 0
 
@@ -303,9 +304,9 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
     private var hasSentBody: Bool { !hop.sendsBody || !body.hasMore }
     private func allows(_ address: SocketAddress) -> Bool { context.allows(address, for: attempt, hop.url) }
 
-    func willConnect(to address: SocketAddress) -> Bool {
     func nameResolved() { context.noteResolved(hop.url, for: attempt) }
 
+    func willConnect(to address: SocketAddress) -> Bool {
         recorder.willConnect(transfer, measured, in: &trace)
         return allows(address)
     }
@@ -515,8 +516,10 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         destination?.takeName(from: head, hop.url)
         if attempt.spec.destination?.isDirectory ?? false { try destination?.check() }
         if let length, length >= EngineLimits.bulkByteCountMin { becomeBulk() }
+        let expected = length == nil ? expectedSpace : nil
+        expectedSpace = nil
         let writer = try accepted.writer(
-            for: attempt, to: destination, isPaced: pacing != nil, on: loop)
+            for: attempt, to: destination, expectedSpace: expected, isPaced: pacing != nil, on: loop)
         if writer.stage != nil {
             writer.writeFailed = { [weak self] in self?.handle(.bodyRefused($0)) }
         }
@@ -761,6 +764,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
 
     private func leave() {
         needSlot()
+        expectedSpace = nil
         if isBulk { context.bulk.ended(on: loop.index) }
         loop.ended(key)
     }

@@ -107,6 +107,25 @@ struct JobRepresentationTests {
         #expect(job["progress"]?["seconds_remaining"]?.double == 15)
     }
 
+    @Test("without a length, fraction and remaining time come from the job's expected bytes")
+    func estimatedProgress() throws {
+        let progress = { (value: TransferProgress) in try self.shown(self.record(.running), value)["progress"]
+        }
+        let estimated = try progress(
+            TransferProgress(bytesReceived: 25, estimate: .toReceive(100), bytesPerSecond: 5))
+        #expect(estimated?["fraction_completed"]?.double == 0.25)
+        #expect(estimated?["seconds_remaining"]?.double == 15)
+        #expect(estimated?["bytes_expected_to_receive"]?.isNull == true)
+        let sent = try progress(TransferProgress(bytesSent: 10, estimate: .toSend(40)))
+        #expect(sent?["fraction_completed"]?.double == 0.25)
+        let known = try progress(
+            TransferProgress(bytesReceived: 25, bytesExpectedToReceive: 50, estimate: .toReceive(100)))
+        #expect(known?["fraction_completed"]?.double == 0.5)
+        // The estimate was too small, so the end is not known.
+        let wrong = try progress(TransferProgress(bytesReceived: 101, estimate: .toReceive(100)))
+        #expect(wrong?["fraction_completed"]?.isNull == true && wrong?["seconds_remaining"]?.isNull == true)
+    }
+
     @Test("a result has its content URL, its body and the final progress")
     func result() throws {
         let id = JobID(high: 1, low: 2)

@@ -119,6 +119,8 @@ import Testing
         #expect(fixture.run(.data, "http://localhost:\(origin.port)/")?.success != nil)
         let second = try #require(fixture.run(.data, missing)?.failure)
         #expect(second.code == .hostNotFound && second.phase == .resolving && !second.isRetryable)
+        let parts = fixture.run(.download, missing) { $0.spec.segmentCountMax = 2 }
+        #expect(parts?.failure?.isRetryable == false, "\(String(describing: parts?.outcome))")
         // The other URLs of a job with mirrors may have the file.
         let mirrored = fixture.run(.download, missing) { $0.spec.mirrors = ["http://mirror.invalid/"] }
         #expect(mirrored?.failure?.isRetryable == true, "\(String(describing: mirrored?.outcome))")

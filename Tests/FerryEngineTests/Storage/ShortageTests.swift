@@ -54,6 +54,44 @@ import Testing
         }
     }
 
+    @Test("the estimates of a tenant are promised up to its share of the free space")
+    func shares() throws {
+        try Self.onFullDisk { place in
+            let space = Self.space(0)
+            let mebibyte: Int64 = 1 << 20
+            // 12 MiB are free: 6 for the first tenant, and 6 for all others.
+            var first = [try space.claim(at: place, expecting: 10 * mebibyte, estimatedBy: "a")]
+            #expect(throws: TransferError.self) {
+                try space.claim(at: place, expecting: 7 * mebibyte, estimatedBy: "a")
+            }
+            #expect(throws: TransferError.self) {
+                try space.claim(at: place, expecting: 7 * mebibyte, estimatedBy: "b")
+            }
+            first.append(try space.claim(at: place, expecting: 5 * mebibyte, estimatedBy: "a"))
+            // A known length counts whole. 7 MiB are left, of which the estimates have a half.
+            let known = try space.claim(at: place, expecting: 5 * mebibyte)
+            #expect(throws: TransferError.self) { try space.claim(at: place, expecting: 4 * mebibyte) }
+            withExtendedLifetime(known) {}
+            first = []
+            // Nothing is left of a tenant's estimates.
+            let all = try space.claim(at: place, expecting: 7 * mebibyte - 65_536)
+            withExtendedLifetime(all) {}
+        }
+    }
+
+    @Test("bytes that are written are taken off the estimate, and the others are given back")
+    func written() throws {
+        try Self.onFullDisk { place in
+            let space = Self.space(0)
+            let estimate = try space.claim(at: place, expecting: 4 << 20, estimatedBy: "a")
+            try estimate.take(3 << 20, place.descriptor)
+            #expect(throws: TransferError.self) { try space.claim(at: place, expecting: (8 << 20) + 1) }
+            // More than estimated, but it is free.
+            try estimate.take(2 << 20, place.descriptor)
+            #expect(throws: TransferError.self) { try estimate.take(8 << 20, place.descriptor) }
+        }
+    }
+
     @Test("on a file system that does not tell its size, any announced length is accepted")
     func boundless() throws {
         // /proc counts no blocks, like file systems in user space that have no end of their own.

@@ -67,6 +67,54 @@ import Testing
         }
     }
 
+    @Test("expected bytes without space fail before a request is sent", arguments: [1, 2])
+    func expectedBeforeRequest(_ segmentCount: Int) throws {
+        try Self.with { fixture, _ in
+            try writeFile(fixture.directory + "/ballast", [UInt8](repeating: 0, count: 8 << 20))
+            let origin = try Self.origin(announcing: nil, sending: 100_000)
+            defer { origin.stop() }
+            #expect(eventually { fixture.engine.storageSpaces.allSatisfy { $0.free <= 8 << 20 } })
+            for path in ["x", nil] {
+                let result = fixture.run(.download, origin.url) {
+                    if let path { $0.to(path) }
+                    $0.spec.segmentCountMax = segmentCount
+                    $0.spec.schedule.expectedBytesToReceive = 10 << 20
+                }
+                #expect(result?.failure?.code == .storageFull && result?.failure?.isRetryable == true)
+            }
+            #expect(origin.requests.isEmpty)
+            unlink(fixture.directory + "/ballast")
+        }
+    }
+
+    @Test("expected bytes are promised before the response, and given back when it names its length")
+    func expectedUntilKnown() throws {
+        try Self.with { fixture, _ in
+            let (asked, gate) = (Signal<Void>(), Gate())
+            let origin = try ScriptedOrigin { connection in
+                _ = connection.readRequest()
+                asked.fire(())
+                _ = gate.pass()
+                connection.send("HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+                _ = connection.waitUntilClosed()
+            }
+            defer { origin.stop() }
+            let promised = { fixture.engine.storageSpaces.map(\.promised).max() ?? 0 }
+            let job = fixture.attempt(.download, origin.url) {
+                $0.to("x")
+                $0.spec.schedule.expectedBytesToReceive = 2 << 20
+            }
+            fixture.engine.begin([job])
+            #expect(asked.wait().count == 1)
+            #expect(eventually { promised() == 2 << 20 })
+            gate.open()
+            #expect(eventually { promised() == 1_000_000 })
+            fixture.engine.cancel(job.job)
+            _ = fixture.sink.arrived.wait()
+            #expect(eventually { promised() == 0 })
+        }
+    }
+
     @Test("space that is promised to a transfer is not given to another until the first ends")
     func promised() throws {
         try Self.with { fixture, _ in

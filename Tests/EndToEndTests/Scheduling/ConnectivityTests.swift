@@ -1,5 +1,6 @@
 import Curl
 import FerryCore
+import Sys
 import TestSupport
 import TestThreads
 import Testing
@@ -110,17 +111,18 @@ struct ConnectivityTests {
             gate.open()
             for one in silent + [origin] { one.stop() }
         }
+        let began = monotonicNanoseconds()
         let first = try silent.map { one in
             try ferry.submit(#"{"kind":"data","request":{"url":"\#(scheme)://127.0.0.1:\#(one.port)/"}}"#)
         }
         // This job is queued after all of them and ends long before the first of them times out.
         let id = try ferry.submit(#"{"kind":"data","request":{"url":"\#(origin.url)/"}}"#)
         #expect(try ferry.finished(id)["state"]?.string == "succeeded")
-        for one in first {
-            let job = try ferry.json("GET", "/v1/jobs/\(one)")
-            #expect(job["state"]?.string == "running" && job["attempt"]?.integer ?? 0 >= 1, "\(job)")
+        // Some of the others may begin after it. A handshake times out after 30 s: on a machine so slow that
+        // some may time out before all attempts have stalled, other attempts follow.
+        if monotonicNanoseconds() - began < 12_000_000_000 {
+            #expect(becomes(seconds: 15) { try metric("ferry_attempts_stalled", ferry) == 6 })
         }
-        #expect(becomes { try metric("ferry_attempts_stalled", ferry) == 6 })
         for one in first { _ = try ferry.call("POST", "/v1/jobs/\(one)/cancel") }
         #expect(becomes { try metric("ferry_worker_slots_free", ferry) == 2 })
         #expect(becomes { try metric("ferry_attempts_stalled", ferry) == 0 })

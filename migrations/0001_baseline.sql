@@ -611,6 +611,8 @@ CREATE TABLE webhooks (
     format webhook_format NOT NULL,
     is_enabled boolean NOT NULL,
     is_ordered boolean NOT NULL,
+    -- Deliveries have the thin payload.
+    is_thin boolean NOT NULL DEFAULT false,
     disabled_at timestamptz,
     -- The first failure since the last accepted delivery.
     failing_since timestamptz,
@@ -630,6 +632,8 @@ CREATE TABLE webhooks (
     -- Seconds after the first, second, … try.
     retry_delays double precision[] NOT NULL,
     metadata jsonb,
+    -- Header fields of deliveries (WebhookHeaders in the source), a JSON object with sealed values.
+    headers text,
     -- Sealed.
     keys bytea NOT NULL,
     CONSTRAINT webhooks_pkey PRIMARY KEY (id),
@@ -686,6 +690,8 @@ CREATE TABLE deliveries (
     tries integer NOT NULL DEFAULT 0,
     -- Tries without a known result: they do not count in the schedule.
     lost_tries integer NOT NULL DEFAULT 0,
+    -- A job's own webhook gets the thin payload; an endpoint has its own setting.
+    is_thin boolean NOT NULL DEFAULT false,
     state delivery_state NOT NULL DEFAULT 'pending',
     -- Null: an event of a session.
     job uuid,
@@ -700,7 +706,7 @@ CREATE TABLE deliveries (
     -- The job as it was when the event happened, a JSON object.
     job_json text NOT NULL,
     traceparent text,
-    -- The job's, sealed; with its own signing secret if it has one.
+    -- The job's, sealed; with the signing secret and the header fields of its webhook if it has some.
     secrets bytea,
     CONSTRAINT deliveries_pkey PRIMARY KEY (id)
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,

@@ -10,6 +10,7 @@ final class WebhookHandlers: Sendable {
     private let clock: any WallClock
     private let seal: @Sendable ([UInt8]) -> [UInt8]
     private let openKeys: @Sendable ([UInt8]) -> WebhookKeys?
+    private let secrets: SecretSeal
 
     init(_ ports: APIPorts, _ identifiers: IdentifierGenerator) {
         store = ports.store
@@ -17,6 +18,7 @@ final class WebhookHandlers: Sendable {
         clock = ports.clock
         seal = ports.seal
         openKeys = ports.openWebhookKeys
+        secrets = ports.secrets
         self.identifiers = identifiers
     }
 
@@ -24,7 +26,7 @@ final class WebhookHandlers: Sendable {
     func create(_ request: RequestContext) throws(Problem) {
         let json = try request.json()
         let idempotency = try request.idempotency([json])
-        let endpoint: WebhookEndpoint
+        var endpoint: WebhookEndpoint
         do throws(InvalidFields) {
             endpoint = try WebhookEndpoint(body: json, FieldContext(refusal: egress.refusal(of:)))
         } catch {
@@ -33,8 +35,11 @@ final class WebhookHandlers: Sendable {
         let key = makeWebhookKey()
         let made = CreatedWebhook(
             id: identifiers.make(), createdAt: clock.now(), sealedKeys: seal(WebhookKeys(key).encode()))
-        let new = NewWebhook(
-            record: WebhookRecord(made, of: endpoint, key, tenant: request.tenant), idempotency: idempotency)
+        let headers = WebhookHeaders.stored(endpoint.takeHeaders(), secrets)
+        let shown = endpoint
+        var record = WebhookRecord(made, of: shown, key, tenant: request.tenant)
+        record.sealedHeaders = headers
+        let new = NewWebhook(record: record, idempotency: idempotency)
         store.createWebhook(
             new,
             reply: request.onSuccess { [self] creation throws(Problem) in
@@ -44,7 +49,7 @@ final class WebhookHandlers: Sendable {
                         .limitReached,
                         "A tenant may have \(Limits.webhookCountMax) webhook endpoints; delete some.")
                 case .made(let made): send(made, 201, request, secret: key.secret)
-                case .known(let first): replay(first, of: endpoint, request)
+                case .known(let first): replay(first, of: shown, request)
                 }
             })
     }
@@ -92,9 +97,18 @@ final class WebhookHandlers: Sendable {
     func edit(_ request: RequestContext) throws(Problem) {
         let id = try request.identifier(WebhookID.self)
         let patch = try request.mergePatch()
-        change(id, request) { [egress] record throws(InvalidFields) in
+        change(id, request) { [egress, secrets] record throws(InvalidFields) in
+            let changesHeaders = patch["headers"] != nil || patch["header_fields"] != nil
+            if changesHeaders {
+                // Fields whose values cannot be decrypted cannot be sent: only those of the patch are left.
+                record.endpoint.headers =
+                    record.sealedHeaders.flatMap { WebhookHeaders.opened($0, secrets) } ?? []
+            }
             record.endpoint = try record.endpoint.merging(
                 patch, FieldContext(refusal: egress.refusal(of:)))
+            if changesHeaders {
+                record.sealedHeaders = WebhookHeaders.stored(record.endpoint.takeHeaders(), secrets)
+            }
         }
     }
 

@@ -55,6 +55,10 @@ package struct Webhooks: ParsableCommand {
         var metadata: [String] = []
         @Flag(help: "Send an event after the previous one was accepted or given up.") var ordered = false
         @Flag(help: "Use CloudEvents instead of plain Standard Webhooks.") var cloudevents = false
+        @Option(
+            help: ArgumentHelp("Header field of deliveries; repeatable.", valueName: "name: value"))
+        var header: [String] = []
+        @Flag(help: "Send deliveries of at most 4,096 bytes, without most of the job.") var thin = false
         @Option(help: "Keep results until they are acknowledged by client, or by webhook too.")
         var acknowledgement: String?
         @Option(help: "Longest time to wait for an acknowledgement, in seconds after the end of the job.")
@@ -64,6 +68,9 @@ package struct Webhooks: ParsableCommand {
         package init() {}
 
         package func validate() throws {
+            for line in header where JobOptions.pair(line, separator: ":") == nil {
+                throw ValidationError("\"\(line)\" is not a header field. Write it as 'Name: value'.")
+            }
             guard acknowledgement == nil, acknowledgementTimeout != nil else { return }
             throw ValidationError("--acknowledgement-timeout needs --acknowledgement.")
         }
@@ -77,6 +84,7 @@ package struct Webhooks: ParsableCommand {
             if !metadata.isEmpty { writer.member("metadata", .object(try pairs())) }
             if ordered { writer.member("ordered", true) }
             if cloudevents { writer.member("format", "cloudevents") }
+            writer.deliveryContent(headers: header, isThin: thin)
             if let acknowledgement {
                 writer.name("acknowledgement")
                 writer.beginObject()

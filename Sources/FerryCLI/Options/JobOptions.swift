@@ -33,6 +33,14 @@ struct JobOptions: ParsableArguments {
     @Option(name: .long, help: "URL of a webhook that is sent the job's events.")
     var webhook: String?
 
+    @Option(
+        name: .long,
+        help: ArgumentHelp("Header field of the webhook's deliveries; repeatable.", valueName: "name: value"))
+    var webhookHeader: [String] = []
+
+    @Flag(name: .long, help: "Send the webhook small deliveries, without most of the job.")
+    var webhookThin = false
+
     @Option(name: .long, help: "Idempotency key: the same key returns the same job.")
     var idempotencyKey: String?
 
@@ -45,7 +53,10 @@ struct JobOptions: ParsableArguments {
     @OptionGroup var connection: ConnectionOptions
 
     mutating func validate() throws {
-        for line in header where Self.pair(line, separator: ":") == nil {
+        guard webhook != nil || (webhookHeader.isEmpty && !webhookThin) else {
+            throw ValidationError("--webhook-header and --webhook-thin need --webhook.")
+        }
+        for line in header + webhookHeader where Self.pair(line, separator: ":") == nil {
             throw ValidationError("\"\(line)\" is not a header field. Write it as 'Name: value'.")
         }
         for entry in metadata where Self.pair(entry, separator: "=") == nil {
@@ -77,7 +88,7 @@ struct JobOptions: ParsableArguments {
         writer.beginObject()
         writer.member("url", url)
         if let method { writer.member("method", method) }
-        headerFields(&writer)
+        writer.headerFields(header)
         try connection.write(into: &writer)
         writer.endObject()
         var schedule = scheduleMembers(priority: priority, after: after, deadline: deadline)
@@ -86,21 +97,16 @@ struct JobOptions: ParsableArguments {
         }
         if !schedule.isEmpty { writer.member("schedule", .object(schedule)) }
         if let attempts { member("retry", "max_attempts", .integer(Int64(attempts)), &writer) }
-        if let webhook { member("webhook", "url", .string(webhook), &writer) }
+        if let webhook {
+            writer.name("webhook")
+            writer.beginObject()
+            writer.member("url", webhook)
+            writer.deliveryContent(headers: webhookHeader, isThin: webhookThin)
+            writer.endObject()
+        }
         more(&writer)
         writer.endObject()
         return writer.bytes
-    }
-
-    private func headerFields(_ writer: inout JSONWriter) {
-        let fields = header.compactMap { Self.pair($0, separator: ":") }
-        guard !fields.isEmpty else { return }
-        writer.name("header_fields")
-        writer.beginArray()
-        for (name, value) in fields {
-            writer.value(.object([.init("name", .string(name)), .init("value", .string(value))]))
-        }
-        writer.endArray()
     }
 
     private func object(
@@ -122,6 +128,26 @@ struct JobOptions: ParsableArguments {
     /// Submits the job and returns the service's response, which is the job.
     func submit(_ body: [UInt8], to service: ServiceClient) throws -> ServiceClient.Response {
         try service.send("POST", "/v1/jobs", body: body, idempotencyKey: idempotencyKey)
+    }
+}
+
+extension JSONWriter {
+    /// Writes `header_fields` of lines as `Name: value`, unless there are none.
+    fileprivate mutating func headerFields(_ lines: [String]) {
+        let fields = lines.compactMap { JobOptions.pair($0, separator: ":") }
+        guard !fields.isEmpty else { return }
+        name("header_fields")
+        beginArray()
+        for (name, value) in fields {
+            self.value(.object([.init("name", .string(name)), .init("value", .string(value))]))
+        }
+        endArray()
+    }
+
+    /// Writes what the deliveries of a webhook contain besides the event.
+    mutating func deliveryContent(headers: [String], isThin: Bool) {
+        headerFields(headers)
+        if isThin { member("payload", "thin") }
     }
 }
 

@@ -23,7 +23,7 @@ package final class FieldContext {
     package var requestURL: WebURL?
     package var requestMethod: String?
     /// The fields of the last `headers` of the body, or `nil` if there was none.
-    var headerMap: [JobSpec.Pair]?
+    var headerMap: (path: String, lines: [JobSpec.Pair])?
     /// The job whose bytes this one resumes from, or `nil`.
     package var resumePoint: ResumePoint?
     /// Bytes of an inline source or body as they will be sent, or `nil`.

@@ -9,6 +9,8 @@ package struct JobSecrets: Sendable, Equatable {
     package var headers: [JobSpec.Pair]
     /// Signing secret `whsec_…` of the job's own webhook, or `nil`.
     package var webhookSecret: String?
+    /// Header fields of deliveries to the job's own webhook.
+    package var webhookHeaders: [JobSpec.Pair] = []
     var boxedConnection: Boxed<ConnectionSecrets>?
     /// The job whose bytes this one resumes from (`resume_data`), or `nil`.
     package var resumePoint: ResumePoint? {
@@ -23,7 +25,8 @@ package struct JobSecrets: Sendable, Equatable {
     }
     /// `true` if there are no secrets.
     package var isEmpty: Bool {
-        headers.isEmpty && webhookSecret == nil && boxedConnection == nil && boxedResumePoint == nil
+        headers.isEmpty && webhookSecret == nil && webhookHeaders.isEmpty && boxedConnection == nil
+            && boxedResumePoint == nil
     }
 }
 

@@ -2,13 +2,14 @@
 
 /// Declares the two forms of header fields: `headers`, a map with one value for each name, and
 /// `header_fields`, a list of all lines. A body gives one of them, or the same fields in both, as responses
-/// show them.
+/// show them. `hidesValues`: no response shows a value.
 func headerFields(
-    _ visitor: inout some FieldVisitor, _ lines: inout [JobSpec.Pair], _ traits: FieldTraits, _ text: String
+    _ visitor: inout some FieldVisitor, _ lines: inout [JobSpec.Pair], hidesValues: Bool = false,
+    _ traits: FieldTraits, _ text: String
 ) {
-    var map = HeaderMap(lines)
+    var map = HeaderMap(lines, hidesValues: hidesValues)
     visitor.field("headers", &map, traits, text)
-    var list = HeaderLines(map.lines)
+    var list = HeaderLines(map.lines, hidesValues: hidesValues)
     visitor.field(
         "header_fields", &list, traits,
         "Every line of the header section in order, for names that occur more than once. A request gives "
@@ -82,31 +83,34 @@ extension JSON {
 
 extension JSONWriter {
     /// Writes header fields as a map. `isRedacted`: as in `FieldValue.encode`; credentials are always hidden.
-    mutating func headerMap(_ fields: [JobSpec.Pair], isRedacted: Bool) {
+    /// `hidesValues`: hides all values.
+    mutating func headerMap(_ fields: [JobSpec.Pair], hidesValues: Bool = false, isRedacted: Bool) {
         beginObject()
         for field in fields {
             name(field.name)
-            value(of: field, isRedacted: isRedacted)
+            value(of: field, hidesValues: hidesValues, isRedacted: isRedacted)
         }
         endObject()
     }
 
     /// Like `headerMap`, for the list of lines.
-    mutating func headerLines(_ lines: [JobSpec.Pair], isRedacted: Bool) {
+    mutating func headerLines(_ lines: [JobSpec.Pair], hidesValues: Bool = false, isRedacted: Bool) {
         beginArray()
         for line in lines {
             beginObject()
             member("name", line.name)
             name("value")
-            value(of: line, isRedacted: isRedacted)
+            value(of: line, hidesValues: hidesValues, isRedacted: isRedacted)
             endObject()
         }
         endArray()
     }
 
     /// Writes the value of a header field, or `{"set": true}` in its place.
-    private mutating func value(of line: JobSpec.Pair, isRedacted: Bool) {
-        if HeaderRules.isSecret(line.name) || isRedacted && !NonSecretFields.contains(line.name) {
+    private mutating func value(of line: JobSpec.Pair, hidesValues: Bool, isRedacted: Bool) {
+        if hidesValues || HeaderRules.isSecret(line.name)
+            || isRedacted && !NonSecretFields.contains(line.name)
+        {
             raw(setMark)
         } else {
             value(line.value)
@@ -153,8 +157,12 @@ private struct HeaderSection {
 /// Header fields as a map. While a body is read, secret values are among them; `takeSecrets` moves them out.
 struct HeaderMap: FieldValue {
     var lines: [JobSpec.Pair]
+    private var hidesValues: Bool
 
-    init(_ lines: [JobSpec.Pair]) { self.lines = lines }
+    init(_ lines: [JobSpec.Pair], hidesValues: Bool = false) {
+        self.lines = lines
+        self.hidesValues = hidesValues
+    }
 
     static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> HeaderMap? {
         guard let members = json.members else { return place.failType("an object", json) }
@@ -189,7 +197,7 @@ struct HeaderMap: FieldValue {
             }
         }
         section.finish(place)
-        place.context.headerMap = section.lines
+        place.context.headerMap = (place.path, section.lines)
         return HeaderMap(section.lines)
     }
 
@@ -198,7 +206,7 @@ struct HeaderMap: FieldValue {
         json.members.map { HeaderMap($0.map { JobSpec.Pair($0.name, $0.value.string ?? "") }) }
     }
     func encode(into writer: inout JSONWriter, isRedacted: Bool) {
-        writer.headerMap(lines.combined, isRedacted: isRedacted)
+        writer.headerMap(lines.combined, hidesValues: hidesValues, isRedacted: isRedacted)
     }
     /// The stored form has one of the two forms: the list only if names are repeated.
     var isLeftOut: Bool { lines.isEmpty || lines.hasRepeatedNames }
@@ -219,8 +227,12 @@ struct HeaderMap: FieldValue {
 /// Header fields as a list of lines.
 struct HeaderLines: FieldValue {
     var lines: [JobSpec.Pair]
+    private var hidesValues: Bool
 
-    init(_ lines: [JobSpec.Pair]) { self.lines = lines }
+    init(_ lines: [JobSpec.Pair], hidesValues: Bool = false) {
+        self.lines = lines
+        self.hidesValues = hidesValues
+    }
 
     static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> HeaderLines? {
         guard let values = json.array else { return place.failType("an array", json) }
@@ -236,7 +248,9 @@ struct HeaderLines: FieldValue {
             section.append(line.name, line.value, item)
         }
         section.finish(place)
-        if let map = place.context.headerMap, !section.lines.areCombined(to: map) {
+        if let map = place.context.headerMap, map.path == place.path,
+            !section.lines.areCombined(to: map.lines)
+        {
             return place.fail(
                 "invalid_combination", "Give either this or headers, or the same fields in both.")
         }
@@ -249,7 +263,7 @@ struct HeaderLines: FieldValue {
         }
     }
     func encode(into writer: inout JSONWriter, isRedacted: Bool) {
-        writer.headerLines(lines, isRedacted: isRedacted)
+        writer.headerLines(lines, hidesValues: hidesValues, isRedacted: isRedacted)
     }
     var isLeftOut: Bool { !lines.hasRepeatedNames }
     static func shownSchema(_ rule: NoRule) -> [JSON.Member] {

@@ -61,6 +61,10 @@ extension JobSpec {
     fileprivate mutating func takeSecrets(resumePoint: ResumePoint?) -> JobSecrets {
         var secrets = JobSecrets(
             headers: request.headers.takeSecrets(), webhookSecret: webhook?.secret.take())
+        if var webhook, !webhook.headers.isEmpty {
+            secrets.webhookHeaders = WebhookHeaders.takeValues(&webhook.headers)
+            self.webhook = webhook
+        }
         if var connection = request.connection {
             secrets.connection = connection.takeSecrets()
             request.connection = connection

@@ -214,6 +214,11 @@ extension JobSpec {
         package var events: [EventType] = []
         /// A signing secret of the job's own (in `JobSecrets`).
         package var secret = Secret()
+        /// Header fields of deliveries besides those of Ferry. The values are empty here;
+        /// `JobSecrets.webhookHeaders` has them.
+        package var headers: [Pair] = []
+        /// How much of the job deliveries contain.
+        package var payload = WebhookPayload.full
         /// Creates a webhook without URL.
         package init() {}
         /// Creates a webhook.
@@ -235,10 +240,11 @@ extension JobSpec {
                 "secret", &secret, .webhookSecret, .plain,
                 "Signing secret: whsec_ and the base64 of 24 to 64 bytes. Without one, Ferry's own secret "
                     + "signs.")
-            visitor.unsupported("headers", off: .null)
-            visitor.unsupported("header_fields", off: .null)
-            visitor.unsupported("payload", off: "full")
+            WebhookHeaders.declare(&visitor, &headers)
+            WebhookPayload.declare(&visitor, &payload)
         }
+
+        package mutating func check(_ body: FieldDecoder) { WebhookHeaders.check(headers, body) }
     }
 }
 

@@ -128,16 +128,9 @@ extension JobSecrets {
     package func encode() -> [UInt8] {
         var writer = JSONWriter(reservingCapacity: 128)
         writer.beginObject()
-        writer.name("headers")
-        writer.beginArray()
-        for header in headers {
-            writer.beginArray()
-            writer.value(header.name)
-            writer.value(header.value)
-            writer.endArray()
-        }
-        writer.endArray()
+        writer.secretFields("headers", headers)
         writer.memberOrNull("webhook_secret", webhookSecret)
+        if !webhookHeaders.isEmpty { writer.secretFields("webhook_headers", webhookHeaders) }
         connection?.write(into: &writer)
         if let resumePoint {
             writer.name("resume_point")
@@ -150,17 +143,37 @@ extension JobSecrets {
     /// Reads what `encode` returned.
     package init(json: [UInt8]) throws(StoredJSONError) {
         let stored = try StoredObject(json)
-        headers = []
-        for pair in stored.array("headers") {
-            guard let pair = pair.array, pair.count == 2, let name = pair[0].string,
-                let value = pair[1].string
-            else {
-                throw StoredJSONError("headers")
-            }
-            headers.append(JobSpec.Pair(name, value))
-        }
+        headers = try stored.secretFields("headers")
         webhookSecret = stored.string("webhook_secret")
+        webhookHeaders = try stored.secretFields("webhook_headers")
         connection = ConnectionSecrets(stored)
         resumePoint = stored.json["resume_point"].flatMap(ResumePoint.init)
+    }
+}
+
+extension JSONWriter {
+    /// Writes header fields as pairs of name and value.
+    fileprivate mutating func secretFields(_ name: String, _ fields: [JobSpec.Pair]) {
+        self.name(name)
+        beginArray()
+        for field in fields {
+            beginArray()
+            value(field.name)
+            value(field.value)
+            endArray()
+        }
+        endArray()
+    }
+}
+
+extension StoredObject {
+    /// Reads what `JSONWriter.secretFields` wrote; empty if the member is missing.
+    fileprivate func secretFields(_ name: String) throws(StoredJSONError) -> [JobSpec.Pair] {
+        try array(name).map { (pair) throws(StoredJSONError) in
+            guard let pair = pair.array, pair.count == 2, let field = pair[0].string,
+                let value = pair[1].string
+            else { throw StoredJSONError(name) }
+            return JobSpec.Pair(field, value)
+        }
     }
 }

@@ -225,6 +225,9 @@ package enum Limits {
     /// Keys of an endpoint that sign at once.
     /// If exceeded: the oldest one stops signing.
     package static let webhookKeyCountMax = 4
+    /// Body of a delivery with `payload: thin`, in bytes.
+    /// If exceeded: members of the job are left out.
+    package static let thinPayloadByteCountMax = 4_096
     /// Size of a job for which its delivery counts once more, in bytes.
     /// Applies to the deliveries that a node has in memory.
     package static let deliveryWeightByteCount = 16 << 10

@@ -22,6 +22,10 @@ package struct Delivery: Sendable {
     package let url: String
     /// The job's own secret `whsec_…`, or `nil` if Ferry's secret or the endpoint's keys sign.
     package let secret: String?
+    /// Header fields of a job's own webhook; those of an endpoint are in `endpoint`.
+    package let headers: [JobSpec.Pair]
+    /// How much of the job the delivery to a job's own webhook contains; `endpoint` has that of an endpoint.
+    package let payload: WebhookPayload
     /// The endpoint, or `nil` for a job's own webhook.
     package let endpoint: Endpoint?
     /// The job at the time of the event as a JSON object, or `null` without a job.
@@ -53,6 +57,10 @@ package struct Delivery: Sendable {
         package let keys: WebhookKeys
         /// Format of the body.
         package let format: WebhookEndpoint.Format
+        /// Header fields of deliveries besides those of Ferry.
+        package let headers: [JobSpec.Pair]
+        /// How much of the job deliveries contain.
+        package let payload: WebhookPayload
         /// `true` if deliveries are sent one after the other.
         package let isOrdered: Bool
         /// Seconds after the first, second, … try.
@@ -61,12 +69,15 @@ package struct Delivery: Sendable {
         /// Creates settings.
         package init(
             id: WebhookID, revision: Int32, keys: WebhookKeys, format: WebhookEndpoint.Format,
-            isOrdered: Bool, retryDelays: [Double]
+            headers: [JobSpec.Pair] = [], payload: WebhookPayload = .full, isOrdered: Bool,
+            retryDelays: [Double]
         ) {
             self.id = id
             self.revision = revision
             self.keys = keys
             self.format = format
+            self.headers = headers
+            self.payload = payload
             self.isOrdered = isOrdered
             self.retryDelays = retryDelays
         }
@@ -76,7 +87,8 @@ package struct Delivery: Sendable {
     package init(
         id: DeliveryID, receiverQueue: ReceiverQueueID, event: EventID, type: String, tenant: String,
         session: String, job: JobID?, sequence: Int64, occurredAt: Timestamp, url: String,
-        secret: String?, endpoint: Endpoint? = nil, jobJSON: [UInt8], traceparent: String?, tryNumber: Int32
+        secret: String?, headers: [JobSpec.Pair] = [], payload: WebhookPayload = .full,
+        endpoint: Endpoint? = nil, jobJSON: [UInt8], traceparent: String?, tryNumber: Int32
     ) {
         self.id = id
         self.receiverQueue = receiverQueue
@@ -89,6 +101,8 @@ package struct Delivery: Sendable {
         self.occurredAt = occurredAt
         self.url = url
         self.secret = secret
+        self.headers = headers
+        self.payload = payload
         self.endpoint = endpoint
         self.jobJSON = jobJSON
         self.traceparent = traceparent

@@ -23,6 +23,11 @@ package struct WebhookEndpoint: FieldObject {
     package var isOrdered = false
     /// Format of the body.
     package var format = Format.standard
+    /// Header fields of deliveries besides those of Ferry. In a stored endpoint the values are empty here;
+    /// `WebhookRecord.sealedHeaders` has them.
+    package var headers: [JobSpec.Pair] = []
+    /// How much of the job deliveries contain.
+    package var payload = WebhookPayload.full
     /// Seconds after the first, second, … try.
     package var retryDelays = Self.standardRetryDelays
     /// Seconds of failures alone after which it is disabled.
@@ -63,9 +68,8 @@ package struct WebhookEndpoint: FieldObject {
         visitor.field(
             "description", &description, .description, .plain,
             "Text of the client: at most 1,024 bytes of UTF-8 without U+0000.")
-        visitor.unsupported("headers", off: .null)
-        visitor.unsupported("header_fields", off: .null)
-        visitor.unsupported("payload", off: "full")
+        WebhookHeaders.declare(&visitor, &headers)
+        WebhookPayload.declare(&visitor, &payload)
         visitor.field("enabled", &isEnabled, .plain, "Whether the endpoint gets deliveries.")
         visitor.field(
             "ordered", &isOrdered, .plain,
@@ -85,6 +89,11 @@ package struct WebhookEndpoint: FieldObject {
             "Rules of acknowledgement for jobs whose end it is told, unless the job or its session has rules."
         )
     }
+
+    package mutating func check(_ body: FieldDecoder) { WebhookHeaders.check(headers, body) }
+
+    /// Removes the values of `headers` and returns the fields with them.
+    package mutating func takeHeaders() -> [JobSpec.Pair] { WebhookHeaders.takeValues(&headers) }
 
     /// Times of further attempts of a delivery.
     private struct Retry: FieldObject {
@@ -145,12 +154,15 @@ package struct WebhookRecord: Sendable, Equatable {
     package var publicKey: String
     /// `WebhookKeys`, encrypted.
     package var sealedKeys: [UInt8]
+    /// `endpoint.headers` with their values as stored (`WebhookHeaders`), or `nil` if there are none.
+    package var sealedHeaders: [UInt8]?
 
     /// Creates a record.
     package init(
         id: WebhookID, tenant: String, createdAt: Timestamp, updatedAt: Timestamp, revision: Int32 = 1,
         endpoint: WebhookEndpoint, disabledAt: Timestamp? = nil, disabledReason: DisabledReason? = nil,
-        failingSince: Timestamp? = nil, publicKey: String, sealedKeys: [UInt8]
+        failingSince: Timestamp? = nil, publicKey: String, sealedKeys: [UInt8],
+        sealedHeaders: [UInt8]? = nil
     ) {
         self.id = id
         self.tenant = tenant
@@ -163,6 +175,7 @@ package struct WebhookRecord: Sendable, Equatable {
         self.failingSince = failingSince
         self.publicKey = publicKey
         self.sealedKeys = sealedKeys
+        self.sealedHeaders = sealedHeaders
     }
 
     /// Returns the endpoint as the API shows it. `secret`: shown only in responses that create one.
@@ -236,6 +249,7 @@ extension WebhookRecord {
     /// one or two code points).
     package func isIdentical(to other: WebhookRecord) -> Bool {
         shown(isRedacted: false) == other.shown(isRedacted: false) && sealedKeys == other.sealedKeys
+            && sealedHeaders == other.sealedHeaders
     }
 }
 

@@ -30,10 +30,10 @@ final class DeliveryHandover {
 
     private func take(_ draft: DeliveryDraft) -> Bool {
         guard draft.endpoint == nil, let queue = queues[Self.receiver(of: draft)] else { return false }
-        var secret: String?
+        var secrets = JobSecrets()
         if let sealed = draft.secrets {
             guard let opened = context.configuration.openSecrets(sealed) else { return false }
-            secret = opened.webhookSecret
+            secrets = opened
         }
         // One time for all deliveries of the transaction, the earliest: the sender may stop too early, which
         // does no harm.
@@ -44,7 +44,8 @@ final class DeliveryHandover {
         let delivery = Delivery(
             id: draft.id, receiverQueue: queue, event: event.id, type: record.type.rawValue,
             tenant: event.tenant, session: event.session, job: record.job, sequence: event.sequence,
-            occurredAt: event.timestamp, url: draft.url, secret: secret, jobJSON: draft.jobJSON,
+            occurredAt: event.timestamp, url: draft.url, secret: secrets.webhookSecret,
+            headers: secrets.webhookHeaders, payload: draft.payload, jobJSON: draft.jobJSON,
             traceparent: draft.traceparent, tryNumber: 1)
         guard credits.reserve(delivery) else {
             leased.unreserved.insert(queue)

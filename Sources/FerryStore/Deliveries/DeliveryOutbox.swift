@@ -268,7 +268,7 @@ private struct OutboxState {
     /// Returns the delivery of a row of claim_deliveries.sql.
     private mutating func delivery(_ rows: borrowing ResultSet, _ row: Int) -> Delivery {
         let id: DeliveryID = rows.identifier(row, 0)
-        var secret: String?
+        var secrets = JobSecrets()
         var endpoint: Delivery.Endpoint?
         var obstacle: Delivery.Obstacle?
         if !rows.isNull(row, 14) {
@@ -276,8 +276,7 @@ private struct OutboxState {
             if endpoint == nil { obstacle = rows.isNull(row, 18) ? .endpointGone : .secretUnreadable }
         } else if let sealed = rows.bytesOrNil(row, 10) {
             let opened = context.configuration.openSecrets(sealed)
-            if opened == nil { obstacle = .secretUnreadable }
-            secret = opened?.webhookSecret
+            if let opened { secrets = opened } else { obstacle = .secretUnreadable }
         }
         if case .secretUnreadable? = obstacle {
             context.logger.error("a delivery's secret cannot be opened", metadata: ["delivery.id": "\(id)"])
@@ -286,25 +285,32 @@ private struct OutboxState {
             id: id, receiverQueue: rows.identifier(row, 1), event: rows.identifier(row, 2),
             type: rows.text(row, 3), tenant: rows.text(row, 4), session: rows.text(row, 5),
             job: rows.identifierOrNil(row, 6), sequence: rows.int64(row, 7), occurredAt: rows.instant(row, 8),
-            url: rows.text(row, 9), secret: secret, endpoint: endpoint, jobJSON: rows.bytes(row, 11),
+            url: rows.text(row, 9), secret: secrets.webhookSecret, headers: secrets.webhookHeaders,
+            payload: rows.bool(row, 21) ? .thin : .full, endpoint: endpoint, jobJSON: rows.bytes(row, 11),
             traceparent: rows.textOrNil(row, 12), tryNumber: rows.int32(row, 13))
         delivery.lostTryCount = rows.int32(row, 20)
         delivery.obstacle = obstacle
         return delivery
     }
 
-    /// Returns the endpoint of a row; its keys are opened once for each revision. `nil` if the endpoint is
-    /// gone or its keys cannot be opened.
+    /// Returns the endpoint of a row; its secrets are opened once for each revision. `nil` if the endpoint is
+    /// gone or its secrets cannot be opened.
     private mutating func endpoint(_ rows: borrowing ResultSet, _ row: Int) -> Delivery.Endpoint? {
         guard !rows.isNull(row, 18) else { return nil }
         let id: WebhookID = rows.identifier(row, 14)
         let revision = rows.int32(row, 18)
         if let known = endpoints[id], known.revision == revision { return known }
         guard let keys = context.configuration.openWebhookKeys(rows.bytes(row, 19)) else { return nil }
+        var headers: [JobSpec.Pair] = []
+        if let stored = rows.bytesOrNil(row, 22) {
+            guard let opened = WebhookHeaders.opened(stored, context.configuration.seal) else { return nil }
+            headers = opened
+        }
         let endpoint = Delivery.Endpoint(
             id: id, revision: revision, keys: keys,
-            format: WebhookEndpoint.Format(rawValue: rows.text(row, 16)) ?? .standard,
-            isOrdered: rows.bool(row, 15), retryDelays: rows.float64Array(row, 17).compactMap { $0 })
+            format: WebhookEndpoint.Format(rawValue: rows.text(row, 16)) ?? .standard, headers: headers,
+            payload: rows.bool(row, 21) ? .thin : .full, isOrdered: rows.bool(row, 15),
+            retryDelays: rows.float64Array(row, 17).compactMap { $0 })
         // Many times the number in use at once.
         if endpoints.count >= 10_000 { endpoints = [:] }
         endpoints[id] = endpoint

@@ -13,6 +13,8 @@ struct DeliveryDraft {
     let traceparent: String?
     /// The endpoint; `nil` for the job's own webhook.
     var endpoint: WebhookID?
+    /// Payload of the job's own webhook. An endpoint has its own setting.
+    var payload = WebhookPayload.full
 
     /// Approximate bytes of its row.
     var byteCount: Int { EventRouter.byteCount(url, jobJSON) }
@@ -27,6 +29,8 @@ private struct PlannedDelivery {
     let secrets: [UInt8]?
     let traceparent: String?
     let endpoint: WebhookID?
+    /// Payload of the job's own webhook.
+    let payload: WebhookPayload
 }
 
 /// A job's webhook that wants the events of its session: a row of add_session_receivers.sql.
@@ -170,13 +174,15 @@ struct EventRouter {
         let isOwnWanted = own != nil && event.record.isWanted
         if isOwnWanted || !wanting.isEmpty {
             let json = event.record.disabledWebhook?.json ?? event.record.jobJSON(record)
-            let add = { (url: String, secrets: [UInt8]?, endpoint: WebhookID?) in
+            let add = { (url: String, secrets: [UInt8]?, endpoint: WebhookID?, payload: WebhookPayload) in
                 PlannedDelivery(
                     place: event.place, url: url, jobJSON: json, secrets: secrets,
-                    traceparent: stored?.traceparent, endpoint: endpoint)
+                    traceparent: stored?.traceparent, endpoint: endpoint, payload: payload)
             }
-            if isOwnWanted, let own { deliveries.append(add(own.url, stored?.sealedSecrets, nil)) }
-            deliveries += wanting.map { add($0.url, nil, $0.endpoint) }
+            if isOwnWanted, let own {
+                deliveries.append(add(own.url, stored?.sealedSecrets, nil, own.payload))
+            }
+            deliveries += wanting.map { add($0.url, nil, $0.endpoint, .full) }
         }
         guard let own, let job = event.record.job, event.record.type == .jobCreated,
             event.record.wantsSession
@@ -202,7 +208,7 @@ struct EventRouter {
                 DeliveryDraft(
                     id: context.identifiers.make(), event: event, url: planned.url,
                     jobJSON: planned.jobJSON, secrets: planned.secrets, traceparent: planned.traceparent,
-                    endpoint: planned.endpoint)
+                    endpoint: planned.endpoint, payload: planned.payload)
             }
         }
         let count = try add(drafts, &connection)
@@ -314,6 +320,7 @@ extension Parameters {
         parameters.appendArray(.text, drafts) { $0.append(text: $1.traceparent) }
         parameters.appendArray(.uuid, drafts) { $0.append($1.endpoint) }
         parameters.appendArray(.bool, areLeased) { $0.append(bool: $1) }
+        parameters.appendArray(.bool, drafts) { $0.append(bool: $1.payload == .thin) }
         parameters.append(float64: Limits.deliveryLeaseSeconds)
         parameters.append(node)
         return parameters

@@ -22,13 +22,16 @@ extension WebhookRecord {
             try? AcknowledgementRules(storedJSON: $0)
         }
         endpoint.acknowledgement?.endpoint = nil
+        let headers = rows.bytesOrNil(row, 21)
+        endpoint.headers = headers.map(WebhookHeaders.names(of:)) ?? []
+        endpoint.payload = rows.bool(row, 22) ? .thin : .full
         self.init(
             id: rows.identifier(row, 0), tenant: rows.text(row, 1), createdAt: rows.instant(row, 2),
             updatedAt: rows.instant(row, 3), revision: rows.int32(row, 4), endpoint: endpoint,
             disabledAt: rows.instantOrNil(row, 15),
             disabledReason: rows.textOrNil(row, 16).flatMap { DisabledReason(rawValue: $0) },
             failingSince: rows.instantOrNil(row, 17), publicKey: rows.text(row, 18),
-            sealedKeys: rows.bytes(row, 19))
+            sealedKeys: rows.bytes(row, 19), sealedHeaders: headers)
     }
 
     /// The rules as finish_jobs.sql copies them to rows of jobs: with the endpoint's id.
@@ -64,6 +67,7 @@ extension Parameters {
         parameters.append(node)
         parameters.append(int32: Int32(Limits.webhookCountMax))
         parameters.append(text: new.record.storedAcknowledgement)
+        parameters.append(contentOf: new.record)
         return parameters
     }
 
@@ -76,7 +80,14 @@ extension Parameters {
         parameters.append(text: record.publicKey)
         parameters.append(bytea: record.sealedKeys)
         parameters.append(text: record.storedAcknowledgement)
+        parameters.append(contentOf: record)
         return parameters
+    }
+
+    /// Appends what deliveries contain, besides the event: header fields, and whether the payload is thin.
+    private mutating func append(contentOf record: WebhookRecord) {
+        append(text: record.sealedHeaders)
+        append(bool: record.endpoint.payload == .thin)
     }
 
     /// Appends the columns from `url` to `disable_after`, as create_webhook.sql and edit_webhook.sql take

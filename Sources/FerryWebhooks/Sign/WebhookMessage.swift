@@ -13,7 +13,7 @@ package struct WebhookMessage: Sendable, Equatable {
     /// signatures differ.
     package init(_ delivery: Delivery, signers: [WebhookSigner], sentAt: Timestamp, userAgent: String) {
         let format = delivery.endpoint?.format ?? .standard
-        let body = Self.body(of: delivery, format)
+        let body = Self.body(of: delivery, format, delivery.endpoint?.payload ?? delivery.payload)
         let id = delivery.event.description
         let seconds = String(sentAt.microseconds / 1_000_000)
         let signed = Array("\(id).\(seconds).".utf8) + body
@@ -32,12 +32,30 @@ package struct WebhookMessage: Sendable, Equatable {
             headers.append(.init("traceparent", child))
             if let state = trace.state { headers.append(.init("tracestate", state)) }
         }
+        for field in delivery.endpoint?.headers ?? delivery.headers {
+            headers.append(.init(field.name, field.value))
+        }
         self.body = body
         self.headers = headers
     }
 
-    static func body(of delivery: Delivery, _ format: WebhookEndpoint.Format) -> [UInt8] {
-        var writer = JSONWriter(reservingCapacity: delivery.jobJSON.count + 384)
+    /// `payload`: `.thin` for a body of at most `Limits.thinPayloadByteCountMax` bytes.
+    static func body(
+        of delivery: Delivery, _ format: WebhookEndpoint.Format, _ payload: WebhookPayload = .full
+    ) -> [UInt8] {
+        guard payload == .thin, delivery.job != nil else {
+            return body(of: delivery, format, delivery.jobJSON)
+        }
+        let null = Array("null".utf8)
+        let rest = body(of: delivery, format, null).count - null.count
+        let job = ThinJob.make(of: delivery.jobJSON, byteCountMax: Limits.thinPayloadByteCountMax - rest)
+        return body(of: delivery, format, job)
+    }
+
+    private static func body(
+        of delivery: Delivery, _ format: WebhookEndpoint.Format, _ jobJSON: [UInt8]
+    ) -> [UInt8] {
+        var writer = JSONWriter(reservingCapacity: jobJSON.count + 384)
         writer.beginObject()
         switch format {
         case .standard:
@@ -46,7 +64,7 @@ package struct WebhookMessage: Sendable, Equatable {
         case .cloudevents: writeAttributes(of: delivery, into: &writer)
         }
         writer.name("data")
-        writeData(of: delivery, into: &writer)
+        writeData(of: delivery, jobJSON, into: &writer)
         writer.endObject()
         return writer.bytes
     }
@@ -69,8 +87,11 @@ package struct WebhookMessage: Sendable, Equatable {
         }
     }
 
-    /// Writes the content of the event. A ping contains only its endpoint.
-    private static func writeData(of delivery: Delivery, into writer: inout JSONWriter) {
+    /// Writes the content of the event. A ping contains only its endpoint. `jobJSON`: the sent part of the
+    /// job.
+    private static func writeData(
+        of delivery: Delivery, _ jobJSON: [UInt8], into writer: inout JSONWriter
+    ) {
         if delivery.isPing, let endpoint = delivery.endpoint {
             writer.beginObject()
             writer.member("webhook", endpoint.id)
@@ -86,8 +107,8 @@ package struct WebhookMessage: Sendable, Equatable {
         let isOfEndpoint = delivery.type == EventType.webhookDisabled.rawValue
         EventContent(
             sequence: delivery.sequence, session: delivery.session, offset: offset,
-            job: .init { if isOfEndpoint { $0.null() } else { $0.raw(delivery.jobJSON) } },
-            webhook: isOfEndpoint ? StoredJSON(delivery.jobJSON) : nil
+            job: .init { if isOfEndpoint { $0.null() } else { $0.raw(jobJSON) } },
+            webhook: isOfEndpoint ? StoredJSON(jobJSON) : nil
         ).show(into: &writer, isRedacted: true)
     }
 

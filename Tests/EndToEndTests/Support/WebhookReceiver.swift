@@ -10,6 +10,8 @@ final class WebhookReceiver: Sendable {
         let timestamp: String
         let signature: String
         let traceparent: String
+        /// Value of the field `X-Note`; empty if there is none.
+        let note: String
         let body: [UInt8]
         var json: JSON { (try? JSON.parse(body)) ?? .null }
         var job: JSON? { json["data"]?["job"] }
@@ -72,7 +74,8 @@ final class WebhookReceiver: Sendable {
                 path: request.path, id: request.header("webhook-id") ?? "",
                 timestamp: request.header("webhook-timestamp") ?? "",
                 signature: request.header("webhook-signature") ?? "",
-                traceparent: request.header("traceparent") ?? "", body: body)
+                traceparent: request.header("traceparent") ?? "", note: request.header("x-note") ?? "",
+                body: body)
             let code = status(delivery)
             deliveries.fire(delivery)
             return Array("HTTP/1.1 \(code) X\r\nContent-Length: 0\r\n\r\n".utf8)

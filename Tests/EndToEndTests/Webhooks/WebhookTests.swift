@@ -63,6 +63,41 @@ struct WebhookTests {
         #expect(try last.isSigned(byPublicKey: first["public_key"]?.string ?? "") == false)
     }
 
+    @Test("endpoints and webhooks of jobs get their header fields and thin payloads; a replay may be full")
+    func fieldsAndPayload() throws {
+        let origin = try HalfwayOrigin(free: 10)
+        defer { origin.stop() }
+        let (receiver, own) = (try WebhookReceiver(), try WebhookReceiver())
+        defer {
+            receiver.stop()
+            own.stop()
+        }
+        let content = { (note: String) in #""headers":{"X-Note":"\#(note)"},"payload":"thin""# }
+        let endpoint = try create(
+            receiver, session: "thin", #","events":["job.succeeded"],"# + content("all"))
+        let job = try ferry.run(
+            #"{"kind":"data","session":"thin","request":{"url":"\#(origin.url)/f/1"},"metadata":{"a":"b"},"#
+                + #""webhook":{"url":"\#(own.url)/h",\#(content("own"))}}"#)
+        for (note, receiver) in [("all", receiver), ("own", own)] {
+            let delivery = try #require(receiver.deliveries.wait().first)
+            #expect(delivery.note == note && delivery.body.count <= 4_096)
+            #expect(delivery.job?["id"] == job["id"] && delivery.job?["state"] == "succeeded")
+            #expect(delivery.job?["metadata"]?["a"] == "b" && delivery.job?["request"] == nil)
+            #expect(delivery.job?["result"]?["sha256"] == job["result"]?["sha256"])
+        }
+        #expect(job["webhook"]?["headers"]?["X-Note"]?["set"] == .bool(true))
+        let path = "/v1/webhooks/\(endpoint["id"]?.string ?? "")"
+        #expect(try ferry.json("PATCH", path, #"{"payload":"full"}"#)["payload"] == "full")
+        // The delivery is pending until the sender has stored that it was accepted.
+        #expect(
+            becomes {
+                try ferry.json("POST", path + "/replay", #"{"since":"2026-01-01T00:00:00Z"}"#)["redelivered"]
+                    == .integer(1)
+            })
+        let full = try #require(receiver.deliveries.wait().first)
+        #expect(full.job?["request"]?["url"]?.string == "\(origin.url)/f/1" && full.note == "all")
+    }
+
     /// Runs `count` jobs of a session one after another and returns their ids.
     private func run(_ count: Int, _ origin: HalfwayOrigin, session: String, _ extra: String = "") throws
         -> [String]

@@ -141,3 +141,13 @@ extension MemoryStore: WebhookStore {
         }
     }
 }
+
+extension MemoryStore {
+    /// Returns the header fields of the endpoint at a path of the API, with their values.
+    func headers(of path: String) -> [JobSpec.Pair] {
+        let records = state.withLock { $0.webhooks }
+        let record = records.first { path.hasSuffix($0.id.description) }
+        let seal = SecretSeal(seal: { $0 }, open: { Array($0.dropFirst().reversed()) })
+        return record?.sealedHeaders.flatMap { WebhookHeaders.opened($0, seal) } ?? []
+    }
+}

@@ -45,6 +45,29 @@ struct WebhooksTests {
         #expect(try fixture.send("GET", path).status == 404)
     }
 
+    @Test("values of header fields are never shown; a change keeps those that it does not name")
+    func headers() throws {
+        let key = [(name: "Idempotency-Key", value: "fields")]
+        let fields = #","payload":"thin","headers":{"X-Note":"hush","Authorization":"hush too"}"#
+        let made = try create(fields, key)
+        let hidden = JSON.object([.init("set", .bool(true))])
+        let both = JSON.object([.init("X-Note", hidden), .init("Authorization", hidden)])
+        #expect(made.status == 201 && made.json["headers"] == both && made.json["payload"] == "thin")
+        #expect(try create(fields, key).body == made.body)
+        let path = try path(made)
+        #expect(try fixture.send("GET", path).json["headers"] == both)
+        let stored = { [store = fixture.store] in store.headers(of: path) }
+        #expect(stored().map(\.value) == ["hush", "hush too"])
+        let changed = try fixture.send("PATCH", path, #"{"headers":{"x-note":null,"B":"new"}}"#)
+        #expect(changed.json["headers"]?.members?.map(\.name) == ["Authorization", "B"])
+        #expect(stored() == [.init("Authorization", "hush too"), .init("B", "new")])
+        #expect(try fixture.send("PATCH", path, #"{"description":"d"}"#).json["revision"] == .integer(3))
+        #expect(stored().count == 2)
+        #expect(try fixture.send("PATCH", path, #"{"headers":{"webhook-id":"x"}}"#).status == 422)
+        let none = try fixture.send("PATCH", path, #"{"headers":null,"payload":"full"}"#)
+        #expect(none.json["headers"] == .object([]) && none.json["payload"] == "full" && stored().isEmpty)
+    }
+
     @Test("viewers only read endpoints, other tenants do not see them, and invalid fields are 422")
     func refusals() throws {
         let path = try path(create())

@@ -160,7 +160,7 @@ struct PlanCall {
             """
             ARRAY[history_id(7000000)], ARRAY[history_id(1)], ARRAY[history_id(1)], '{1}', '{now}',
             '{job.succeeded}', '{acme}', '{default}', '{https://hook.example/}', '{"{}"}', '{NULL}', '{NULL}',
-            ARRAY[history_id(5)], '{true}', 30, history_id(1)
+            ARRAY[history_id(5)], '{true}', '{false}', 30, history_id(1)
             """),
         lane(
             Statements.addSessionReceivers,
@@ -178,14 +178,15 @@ struct PlanCall {
             Statements.createWebhook,
             """
             history_id(7000000), 'new', now(), 'https://hook.example/', NULL, NULL, NULL, NULL, true, false,
-            'standard', '{1}', 1, 'key', 'keys', 'webhooks', 'new', 'fingerprint', history_id(1), 100, NULL
+            'standard', '{1}', 1, 'key', 'keys', 'webhooks', 'new', 'fingerprint', history_id(1), 100, NULL,
+            NULL, false
             """),
         command(Statements.deleteWebhook, "history_id(500), 1"),
         command(
             Statements.editWebhook,
             """
             history_id(500), 1, 'https://hook.example/', NULL, NULL, NULL, NULL, true, false, 'standard',
-            '{1}', 1, 'key', 'keys', NULL
+            '{1}', 1, 'key', 'keys', NULL, NULL, true
             """),
         lane(Statements.expireDeliveries, "history_id(900000), 50, history_id(500000)"),
         lane(Statements.hashReceiverQueues, "'{acme}', '{https://hook.example/}'"),

@@ -20,9 +20,11 @@ struct WebhookStoreTests {
         var endpoint = WebhookEndpoint(url: "https://hooks.example/in")
         change(&endpoint)
         let now = Timestamp(microseconds: Sys.wallMicroseconds())
+        let values = endpoint.headers.enumerated().map { JobSpec.Pair($1.name, "value \($0)") }
         return WebhookRecord(
             id: TestNode.identifiers.make(), tenant: "acme", createdAt: now, updatedAt: now,
-            endpoint: endpoint, publicKey: "whpk_x", sealedKeys: TestNode.webhookKeys.encode())
+            endpoint: endpoint, publicKey: "whpk_x", sealedKeys: TestNode.webhookKeys.encode(),
+            sealedHeaders: WebhookHeaders.stored(values, .inverted))
     }
 
     private func create(_ change: (inout WebhookEndpoint) -> Void = { _ in }) throws -> WebhookRecord {
@@ -79,6 +81,8 @@ struct WebhookStoreTests {
             endpoint.description = "d"
             endpoint.isOrdered = true
             endpoint.format = .cloudevents
+            endpoint.headers = [.init("X-Note", ""), .init("x-note", "")]
+            endpoint.payload = .thin
             endpoint.retryDelays = [1, 2.5]
             endpoint.disableAfter = 7200
         }
@@ -121,7 +125,12 @@ struct WebhookStoreTests {
         "deliveries are claimed with their endpoint's URL, keys and format, up to the demand")
     func claims() throws {
         defer { node.store.stop() }
-        let (a, b) = (try create { $0.format = .cloudevents }, try create())
+        let a = try create { endpoint in
+            endpoint.format = .cloudevents
+            endpoint.headers = [.init("X-Note", "")]
+            endpoint.payload = .thin
+        }
+        let b = try create()
         try add(10, to: a)
         try add(10, to: b)
         let queue = ReceiverQueueID(high: b.id.high, low: b.id.low)
@@ -130,10 +139,14 @@ struct WebhookStoreTests {
         for delivery in found.due {
             #expect(delivery.endpoint?.id == a.id && delivery.endpoint?.format == .cloudevents)
             #expect(delivery.url == "https://hooks.example/in")
+            #expect(delivery.endpoint?.headers == [.init("X-Note", "value 0")])
+            #expect(delivery.endpoint?.payload == .thin)
             #expect(delivery.endpoint?.keys == TestNode.webhookKeys && delivery.tryNumber == 1)
         }
         #expect(try claim(DeliveryDemand(total: 4, other: 100)).isMore)
-        #expect(try claim().due.count == 13)
+        let others = try claim().due
+        #expect(others.count == 13)
+        #expect(others.last?.endpoint?.headers.isEmpty == true && others.last?.endpoint?.payload == .full)
         #expect(try claim().due.isEmpty)
         // A returned delivery is due at once, and its try does not count.
         node.store.deliveries.record(found.due.map { tried($0, .returned) })

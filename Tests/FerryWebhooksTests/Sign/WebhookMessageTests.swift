@@ -53,6 +53,55 @@ struct WebhookMessageTests {
         #expect(signatures.allSatisfy { $0.hasPrefix("v1,") })
     }
 
+    @Test("a delivery has the header fields of its webhook, in order")
+    func ownFields() throws {
+        let delivery = Delivery.example(url: "http://a/", headers: [.init("X-B", "1"), .init("x-b", "2")])
+        let message = message(delivery, [])
+        #expect(message.headers.suffix(2).map { "\($0.name): \($0.value)" } == ["X-B: 1", "x-b: 2"])
+    }
+
+    @Test("a thin body has at most 4,096 bytes, also for the largest job, and is signed", arguments: [1, 2])
+    func thinBound(formats: Int) throws {
+        let format: WebhookEndpoint.Format = formats == 1 ? .standard : .cloudevents
+        let text = { (count: Int) in String(repeating: "\"", count: count) }
+        var job = JSONWriter()
+        job.beginObject()
+        job.member("id", JobID(high: .max, low: .max))
+        job.member("state", "succeeded")
+        for name in ["waiting_for", "kind", "created_at", "finished_at", "retry_of", "schedule_id"] {
+            job.member(name, text(5_000))
+        }
+        job.member("revision", Int32.max)
+        job.member("attempt", Int32.max)
+        job.member(
+            "error", .object([.init("code", .string(text(500))), .init("message", .string(text(9_000)))]))
+        let pairs = (0..<Limits.metadataCountMax).map {
+            JSON.Member("\($0)", .string(text(Limits.metadataValueByteCountMax)))
+        }
+        job.member("metadata", .object(pairs))
+        job.endObject()
+        let name = String(repeating: "n", count: Limits.nameByteCountMax)
+        let traceparent = TraceContext.text(
+            parent: parent, state: "a=" + String(repeating: "x", count: Limits.traceStateByteCountMax - 2))
+        let delivery = Delivery(
+            id: DeliveryID(high: .max, low: .max), receiverQueue: ReceiverQueueID(high: 1, low: 1),
+            event: EventID(high: .max, low: .max),
+            type: try #require(EventType.allCases.map(\.rawValue).max { $0.count < $1.count }),
+            tenant: name, session: name, job: JobID(high: .max, low: .max), sequence: .max,
+            occurredAt: Timestamp(microseconds: 1_763_762_400_000_000), url: "http://a/", secret: nil,
+            payload: .thin, jobJSON: job.bytes, traceparent: traceparent, tryNumber: 1)
+        let body = WebhookMessage.body(of: delivery, format, .thin)
+        #expect(body.count <= 4_096, "\(body.count)")
+        let json = try JSON.parse(body)
+        #expect(json["data"]?["job"]?["id"]?.string == JobID(high: .max, low: .max).description)
+        #expect(json["data"]?["job"]?["state"] == "succeeded" && json["data"]?["session"]?.string == name)
+        #expect(json["data"]?["job"]?["metadata"] == nil)
+        #expect(json["data"]?["job"]?["error"]?["code"]?.string == text(500))
+        #expect(WebhookMessage.body(of: delivery, format).count > 100_000)
+        let sent = message(delivery, [])
+        #expect(sent.body.count <= 4_096 && sent.body == WebhookMessage.body(of: delivery, .standard, .thin))
+    }
+
     @Test("a trace continues with a new span; a malformed traceparent is omitted")
     func traceparent() throws {
         let child = try #require(

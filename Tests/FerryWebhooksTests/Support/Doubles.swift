@@ -110,14 +110,15 @@ extension Delivery {
         Delivery(
             id: id, receiverQueue: receiverQueue, event: event, type: type, tenant: tenant, session: session,
             job: job, sequence: sequence, occurredAt: occurredAt, url: url, secret: secret,
-            endpoint: endpoint, jobJSON: jobJSON ?? self.jobJSON, traceparent: traceparent,
+            headers: headers, payload: payload, endpoint: endpoint, jobJSON: jobJSON ?? self.jobJSON,
+            traceparent: traceparent,
             tryNumber: tryNumber ?? self.tryNumber)
     }
 
     static func example(
         _ number: UInt64 = 1, url: String, secret: String? = nil, tryNumber: Int32 = 1,
-        traceparent: String? = nil, endpoint: Endpoint? = nil, type: String = "job.succeeded",
-        tenant: String = "default"
+        traceparent: String? = nil, headers: [JobSpec.Pair] = [], payload: WebhookPayload = .full,
+        endpoint: Endpoint? = nil, type: String = "job.succeeded", tenant: String = "default"
     ) -> Delivery {
         let origin = UInt64(bitPattern: Int64((try? WebURL.parse(url).origin)?.hashValue ?? 0))
         return Delivery(
@@ -127,7 +128,8 @@ extension Delivery {
             event: EventID(high: 2, low: number), type: type,
             tenant: tenant, session: "default", job: JobID(high: 3, low: number), sequence: Int64(number),
             occurredAt: Timestamp(microseconds: 1_763_762_400_000_000), url: url, secret: secret,
-            endpoint: endpoint, jobJSON: Array(#"{"id":"job_x","state":"succeeded","note":"ä\n"}"#.utf8),
+            headers: headers, payload: payload, endpoint: endpoint,
+            jobJSON: Array(#"{"id":"job_x","state":"succeeded","note":"ä\n"}"#.utf8),
             traceparent: traceparent,
             tryNumber: tryNumber)
     }

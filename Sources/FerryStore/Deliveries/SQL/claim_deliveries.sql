@@ -52,9 +52,9 @@ WITH free AS (
 )
 SELECT c.id, c.lane, c.event, c.type, c.tenant, c.session, c.job, c.sequence, c.occurred_at,
     coalesce(w.url, c.url), c.secrets, c.job_json, c.traceparent, c.tries, c.endpoint, w.is_ordered, w.format,
-    w.retry_delays, w.revision, w.keys, c.lost_tries
+    w.retry_delays, w.revision, w.keys, c.lost_tries, coalesce(w.is_thin, c.is_thin), w.headers
 FROM claimed c LEFT JOIN LATERAL (
-    SELECT url, is_ordered, format, retry_delays, revision, keys FROM webhooks
+    SELECT url, is_ordered, format, retry_delays, revision, keys, is_thin, headers FROM webhooks
     WHERE id = c.endpoint OFFSET 0
 ) w ON true
 ORDER BY c.position

@@ -21,6 +21,9 @@ package struct Response: Sendable {
     package var fields: HTTPFields
     /// Not sent for HEAD, 204 and 304.
     package var body: Body
+    /// Fields after the body (RFC 9110 §6.5), announced in `Trailer`. Only a stream of unknown length has
+    /// them; they are not sent if it fails, nor on HTTP/1.0.
+    package var trailers = HTTPFields()
 
     /// Creates a response. Sending it is up to `Responder.send`.
     package init(status: Int, fields: HTTPFields = HTTPFields(), body: Body = .empty) {

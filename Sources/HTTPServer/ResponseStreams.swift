@@ -27,6 +27,10 @@ func makeResponse(_ response: Response, _ head: RequestHead, _ exchange: Request
             MHD_add_response_header(made, start + Int(entry.name), start + Int(entry.value))
         }
     }
+    for trailer in response.trailers.pairs {
+        MHD_add_response_header(made, "Trailer", trailer.name)
+        MHD_add_response_footer(made, trailer.name, trailer.value)
+    }
     MHD_add_response_header(made, "X-Request-Id", head.requestID)
     if exchange.core.isDraining.load(ordering: .relaxed) {
         MHD_add_response_header(made, "Connection", "close")

@@ -157,6 +157,30 @@ private func isOpen(_ descriptor: Int32) -> Bool { fcntl(descriptor, F_GETFD) >=
         }
     }
 
+    @Test("a complete stream ends with its trailers; a failed one has neither last chunk nor trailers")
+    func trailers() throws {
+        let streams = Mutex([CountingStream(total: 10, ready: 10), CountingStream(total: 20, ready: 10)])
+        let handler = ScriptedHandler { _, responder in
+            let stream = streams.withLock { $0.removeFirst() }
+            var response = Response(status: 200, body: .stream(stream))
+            response.trailers = HTTPFields([("X-State", "done")])
+            responder.send(response)
+            if !streams.withLock({ $0.isEmpty }) { return }
+            stream.fail()
+        }
+        try serving(handler) { server in
+            let client = try Client(server)
+            try client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+            #expect(try client.head().fields["Trailer"] == "X-State")
+            #expect(try client.chunk().count == 10)
+            #expect(try client.bytes(20) == Array("0\r\nX-State: done\r\n\r\n".utf8))
+            try client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+            #expect(try client.head().status == 200)
+            #expect(try client.chunk().count == 10)
+            #expect(try client.rest().isEmpty)
+        }
+    }
+
     @Test("a stream is read no faster than its client reads")
     func backPressure() throws {
         let total = 64 << 20

@@ -43,15 +43,20 @@ final class ContentHandlers: Sendable {
     private let reader: any JobReader
     private let content: any ContentStore
     private let others: any OtherNodes
+    private let arriving: any ArrivingContent
+    private let followers: ContentFollowers
 
-    init(_ ports: APIPorts) {
+    init(_ ports: APIPorts, _ followers: ContentFollowers) {
         reader = ports.store
         content = ports.content
         others = ports.others
+        arriving = ports.arriving
+        self.followers = followers
     }
 
     /// `GET /v1/jobs/{id}/content`
     func read(_ request: RequestContext) throws(Problem) {
+        if try request.follows { return try follow(request) }
         reader.job(
             try request.identifier(JobID.self), tenant: request.tenant,
             reply: request.onSuccess { [self] job throws(Problem) in try send(job, request) })
@@ -74,7 +79,20 @@ final class ContentHandlers: Sendable {
                 .bytes(Array(body[Int(offset)..<Int(offset + length)]))
             }
         }
-        self.content.open(job) { [others] result in
+        open(job, request) { content in
+            sendPart(description, content.byteCount, request) { offset, length in
+                // `FileBody` owns the descriptor, and closes it even if nothing is sent.
+                let file = FileBody(descriptor: content.descriptor, offset: offset, length: length)
+                return length > 0 ? .file(file) : .bytes([])
+            }
+        }
+    }
+
+    /// Opens the file of a succeeded job, or responds with an error.
+    private func open(
+        _ job: JobRecord, _ request: RequestContext, then: @escaping @Sendable (OpenContent) -> Void
+    ) {
+        content.open(job) { [others] result in
             switch result {
             case .failure(.notFound):
                 // The disk of the node that has fetched the file may be its own.
@@ -89,15 +107,80 @@ final class ContentHandlers: Sendable {
                 problem.fields = quotaFields("contents", quota: Int64(contentWaiterCountMax), seconds: 1)
                 request.fail(problem)
             case .failure(let error): request.fail(error)
-            case .success(let content):
-                sendPart(description, content.byteCount, request) { offset, length in
-                    // `FileBody` owns the descriptor, and closes it even if nothing is sent.
-                    let file = FileBody(descriptor: content.descriptor, offset: offset, length: length)
-                    return length > 0 ? .file(file) : .bytes([])
-                }
+            case .success(let content): then(content)
             }
         }
     }
+
+    // MARK: Following
+
+    /// Sends the content from byte 0 on while it arrives.
+    private func follow(_ request: RequestContext) throws(Problem) {
+        if request.head.httpVersion == "HTTP/1.0" {
+            throw Problem(
+                .invalidParameter, "follow needs HTTP/1.1: HTTP/1.0 cannot show whether a body is complete.")
+        }
+        for name in ["Range", "If-Range", "If-Match"] where request.fields[name] != nil {
+            throw Problem(.invalidParameter, "follow sends the content from byte 0 on and excludes \(name).")
+        }
+        reader.job(
+            try request.identifier(JobID.self), tenant: request.tenant,
+            reply: request.onSuccess { [self] job throws(Problem) in try follow(job, request) })
+    }
+
+    private func follow(_ job: JobRecord, _ request: RequestContext) throws(Problem) {
+        guard job.state == .succeeded || !job.state.isTerminal else {
+            throw Problem(StoreError.invalidState(of: job))
+        }
+        guard job.state == .succeeded else {
+            if job.state == .running, let owner = request.belongs(to: job.node, among: others) {
+                return request.forward(to: owner, by: others)
+            }
+            guard let stream = followers.open(job) else {
+                throw Problem(
+                    .tooManyStreams,
+                    "This node is stopping or has \(Limits.contentFollowerCountMax) followers of content.")
+            }
+            return request.send(stream.response(followFields(nil)))
+        }
+        guard let content = JobContent(job) else {
+            throw Problem(.noContent, "The job has no content.")
+        }
+        let fields = followFields(ContentDescription(content))
+        if case .body(let body) = content.place {
+            return request.send(FollowStream(FollowedBody(body)).response(fields))
+        }
+        open(job, request) { [arriving] open in
+            guard let file = arriving.content(of: open) else {
+                return request.fail(Problem(.noContent, "The file of the content cannot be read."))
+            }
+            request.send(FollowStream(file).response(fields))
+        }
+    }
+}
+
+extension RequestContext {
+    /// Value of the parameter `follow`.
+    fileprivate var follows: Bool {
+        get throws(Problem) {
+            switch query.first(where: { $0.name == "follow" })?.value {
+            case nil, "false"?: return false
+            case "true"?: return true
+            default: throw Problem(.invalidParameter, "follow must be true or false.")
+            }
+        }
+    }
+}
+
+/// The header fields of a response that follows content. `description`: of complete content, else `nil`.
+private func followFields(_ description: ContentDescription?) -> HTTPFields {
+    HTTPFields([
+        ("Cache-Control", "no-store"),
+        ("Content-Type", description?.mediaType ?? "application/octet-stream"),
+        ("X-Content-Type-Options", "nosniff"), ("Content-Security-Policy", "default-src 'none'; sandbox"),
+        // Proxies pass on each piece at once.
+        ("X-Accel-Buffering", "no"),
+    ])
 }
 
 /// Sends the whole content or the requested range (RFC 9110 §14). Calls `body` exactly once, with offset and

@@ -73,7 +73,7 @@ extension Operation {
         case .readContent:
             OperationDescription(
                 "Fetch the file or body that a job received",
-                ["Range", "IfRange", "IfNoneMatch", "IfMatch"], nil,
+                ["Follow", "Range", "IfRange", "IfNoneMatch", "IfMatch"], nil,
                 .init(200, "The whole content.", bytes, contentHeaders + ["Digest"]),
                 .init(206, "The range.", bytes, contentHeaders + ["Content-Range"]),
                 .unchanged, problems: [409, 416])

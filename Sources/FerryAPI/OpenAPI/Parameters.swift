@@ -70,6 +70,13 @@ let parameters: [Parameter] = [
         "Progress", "progress", .query, Bool.schema(NoRule()),
         "Only for streams: false omits the progress of jobs that run on this node, which is sent at most "
             + "twice a second. Lists reject this parameter."),
+    Parameter(
+        "Follow", "follow", .query, Bool.schema(NoRule()),
+        "true: sends what has arrived of the content and then what arrives, from byte 0 on, also of a job "
+            + "that has not begun. The bytes are not verified before the end. If the job succeeds, the body "
+            + "ends with the trailer X-Ferry-State: succeeded. If it does not, or if the download restarts "
+            + "from byte 0, the connection is closed before the end of the body. Needs HTTP/1.1 or later; "
+            + "excludes Range, If-Range and If-Match."),
     header(
         "LastEventID", "Last-Event-ID",
         "Only for streams: the stream continues after this event (evt_…). Lists ignore it."),

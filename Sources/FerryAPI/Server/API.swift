@@ -70,6 +70,8 @@ package struct APIPorts: Sendable {
     package var others: any OtherNodes = NoOtherNodes()
     /// Decides which requests of other nodes are answered; `nil`: none.
     package var nodeGate: NodeGate?
+    /// The content of the jobs that run on this node.
+    let arriving: any ArrivingContent
     /// Returns the state of the service that explains why a job is queued. Must not block.
     package var queue: @Sendable () -> QueueConditions = { QueueConditions() }
     /// Encrypts bytes that must not be readable in the database.
@@ -90,8 +92,8 @@ package struct APIPorts: Sendable {
 
     package init(
         store: any StorePorts, submissions: any SubmissionSink, feed: any EventFeed,
-        tenants: any TenantReader, node: any NodeOperations, content: any ContentStore, clock: any WallClock,
-        egress: EgressPolicy, waiters: JobWaiters
+        tenants: any TenantReader, node: any NodeOperations, content: any ContentStore,
+        arriving: any ArrivingContent, clock: any WallClock, egress: EgressPolicy, waiters: JobWaiters
     ) {
         self.store = store
         self.submissions = submissions
@@ -99,6 +101,7 @@ package struct APIPorts: Sendable {
         self.tenants = tenants
         self.node = node
         self.content = content
+        self.arriving = arriving
         self.clock = clock
         self.egress = egress
         self.waiters = waiters
@@ -118,6 +121,7 @@ package final class API: RequestHandler {
     private let batches = BatchThread()
     private let streams: EventStreams
     private let nodes: NodeRequests?
+    private let followers: ContentFollowers
     private let waiters: JobWaiters
     let bodies: BodyBudget
     /// Counts of requests for `/metrics`.
@@ -132,12 +136,14 @@ package final class API: RequestHandler {
         secrets = ports.secrets
         waiters = ports.waiters
         streams = EventStreams(ports)
+        followers = ContentFollowers(ports)
         keys = KeyTable(ports.store, adminKey: configuration.adminKey)
         limiter = RateLimiter(configuration.rateLimit)
         bodies = BodyBudget(capacity: configuration.bodyBytesMax)
         audit = AuditTrail(ports, identifiers, logger)
         let handlers = Handlers(
-            configuration, ports, identifiers, keys: keys, audit: audit, streams: streams, batches: batches)
+            configuration, ports, identifiers, keys: keys, audit: audit, streams: streams,
+            followers: followers, batches: batches)
         self.handlers = handlers
         nodes = ports.nodeGate.map { NodeRequests($0, router, handlers, ports) }
     }
@@ -145,13 +151,20 @@ package final class API: RequestHandler {
     /// Number of open event streams.
     package var listenerCount: Int { streams.count }
 
-    /// Ends the event streams; their clients reconnect to another node.
-    package func endStreams() { streams.stop() }
+    /// Ends the event streams and the requests that follow content; their clients reconnect to another node.
+    package func endStreams() {
+        streams.stop()
+        followers.stop()
+    }
 
     /// Responds to the requests that wait for jobs (`Prefer: wait`) as if their time were over; later
     /// requests do not wait. To be called while the store still answers, because the responses are read from
     /// it.
-    package func endWaits() { waiters.stop() }
+    package func endWaits() {
+        // They wait for jobs too, again and again.
+        followers.stop()
+        waiters.stop()
+    }
 
     /// Ends the API's own threads.
     package func stop() {

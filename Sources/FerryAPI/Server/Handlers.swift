@@ -27,7 +27,8 @@ final class Handlers: Sendable {
 
     init(
         _ configuration: APIConfiguration, _ ports: APIPorts, _ identifiers: IdentifierGenerator,
-        keys table: KeyTable, audit: AuditTrail, streams: EventStreams, batches: BatchThread
+        keys table: KeyTable, audit: AuditTrail, streams: EventStreams,
+        followers: ContentFollowers, batches: BatchThread
     ) {
         var node = NodeAbilities.reading(hasHTTP3: configuration.hasHTTP3, hasNTLM: configuration.hasNTLM)
         node.retentionSeconds = configuration.retentionSeconds
@@ -47,7 +48,7 @@ final class Handlers: Sendable {
         jobListing = JobListing(ports.store, view)
         jobCommands = JobCommands(ports, validation, view, wait)
         jobAnswers = JobAnswers(ports, node, view)
-        content = ContentHandlers(ports)
+        content = ContentHandlers(ports, followers)
         sessions = SessionHandlers(ports, node)
         schedules = ScheduleHandlers(ports, identifiers, validation, references, view)
         windows = WindowHandlers(ports)

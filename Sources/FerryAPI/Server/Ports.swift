@@ -75,6 +75,46 @@ package protocol ContentStore: Sendable {
     func open(_ job: JobRecord, reply: @escaping Reply<OpenContent>)
 }
 
+/// Content that readers follow: a file of which more bytes may arrive, or complete content. Any thread.
+package protocol FollowedContent: AnyObject, Sendable {
+    /// Identity of the file; `nil` if the content is in no file.
+    var key: FollowedContentKey? { get }
+    /// Bytes that can be read from byte 0 on.
+    var byteCount: Int64 { get }
+    /// Reads bytes from `offset` on. Returns their number, 0 at the end of the file, or `nil` after an error.
+    func read(into buffer: UnsafeMutableRawBufferPointer, at offset: Int64) -> Int?
+    /// Asks for a call of `changed` (`ArrivingContent.follow`) when there are more bytes than `byteCount`.
+    /// Returns `false` if there are more already.
+    func awaitBytes(after byteCount: Int64) -> Bool
+}
+
+/// Identifies a file while it is open, whatever its name.
+package struct FollowedContentKey: Hashable, Sendable {
+    private let device: UInt64
+    private let inode: UInt64
+    /// Creates a key (stat(2)).
+    package init(device: UInt64, inode: UInt64) {
+        self.device = device
+        self.inode = inode
+    }
+}
+
+/// The content of jobs that run on this node.
+package protocol ArrivingContent: Sendable {
+    /// Calls `changed` when more of the job's content can be read, or another file has it: on a thread that
+    /// must not block. The job need not run here. A job has one observer.
+    func follow(_ job: JobID, changed: @escaping @Sendable () -> Void)
+    /// Ends `follow`.
+    func unfollow(_ job: JobID)
+    /// Whether an attempt of the job runs on this node.
+    func isRunning(_ job: JobID) -> Bool
+    /// Returns the file with the bytes of the job's running attempt: the same object while it is the same
+    /// file. `nil` if there is none on this node. May block.
+    func content(of job: JobID) -> (any FollowedContent)?
+    /// Takes over complete content. Returns `nil` and closes the descriptor if it cannot be read.
+    func content(of open: OpenContent) -> (any FollowedContent)?
+}
+
 /// Reads deliveries with their tries, and redelivers them.
 package protocol DeliveryReader: Sendable {
     /// Replies with deliveries of one job, newest first, only those before `before`. A job of another tenant

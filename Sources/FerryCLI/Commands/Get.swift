@@ -10,6 +10,7 @@ package struct Get: ParsableCommand {
             EXAMPLES
               ferry get https://example.com/data.csv                 # into ./data.csv
               ferry get https://example.com/data.csv -o -            # to standard output
+              ferry get https://example.com/data.csv -o - --follow   # while the bytes arrive
               ferry get https://example.com/data.csv --stored in/data.csv   # kept by the service
               ferry get https://example.com/data.csv --no-wait       # prints the job's identifier
 
@@ -21,6 +22,11 @@ package struct Get: ParsableCommand {
 
     @Option(name: .shortAndLong, help: "File or directory to write to; - is standard output.")
     var output: String?
+
+    @Flag(
+        name: .long,
+        help: "Write the bytes while they arrive, before they are verified; needs --output -.")
+    var follow = false
 
     @Option(name: .long, help: "Keep the file at this path of the service's storage root instead.")
     var stored: String?
@@ -50,6 +56,8 @@ package struct Get: ParsableCommand {
             throw ValidationError(
                 "--output needs --wait: with --no-wait there is no file to write yet.")
         }
+        if follow, output != "-" { throw ValidationError("--follow needs --output -.") }
+        if follow, waiting.timeout != nil { throw ValidationError("--follow excludes --timeout.") }
         if output == "-", client.json { throw ValidationError("-o - excludes --json.") }
         if ifExists != nil, stored == nil { throw ValidationError("--if-exists needs --stored.") }
     }
@@ -74,6 +82,7 @@ package struct Get: ParsableCommand {
         guard waiting.wait else {
             return try client.json ? console.data(json: created.bytes) : console.data(line: id)
         }
+        if follow { return try stream(id, service: service, console: console) }
         let watch = JobWatch(service: service, console: console, timeout: waiting.timeout)
         let ended = try watch.end(of: id)
         guard ended.json["state"]?.string == "succeeded" else {
@@ -90,6 +99,23 @@ package struct Get: ParsableCommand {
             )
         }
         if client.json { try console.data(json: ended.bytes) }
+    }
+
+    /// Writes the content to standard output while it arrives. Throws if it did not come whole; the bytes
+    /// that were written are to be dropped then.
+    private func stream(_ id: String, service: ServiceClient, console: Console) throws {
+        let content = Content(
+            service: service, path: "/v1/jobs/\(percentEncoded(id))/content?follow=true", byteCount: nil)
+        let broken: ClientFailure
+        do throws(ClientFailure) {
+            return try content.fetch { console.out($0) }
+        } catch {
+            broken = error
+        }
+        // The connection also closes if the job has failed: the job tells why.
+        let job = try service.send("GET", "/v1/jobs/\(percentEncoded(id))").json
+        guard job["state"]?.string == "failed" || job["state"]?.string == "cancelled" else { throw broken }
+        throw ClientFailure(.failed, failureText(job))
     }
 
     private func save(_ job: JSON, id: String, service: ServiceClient, console: Console) throws {

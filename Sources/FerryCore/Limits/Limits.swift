@@ -258,6 +258,9 @@ package enum Limits {
     /// Progress that all streams of a node get per interval, in bytes.
     /// If exceeded: jobs take turns.
     package static let eventProgressTotalByteCountMax = 1 << 20
+    /// Requests of a node that follow the content of jobs (`follow=true`).
+    /// If exceeded: 503 `too_many_streams`.
+    package static let contentFollowerCountMax = 500
 
     // MARK: Requests between nodes
     /// Difference between the time of a node's request and this node's clock, in seconds.

@@ -14,7 +14,7 @@ package final class Engine: AttemptRunner, HostProber {
         let state: LoopBound<EngineLoop>
     }
 
-    private let context: EngineContext
+    let context: EngineContext
     private let loops: [LoopHandle]
     private let isDraining = Atomic<Bool>(false)
     /// Whether a drain has ended without all attempts having ended.

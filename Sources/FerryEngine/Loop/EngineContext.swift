@@ -15,6 +15,7 @@ final class EngineContext: Sendable {
     let leftovers = Leftovers()
     let metrics = EngineMetrics()
     let registry = Registry()
+    let followers = FollowedJobs()
     let bulk: BulkTransfers
     let space: StorageSpace
     let gathering: BufferBudget

@@ -26,7 +26,8 @@ struct AcceptedResponse {
     /// Makes the writer of the body. `destination`: of a download. `expectedSpace`: for a body of unknown
     /// length. `isPaced`: whether a limit on speed holds.
     func writer(
-        for attempt: Attempt, to destination: Destination?, expectedSpace: StorageClaim?, isPaced: Bool,
+        for attempt: Attempt, _ progress: ProgressMeter, to destination: Destination?,
+        expectedSpace: StorageClaim?, isPaced: Bool,
         on loop: EngineLoop
     ) throws(TransferError) -> BodyWriter {
         let (key, onLoop, context, length) = (AttemptKey(attempt), loop.runner, loop.context, length)
@@ -50,7 +51,9 @@ struct AcceptedResponse {
             makeTail: { [fileThreads = context.fileThreads, syncs = context.syncs] file, digests in
                 let bytes = DigestTail.Bytes(descriptor: file.descriptor, owner: file, isWritten: syncs)
                 return DigestTail(bytes, digests, fileThreads: fileThreads) { onLoop { $0.resume(key) } }
-            }, opened: recorder(attempt.spec, context))
+            }, opened: recorder(attempt.spec, context),
+            content: FollowableContent(
+                job: attempt.job, progress: progress, followers: context.followers))
         let writer: BodyWriter
         if let continued {
             writer = try BodyWriter(plan, resuming: continued.resumption.file, total: continued.total)

@@ -24,6 +24,8 @@ final class BodyWriter: StagedWriter {
         let makeTail: (PartialFile, Digests) -> DigestTail
         /// Called with the file when it is made; `nil` for bodies that no later attempt may continue.
         let opened: ((PartialFile) -> Void)?
+        /// Shows the file to readers that follow the job.
+        let content: FollowableContent
     }
 
     /// A body that is in memory for a while.
@@ -54,6 +56,8 @@ final class BodyWriter: StagedWriter {
     private var tail: DigestTail?
     /// Whether a write has found no space.
     private var hasRunFull = false
+    /// Whether readers follow the job, but its bytes could not leave the memory.
+    private var staysUnread = false
     private(set) var byteCount: Int64 = 0
     /// Bytes of the earlier attempt. Until they are hashed, the digest's lag does not count.
     private let resumedByteCount: Int64
@@ -96,6 +100,8 @@ final class BodyWriter: StagedWriter {
         let tail = plan.makeTail(file, plan.digests)
         tail.advance(to: byteCount)
         self.tail = tail
+        file.advance(to: byteCount)
+        plan.content.show(file)
     }
 
     /// The next bytes continue these, or are the first ones of a file of `total` bytes. Throws
@@ -118,6 +124,14 @@ final class BodyWriter: StagedWriter {
             try appendToFile(bytes)
         }
         byteCount = total
+        if file == nil, plan.content.isFollowed { showMemory() }
+    }
+
+    /// Moves the bytes in memory to a file, for readers that follow the job. If no file can be made, they get
+    /// the bytes at the end of the job.
+    private func showMemory() {
+        guard !staysUnread, !memory.isEmpty else { return }
+        staysUnread = (try? openFile()) == nil
     }
 
     /// Whether so many bytes may be in memory. If not, the body moves to the file.
@@ -168,6 +182,7 @@ final class BodyWriter: StagedWriter {
         let file = try openFile()
         try claim?.take(bytes.count, file.descriptor)
         try file.append(bytes)
+        file.advance(to: file.byteCount)
         if let tail {
             tail.advance(to: file.byteCount)
         } else {
@@ -201,16 +216,19 @@ final class BodyWriter: StagedWriter {
         self.claim = claim
         self.file = file
         plan.opened?(file)
+        file.advance(to: file.byteCount)
+        plan.content.show(file)
         plan.digests.update(memory)
         memory = []
         gathering = nil
         return file
     }
 
-    /// Called once a second: moves a body to the file that has gathered for too long. Throws as `append`
-    /// does.
+    /// Called once a second: moves a body to the file that has gathered for too long, or that readers follow.
+    /// Throws as `append` does.
     func secondPassed(_ now: Int64) throws(TransferError) {
-        guard let gathering, now - gathering.since >= EngineLimits.gatheringMax,
+        if file == nil, plan.content.isFollowed { showMemory() }
+        guard file == nil, let gathering, now - gathering.since >= EngineLimits.gatheringMax,
             memory.count > gathering.stayingByteCount
         else { return }
         _ = try leaveMemory(gathering)

@@ -24,6 +24,10 @@ final class PartialFile: Sendable {
     /// dropped any of the bytes (fsync(2)).
     private let syncError = Atomic<Int32>(0)
     private let keeping: Mutex<Keeping>
+    /// Bytes from byte 0 on without a gap.
+    private let contiguous = Atomic<Int64>(0)
+    private let isFollowed = Atomic<Bool>(false)
+    private let followed = Mutex<FollowedFile?>(nil)
 
     /// Makes a new file.
     init(_ destination: Destination, in place: StorageDirectory) throws(TransferError) {
@@ -50,6 +54,29 @@ final class PartialFile: Sendable {
     deinit { close(descriptor) }
 
     var byteCount: Int64 { written.load(ordering: .relaxed) }
+
+    /// Notes that the file has no gap before `byteCount`. Wakes readers that follow it.
+    func advance(to byteCount: Int64) {
+        contiguous.store(byteCount, ordering: .sequentiallyConsistent)
+        guard isFollowed.load(ordering: .sequentiallyConsistent) else { return }
+        followed.withLock { $0 }?.advance(to: byteCount)
+    }
+
+    /// Returns the file for readers, the same for all; `nil` if it cannot be opened. `changed`: as in
+    /// `FollowedFile`. Any thread that may block.
+    func follow(changed: @escaping @Sendable () -> Void) -> FollowedFile? {
+        let file = followed.withLock { followed -> FollowedFile? in
+            if let followed { return followed }
+            // A copy of the descriptor would keep the lock.
+            let own = open("/proc/self/fd/\(descriptor)", O_RDONLY | O_CLOEXEC)
+            guard own >= 0 else { return nil }
+            followed = FollowedFile(owning: own, byteCount: 0, changed: changed)
+            return followed
+        }
+        isFollowed.store(file != nil, ordering: .sequentiallyConsistent)
+        file?.advance(to: contiguous.load(ordering: .sequentiallyConsistent))
+        return file
+    }
 
     /// Appends bytes. Throws `storage_full` or `storage_failed`. One thread at a time.
     func append(_ bytes: UnsafeRawBufferPointer) throws(TransferError) {

@@ -51,7 +51,13 @@ final class SegmentWriter: StagedWriter {
             lost.insert(offset..<offset + Int64(bytes.count))
             throw error
         }
+        prefixWritten()
+    }
+
+    /// All bytes of the prefix are in the file.
+    private func prefixWritten() {
         tail.advance(to: prefix)
+        file.advance(to: prefix)
     }
 
     /// A part has written these bytes since the last call.
@@ -64,7 +70,7 @@ final class SegmentWriter: StagedWriter {
     func advance(to prefix: Int64) {
         guard prefix != self.prefix else { return }
         self.prefix = prefix
-        if !stage.holds(self) { tail.advance(to: prefix) }
+        if !stage.holds(self) { prefixWritten() }
     }
 
     /// Whether reading should pause.

@@ -331,6 +331,7 @@ final class SegmentedTransfer: RunningAttempt {
             stage: loop.stage, syncs: context.syncs
         ) { onLoop { $0.resume(key) } }
         writer.writeFailed = { [weak self] in self?.fail($0) }
+        FollowableContent(job: attempt.job, progress: progress, followers: context.followers).show(file)
         return writer
     }
 

@@ -15,8 +15,14 @@ final class ProgressMeter: Sendable {
     /// Seconds in which bytes moved, counted up to 2: the first one was not a whole second.
     private let busySeconds = Atomic<Int>(0)
     private let estimate: TransferProgress.Estimate?
+    private struct WeakFile: Sendable { weak var file: PartialFile? }
+    private let shown = Mutex(WeakFile())
 
     init(_ estimate: TransferProgress.Estimate? = nil) { self.estimate = estimate }
+
+    /// The file with the attempt's bytes; `nil` if there is none.
+    var file: PartialFile? { shown.withLock { $0.file } }
+    func show(_ file: PartialFile) { shown.withLock { $0.file = file } }
 
     func set(received count: Int64) { received.store(count, ordering: .relaxed) }
     /// Counts bytes of an earlier attempt as progress, not as speed.

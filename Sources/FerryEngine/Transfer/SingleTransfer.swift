@@ -519,7 +519,8 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         let expected = length == nil ? expectedSpace : nil
         expectedSpace = nil
         let writer = try accepted.writer(
-            for: attempt, to: destination, expectedSpace: expected, isPaced: pacing != nil, on: loop)
+            for: attempt, progress, to: destination, expectedSpace: expected, isPaced: pacing != nil, on: loop
+        )
         if writer.stage != nil {
             writer.writeFailed = { [weak self] in self?.handle(.bodyRefused($0)) }
         }

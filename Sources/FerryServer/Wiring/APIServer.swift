@@ -30,7 +30,8 @@ final class APIServer: Sendable {
             store: store.control, submissions: store.submissions, feed: store.eventTail,
             tenants: store.tenantCounts,
             node: NodeAdapter(store: store, paths: parts.paths, engine: engine, health: health),
-            content: content, clock: parts.clock, egress: parts.egress, waiters: waiters)
+            content: content, arriving: ArrivingFiles(engine: engine), clock: parts.clock,
+            egress: parts.egress, waiters: waiters)
         let key = box.key(for: NodeSignature.purpose)
         let nodes = NodeClient(
             node: parts.node, key: key, store: store.control, clock: parts.clock, logger: logger)

@@ -45,8 +45,11 @@ final class EventListener: Sendable {
     }
 
     /// Returns a socket that is connected to a loopback port.
-    static func connected(to port: UInt16) throws -> Int32 {
+    static func connected(to port: UInt16, receiveBuffer: Int32? = nil) throws -> Int32 {
         let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
+        if var size = receiveBuffer {
+            setsockopt(descriptor, SOL_SOCKET, SO_RCVBUF, &size, socklen_t(MemoryLayout<Int32>.size))
+        }
         var address = sockaddr_in()
         address.sin_family = sa_family_t(AF_INET)
         address.sin_port = port.bigEndian

@@ -28,6 +28,8 @@ final class Fixture: Sendable {
     static let adminKeyID = KeyID(high: 0, low: 9)
     let store: MemoryStore
     let waiters = JobWaiters()
+    /// Content of running jobs.
+    let arrivals = MemoryArrivals()
     let api: API
     let clientKey: String
     let viewerKey: String
@@ -41,7 +43,7 @@ final class Fixture: Sendable {
         self.store = store
         var ports = APIPorts(
             store: store, submissions: store, feed: store, tenants: store, node: store, content: store,
-            clock: FixedClock(), egress: egress, waiters: waiters)
+            arriving: arrivals, clock: FixedClock(), egress: egress, waiters: waiters)
         ports.readiness = { readiness }
         ports.metrics = { Array("# HELP a b\n".utf8) }
         ports.running = { store.state.withLock { $0.running } }

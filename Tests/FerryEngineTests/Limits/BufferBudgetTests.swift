@@ -96,7 +96,8 @@ import Testing
                 memoryLimit: 100, gathering: gathering, byteCountMax: nil, fileByteCount: 100,
                 space: StorageSpace(reserve: 0, watched: [], admission: DownloadAdmission()),
                 destination: destination, digests: Digests(JobSpec.Integrity()),
-                makeTail: { _, _ in preconditionFailure("so small a body has none") }, opened: nil),
+                makeTail: { _, _ in preconditionFailure("so small a body has none") }, opened: nil,
+                content: .alone),
             expected: expected)
     }
 

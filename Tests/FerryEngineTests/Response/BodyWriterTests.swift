@@ -36,7 +36,7 @@ import Testing
                     let made = DigestTail(bytes, digests, fileThreads: fileThreads) {}
                     tail = made
                     return made
-                }, opened: { [record] in $0.becomeResumable(record) })
+                }, opened: { [record] in $0.becomeResumable(record) }, content: .alone)
         }
 
         /// A MiB is in the file, and 100,000 bytes behind it wait in the stage.

@@ -1,0 +1,193 @@
+internal import FerryCore
+internal import HTTPServer
+internal import Synchronization
+internal import Sys
+
+/// The requests of this node that follow the content of jobs.
+///
+/// One thread carries all changes to the streams: transfers only send it a message, once for many bytes. A
+/// job is read when it has ended here, and every 0.5 s while it does not run here (`JobWaiters`).
+final class ContentFollowers: Sendable {
+    private enum Message: Sendable {
+        case add(FollowStream, JobRecord)
+        case remove(FollowStream, JobID)
+        /// More bytes can be read, or the job has another file.
+        case changed(JobID)
+        /// `isOver`: the wait for the end of the job is over.
+        case look(JobID, isOver: Bool)
+        case read(JobID, Result<JobRecord, StoreError>)
+        case opened(JobID, Result<OpenContent, StoreError>)
+    }
+
+    private let jobs: any JobReader
+    private let content: any ContentStore
+    private let arriving: any ArrivingContent
+    private let waiters: JobWaiters
+    private let others: any OtherNodes
+    private let mailbox = Mailbox<Message>()
+    private let openCount = Atomic<Int>(0)
+
+    init(_ ports: APIPorts) {
+        jobs = ports.store
+        content = ports.content
+        arriving = ports.arriving
+        waiters = ports.waiters
+        others = ports.others
+        _ = Thread(name: "content-follow") { [self] in run() }
+    }
+
+    /// Returns the stream of an unfinished job; `nil` if this node has too many or is stopping.
+    func open(_ job: JobRecord) -> FollowStream? {
+        let id = job.id
+        guard openCount.add(1, ordering: .relaxed).newValue <= Limits.contentFollowerCountMax else {
+            openCount.subtract(1, ordering: .relaxed)
+            return nil
+        }
+        let stream = FollowStream { [self] stream in
+            openCount.subtract(1, ordering: .relaxed)
+            mailbox.send(.remove(stream, id))
+        }
+        if mailbox.send(.add(stream, job)) { return stream }
+        stream.cancelled()
+        return nil
+    }
+
+    /// Fails all streams; their clients repeat the request at another node. Later streams are refused.
+    func stop() { mailbox.close() }
+
+    // MARK: The thread
+
+    /// A job that streams follow.
+    private struct Followed {
+        let tenant: String
+        var streams: [ObjectIdentifier: FollowStream] = [:]
+        var token: JobWaiters.Token?
+        /// The file of the running attempt.
+        var source: (any FollowedContent)?
+        /// Whether the job is being read.
+        var isReading = false
+        /// Whether another read is needed after the current one.
+        var readsAgain = false
+    }
+
+    private func run() {
+        var followed: [JobID: Followed] = [:]
+        while true {
+            let messages = mailbox.wait(milliseconds: -1)
+            for message in messages { handle(message, &followed) }
+            guard mailbox.isClosed else { continue }
+            for message in mailbox.take() { handle(message, &followed) }
+            for id in Array(followed.keys) { end(id, &followed) { $0.fail() } }
+            return
+        }
+    }
+
+    private func handle(_ message: Message, _ followed: inout [JobID: Followed]) {
+        switch message {
+        case .add(let stream, let job): add(stream, job, &followed)
+        case .remove(let stream, let id):
+            followed[id]?.streams[ObjectIdentifier(stream)] = nil
+            if followed[id]?.streams.isEmpty == true { end(id, &followed) { _ in } }
+        case .changed(let id):
+            guard let known = followed[id] else { return }
+            refresh(id, &followed)
+            for stream in known.streams.values { stream.wake() }
+        case .look(let id, let isOver):
+            guard followed[id] != nil else { return }
+            if isOver { wait(id, &followed) }
+            refresh(id, &followed)
+            // A job that runs here tells its end.
+            if isOver || !arriving.isRunning(id) { read(id, &followed) }
+        case .read(let id, let result): take(result, id, &followed)
+        case .opened(let id, let result):
+            // The streams share the descriptor.
+            let file = (try? result.get()).flatMap { arriving.content(of: $0) }
+            end(id, &followed) { stream in
+                if let file { stream.finish(file) } else { stream.fail() }
+            }
+        }
+    }
+
+    private func add(_ stream: FollowStream, _ job: JobRecord, _ followed: inout [JobID: Followed]) {
+        let id = job.id
+        let isFirst = followed[id] == nil
+        followed[id, default: Followed(tenant: job.tenant)].streams[ObjectIdentifier(stream)] = stream
+        guard isFirst else {
+            if let source = followed[id]?.source { stream.show(source) }
+            return
+        }
+        arriving.follow(id) { [mailbox] in mailbox.send(.changed(id)) }
+        wait(id, &followed)
+        refresh(id, &followed)
+        // The job may have ended before the wait began.
+        read(id, &followed)
+    }
+
+    private func wait(_ id: JobID, _ followed: inout [JobID: Followed]) {
+        followed[id]?.token = waiters.wait(
+            for: id, seconds: Limits.waitSecondsMax,
+            look: { [mailbox] _ in mailbox.send(.look(id, isOver: false)) },
+            done: { [mailbox] in mailbox.send(.look(id, isOver: true)) })
+    }
+
+    /// Shows the file of the running attempt, if it has one now.
+    private func refresh(_ id: JobID, _ followed: inout [JobID: Followed]) {
+        guard let known = followed[id], let source = arriving.content(of: id), source !== known.source else {
+            return
+        }
+        followed[id]?.source = source
+        for stream in known.streams.values { stream.show(source) }
+    }
+
+    private func read(_ id: JobID, _ followed: inout [JobID: Followed]) {
+        guard let known = followed[id] else { return }
+        guard !known.isReading else {
+            followed[id]?.readsAgain = true
+            return
+        }
+        followed[id]?.isReading = true
+        jobs.job(id, tenant: known.tenant) { [mailbox] result in mailbox.send(.read(id, result)) }
+    }
+
+    private func take(
+        _ result: Result<JobRecord, StoreError>, _ id: JobID, _ followed: inout [JobID: Followed]
+    ) {
+        guard let known = followed[id] else { return }
+        followed[id]?.isReading = false
+        switch result {
+        case .success(let job) where job.state == .succeeded:
+            switch JobContent(job)?.place {
+            case nil: end(id, &followed) { $0.finish(FollowedBody([])) }
+            case .body(let body)?: end(id, &followed) { $0.finish(FollowedBody(body)) }
+            case .path?, .managedFile?:
+                // Further streams are opened with the complete content.
+                followed[id]?.isReading = true
+                content.open(job) { [mailbox] result in
+                    guard !mailbox.send(.opened(id, result)), case .success(let open) = result else { return }
+                    // Closes the descriptor.
+                    _ = FileBody(descriptor: open.descriptor, offset: 0, length: 0)
+                }
+            }
+        case .success(let job) where job.state.isTerminal: end(id, &followed) { $0.fail() }
+        // The same request then goes to that node.
+        case .success(let job) where job.state == .running && others.isOther(job.node):
+            end(id, &followed) { $0.fail() }
+        case .failure(.notFound): end(id, &followed) { $0.fail() }
+        // The job is read again half a second later.
+        case .success, .failure:
+            guard known.readsAgain else { return }
+            followed[id]?.readsAgain = false
+            read(id, &followed)
+        }
+    }
+
+    /// Ends the streams of a job with `ending`.
+    private func end(
+        _ id: JobID, _ followed: inout [JobID: Followed], _ ending: (FollowStream) -> Void
+    ) {
+        guard let known = followed.removeValue(forKey: id) else { return }
+        arriving.unfollow(id)
+        if let token = known.token { waiters.remove(token) }
+        for stream in known.streams.values { ending(stream) }
+    }
+}

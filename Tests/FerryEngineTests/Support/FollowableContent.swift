@@ -1,0 +1,11 @@
+import FerryCore
+
+@testable import FerryEngine
+
+extension FollowableContent {
+    /// Of a job that nobody follows.
+    static var alone: FollowableContent {
+        FollowableContent(
+            job: JobID(high: 1, low: 1), progress: ProgressMeter(), followers: FollowedJobs())
+    }
+}

@@ -3,11 +3,14 @@ internal import HTTPServer
 
 /// Answers the requests of other nodes: for progress, and for what their clients ask of a job that is here.
 /// Any thread.
-final class NodeRequests: Sendable {
+package final class NodeRequests: Sendable {
     /// The operations of which only one node has the answer.
     static let operations: Set<Operation> = [.readContent, .readAttempts]
     /// Field of each response: the node that answers.
-    static let nodeField = "X-Ferry-Node"
+    package static let nodeField = "X-Ferry-Node"
+    /// Field of a response with trailers, `name: value` of each: what follows the body if it is complete. The
+    /// node that sends the response on has to know that before the body.
+    package static let trailerField = "X-Ferry-Trailer"
 
     private let gate: NodeGate
     private let router: Router
@@ -29,6 +32,9 @@ final class NodeRequests: Sendable {
         let responder = Responder { response in
             var response = response
             response.fields.append(Self.nodeField, node)
+            for trailer in response.trailers.pairs {
+                response.fields.append(Self.trailerField, "\(trailer.name): \(trailer.value)")
+            }
             return client.send(response)
         }
         do throws(Problem) {

@@ -24,8 +24,8 @@ final class ForwardedResponse: EasyDelegate, ResponseStream, @unchecked Sendable
 
     /// Fields of the node's response that belong to its connection, or that this server sets itself.
     private static let ownFields: Set<String> = [
-        "connection", "keep-alive", "transfer-encoding", "content-length", "date", "x-request-id",
-        "x-ferry-node",
+        "connection", "keep-alive", "transfer-encoding", "content-length", "trailer", "date", "x-request-id",
+        NodeRequests.nodeField.lowercased(), NodeRequests.trailerField.lowercased(),
     ]
     /// Interval in which the heartbeats of a node that sends nothing are looked at.
     private static let watchNanoseconds: Int64 = 1_000_000_000
@@ -91,7 +91,7 @@ final class ForwardedResponse: EasyDelegate, ResponseStream, @unchecked Sendable
             if status >= 200 { sendHead() }
             return true
         }
-        // After the head come the trailers.
+        // After the head come the trailers, which the head has promised.
         guard !hasReplied else { return true }
         let text = String(decoding: line, as: UTF8.self)
         if text.hasPrefix("HTTP/") {
@@ -107,7 +107,7 @@ final class ForwardedResponse: EasyDelegate, ResponseStream, @unchecked Sendable
         guard !hasReplied else { return }
         let names = head.map { ($0.name.lowercased(), $0.value) }
         func value(_ name: String) -> String? { names.first { $0.0 == name }?.1 }
-        if let reason = client.refusal(by: peer, status, value("x-ferry-node")) {
+        if let reason = client.refusal(by: peer, status, value(NodeRequests.nodeField.lowercased())) {
             hasReplied = true
             reply(.failure(.unavailable(NodeUnavailable(peer, reason))))
             transfer?.cancel()
@@ -116,6 +116,11 @@ final class ForwardedResponse: EasyDelegate, ResponseStream, @unchecked Sendable
         var response = Response(status: status)
         for field in head where !Self.ownFields.contains(field.name.lowercased()) {
             response.fields.append(field.name, field.value)
+        }
+        for promised in names where promised.0 == NodeRequests.trailerField.lowercased() {
+            guard let colon = promised.1.firstIndex(of: ":") else { continue }
+            response.trailers.append(
+                String(promised.1[..<colon]), String(promised.1[promised.1.index(after: colon)...]).trimmed)
         }
         let length = value("content-length").flatMap { Int64($0) }
         // 204 and 304 have no body, whatever their fields say.

@@ -99,7 +99,7 @@ final class NodeClient: OtherNodes {
             note(peer, "\(failure)")
             return .failure(NodeUnavailable(peer, .doesNotAnswer))
         case .success(let response):
-            if let reason = refusal(by: peer, response.status, response.header(NodeClient.nodeField)) {
+            if let reason = refusal(by: peer, response.status, response.header(NodeRequests.nodeField)) {
                 return .failure(NodeUnavailable(peer, reason))
             }
             guard response.status == 200, !response.isTruncated, let all = NodeProgress.read(response.body)
@@ -143,9 +143,6 @@ final class NodeClient: OtherNodes {
     }
 
     // MARK: Both
-
-    /// Field of each response to a node.
-    static let nodeField = "X-Ferry-Node"
 
     /// Passes a node, its address and the loop for a request to it.
     private func withAddress(

@@ -2,6 +2,7 @@ import Curl
 import FerryCore
 import Glibc
 import OpenSSL
+import Postgres
 import Sys
 import TestSupport
 import TestThreads
@@ -183,6 +184,81 @@ struct OtherNodeTests {
         let response = try cluster.front.call("GET", path)
         #expect(response.status == 503 && response.text.contains("FERRY_NODE_URL"), "\(response.text)")
         #expect(try response.json["code"]?.string == "node_unavailable")
+    }
+
+    /// Makes a scripted origin the node that has the content of all jobs.
+    private func replaceNode(_ cluster: Cluster, by url: String) throws -> NodeID {
+        let text = "01920000-0000-7000-0000-000000000001"
+        var connection = try Connection(url: cluster.database.url)
+        // Its heartbeat stays young while the test runs.
+        try connection.execute(
+            script: """
+                INSERT INTO nodes (id, name, version, started_at, heartbeat_at, running, draining, is_worker,
+                    url)
+                VALUES ('\(text)', 'scripted', '0', now(), now() + interval '1 hour', 0, false, false,
+                    '\(url)');
+                UPDATE finished_jobs SET node = '\(text)'
+                """)
+        return NodeID(high: 0x0192_0000_0000_7000, low: 1)
+    }
+
+    @Test("what answers at the address must be the node; its trailers and its failures reach the client")
+    func scripted() throws {
+        let cluster = try Cluster()
+        defer { cluster.remove() }
+        let nginx = try Nginx()
+        defer { nginx.stop() }
+        let path = try content(cluster, nginx, patternBytes(1_000))
+        let id = NodeID(high: 0x0192_0000_0000_7000, low: 1)
+        let count = Counter()
+        let origin = try ScriptedOrigin { connection in
+            while connection.readRequest() != nil {
+                let node = "X-Ferry-Node: \(id)\r\n"
+                let chunked = "HTTP/1.1 200 OK\r\n\(node)Transfer-Encoding: chunked\r\n"
+                switch count.next() {
+                case 0: connection.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+                case 1: connection.send("HTTP/1.1 401 No\r\n\(node)Content-Length: 0\r\n\r\n")
+                case 2:
+                    connection.send(
+                        chunked + "Trailer: X-End\r\nX-Ferry-Trailer: X-End: good\r\n\r\n"
+                            + "2\r\nok\r\n0\r\nX-End: good\r\n\r\n")
+                default:
+                    connection.send(chunked + "X-Ferry-Trailer: X-End: good\r\n\r\n2\r\nok\r\n")
+                    return
+                }
+            }
+        }
+        defer { origin.stop() }
+        #expect(try replaceNode(cluster, by: origin.url) == id)
+        func problem() throws -> String { try cluster.front.call("GET", path).json["detail"]?.string ?? "" }
+        #expect(try problem().contains("is not what answers"))
+        #expect(try problem().contains("refuses requests of this node"))
+        let sent = try #require(origin.requests.last)
+        let authorization = sent.header("authorization") ?? ""
+        #expect(authorization.hasPrefix("Ferry-Node time=") && !authorization.contains(adminKey))
+        let complete = try raw(cluster.front, path)
+        #expect(complete.contains("\r\nTrailer: X-End\r\n"), "\(complete)")
+        #expect(complete.hasSuffix("2\r\nok\r\n0\r\nX-End: good\r\n\r\n"), "\(complete)")
+        let broken = try raw(cluster.front, path)
+        #expect(broken.contains("2\r\nok\r\n") && !broken.contains("X-End: good"), "\(broken)")
+        #expect(!broken.hasSuffix("0\r\n\r\n"), "\(broken)")
+    }
+
+    /// Returns the bytes of a response until the server closes the connection.
+    private func raw(_ ferry: FerryProcess, _ path: String) throws -> String {
+        let socket = try EventListener.connected(to: ferry.port)
+        defer { close(socket) }
+        let request = Array(
+            ("GET \(path) HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+                + "Authorization: Bearer \(adminKey)\r\n\r\n").utf8)
+        #expect(send(socket, request, request.count, Int32(MSG_NOSIGNAL)) == request.count)
+        var all: [UInt8] = []
+        var buffer = [UInt8](repeating: 0, count: 65_536)
+        while true {
+            let count = recv(socket, &buffer, buffer.count, 0)
+            guard count > 0 else { return String(decoding: all, as: UTF8.self) }
+            all += buffer[..<count]
+        }
     }
 
     @Test("if a node dies while it sends content, the client's response is cut off")

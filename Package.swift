@@ -14,8 +14,8 @@ let safe: [SwiftSetting] = strict + [.strictMemorySafety()]
 /// The store's SQL, in the folders of the Swift files that use it, and the migrations.
 let storeSQL: [Resource] =
     [
-        "Admin", "Claim", "Connection", "Deliveries", "Events", "Finish", "Hosts", "Jobs", "Leases",
-        "Retention", "Schedules", "Schema", "Sessions", "Submit", "Waiting",
+        "Admin", "BulkOperations", "Claim", "Connection", "Deliveries", "Events", "Finish", "Hosts", "Jobs",
+        "Leases", "Retention", "Schedules", "Schema", "Sessions", "Submit", "Waiting",
     ].map { .embedInCode("\($0)/SQL") } + [.embedInCode("Schema/Migrations")]
 
 /// In the order in which a job flows through them; each stage imports `FerryCore` and at most one wrapper.

@@ -150,6 +150,9 @@ CREATE INDEX jobs_deadline ON jobs (deadline_at) WHERE deadline_at IS NOT NULL;
 -- Questions that are due.
 -- Used by due_begins, due_questions, has_due_questions.
 CREATE INDEX jobs_asking ON jobs (next_attempt_at) WHERE state = 'waiting' AND asks;
+-- Whether a finished job was retried already. Few jobs are retries.
+-- Used by read_retry_sources.
+CREATE INDEX jobs_retry ON jobs (retry_of) WHERE retry_of IS NOT NULL;
 -- Jobs that wait for a host, the first to run first.
 -- Used by lock_waiting_jobs, stranded_hosts, lock_hosts.
 CREATE INDEX jobs_connectivity ON jobs (origin, priority DESC, id)
@@ -231,7 +234,7 @@ CREATE TABLE job_dependencies (
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
         autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
 -- Dependencies of a job, in the order in which they are shown.
--- Used by resolve_dependencies, lock_free_dependents, lock_suspended_job, read_jobs, list_jobs.
+-- Used by resolve_dependencies, lock_free_dependents, lock_suspended_jobs, read_jobs, list_jobs.
 CREATE INDEX job_dependencies_dependent ON job_dependencies (dependent, dependency);
 
 -- Jobs whose dependents are to be looked at: an outbox, written in the transaction that ends a job or submits
@@ -298,6 +301,9 @@ CREATE INDEX finished_jobs_tenant ON finished_jobs (tenant, id) WHERE tenant IS 
 -- Lists of a session, and jobs that a session keeps for a shorter time. As jobs_session.
 -- Used by list_jobs, old_session_jobs.
 CREATE INDEX finished_jobs_session ON finished_jobs (tenant, session, id) WHERE session <> 'default';
+-- Whether a finished job was retried already, as jobs_retry.
+-- Used by read_retry_sources.
+CREATE INDEX finished_jobs_retry ON finished_jobs (retry_of) WHERE retry_of IS NOT NULL;
 
 -- Jobs that end after the partition of their time was dropped.
 CREATE TABLE finished_jobs_rest PARTITION OF finished_jobs DEFAULT;
@@ -932,6 +938,54 @@ CREATE INDEX schedule_runs_job ON schedule_runs (job);
 -- Jobs of a schedule, newest first.
 -- Used by list_jobs.
 CREATE INDEX schedule_runs_list ON schedule_runs (schedule, job);
+
+-- Bulk operations -------------------------------------------------------------------------------------------
+
+CREATE TYPE bulk_command AS ENUM ('suspend', 'resume', 'cancel', 'retry');
+CREATE TYPE bulk_state AS ENUM ('running', 'succeeded', 'failed', 'cancelled');
+
+-- Commands of clients for many jobs. A node carries a running one out in steps: each locks the row, changes
+-- jobs and moves `position`, in one transaction.
+CREATE TABLE bulk_operations (
+    id uuid NOT NULL,
+    -- The operation covers jobs that were created until then.
+    created_at timestamptz NOT NULL,
+    -- When the next step of a running operation is due.
+    step_at timestamptz NOT NULL,
+    -- Jobs looked at, and jobs changed.
+    examined bigint NOT NULL DEFAULT 0,
+    changed bigint NOT NULL DEFAULT 0,
+    -- Upper bound of the jobs still to be looked at (exclusive): the newest come first.
+    position uuid NOT NULL,
+    command bulk_command NOT NULL,
+    state bulk_state NOT NULL,
+    -- A cancellation keeps the bytes of downloads for other jobs.
+    keeps_bytes boolean NOT NULL,
+    finished_at timestamptz,
+    tenant text NOT NULL,
+    -- Numbers of jobs that were not changed by reason (BulkReason in the source), a JSON object.
+    reasons text NOT NULL DEFAULT '{}',
+    traceparent text NOT NULL,
+    -- Which jobs: a filter (JobFilter in the source), a JSON object, or identifiers.
+    filter text,
+    ids uuid[],
+    CONSTRAINT bulk_operations_pkey PRIMARY KEY (id),
+    CONSTRAINT bulk_operations_selection CHECK ((filter IS NULL) <> (ids IS NULL)),
+    CONSTRAINT bulk_operations_end CHECK ((state = 'running') = (finished_at IS NULL))
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200,
+        autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
+-- The running operation whose next step is due first.
+-- Used by claim_bulk_operation, next_bulk_operation.
+CREATE INDEX bulk_operations_running ON bulk_operations (step_at) WHERE state = 'running';
+-- Running operations of a tenant.
+-- Used by create_bulk_operation.
+CREATE INDEX bulk_operations_running_tenant ON bulk_operations (tenant) WHERE state = 'running';
+-- Lists, newest first. Partial on paper.
+-- Used by list_bulk_operations.
+CREATE INDEX bulk_operations_tenant ON bulk_operations (tenant, id) WHERE tenant IS NOT NULL;
+-- Housekeeping removes the oldest.
+-- Used by remove_old_bulk_operations.
+CREATE INDEX bulk_operations_finished ON bulk_operations (finished_at) WHERE finished_at IS NOT NULL;
 
 -- Nodes -----------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@ package import FerryCore
 internal import HTTPServer
 internal import Logging
 
-/// Stores the requests by which operators change something.
+/// Stores the requests by which operators change something, and those that start an operation on many jobs.
 package protocol AuditLog: Sendable {
     /// Stores a request before it is carried out.
     func beginAudit(_ entry: AuditEntry, reply: @escaping Reply<Void>)
@@ -13,8 +13,9 @@ package protocol AuditLog: Sendable {
 }
 
 extension Route {
-    /// Whether requests of this route are recorded: those by which an operator changes something.
-    var isAudited: Bool { role == .admin && method != "GET" }
+    /// Whether requests of this route are recorded: those by which an operator changes something, and those
+    /// that start an operation on many jobs.
+    var isAudited: Bool { role == .admin && method != "GET" || operation.startsBulkOperation }
 }
 
 /// Records the requests of operators, and lists them.
@@ -23,6 +24,8 @@ final class AuditTrail: Sendable {
     private let clock: any WallClock
     private let identifiers: IdentifierGenerator
     private let logger: Logger
+    /// Longest body that an entry has, in bytes. Only lists of jobs are longer.
+    private static let bodyByteCountMax = 65_536
 
     init(_ ports: APIPorts, _ identifiers: IdentifierGenerator, _ logger: Logger) {
         log = ports.store
@@ -40,7 +43,8 @@ final class AuditTrail: Sendable {
             id: identifiers.make(), requestedAt: clock.now(), key: request.principal.key,
             operation: route.operation.rawValue, path: request.head.path, requestID: request.head.requestID)
         // Accepted bodies hold no secrets: no request of an operator has a field for one.
-        let body = route.body == .none || request.body.isEmpty ? nil : request.body
+        let isKept = route.body != .none && (1...Self.bodyByteCountMax).contains(request.body.count)
+        let body = isKept ? request.body : nil
         log.beginAudit(
             entry,
             reply: request.onSuccess { [log, logger] in
@@ -71,7 +75,8 @@ final class AuditTrail: Sendable {
 }
 
 extension AuditEntry: ShownObject {
-    package static let summary = "A request by which an operator changed something."
+    package static let summary =
+        "A request by which an operator changed something, or which started an operation on many jobs."
 
     package static func members(_ list: inout some MemberVisitor<Self>) {
         list.member("id", \.id, "Identifier of the entry.")
@@ -88,6 +93,7 @@ extension AuditEntry: ShownObject {
             "HTTP status code of the response, or null if the result of the request is not known.")
         list.member(
             "body", { $0.body.map(StoredJSON<JSON>.init) },
-            "JSON body of the request. Null if the request had none or was not carried out.")
+            "JSON body of the request. Null if the request had none, or one of more than 64 KiB, or was not "
+                + "carried out.")
     }
 }

@@ -48,7 +48,11 @@ private func jobQuery(_ request: RequestContext) throws(Problem) -> JobQuery {
             query.states = try listed(name, value, countMax: JobState.allCases.count)
                 .map { state throws(Problem) in try choice(name, String(state)) }
         case "kind": query.kind = try choice(name, value)
-        case "host": try query.narrow(toHost: value)
+        case "host":
+            guard let place = HostReference(value) else {
+                throw Problem(.invalidParameter, "host \(HostReference.rule)")
+            }
+            query.place = place
         case "created_after":
             guard let instant = Timestamp(rfc3339: value) else {
                 throw Problem(.invalidParameter, "created_after must be an RFC 3339 time.")
@@ -72,24 +76,6 @@ private func jobQuery(_ request: RequestContext) throws(Problem) -> JobQuery {
         }
     }
     return query
-}
-
-extension JobQuery {
-    /// Narrows the query to a host name, to `host:port`, or to an origin.
-    fileprivate mutating func narrow(toHost value: String) throws(Problem) {
-        guard let reference = HostReference(value) else {
-            throw Problem(
-                .invalidParameter,
-                "host must be a name, host:port or an origin without a path (https://example.org:8443).")
-        }
-        if reference.scheme != nil {
-            origins = [reference.origin]
-        } else if let port = reference.port {
-            origins = WebURL.Scheme.allCases.map { "\($0.rawValue)://\(reference.host):\(port)" }
-        } else {
-            host = reference.host
-        }
-    }
 }
 
 /// Returns the value of the parameter `session`; a text that is no session name is a 400.

@@ -3,24 +3,21 @@ internal import FerryCore
 /// `POST /v1/jobs/{id}/retry`: submits a finished job again, as a new job.
 final class JobRetry: Sendable {
     private let control: any JobControl
-    private let secrets: SecretSeal
-    private let egress: EgressPolicy
     private let clock: any WallClock
-    private let validation: JobValidation
-    private let factory: JobFactory
+    private let identifiers: IdentifierGenerator
+    private let repetition: JobRepetition
     private let references: JobReferenceCheck
     private let submission: JobSubmission
 
     init(
-        _ ports: APIPorts, _ validation: JobValidation, _ factory: JobFactory,
-        _ references: JobReferenceCheck, _ submission: JobSubmission
+        _ ports: APIPorts, _ identifiers: IdentifierGenerator, _ references: JobReferenceCheck,
+        _ submission: JobSubmission
     ) {
         control = ports.store
-        secrets = ports.secrets
-        egress = ports.egress
         clock = ports.clock
-        self.validation = validation
-        self.factory = factory
+        self.identifiers = identifiers
+        repetition = JobRepetition(
+            egress: ports.egress, secrets: ports.secrets, openResumeData: ports.openResumeData)
         self.references = references
         self.submission = submission
     }
@@ -54,31 +51,28 @@ final class JobRetry: Sendable {
     private func repeated(
         _ source: RetrySource, at time: Timestamp, _ request: RequestContext
     ) throws(Problem) -> NewJob {
-        // A stored job that cannot be read is an internal error, whatever its cause.
-        guard var spec = source.record.storedSpec.whole(opening: secrets) else {
-            throw Problem(.internalError, "The stored job cannot be read.")
+        do throws(JobRepetition.Refusal) {
+            return try repetition.job(
+                repeating: source, as: identifiers.make(), at: time,
+                traceparent: traceContext(request.fields))
+        } catch {
+            throw Problem(error)
         }
-        let url = spec.request.webURL
-        spec.removeAcknowledgementOfEndpoint()
-        // The egress policy may have become stricter since.
-        if let reason = egress.refusal(of: url) {
-            throw Problem(InvalidFields("#/request/url", "blocked_address", reason))
-        }
-        if let proxy = spec.request.connection?.proxy, let reason = egress.refusal(of: proxy.url.place) {
-            throw Problem(InvalidFields("#/request/proxy/url", "blocked_address", reason))
-        }
-        guard !spec.hasPayload || source.payload != nil else {
-            throw Problem(
+    }
+}
+
+extension Problem {
+    fileprivate init(_ refusal: JobRepetition.Refusal) {
+        switch refusal {
+        // Whatever its cause is.
+        case .unreadable: self.init(.internalError, "The stored job cannot be read.")
+        case .blockedURL(let reason):
+            self.init(InvalidFields("#/request/url", "blocked_address", reason))
+        case .blockedProxy(let reason):
+            self.init(InvalidFields("#/request/proxy/url", "blocked_address", reason))
+        case .bytesNotKept:
+            self.init(
                 .notRepeatable, "The bytes that the job sent are not kept; submit a new job with them.")
         }
-        var secrets = source.secrets
-        spec.repeat(at: time)
-        secrets.resumePoint = source.record.resumeData.flatMap { validation.resumePoint($0, request) }
-        spec.request.original = secrets.resumePoint?.original(of: spec.request)
-        // The new job is not a run of the schedule.
-        spec.occurrence = nil
-        return factory.newJob(
-            JobRequest(spec, secrets, payload: source.payload), request, trace: traceContext(request.fields),
-            retryOf: source.record.id)
     }
 }

@@ -154,14 +154,6 @@ final class JobSubmission: Sendable {
     }
 }
 
-extension JobSpec {
-    /// Removes an acknowledgement that a webhook endpoint asks for. It is in the row of the finished job, but
-    /// was not part of the submitted job.
-    mutating func removeAcknowledgementOfEndpoint() {
-        if acknowledgement?.endpoint != nil { acknowledgement = nil }
-    }
-}
-
 /// A response that is due when a submission is accepted and its wait is over, in either order. Any thread.
 private final class PendingResponse: Sendable {
     private struct State {

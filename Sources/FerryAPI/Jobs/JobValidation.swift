@@ -62,14 +62,11 @@ struct JobFactory: Sendable {
         self.secrets = secrets
     }
 
-    /// `trace`: the request's `traceContext`. `retryOf`: the job that the new one repeats.
-    func newJob(
-        _ job: JobRequest, _ request: RequestContext, trace: String, retryOf: JobID? = nil
-    ) -> NewJob {
+    /// `trace`: the request's `traceContext`.
+    func newJob(_ job: JobRequest, _ request: RequestContext, trace: String) -> NewJob {
         NewJob(
-            id: identifiers.make(), tenant: request.tenant, job, specJSON: job.spec.encodeStored(secrets),
-            sealedSecrets: job.secrets.isEmpty ? nil : secrets.seal(job.secrets.encode()), traceparent: trace,
-            retryOf: retryOf)
+            id: identifiers.make(), tenant: request.tenant, job, sealing: secrets, traceparent: trace,
+            retryOf: nil)
     }
 }
 

@@ -6,6 +6,9 @@ extension Operation {
             .resumeJob, .acknowledgeJob, .retryJob, .answerBegin, .answerRedirect, .answerChallenge,
             .readContent, .readAttempts:
             "jobs"
+        case .suspendJobs, .resumeJobs, .cancelJobs, .retryJobs, .listBulkOperations, .readBulkOperation,
+            .cancelBulkOperation:
+            "operations"
         case .listSessions, .readSession, .putSession, .deleteSession, .listSessionJobs, .invalidateSession:
             "sessions"
         case .listDeliveries, .readDelivery, .redeliver: "deliveries"
@@ -27,6 +30,7 @@ extension Operation {
     var description: OperationDescription {
         switch tag {
         case "jobs": jobDescription
+        case "operations": bulkDescription
         case "sessions": sessionDescription
         case "deliveries", "webhooks": webhookDescription
         case "events": eventDescription
@@ -93,6 +97,32 @@ extension Operation {
 
     private func answer(_ summary: String, _ schema: String) -> OperationDescription {
         .change(summary, .json(schema), "The job with its new state.", "Job", problems: [409])
+    }
+
+    private var bulkDescription: OperationDescription {
+        switch self {
+        case .listBulkOperations:
+            .page("List operations, newest first", "A page of operations.", "BulkOperationList")
+        case .readBulkOperation:
+            .read("Read an operation with its progress", "The operation.", "BulkOperation")
+        case .cancelBulkOperation:
+            OperationDescription(
+                "Cancel a running operation; jobs that it has changed stay changed", [], .empty,
+                .init(200, "The operation, cancelled or ended before.", json("BulkOperation")))
+        case .suspendJobs: bulk("Suspend jobs", "BulkRequest")
+        case .resumeJobs: bulk("Resume suspended jobs", "BulkRequest")
+        case .cancelJobs: bulk("Cancel jobs", "BulkCancelRequest")
+        default: bulk("Submit terminal jobs again that were not retried yet", "BulkRequest")
+        }
+    }
+
+    private func bulk(_ summary: String, _ schema: String) -> OperationDescription {
+        OperationDescription(
+            "\(summary), by filter or identifiers", ["IdempotencyKey", "Traceparent"], .json(schema),
+            .init(200, "With dry_run: the number of jobs.", json("BulkDryRun")),
+            .init(
+                202, "The operation, which continues after the response.", json("BulkOperation"),
+                ["Location", "Idempotency-Replayed"]))
     }
 
     private var sessionDescription: OperationDescription {

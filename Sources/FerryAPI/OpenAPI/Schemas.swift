@@ -9,11 +9,13 @@ let componentSchemas: [JSON.Member] = {
     schemas.add(
         JobEnvelope.self, SessionOverview.self, ShownSchedule.self, WebhookRecord.self, ShownNewWebhook.self,
         ShownAttempts.self, BatchAnswer.self, ShownProblem.self, DeliveredEvent.self, ReplayAnswer.self,
+        BulkOperation.self, BulkDryRun.self,
         ShownNewKey.self, Pause.self, Status.self, ShownWindows.self)
     schemas.add(TransferLimits.self, .response)
     schemas.addPage(of: JobEnvelope.self, "JobList", "jobs", "newest first")
     schemas.addPage(of: SessionOverview.self, "SessionList", "sessions", "ordered by name")
     schemas.addPage(of: ShownSchedule.self, "ScheduleList", "schedules", "newest first")
+    schemas.addPage(of: BulkOperation.self, "BulkOperationList", "operations", "newest first")
     schemas.addPage(of: LoggedEvent.self, "EventList", "events", "newest first")
     schemas.addPage(of: WebhookRecord.self, "WebhookList", "endpoints", "newest first")
     schemas.addPage(of: DeliveryRecord.self, "DeliveryList", "deliveries", "newest first")
@@ -86,6 +88,9 @@ extension FieldSchemas {
         add(ReplayRequest.self, .request(nil), named: "ReplayRequest")
         add(BatchRequest.self, .request(nil), named: "BatchRequest")
         add(CancelRequest.self, .request(nil), named: "CancelRequest")
+        add(JobFilter.self, .request(nil), named: JobFilter.schemaName)
+        add(BulkRequest.self, .request(nil), named: "BulkRequest")
+        add(BulkCancelRequest.self, .request(nil), named: "BulkCancelRequest")
         add(KeyRequest.self, .request(nil), named: "KeyRequest")
         add(TransferLimits.self, .patch, named: "LimitsPatch")
         add(HostPatch.self, .patch, named: "HostPatch")

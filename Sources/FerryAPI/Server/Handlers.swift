@@ -9,6 +9,7 @@ final class Handlers: Sendable {
     let jobListing: JobListing
     let jobCommands: JobCommands
     let jobAnswers: JobAnswers
+    let bulkOperations: BulkOperationHandlers
     let content: ContentHandlers
     let sessions: SessionHandlers
     let schedules: ScheduleHandlers
@@ -43,11 +44,12 @@ final class Handlers: Sendable {
         jobCreation = JobCreation(validation, factory, references, submission)
         batchCreation = BatchCreation(
             ports.submissions, identifiers, validation, factory, references, earlier, batches)
-        jobRetry = JobRetry(ports, validation, factory, references, submission)
+        jobRetry = JobRetry(ports, identifiers, references, submission)
         jobReading = JobReading(ports, view, wait)
         jobListing = JobListing(ports.store, view)
         jobCommands = JobCommands(ports, validation, view, wait)
         jobAnswers = JobAnswers(ports, node, view)
+        bulkOperations = BulkOperationHandlers(ports.store, identifiers)
         content = ContentHandlers(ports, followers)
         sessions = SessionHandlers(ports, node)
         schedules = ScheduleHandlers(ports, identifiers, validation, references, view)

@@ -5,7 +5,7 @@ package import FerryCore
 /// All ports that the store implements alone.
 package typealias StorePorts = JobReader & JobControl & DependencyReader & AnswerSink & EventReader
     & DeliveryReader & WebhookStore & KeyStore & LimitStore & HostStore & SessionStore & ScheduleStore
-    & WindowStore & ServiceControl & AuditLog
+    & WindowStore & ServiceControl & AuditLog & BulkOperationStore
 
 /// Reads jobs. A job of another tenant is `notFound`.
 package protocol JobReader: JobLookup {

@@ -244,6 +244,11 @@ struct Problem: Error, Sendable {
             self.init(
                 .tooManySessions,
                 "A tenant may have \(Limits.sessionCountMax) configured sessions.")
+        case .tooManyBulkOperations:
+            self.init(
+                .limitReached,
+                "A tenant may have \(Limits.bulkOperationCountMax) running operations. Wait until one has "
+                    + "ended, or cancel one.")
         case .failed:
             self.init(.internalError, "The request failed; the log has its cause under its request_id.")
         }

@@ -45,6 +45,8 @@ struct Route: Sendable {
 enum Operation: String, Sendable, CaseIterable {
     case submitJob, submitJobs, listJobs, readJob, editJob, deleteJob, cancelJob, suspendJob, resumeJob,
         acknowledgeJob, retryJob, answerBegin, answerRedirect, answerChallenge, readContent, readAttempts
+    case suspendJobs, resumeJobs, cancelJobs, retryJobs, listBulkOperations, readBulkOperation,
+        cancelBulkOperation
     case listSessions, readSession, putSession, deleteSession, listSessionJobs,
         invalidateSession
     case listDeliveries, readDelivery, redeliver
@@ -61,7 +63,7 @@ enum Operation: String, Sendable, CaseIterable {
 }
 
 /// All operations. The router and the OpenAPI document are both made from this table.
-let routes: [Route] = jobRoutes + scheduleRoutes + operatorRoutes
+let routes: [Route] = jobRoutes + bulkRoutes + scheduleRoutes + operatorRoutes
 
 private let jobRoutes: [Route] = [
     Route(.submitJob, "POST", "/v1/jobs", .client, .upTo(Limits.submissionByteCountMax)) {
@@ -129,6 +131,26 @@ private let jobRoutes: [Route] = [
     },
     Route(.listWebhookDeliveries, "GET", "/v1/webhooks/{id}/deliveries", .viewer) {
         $0.deliveries.listOfWebhook
+    },
+]
+
+private let bulkRoutes: [Route] = [
+    Route(.suspendJobs, "POST", "/v1/jobs/suspend", .client, .upTo(Limits.bulkByteCountMax)) {
+        $0.bulkOperations.suspend
+    },
+    Route(.resumeJobs, "POST", "/v1/jobs/resume", .client, .upTo(Limits.bulkByteCountMax)) {
+        $0.bulkOperations.resume
+    },
+    Route(.cancelJobs, "POST", "/v1/jobs/cancel", .client, .upTo(Limits.bulkByteCountMax)) {
+        $0.bulkOperations.cancel
+    },
+    Route(.retryJobs, "POST", "/v1/jobs/retry", .client, .upTo(Limits.bulkByteCountMax)) {
+        $0.bulkOperations.retry
+    },
+    Route(.listBulkOperations, "GET", "/v1/operations", .viewer) { $0.bulkOperations.list },
+    Route(.readBulkOperation, "GET", "/v1/operations/{id}", .viewer) { $0.bulkOperations.read },
+    Route(.cancelBulkOperation, "POST", "/v1/operations/{id}/cancel", .client, .upTo(4_096)) {
+        $0.bulkOperations.cancelOperation
     },
 ]
 

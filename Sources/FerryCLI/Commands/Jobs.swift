@@ -13,43 +13,19 @@ package struct Jobs: ParsableCommand {
               ferry jobs --metadata customer=42 --json
             """)
 
-    @Option(name: .long, help: "Only jobs of this session.") var session: String?
-    @Option(name: .long, help: "State: waiting, queued, running, suspended, succeeded, failed or cancelled.")
-    var state: String?
-    @Option(name: .long, help: "Only jobs of this kind: download, upload or data.") var kind: String?
-    @Option(name: .long, help: "Only jobs whose URL has this host.") var host: String?
-    @Option(name: .long, help: "Only jobs created after this time (RFC 3339).") var createdAfter: String?
-    @Option(name: .long, help: "Only jobs that this schedule has submitted.") var schedule: String?
-    @Flag(name: .long, help: "Only ended jobs that wait for acknowledgement.")
-    var unacknowledged = false
-    @Option(
-        name: [.customShort("m"), .long],
-        help: ArgumentHelp("Only jobs with this metadata.", valueName: "key=value"))
-    var metadata: [String] = []
+    @OptionGroup var filter: JobFilterOptions
     @Option(name: [.customShort("n"), .long], help: "Number of jobs, at most 500.") var limit: Int?
     @Option(name: .long, help: "Continue after an earlier list.") var cursor: String?
     @OptionGroup var client: ClientOptions
 
     package init() {}
 
-    package mutating func validate() throws {
-        for entry in metadata where JobOptions.pair(entry, separator: "=") == nil {
-            throw ValidationError("\"\(entry)\" is not metadata. Write it as key=value.")
-        }
-    }
-
     var path: String {
-        let named: [(String, String?)] = [
-            ("session", session), ("state", state), ("kind", kind), ("host", host),
-            ("created_after", createdAfter), ("schedule", schedule),
-            ("acknowledged", unacknowledged ? "false" : nil),
-            ("limit", limit.map { "\($0)" }), ("cursor", cursor),
-        ]
-        let pairs = metadata.compactMap { JobOptions.pair($0, separator: "=") }.map {
-            ("metadata.\($0)", Optional($1))
+        let page = [("limit", limit.map { "\($0)" }), ("cursor", cursor)].compactMap { name, value in
+            value.map { (name, $0) }
         }
-        let query = (named + pairs).compactMap { name, value in
-            value.map { "\(percentEncoded(name))=\(percentEncoded($0))" }
+        let query = (filter.parameters + page).map { name, value in
+            "\(percentEncoded(name))=\(percentEncoded(value))"
         }
         return "/v1/jobs" + (query.isEmpty ? "" : "?" + query.joined(separator: "&"))
     }
@@ -148,36 +124,65 @@ package struct Watch: ParsableCommand {
 
 /// `ferry cancel`.
 package struct Cancel: ParsableCommand {
-    package static let configuration = CommandConfiguration(abstract: "Cancels jobs that have not ended.")
-    @Argument(help: "Identifiers of the jobs.") var ids: [String]
+    package static let configuration = CommandConfiguration(
+        abstract: "Cancels jobs that have not ended.",
+        discussion: """
+            With identifiers, one job after another. With filters, one operation for all of them, for which \
+            the command waits.
+
+            EXAMPLES
+              ferry cancel --tag customer=42 --dry-run
+            """)
+    @OptionGroup var jobs: BulkOptions
     @OptionGroup var client: ClientOptions
 
     package init() {}
 
-    package func run() throws { try post("cancel", to: ids, client) }
+    package func run() throws {
+        if try !jobs.run("cancel", client) { try post("cancel", to: jobs.ids, client) }
+    }
 }
 
 /// `ferry suspend`.
 package struct Suspend: ParsableCommand {
     package static let configuration = CommandConfiguration(
-        abstract: "Suspends jobs that have not ended. Downloads keep their bytes.")
-    @Argument(help: "Identifiers of the jobs.") var ids: [String]
+        abstract: "Suspends jobs that have not ended. Downloads keep their bytes.",
+        discussion: """
+            With identifiers, one job after another. With filters, one operation for all of them, for which \
+            the command waits.
+
+            EXAMPLES
+              ferry suspend --host example.org
+            """)
+    @OptionGroup var jobs: BulkOptions
     @OptionGroup var client: ClientOptions
 
     package init() {}
 
-    package func run() throws { try post("suspend", to: ids, client) }
+    package func run() throws {
+        if try !jobs.run("suspend", client) { try post("suspend", to: jobs.ids, client) }
+    }
 }
 
 /// `ferry resume`.
 package struct Resume: ParsableCommand {
-    package static let configuration = CommandConfiguration(abstract: "Resumes suspended jobs.")
-    @Argument(help: "Identifiers of the jobs.") var ids: [String]
+    package static let configuration = CommandConfiguration(
+        abstract: "Resumes suspended jobs.",
+        discussion: """
+            With identifiers, one job after another. With filters, one operation for all of them, for which \
+            the command waits.
+
+            EXAMPLES
+              ferry resume --host example.org
+            """)
+    @OptionGroup var jobs: BulkOptions
     @OptionGroup var client: ClientOptions
 
     package init() {}
 
-    package func run() throws { try post("resume", to: ids, client) }
+    package func run() throws {
+        if try !jobs.run("resume", client) { try post("resume", to: jobs.ids, client) }
+    }
 }
 
 /// `ferry acknowledge`.
@@ -200,9 +205,16 @@ package struct Acknowledge: ParsableCommand {
 package struct Retry: ParsableCommand {
     package static let configuration = CommandConfiguration(
         abstract: "Submits ended jobs again, as new jobs.",
-        discussion: "Prints the identifiers of the new jobs in order, one per line.")
-    @Argument(help: "Identifiers of the jobs.") var ids: [String]
-    @Flag(inversion: .prefixedNo, help: "Wait until all new jobs have ended.")
+        discussion: """
+            With identifiers, prints the identifiers of the new jobs in order, one per line. With filters, \
+            starts one operation for all jobs that were not retried yet, and waits until it has submitted \
+            them.
+
+            EXAMPLES
+              ferry retry --failed --host example.org
+            """)
+    @OptionGroup var jobs: BulkOptions
+    @Flag(inversion: .prefixedNo, help: "With identifiers: wait until all new jobs have ended.")
     var wait = false
     @Option(name: .long, help: "Longest time to wait in seconds; then exit status 4. The jobs continue.")
     var timeout: Double?
@@ -210,13 +222,19 @@ package struct Retry: ParsableCommand {
 
     package init() {}
 
-    package mutating func validate() throws { try WaitOptions.check(timeout, wait: wait) }
+    package mutating func validate() throws {
+        try WaitOptions.check(timeout, wait: wait)
+        guard !wait || !jobs.ids.isEmpty else {
+            throw ValidationError("--wait needs identifiers: with filters, the new jobs are not watched.")
+        }
+    }
 
     package func run() throws {
+        if try jobs.run("retry", client) { return }
         let console = Console.current
         let service = try client.service()
         var new: [String] = []
-        try forEach(ids) { id throws(ClientFailure) in
+        try forEach(jobs.ids) { id throws(ClientFailure) in
             let response = try service.send(
                 "POST", "/v1/jobs/\(percentEncoded(id))/retry", body: Array("{}".utf8))
             let made = try identifier(of: response.json)

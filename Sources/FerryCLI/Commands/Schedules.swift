@@ -152,7 +152,7 @@ private func change(_ verb: String, _ id: String, _ client: ClientOptions) throw
     try Console.current.data(line: "\(id)\t\(response.json["next_run_at"]?.string ?? "-")")
 }
 
-private func printIdentifier(_ response: ServiceClient.Response, _ client: ClientOptions) throws {
+func printIdentifier(_ response: ServiceClient.Response, _ client: ClientOptions) throws {
     if client.json { return try Console.current.data(json: response.bytes) }
     try Console.current.data(line: response.json["id"]?.string ?? "")
 }

@@ -81,3 +81,21 @@ extension HostReference {
         return "(\(name)|\(v4)\(v4End)|\\[(\(v6.joined(separator: "|")))\\])"
     }
 }
+
+extension HostReference: FieldValue {
+    /// What a text must be, as a sentence without its subject.
+    package static let rule =
+        "must be a name, host:port or an origin without a path (https://example.org:8443)."
+
+    package static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> Self? {
+        guard let text = json.string else { return place.failType("a string", json) }
+        return Self(text) ?? place.fail("invalid_value", "This \(Self.rule)")
+    }
+    package static func restore(_ json: JSON) -> Self? { json.string.flatMap { Self($0) } }
+    package func encode(into writer: inout JSONWriter, isRedacted: Bool) {
+        writer.value("\(scheme.map { "\($0.rawValue)://" } ?? "")\(host)\(port.map { ":\($0)" } ?? "")")
+    }
+    package static func schema(_ rule: NoRule) -> [JSON.Member] {
+        String.schema(TextRule(1...characterCountMax, pattern: pattern))
+    }
+}

@@ -64,6 +64,17 @@ package final class NewJob: Sendable {
         self.retryOf = retryOf
     }
 
+    /// Creates a job of a request. `secrets`: encrypts what may be secret.
+    package convenience init(
+        id: JobID, tenant: String, _ request: JobRequest, sealing secrets: SecretSeal, traceparent: String?,
+        retryOf: JobID?
+    ) {
+        self.init(
+            id: id, tenant: tenant, request, specJSON: request.spec.encodeStored(secrets),
+            sealedSecrets: request.secrets.isEmpty ? nil : secrets.seal(request.secrets.encode()),
+            traceparent: traceparent, retryOf: retryOf)
+    }
+
     /// The fields of the job.
     package var spec: JobSpec { request.spec }
 }

@@ -162,6 +162,29 @@ package enum Limits {
     /// If exceeded: 503 `store_unavailable`.
     package static let readSecondsMax = 5.0
 
+    // MARK: Bulk operations
+    /// Body that starts a bulk operation, in bytes.
+    /// If exceeded: 413.
+    package static let bulkByteCountMax = 512 << 10
+    /// `ids` of a bulk operation.
+    /// If exceeded: 422.
+    package static let bulkJobCountMax = 10_000
+    /// Running bulk operations of a tenant.
+    /// If exceeded: 409 `limit_reached`.
+    package static let bulkOperationCountMax = 100
+    /// Jobs that one step of a bulk operation looks at.
+    /// If exceeded: another step follows. Each step is one transaction.
+    package static let bulkStepRowCount = 1_000
+    /// Jobs that one step of a bulk operation changes.
+    /// If exceeded: another step follows.
+    package static let bulkStepChangeCount = 200
+    /// Jobs with inline bytes that one step of a bulk operation submits again.
+    /// If exceeded: another step follows.
+    package static let bulkStepPayloadCount = 8
+    /// Retention of ended bulk operations, in seconds.
+    /// If exceeded: removed.
+    package static let bulkOperationSeconds = 604_800.0
+
     // MARK: Transfers
     /// Head of a response with its trailers and interim responses, in bytes.
     /// If exceeded: `response_too_large`. libcurl has further limits (`HeadBounds`).

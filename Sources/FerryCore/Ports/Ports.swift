@@ -157,6 +157,8 @@ package enum StoreError: Error, Sendable, Equatable {
     case sessionInUse
     /// The tenant has its largest number of configured sessions.
     case tooManySessions
+    /// The tenant has its largest number of running bulk operations.
+    case tooManyBulkOperations
     /// A defect; the log has details.
     case failed
 

@@ -25,6 +25,8 @@ package enum KeyKindTag: IdentifierKind { package static let prefix = "key_" }
 package enum AuditKindTag: IdentifierKind { package static let prefix = "aud_" }
 /// Schedules.
 package enum ScheduleKindTag: IdentifierKind { package static let prefix = "sch_" }
+/// Bulk operations.
+package enum BulkOperationKindTag: IdentifierKind { package static let prefix = "opn_" }
 
 /// Identifier of a job.
 package typealias JobID = Identifier<JobKindTag>
@@ -44,6 +46,8 @@ package typealias KeyID = Identifier<KeyKindTag>
 package typealias AuditID = Identifier<AuditKindTag>
 /// Identifier of a schedule.
 package typealias ScheduleID = Identifier<ScheduleKindTag>
+/// Identifier of a bulk operation.
+package typealias BulkOperationID = Identifier<BulkOperationKindTag>
 
 /// A time-ordered 128-bit value (UUIDv7, RFC 9562 §5.7), written as a prefix and Crockford base32.
 package struct Identifier<Kind: IdentifierKind>: Hashable, Comparable, Sendable, CustomStringConvertible {

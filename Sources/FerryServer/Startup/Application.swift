@@ -145,6 +145,8 @@ final class Application: Sendable {
         settings.zones = zones
         settings.retentionSeconds = configuration.retentionSeconds
         settings.sealResumePoint = { box.resumeData($0) }
+        settings.openResumePoint = { box.resumePoint($0) }
+        settings.egress = egress
         let store = Store(settings)
         let engine = try makeEngine(
             configuration, budget, memory, identity.id, store: store, clock: clock, egress: egress,

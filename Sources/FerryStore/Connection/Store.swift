@@ -14,6 +14,7 @@ package final class Store: Sendable {
     package let deliveries: DeliveryOutbox
     package let tenantCounts: TenantCounts
     package let schedules: ScheduleRunner
+    private let bulkOperations: BulkOperationRunner
     /// The heartbeat, which holds the lease of this node.
     package let heartbeat: Heartbeat
     private let listener: NotificationListener
@@ -54,6 +55,7 @@ package final class Store: Sendable {
         schedules = ScheduleRunner(
             context, cancel: { job, tenant in control.cancel(job, tenant: tenant) { _ in } },
             limitsChanged: { control.adoptLimits() })
+        bulkOperations = BulkOperationRunner(context)
         deliveries = DeliveryOutbox(context)
         relay = EventRelay(context)
         housekeeper = Housekeeper(context)
@@ -126,6 +128,7 @@ package final class Store: Sendable {
         let (submissions, dispatcher, deliveries) = (submissions, dispatcher, deliveries)
         let (listener, relay, eventTail, schedules) = (listener, relay, eventTail, schedules)
         let (housekeeper, tenantCounts, hosts) = (housekeeper, tenantCounts, hosts)
+        let bulkOperations = bulkOperations
         threads.withLock { threads in
             threads.dispatcher = Thread(name: "dispatcher") { dispatcher.run() }
             threads.submissions = Thread(name: "submissions") { submissions.run() }
@@ -139,6 +142,7 @@ package final class Store: Sendable {
             threads.others.append(Thread(name: "tenant-counts") { tenantCounts.run() })
             threads.others.append(Thread(name: "hosts") { hosts.run() })
             threads.others.append(Thread(name: "schedules") { schedules.run() })
+            threads.others.append(Thread(name: "bulk") { bulkOperations.run() })
         }
     }
 
@@ -159,6 +163,7 @@ package final class Store: Sendable {
         }
         submissions.close()
         schedules.close()
+        bulkOperations.close()
         ending.submissions?.join()
         dispatcher.close()
         ending.dispatcher?.join()

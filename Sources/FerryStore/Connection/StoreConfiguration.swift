@@ -40,6 +40,10 @@ package struct StoreConfiguration: Sendable {
     package var openWebhookKeys: @Sendable ([UInt8]) -> WebhookKeys? = { _ in nil }
     /// Makes resume data; `nil` if there is none.
     package var sealResumePoint: @Sendable (ResumePoint) -> String? = { _ in nil }
+    /// Opens resume data; `nil` if this service has not made it.
+    package var openResumePoint: @Sendable (String) -> ResumePoint? = { _ in nil }
+    /// Which addresses jobs may use.
+    package var egress = EgressPolicy()
     /// `true` to receive notifications of other nodes; else polling alone finds changes.
     package var listens = true
     /// Unfinished jobs that one tenant may have.

@@ -29,6 +29,8 @@ final class StoreContext: Sendable {
     let chores = Mailbox<Void>()
     /// Wakes the `ScheduleRunner`; closed to end it.
     let scheduleWakes = Mailbox<Void>()
+    /// Wakes the `BulkOperationRunner`; closed to end it.
+    let bulkWakes = Mailbox<Void>()
     let limits: LimitsCache
     let health = HostHealth()
     let connections: ConnectionRegistry

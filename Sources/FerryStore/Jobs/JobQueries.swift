@@ -96,7 +96,8 @@ private struct JobListReading: ListReading {
         rest.before = before ?? query.before
         rest.limit = query.limit - records.count
         let rowCount = scan.turnRowCount
-        let rows = try connection.execute(Statements.listJobs, .query(rest, rowCount: rowCount))
+        let rows = try connection.execute(
+            Statements.listJobs, .query(rest, rowCount: rowCount, isNarrow: false))
         var stoppedAt: JobID?
         for row in 0..<rows.rowCount {
             if rows.int64(row, 33) == Int64(rowCount) { stoppedAt = rows.identifier(row, 0) }
@@ -120,16 +121,17 @@ extension Parameters {
 
     /// Seconds by which `created_at` may be later than the job's id: the job waits for its transaction, and
     /// the clocks of nodes differ.
-    private static let acceptanceSeconds = 300.0
+    static let acceptanceSeconds = 300.0
 
     /// Returns an id below every job created after `query.createdAfter`; `nil` if the query has no such
     /// bound.
-    fileprivate static func lowerBound(of query: JobQuery) -> JobID? {
+    static func lowerBound(of query: JobQuery) -> JobID? {
         query.createdAfter.map { JobID.first(at: $0 + -acceptanceSeconds) }
     }
 
-    /// The parameters of list_jobs.sql.
-    fileprivate static func query(_ query: JobQuery, rowCount: Int) -> Parameters {
+    /// The parameters of list_jobs.sql. `rowCount`: largest number of candidates; `isNarrow`: leaves out the
+    /// large columns.
+    static func query(_ query: JobQuery, rowCount: Int, isNarrow: Bool) -> Parameters {
         var parameters = Parameters()
         parameters.append(text: query.tenant)
         parameters.append(query.before ?? .last)
@@ -157,6 +159,7 @@ extension Parameters {
         parameters.append(lowerBound(of: query))
         parameters.append(int32: Int32(rowCount))
         parameters.append(bool: query.isUnacknowledged)
+        parameters.append(bool: isNarrow)
         return parameters
     }
 }

@@ -6,11 +6,11 @@ extension Statements {
     package static let changeJobs = make("change_jobs", PackageResources.change_jobs_sql, parameters: 22)
     package static let deleteJob = make("delete_job", PackageResources.delete_job_sql, parameters: 3)
     package static let editSpec = make("edit_spec", PackageResources.edit_spec_sql, parameters: 15)
-    package static let lockSuspendedJob = make(
-        "lock_suspended_job", PackageResources.lock_suspended_job_sql, parameters: 2)
+    package static let lockSuspendedJobs = make(
+        "lock_suspended_jobs", PackageResources.lock_suspended_jobs_sql, parameters: 2)
     package static let readLeftovers = make(
         "read_leftovers", PackageResources.read_leftovers_sql, parameters: 2)
-    package static let listJobs = make("list_jobs", PackageResources.list_jobs_sql, parameters: 15)
+    package static let listJobs = make("list_jobs", PackageResources.list_jobs_sql, parameters: 16)
     package static let readAttempts = make("read_attempts", PackageResources.read_attempts_sql, parameters: 2)
     package static let readEarlierSpecs = make(
         "read_earlier_specs", PackageResources.read_earlier_specs_sql, parameters: 2)

@@ -26,7 +26,7 @@ struct FinishedJobRetention {
     private static let passMax = 5
     private static let passMilliseconds: Int32 = 1_000
     private static let keyLifetimeSeconds = 86_400.0
-    private static let keyMax = 2_000
+    private static let removalMax = 2_000
     /// Timeout of statements that scan a whole partition.
     private static let timeout = Duration.seconds(300)
 
@@ -75,7 +75,13 @@ struct FinishedJobRetention {
         }
         try Self.part(context) { () throws(PostgresError) in try deleteExpired(database) }
         try Self.part(context) { () throws(PostgresError) in try dropOld(database) }
-        try Self.part(context) { () throws(PostgresError) in try removeOldKeys(database) }
+        try Self.part(context) { () throws(PostgresError) in
+            try removeOld(Statements.removeOldKeys, seconds: Self.keyLifetimeSeconds, database)
+        }
+        try Self.part(context) { () throws(PostgresError) in
+            try removeOld(
+                Statements.removeOldBulkOperations, seconds: Limits.bulkOperationSeconds, database)
+        }
     }
 
     /// Runs one part. If it fails, the next part runs all the same; only a lost connection is thrown.
@@ -241,16 +247,19 @@ struct FinishedJobRetention {
         try deleteDeliveries(before: DeliveryID.first(at: now + -retention), database)
     }
 
-    /// Removes old idempotency keys in small transactions: a day may have millions.
-    private func removeOldKeys(_ database: ReconnectingConnection) throws(PostgresError) {
+    /// Removes old rows in small transactions: a day may have millions. `statement` returns how many it has
+    /// removed.
+    private func removeOld(
+        _ statement: Statement, seconds: Double, _ database: ReconnectingConnection
+    ) throws(PostgresError) {
         var parameters = Parameters()
-        parameters.append(float64: Self.keyLifetimeSeconds)
-        parameters.append(int32: Int32(Self.keyMax))
+        parameters.append(float64: seconds)
+        parameters.append(int32: Int32(Self.removalMax))
         while !context.chores.isClosed {
             let removed = try database.withConnection { connection throws(PostgresError) in
-                try connection.execute(Statements.removeOldKeys, parameters).int64(0, 0)
+                try connection.execute(statement, parameters).int64(0, 0)
             }
-            if removed < Int64(Self.keyMax) { return }
+            if removed < Int64(Self.removalMax) { return }
             try runUrgent(database)
         }
     }

@@ -70,56 +70,20 @@ package final class Housekeeper: Sendable {
         var lock = Parameters()
         lock.append(int64: Self.sessionLock)
         let batch = try database.withConnection { connection throws(PostgresError) in
-            try connection.transaction { connection throws(PostgresError) -> CancelledBatch? in
+            try connection.transaction {
+                connection throws(PostgresError) -> (isFull: Bool, outcome: JobCommand.Outcome)? in
                 guard try connection.execute(Statements.tryLock, lock).bool(0, 0) else { return nil }
                 let rows = try connection.execute(Statements.cancelSessions, .int32(Self.batchMax))
                 let stored = (0..<rows.rowCount).map {
                     StoredJob(rows, $0, isWide: false, context.damagedRows)
                 }
-                return try CancelledBatch(stored, &connection, context)
+                let outcome = try JobCommand.cancel(keepsBytes: false).carryOut(stored, &connection, context)
+                return (stored.count == Int(Self.batchMax), outcome)
             }
         }
         guard let batch else { return false }
-        if batch.hasDependents { context.noteDependencies() }
-        for job in batch.asked { context.stop(job, .cancel) }
-        if !batch.finished.isEmpty {
-            context.commitObserver?.jobsFinished(batch.finished)
-            context.events.written(isWanted: batch.isWanted)
-        }
-        return batch.isFull && !(batch.asked.isEmpty && batch.finished.isEmpty)
-    }
-
-    private struct CancelledBatch {
-        /// Jobs that have ended.
-        var finished: [JobID] = []
-        /// Running jobs whose cancellation was requested from their nodes.
-        var asked: [JobID] = []
-        /// `true` if a webhook wants the end of one of them.
-        var isWanted = false
-        var hasDependents = false
-        let isFull: Bool
-
-        init(
-            _ stored: [StoredJob], _ connection: inout Connection, _ context: StoreContext
-        ) throws(PostgresError) {
-            isFull = stored.count == Int(Housekeeper.batchMax)
-            let now = context.clock.now()
-            let jobs = stored.filter { !$0.isLeased }.map {
-                FinishedJob($0, .cancelled, .cancelledByRequest, at: now)
-            }
-            if !jobs.isEmpty {
-                let rows = try connection.execute(Statements.finishJobs, .finished(jobs))
-                finished = rows.identifiers()
-                hasDependents = rows.hasDependents
-                isWanted = jobs.contains(where: \.isWanted)
-            }
-            let requests = stored.filter(\.isLeased).map {
-                var request = JobChange(.requestCancellation, $0.record.id)
-                request.notification = "cancel:\($0.record.id.uuidText)"
-                return request
-            }
-            asked = try ChangedJob.commit(requests, &connection).map(\.id)
-        }
+        batch.outcome.note(in: context)
+        return batch.isFull && !batch.outcome.changed.isEmpty
     }
 
     /// Ends invalidated sessions whose last job has ended.

@@ -61,38 +61,16 @@ extension ControlLane {
         case .success(nil): return .failure(.idempotencyKeyInProgress)
         case .success(let found?): first = found
         }
-        let found = try readSchedule(first.schedule, schedule.tenant, &connection)
+        let found = try readSchedule(first.id(), schedule.tenant, &connection)
         guard case .failure(.notFound) = found else { return found.map(\.record) }
         var record = ScheduleRecord(
-            id: first.schedule, tenant: schedule.tenant, revision: 1, createdAt: first.at,
+            id: first.id(), tenant: schedule.tenant, revision: 1, createdAt: first.at,
             updatedAt: first.at, spec: schedule.spec,
             template: StoredSpec(schedule.job.spec.encodeStored(context.configuration.seal)))
         if let next = schedule.spec.next(record.id, createdAt: first.at, after: first.at, context) {
             (record.nextScheduledAt, record.nextRunAt) = (next.scheduledAt, next.runAt)
         }
         return .success(record)
-    }
-
-    /// What the first request with an idempotency key created.
-    private struct FirstResponse {
-        let identifier: (high: UInt64, low: UInt64)
-        let at: Timestamp
-        var schedule: ScheduleID { ScheduleID(high: identifier.high, low: identifier.low) }
-        var job: JobID { JobID(high: identifier.high, low: identifier.low) }
-    }
-
-    /// Returns `nil` if there is no such key.
-    private static func firstResponse(
-        to key: Submission.Idempotency, _ connection: inout Connection
-    ) throws(PostgresError) -> Result<FirstResponse?, StoreError> {
-        var parameters = Parameters()
-        parameters.append(keys: [key], numbered: [0])
-        let rows = try connection.execute(Statements.readKeys, parameters)
-        guard rows.rowCount == 1, let identifier = rows.uuidArray(0, 2).first ?? nil else {
-            return .success(nil)
-        }
-        guard rows.bytes(0, 1) == key.fingerprint else { return .failure(.idempotencyKeyReused) }
-        return .success(FirstResponse(identifier: identifier, at: rows.instant(0, 6)))
     }
 
     /// Reads the schedule that was created with this key. Fails with `notFound` also if it was deleted since.
@@ -105,7 +83,7 @@ extension ControlLane {
             case .failure(let error): return .failure(error)
             case .success(nil): return .failure(.notFound)
             case .success(let first?):
-                return try Self.readSchedule(first.schedule, key.tenant, &connection).map(\.record)
+                return try Self.readSchedule(first.id(), key.tenant, &connection).map(\.record)
             }
         }
     }
@@ -216,7 +194,7 @@ extension ControlLane {
             let result = try Self.run(id, tenant, idempotency, traceparent, &connection, context)
             guard case .failure = result, let idempotency,
                 case .success(let first?) = try Self.firstResponse(to: idempotency, &connection),
-                let record = try context.job(first.job, &connection)?.record
+                let record = try context.job(first.id(), &connection)?.record
             else { return result }
             return .success(Created(record, isReplay: true))
         }

@@ -18,6 +18,7 @@ struct ConditionalRequestTests {
         let delivery = try id("/v1/webhooks/\(endpoint)/test", "{}")
         let key = try id("/v1/admin/keys", #"{"name":"k","role":"viewer"}"#)
         let schedule = try id("/v1/schedules", #"{"interval":60,"job":\#(small())}"#)
+        let operation = try id("/v1/jobs/suspend", #"{"filter":{"session":"s"}}"#)
         #expect(try fixture.send("PUT", "/v1/sessions/s", "{}").status == 201)
         return [
             .readJob: "/v1/jobs/\(job)", .readWebhook: "/v1/webhooks/\(endpoint)",
@@ -25,6 +26,7 @@ struct ConditionalRequestTests {
             .readSchedule: "/v1/schedules/\(schedule)", .readSession: "/v1/sessions/s",
             .readLimits: "/v1/admin/limits", .readWindows: "/v1/admin/windows",
             .readHost: "/v1/admin/hosts/a.example", .openapi: "/openapi.json", .docs: "/docs",
+            .readBulkOperation: "/v1/operations/\(operation)",
         ]
     }
 

@@ -92,6 +92,9 @@ final class MemoryStore: SubmissionSink, JobReader, JobControl, DeliveryReader, 
         var schedules: [ScheduleID: ScheduleRecord] = [:]
         var scheduledJobs: [ScheduleID: JobRequest] = [:]
         var scheduleKeys: [String: ScheduleID] = [:]
+        var bulkOperations: [BulkOperationID: BulkOperation] = [:]
+        var newBulkOperations: [NewBulkOperation] = []
+        var bulkKeys: [String: BulkOperationID] = [:]
     }
     let sessionCache = SessionCache()
     let state = Mutex(State())

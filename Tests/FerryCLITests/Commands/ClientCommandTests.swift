@@ -233,7 +233,7 @@ struct ClientCommandTests {
         #expect(plain.out == "job_b\tfailed\tdata\tt\t-\thttp://a/\n")
         #expect(plain.err == "There may be more: --cursor c1\n")
         let request = try #require(service.requests.take().first)
-        #expect(request.path == "/v1/jobs?state=failed&limit=5&metadata.a%20b=c%26d")
+        #expect(request.path == "/v1/jobs?state=failed&metadata.a%20b=c%26d&limit=5")
         #expect(run(Jobs.self, ["--json", "--url", service.url]).out == list + "\n")
         #expect(
             run(Jobs.self, ["--url", service.url], isTerminal: true).out.hasPrefix("JOB    STATE   KIND"))

@@ -82,10 +82,11 @@ final class LongHistory: Sendable {
         let state = isSkewed ? "'succeeded'" : "CASE WHEN i % 100000 = 3 THEN 'failed' ELSE 'succeeded' END"
         return """
             INSERT INTO finished_jobs (id, created_at, started_at, finished_at, revision, attempt,
-                failed_attempts, kind, state, tenant, session, origin, spec, error, metadata)
+                failed_attempts, kind, state, tenant, session, origin, spec, error, metadata, retry_of)
             SELECT history_id(i), at, at, at + interval '1 second', 3, 1, 0, 'download',
                 (\(state))::job_state, \(tenant), \(session), 'https://example.org:443', '{}', '{}',
-                CASE WHEN i % 10 = 0 THEN jsonb_build_object('order', i::text) END
+                CASE WHEN i % 10 = 0 THEN jsonb_build_object('order', i::text) END,
+                CASE WHEN i % 100 = 50 THEN history_id(i - 49) END
             FROM (
                 SELECT i, to_timestamp(1700000000 + i) AS at FROM generate_series(\(first), \(last)) AS i
             ) AS u;
@@ -139,6 +140,14 @@ final class LongHistory: Sendable {
         FROM generate_series(1, 20000) AS i;
         INSERT INTO api_keys (id, tenant, role, name, hash, created_at)
         SELECT history_id(i), 'acme', 'client', '', i::text::bytea, now() FROM generate_series(1, 20000) AS i;
+        INSERT INTO bulk_operations (id, created_at, step_at, finished_at, position, command, state,
+            keeps_bytes, tenant, traceparent, filter, ids)
+        SELECT history_id(i), now(), now(), CASE WHEN i % 100 > 0 THEN now() - interval '1 day' END,
+            history_id(i), 'cancel', CASE WHEN i % 100 > 0 THEN 'succeeded' ELSE 'running' END::bulk_state,
+            false, CASE WHEN i % 500 = 1 THEN 'other' ELSE 'acme' END, '',
+            CASE WHEN i % 2 = 1 THEN '{}' END,
+            CASE WHEN i % 2 = 0 THEN ARRAY(SELECT history_id(n) FROM generate_series(1, 1000) AS n) END
+        FROM generate_series(1, 20001) AS i;
         INSERT INTO audit (id, requested_at, operation, path, request_id)
         SELECT history_id(i), now(), 'pause', '/', '' FROM generate_series(1, 20000) AS i;
         """

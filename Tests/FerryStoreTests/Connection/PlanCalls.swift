@@ -13,6 +13,8 @@ struct PlanCall {
         case command
         /// Reads of clients.
         case read
+        /// The thread of bulk operations.
+        case bulk
         /// Without settings.
         case plain
 
@@ -22,6 +24,7 @@ struct PlanCall {
             case .lane: options.pinsPlans = true
             case .command: ControlLane.adjust(&options)
             case .read: ReadPool.adjust(&options)
+            case .bulk: BulkOperationRunner.adjust(&options)
             case .plain: break
             }
             options.statementTimeout = nil
@@ -63,6 +66,10 @@ struct PlanCall {
         _ statement: Statement, _ arguments: String = "", looksAt count: Int = 0, _ reason: String? = nil
     ) -> PlanCall { PlanCall(.read, statement, arguments, count, reason) }
 
+    private static func bulk(
+        _ statement: Statement, _ arguments: String = "", looksAt count: Int = 0, _ reason: String? = nil
+    ) -> PlanCall { PlanCall(.bulk, statement, arguments, count, reason) }
+
     private static func plain(_ statement: Statement) -> PlanCall { PlanCall(.plain, statement, "", 0, nil) }
 
     /// Statements that change the schema: they have no plan.
@@ -80,8 +87,30 @@ struct PlanCall {
 
     /// All calls, in the order of the folders of `Sources/FerryStore`.
     static let all =
-        admin + claim + connection + deliveries + events + finish + hosts + jobs + leases + retention
+        admin + bulkOperations + claim + connection + deliveries + events + finish + hosts + jobs + leases
+        + retention
         + schedules + schema + sessions + submit + waiting
+
+    private static let changeArguments = """
+        ARRAY[history_id(4200001), history_id(4200002)], '{1,1}', '{NULL,NULL}', '{running,running}',
+        '{queued,queued}', '{NULL,NULL}', '{5,5}', '{0,0}', '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}',
+        '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}',
+        '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}'
+        """
+
+    private static let finishArguments = """
+        ARRAY[history_id(4200001), history_id(4200002)], '{1,1}', '{1,1}', '{succeeded,succeeded}',
+        '{0,0}', '{NULL,NULL}', '{"{}","{}"}', '{NULL,NULL}', '{NULL,NULL}', '{now,now}',
+        ARRAY[history_id(1), history_id(2)], '{a,a}', '{NULL,NULL}', '{NULL,NULL}', '{}', '{}', '{}',
+        '{}', '{NULL,NULL}'
+        """
+
+    private static let submitArguments = """
+        ARRAY[history_id(7000000)], '{acme}', '{default}', '{download}', '{0}', '{0.5}', '{NULL}',
+        '{now}', '{https://a.example:443}', '{NULL}', '{NULL}', '{"{}"}', '{NULL}', '{NULL}', '{NULL}',
+        now(), history_id(1), '{NULL}', '{NULL}', '{NULL}', '{1}', '{now}', '{acme}', '{default}', '{a}',
+        1000, '{false}', '{""}', '{true}', '{true}'
+        """
 
     private static let admin: [PlanCall] = [
         read(Statements.allKeys),
@@ -113,6 +142,43 @@ struct PlanCall {
         lane(Statements.removeOldAudit, "1e9, 19900"),
         command(Statements.revokeKey, "history_id(100)"),
         lane(Statements.setSetting, "'name', 'value'"),
+    ]
+
+    private static let bulkOperations: [PlanCall] = [
+        bulk(
+            Statements.advanceBulkOperation,
+            "history_id(20001), 'running', 1, 1, '{}', history_id(1), now(), NULL"),
+        command(Statements.cancelBulkOperation, "history_id(20001), 'acme', now()"),
+        bulk(
+            Statements.claimBulkOperation, "now(), 100", looksAt: 1000, "identifiers of the operation"),
+        command(
+            Statements.createBulkOperation,
+            """
+            history_id(7000000), 'acme', now(), 'cancel', false, '{}', NULL, history_id(7000000), 'trace',
+            'cancel', 'new bulk', 'fingerprint', history_id(1), 100
+            """, looksAt: 100, "running operations of the tenant"),
+        read(Statements.listBulkOperations, "'acme', history_id(9000000), 51"),
+        bulk(Statements.lockRetries, "'acme'"),
+        bulk(Statements.nextBulkOperation),
+        bulk(Statements.postponeBulkOperation, "history_id(20001), now()"),
+        read(
+            Statements.readBulkOperation, "history_id(100), 'acme'",
+            looksAt: 2, "the row, and its list of identifiers, which is stored apart"),
+        bulk(
+            Statements.readRetrySources, "ARRAY[history_id(1), history_id(500000), history_id(500001)]"),
+        lane(Statements.removeOldBulkOperations, "60, 50"),
+        bulk(Statements.changeJobs, changeArguments),
+        bulk(Statements.finishJobs, finishArguments),
+        bulk(Statements.submitJobs, submitArguments),
+        bulk(
+            Statements.listJobs,
+            """
+            'acme', history_id(9000000), NULL, NULL, NULL, NULL, NULL, NULL, 1000, NULL, NULL, NULL, NULL,
+            1000, false, true
+            """),
+        bulk(Statements.lockSuspendedJobs, "ARRAY[history_id(4400001)], '{1}'"),
+        bulk(Statements.readJobs, "ARRAY[history_id(1), history_id(500000), history_id(4400001)], false"),
+        bulk(Statements.knownJobs, "ARRAY[history_id(1), history_id(500000), history_id(4400001)], 'acme'"),
     ]
 
     private static let claim: [PlanCall] = [
@@ -245,22 +311,8 @@ struct PlanCall {
 
     private static let finish: [PlanCall] = [
         lane(Statements.dueDeadlines, "10"),
-        lane(
-            Statements.finishJobs,
-            """
-            ARRAY[history_id(4200001), history_id(4200002)], '{1,1}', '{1,1}', '{succeeded,succeeded}',
-            '{0,0}', '{NULL,NULL}', '{"{}","{}"}', '{NULL,NULL}', '{NULL,NULL}', '{now,now}',
-            ARRAY[history_id(1), history_id(2)], '{a,a}', '{NULL,NULL}', '{NULL,NULL}', '{}', '{}', '{}',
-            '{}', '{NULL,NULL}'
-            """),
-        command(
-            Statements.finishJobs,
-            """
-            ARRAY[history_id(4200001), history_id(4200002)], '{1,1}', '{1,1}', '{succeeded,succeeded}',
-            '{0,0}', '{NULL,NULL}', '{"{}","{}"}', '{NULL,NULL}', '{NULL,NULL}', '{now,now}',
-            ARRAY[history_id(1), history_id(2)], '{a,a}', '{NULL,NULL}', '{NULL,NULL}', '{}', '{}', '{}',
-            '{}', '{NULL,NULL}'
-            """),
+        lane(Statements.finishJobs, finishArguments),
+        command(Statements.finishJobs, finishArguments),
         lane(Statements.nextDeadline),
         lane(Statements.tellJobs, "ARRAY[history_id(4200001)], '{1}', '{now}', '{7}', '{now}'"),
     ]
@@ -314,22 +366,8 @@ struct PlanCall {
 
     private static let jobs: [PlanCall] = [
         command(Statements.acknowledgeJobs, "ARRAY[history_id(1), history_id(11)], '{NULL,NULL}', now()"),
-        lane(
-            Statements.changeJobs,
-            """
-            ARRAY[history_id(4200001), history_id(4200002)], '{1,1}', '{NULL,NULL}', '{running,running}',
-            '{queued,queued}', '{NULL,NULL}', '{5,5}', '{0,0}', '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}',
-            '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}',
-            '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}'
-            """),
-        command(
-            Statements.changeJobs,
-            """
-            ARRAY[history_id(4200001), history_id(4200002)], '{1,1}', '{NULL,NULL}', '{running,running}',
-            '{queued,queued}', '{NULL,NULL}', '{5,5}', '{0,0}', '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}',
-            '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}',
-            '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}'
-            """),
+        lane(Statements.changeJobs, changeArguments),
+        command(Statements.changeJobs, changeArguments),
         command(Statements.deleteJob, "history_id(502), 3, NULL"),
         command(
             Statements.editSpec,
@@ -341,9 +379,9 @@ struct PlanCall {
             Statements.listJobs,
             """
             'acme', history_id(9000000), NULL, NULL, NULL, NULL, NULL, NULL, 51, NULL, NULL, NULL, NULL, 1000,
-            false
+            false, false
             """),
-        command(Statements.lockSuspendedJob, "history_id(4400001), 1"),
+        command(Statements.lockSuspendedJobs, "ARRAY[history_id(4400001)], '{1}'"),
         read(Statements.readAttempts, "history_id(500000), 'acme'"),
         read(Statements.readEarlierSpecs, "ARRAY[history_id(1), history_id(500001)], '{1,1}'"),
         read(Statements.readJobs, "ARRAY[history_id(1), history_id(500000), history_id(4400001)], true"),
@@ -451,14 +489,7 @@ struct PlanCall {
         read(Statements.knownJobs, "ARRAY[history_id(1), history_id(500000), history_id(4400001)], NULL"),
         lane(Statements.readKeys, "'{0}', '{acme}', '{5001}'"),
         read(Statements.readKeys, "'{0}', '{acme}', '{5001}'"),
-        lane(
-            Statements.submitJobs,
-            """
-            ARRAY[history_id(7000000)], '{acme}', '{default}', '{download}', '{0}', '{0.5}', '{NULL}',
-            '{now}', '{https://a.example:443}', '{NULL}', '{NULL}', '{"{}"}', '{NULL}', '{NULL}', '{NULL}',
-            now(), history_id(1), '{NULL}', '{NULL}', '{NULL}', '{1}', '{now}', '{acme}', '{default}', '{a}',
-            1000, '{false}', '{""}', '{true}', '{true}'
-            """),
+        lane(Statements.submitJobs, submitArguments),
         lane(
             Statements.submitKeyedJobs,
             """

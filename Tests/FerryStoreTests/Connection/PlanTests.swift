@@ -82,7 +82,7 @@ struct PlanTests {
             "jobs \(name)", Statements.listJobs,
             """
             '\(tenant)', \(before), \(session), \(unfinished), NULL, \(host), \(createdAfter), \(metadata),
-            51, \(schedule), \(finished), NULL, \(since), \(turn), \(isUnacknowledged)
+            51, \(schedule), \(finished), NULL, \(since), \(turn), \(isUnacknowledged), false
             """, rows: rows, buffers: buffers)
     }
 

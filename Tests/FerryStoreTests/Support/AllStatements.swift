@@ -11,6 +11,10 @@ extension Statements {
         allKeys, beginAudit, changeDrain, changePause, changeSetting, countTenants, createKey, endAudit,
         foldCounts, listAudit, listKeys, putSetting, readFirstKey, readKey, readOperations, readSetting,
         readStatus, removeOldAudit, revokeKey, setSetting,
+        // BulkOperations
+        advanceBulkOperation, cancelBulkOperation, claimBulkOperation, createBulkOperation,
+        listBulkOperations, lockRetries, nextBulkOperation, postponeBulkOperation, readBulkOperation,
+        readRetrySources, removeOldBulkOperations,
         // Claim
         claimJobs, claimLimitedJobs, divertJobs, divertRunning, findLots, heldJobs, lockLots,
         lockDueJobs, lockOldLots, lockUnreachableJobs, lookLots, mendLots, nextDue, removeOldLots,
@@ -33,7 +37,7 @@ extension Statements {
         putThroughputs, readHost, readHostLimits, readPermits, readThroughputs, removeOldThroughputs,
         saveHostLimits, saveHosts, strandedHosts, sweepConnections, writeConnections,
         // Jobs
-        acknowledgeJobs, changeJobs, deleteJob, editSpec, lockSuspendedJob, readLeftovers, listJobs,
+        acknowledgeJobs, changeJobs, deleteJob, editSpec, lockSuspendedJobs, readLeftovers, listJobs,
         readAttempts, readEarlierSpecs, readJobs, remindJobs,
         // Leases
         checkLeases, heartbeat, lockHeartbeat, lockJobsOfDeadNodes, lockJobsOfNode, lockRescue, readHealth,

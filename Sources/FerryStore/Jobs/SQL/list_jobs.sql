@@ -4,7 +4,8 @@
 -- kind or null, $6 host or null, $7 created after or null, $8 metadata to contain or null, $9 maximum number
 -- of jobs, $10 schedule that submitted them or null, $11 states of finished jobs or null, $12 origins or
 -- null, $13 lower bound of ids (inclusive) or null, $14 maximum number of candidates, $15 whether only
--- unacknowledged jobs.
+-- unacknowledged jobs, $16 whether the large columns (spec, error, response, result, resume_data) are null,
+-- for a count or a bulk operation.
 -- Candidates are ids, read in order from one index: of the schedule, the session, the unacknowledged jobs or
 -- the tenant. Each candidate is then looked up by id, and the filters apply to its row.
 -- The leading column of the index is compared by ANY or as a row. After a plain comparison the planner may
@@ -14,9 +15,12 @@
 -- Columns 0 to 32 as in read_jobs.sql; 33 the number of the candidate. The last candidate ($14) is always
 -- returned, since its id is where the next page begins; its other columns are null if the filters exclude it.
 SELECT c.id, w.tenant, w.state, w.waiting_for, w.revision, w.attempt, w.failed_attempts, w.node, w.created_at,
-    w.started_at, w.next_attempt_at, w.expires_at, w.cancel_requested, w.retry_of, w.spec,
-    NULL::bytea AS secrets, NULL::bytea AS payload, w.error, w.origin, w.traceparent, w.finished_at,
-    w.response, w.result, NULL::bytea AS body, w.resume_data, w.has_bytes, w.dependencies, w.question,
+    w.started_at, w.next_attempt_at, w.expires_at, w.cancel_requested, w.retry_of,
+    CASE WHEN NOT $16::boolean THEN w.spec END AS spec, NULL::bytea AS secrets, NULL::bytea AS payload,
+    CASE WHEN NOT $16::boolean THEN w.error END AS error, w.origin, w.traceparent, w.finished_at,
+    CASE WHEN NOT $16::boolean THEN w.response END AS response,
+    CASE WHEN NOT $16::boolean THEN w.result END AS result, NULL::bytea AS body,
+    CASE WHEN NOT $16::boolean THEN w.resume_data END AS resume_data, w.has_bytes, w.dependencies, w.question,
     w.acknowledged_at, w.kept, w.home, w.home_node, w.spec_revision, c.number
 FROM (
     SELECT u.of, u.id, u.is_finished, row_number() OVER (ORDER BY u.of DESC, u.id DESC) AS number

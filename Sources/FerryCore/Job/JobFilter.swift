@@ -1,0 +1,161 @@
+/// Which of a tenant's jobs a list shows and a bulk operation covers. All conditions apply.
+///
+/// The field names are those of the query parameters of `GET /v1/jobs`.
+package struct JobFilter: FieldObject, FieldValue {
+    package static let summary =
+        "Which jobs: all conditions apply, and null is no condition. The names are those of the query "
+        + "parameters of GET /v1/jobs; metadata.KEY may be given as such, or as a member of metadata."
+
+    /// Name of the session; `nil`: any.
+    package var session: String?
+    /// Any of these states; empty for all states.
+    package var states: [JobState] = []
+    /// Kind; `nil`: any.
+    package var kind: JobKind?
+    /// Where `request.url` leads; `nil`: anywhere.
+    package var place: HostReference?
+    /// Time after which the job was created; `nil`: any.
+    package var createdAfter: Timestamp?
+    /// The schedule that has submitted the job; `nil`: any, or none.
+    package var schedule: ScheduleID?
+    /// `true` for finished jobs that wait for their acknowledgement only.
+    package var isUnacknowledged = false
+    /// Pairs that the job's metadata must contain.
+    package var metadata: [JobSpec.Pair] = []
+
+    /// Creates a filter without conditions.
+    package init() {}
+
+    /// Host of `request.url` in lower case with any scheme and port; `nil` if there is no such condition, or
+    /// `origins` is it.
+    package var host: String? { place.flatMap { $0.scheme == nil && $0.port == nil ? $0.host : nil } }
+
+    /// Any of these origins (`scheme://host:port`) of `request.url`; `nil` if there is no such condition, or
+    /// `host` is it.
+    package var origins: [String]? {
+        guard let place else { return nil }
+        if place.scheme != nil { return [place.origin] }
+        return place.port.map { port in
+            WebURL.Scheme.allCases.map { "\($0.rawValue)://\(place.host):\(port)" }
+        }
+    }
+
+    package mutating func fields(_ visitor: inout some FieldVisitor) {
+        visitor.field("session", &session, .sessionName, .plain, "Only jobs of this session.")
+        var list = states.isEmpty ? nil : StateList(states: states)
+        visitor.field(
+            "state", &list, .plain,
+            "Only jobs in one of these states: a list, or a text with commas between them.")
+        states = list?.states ?? []
+        visitor.field("kind", &kind, .plain, "Only jobs of this kind.")
+        visitor.field(
+            "host", &place, .plain,
+            "Only jobs whose request.url is at this host: a name with any port, host:port with any scheme, "
+                + "or an origin.")
+        visitor.field(
+            "created_after", &createdAfter, .plain, "Only jobs that were submitted after this time.")
+        visitor.field("schedule", &schedule, .plain, "Only jobs that this schedule submitted.")
+        var awaits: OnlyFalse? = isUnacknowledged ? OnlyFalse() : nil
+        visitor.field(
+            "acknowledged", &awaits, .plain,
+            "false: only terminal jobs that wait for their acknowledgement.")
+        isUnacknowledged = awaits != nil
+        metadataField(&visitor, &metadata, .plain)
+    }
+
+    /// Returns the filter in the stored form.
+    package func encode() -> [UInt8] {
+        var writer = JSONWriter(reservingCapacity: 256)
+        writer.beginObject()
+        storeFields(into: &writer, isRedacted: false)
+        writer.endObject()
+        return writer.bytes
+    }
+
+    /// Reads what `encode` returned. Throws if it is damaged.
+    package init(storedJSON: [UInt8]) throws(StoredJSONError) {
+        try self.init(restoring: try StoredObject(storedJSON))
+    }
+
+    /// Returns `json` with each member `metadata.KEY` moved into the object `metadata`, the form that the
+    /// fields have.
+    package static func gatheringMetadata(_ json: JSON) -> JSON {
+        let prefix = "metadata."
+        guard let members = json.members, members.contains(where: { $0.name.hasPrefix(prefix) }) else {
+            return json
+        }
+        let named = json["metadata"]?.members ?? []
+        let gathered = members.filter { $0.name.hasPrefix(prefix) }.map {
+            JSON.Member(String($0.name.dropFirst(prefix.count)), $0.value)
+        }
+        return .object(
+            members.filter { $0.name != "metadata" && !$0.name.hasPrefix(prefix) }
+                + [JSON.Member("metadata", .object(named + gathered))])
+    }
+}
+
+extension JobFilter: ShownValue {
+    package func show(into writer: inout JSONWriter, isRedacted: Bool) {
+        encode(into: &writer, isRedacted: isRedacted)
+    }
+    package static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] { schema(NoRule()) }
+}
+
+/// States of a filter, at least one.
+private struct StateList: FieldValue {
+    var states: [JobState]
+
+    static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> Self? {
+        let texts: [String?]
+        if let text = json.string {
+            texts = text.split(separator: ",", omittingEmptySubsequences: false).map { String($0) }
+        } else if let values = json.array {
+            texts = values.map(\.string)
+        } else {
+            return place.failType("an array or a string", json)
+        }
+        let states = texts.compactMap { $0.flatMap(JobState.init) }
+        guard !texts.isEmpty, states.count == texts.count else {
+            let all = JobState.allCases.map(\.rawValue).joined(separator: ", ")
+            return place.fail("invalid_value", "Each of these must be one of: \(all).")
+        }
+        return Self(states: JobState.allCases.filter(states.contains))
+    }
+    static func restore(_ json: JSON) -> Self? {
+        let states = (json.array ?? []).compactMap { $0.string.flatMap(JobState.init) }
+        return states.isEmpty ? nil : Self(states: states)
+    }
+    func encode(into writer: inout JSONWriter, isRedacted: Bool) {
+        writer.beginArray()
+        for state in states { writer.value(state.rawValue) }
+        writer.endArray()
+    }
+    static func schema(_ rule: NoRule) -> [JSON.Member] {
+        let names = JobState.allCases.map(\.rawValue)
+        let states: JSON = .object([
+            JSON.Member("type", "array"),
+            JSON.Member("items", .object([JSON.Member("type", "string"), .choices(names)])),
+            JSON.Member("minItems", JSON(1)),
+        ])
+        let choice = names.joined(separator: "|")
+        let text: JSON = .object([
+            JSON.Member("type", "string"), .pattern("^(\(choice))(,(\(choice)))*$"),
+        ])
+        return [JSON.Member("oneOf", .array([states, text]))]
+    }
+}
+
+/// A boolean that is false.
+private struct OnlyFalse: FieldValue {
+    static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> Self? {
+        guard let value = json.bool else { return place.failType("a boolean", json) }
+        return value
+            ? place.fail("invalid_value", "This must be false: jobs that wait for acknowledgement.") : Self()
+    }
+    static func restore(_ json: JSON) -> Self? { json.bool == false ? Self() : nil }
+    func encode(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(false) }
+    static func schema(_ rule: NoRule) -> [JSON.Member] {
+        // Not `const`, which generators do not support.
+        JSON.rules(#"{"type": "boolean", "not": {"enum": [true]}}"#)
+    }
+}

@@ -25,7 +25,7 @@ CREATE TYPE job_state AS ENUM (
     'waiting', 'queued', 'running', 'suspended', 'succeeded', 'failed', 'cancelled');
 CREATE TYPE waiting_for AS ENUM (
     'begin_date', 'discretionary', 'connectivity', 'retry', 'dependency', 'challenge', 'confirmation',
-    'redirect');
+    'redirect', 'url_expired');
 
 -- Unfinished jobs. The table stays small and hot.
 CREATE TABLE jobs (
@@ -513,7 +513,7 @@ CREATE FUNCTION event_pack(
             WHEN 'cancelled' THEN 1792 ELSE 0 END)
         | (CASE reason WHEN 'begin_date' THEN 1 WHEN 'discretionary' THEN 2 WHEN 'connectivity' THEN 3
             WHEN 'retry' THEN 4 WHEN 'dependency' THEN 5 WHEN 'challenge' THEN 6
-            WHEN 'confirmation' THEN 7 WHEN 'redirect' THEN 8 ELSE 0 END))
+            WHEN 'confirmation' THEN 7 WHEN 'redirect' THEN 8 WHEN 'url_expired' THEN 9 ELSE 0 END))
         || uuid_send(job) || int8send((extract(epoch FROM at) * 1000000)::bigint)
         || int4send(attempt) || int4send(revision)
         || int4send(coalesce(length(detail), 0)) || coalesce(detail, ''::bytea)

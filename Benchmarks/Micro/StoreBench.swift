@@ -133,7 +133,7 @@ final class StoreBench: AttemptRunner, CommitObserver {
         }
     }
     func stop(_ job: JobID, _ how: AttemptStop) {}
-    func changeRate(_ job: JobID, bytesPerSecondMax: Int64?) {}
+    func adopt(_ edit: AttemptEdit, of job: JobID) {}
     func setLimits(_ limits: TransferLimits, shares: RateShares) {}
     func takeRateDemand() -> RateDemand { RateDemand() }
     func setSessionRates(_ rates: [SessionKey: Int64]) {}

@@ -37,6 +37,9 @@ final class JobAnswers: Sendable {
     /// `POST /v1/jobs/{id}/challenge`
     func challenge(_ request: RequestContext) throws(Problem) { try answer(.challenge, request) }
 
+    /// `POST /v1/jobs/{id}/url_expired`
+    func urlExpired(_ request: RequestContext) throws(Problem) { try answer(.urlExpired, request) }
+
     private func answer(_ kind: JobQuestion.Kind, _ request: RequestContext) throws(Problem) {
         let id = try request.identifier(JobID.self)
         let json = try request.json()

@@ -4,6 +4,7 @@ extension Operation {
         switch self {
         case .submitJob, .submitJobs, .listJobs, .readJob, .editJob, .deleteJob, .cancelJob, .suspendJob,
             .resumeJob, .acknowledgeJob, .retryJob, .answerBegin, .answerRedirect, .answerChallenge,
+            .answerURLExpired,
             .readContent, .readAttempts:
             "jobs"
         case .suspendJobs, .resumeJobs, .cancelJobs, .retryJobs, .listBulkOperations, .readBulkOperation,
@@ -74,6 +75,7 @@ extension Operation {
         case .answerBegin: answer("Answer whether a job may begin", "BeginAnswer")
         case .answerRedirect: answer("Answer whether a job follows a redirect", "RedirectAnswer")
         case .answerChallenge: answer("Answer a challenge for credentials", "ChallengeAnswer")
+        case .answerURLExpired: answer("Give a job whose URL is outdated another one", "URLExpiredAnswer")
         case .readContent:
             OperationDescription(
                 "Fetch the file or body that a job received",

@@ -16,7 +16,12 @@ extension FieldSchemas {
                 ["use_new_request"], "The job continues with a changed request.",
                 .property(
                     "request", .schema("RequestPatch"),
-                    "A merge patch of url, headers and timeout_for_request."))
+                    "A merge patch of the request."))
+        }
+        reference("URLExpiredAnswer") {
+            oneOf(
+                "An answer to the question for another URL or credential.",
+                answer(["cancel"], "cancel: the job is cancelled."), .schema("NewRequestAnswer"))
         }
         reference("RedirectAnswer") {
             oneOf(

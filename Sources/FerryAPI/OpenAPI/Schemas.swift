@@ -67,11 +67,11 @@ extension FieldSchemas {
         add(
             JobSpec.self, .patch, named: "JobPatch",
             "A merge patch (RFC 7396) of the job as it is shown; null sets the default. description, "
-                + "metadata, schedule.priority and network.max_bytes_per_second can be changed until the "
-                + "job is terminal, the other fields while it does not run; earliest_begin_at and "
-                + "confirm_before_begin until it has begun. A download resumes from its bytes with another "
-                + "URL if the validator shows that it is the same file. The result is validated like a "
-                + "submission.")
+                + "metadata, schedule.priority, network.max_bytes_per_second, and of request url, headers, "
+                + "auth, tls and proxy can be changed until the job is terminal, the other fields while it "
+                + "does not run; earliest_begin_at and confirm_before_begin until it has begun. The next "
+                + "request of the job uses them. A download resumes from its bytes with another URL if the "
+                + "validator shows that it is the same file. The result is validated like a submission.")
         add(HeaderLine.self, .request(nil), named: HeaderLine.schemaName)
         add(JobSpec.Part.self, .request(nil))
         add(JobSpec.Part.self, .response)

@@ -44,7 +44,8 @@ struct Route: Sendable {
 /// `operationId` in the OpenAPI document, and the label of metrics.
 enum Operation: String, Sendable, CaseIterable {
     case submitJob, submitJobs, listJobs, readJob, editJob, deleteJob, cancelJob, suspendJob, resumeJob,
-        acknowledgeJob, retryJob, answerBegin, answerRedirect, answerChallenge, readContent, readAttempts
+        acknowledgeJob, retryJob, answerBegin, answerRedirect, answerChallenge,
+        answerURLExpired, readContent, readAttempts
     case suspendJobs, resumeJobs, cancelJobs, retryJobs, listBulkOperations, readBulkOperation,
         cancelBulkOperation
     case listSessions, readSession, putSession, deleteSession, listSessionJobs,
@@ -93,6 +94,9 @@ private let jobRoutes: [Route] = [
     },
     Route(.answerChallenge, "POST", "/v1/jobs/{id}/challenge", .client, .upTo(Limits.answerByteCountMax)) {
         $0.jobAnswers.challenge
+    },
+    Route(.answerURLExpired, "POST", "/v1/jobs/{id}/url_expired", .client, .upTo(Limits.answerByteCountMax)) {
+        $0.jobAnswers.urlExpired
     },
     Route(.readContent, "GET", "/v1/jobs/{id}/content", .viewer) { $0.content.read },
     Route(.readAttempts, "GET", "/v1/jobs/{id}/attempts", .viewer) { $0.jobReading.readAttempts },

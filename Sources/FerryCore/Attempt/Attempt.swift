@@ -73,6 +73,17 @@ package final class Attempt: Sendable {
             isCancelRequested: isCancelRequested, home: home)
     }
 
+    /// Returns the attempt with the job's fields after an edit. Its lease, and with it the origin that it may
+    /// connect to, stays.
+    package func edited(by edit: AttemptEdit) -> Attempt {
+        Attempt(
+            job: job, number: number, failedAttemptCount: failedAttemptCount, revision: edit.revision,
+            tenant: tenant, createdAt: createdAt, startedAt: startedAt, spec: edit.spec,
+            storedSpec: edit.storedSpec, secrets: edit.secrets, payload: payload, origin: origin,
+            scopePath: scopePath, traceparent: traceparent, retryOf: retryOf,
+            isCancelRequested: isCancelRequested, home: home)
+    }
+
     /// Scope of the job's own request.
     package var scope: RequestScope { RequestScope(tenant: tenant, origin: origin, path: scopePath) }
 
@@ -89,6 +100,36 @@ package final class Attempt: Sendable {
     /// Returns the error of a job that has not ended by `expiry`.
     package func overdue(_ phase: TransferError.Phase) -> TransferError {
         spec.schedule.overdue(createdAt: createdAt, phase: phase)
+    }
+}
+
+/// Fields of a job that a client has changed while an attempt runs or is about to begin.
+package struct AttemptEdit: Sendable {
+    /// Number of the attempt.
+    package let attempt: Int32
+    /// Revision of the job's fields.
+    package let revision: Int32
+    /// The fields with decrypted URLs and header fields.
+    package let spec: JobSpec
+    /// The fields as they are stored.
+    package let storedSpec: StoredSpec
+    /// The decrypted secrets.
+    package let secrets: JobSecrets
+
+    /// Creates an edit.
+    package init(
+        attempt: Int32, revision: Int32, spec: JobSpec, storedSpec: StoredSpec, secrets: JobSecrets
+    ) {
+        self.attempt = attempt
+        self.revision = revision
+        self.spec = spec
+        self.storedSpec = storedSpec
+        self.secrets = secrets
+    }
+
+    /// Returns `true` if the edited job sends another request than the attempt.
+    package func changesRequest(of attempt: Attempt) -> Bool {
+        spec.request != attempt.spec.request || secrets != attempt.secrets
     }
 }
 
@@ -258,17 +299,19 @@ package struct AttemptResult: Sendable {
         self.trace = trace
     }
 
-    /// Returns the result for a job whose fields have changed since the lease.
-    package func edited(spec: JobSpec, storedSpec: StoredSpec, revision: Int32) -> AttemptResult {
+    /// Returns the result for a job whose fields have changed since the lease. A question about a request
+    /// that the job no longer sends is not asked: the job is tried again.
+    package func edited(by edit: AttemptEdit) -> AttemptResult {
         var result = self
-        result.attempt = Attempt(
-            job: attempt.job, number: attempt.number, failedAttemptCount: attempt.failedAttemptCount,
-            revision: revision, tenant: attempt.tenant, createdAt: attempt.createdAt,
-            startedAt: attempt.startedAt, spec: spec, storedSpec: storedSpec,
-            secrets: attempt.secrets, payload: attempt.payload, origin: attempt.origin,
-            scopePath: attempt.scopePath,
-            traceparent: attempt.traceparent, retryOf: attempt.retryOf,
-            isCancelRequested: attempt.isCancelRequested, home: attempt.home)
+        if case .asked = outcome, edit.changesRequest(of: attempt) {
+            result = AttemptResult(
+                attempt: attempt, outcome: .released, response: response, bytesReceived: bytesReceived,
+                bytesSent: bytesSent, trace: trace, leavesBytes: leavesBytes,
+                partialDownload: partialDownload, endedAtOtherHost: endedAtOtherHost,
+                hostResponse: hostResponse)
+            result.lentSeconds = lentSeconds
+        }
+        result.attempt = attempt.edited(by: edit)
         return result
     }
 

@@ -173,6 +173,7 @@ extension WaitingFor {
         case .challenge: 6
         case .confirmation: 7
         case .redirect: 8
+        case .urlExpired: 9
         }
     }
 

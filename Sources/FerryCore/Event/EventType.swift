@@ -8,6 +8,8 @@ package enum EventType: String, Sendable, CaseIterable {
     case jobWillBegin = "job.will_begin"
     case jobChallenge = "job.challenge"
     case jobRedirect = "job.redirect"
+    /// The URL or the credential is outdated.
+    case jobURLExpired = "job.url_expired"
     /// A download has resumed from existing bytes, or begins at 0 because they could not be used.
     case jobResumedAtOffset = "job.resumed_at_offset"
     /// Also sent for the last attempt of a job that fails.
@@ -52,6 +54,7 @@ package enum EventType: String, Sendable, CaseIterable {
         case .jobAcknowledged: 15
         case .jobAcknowledgementExpired: 16
         case .webhookDisabled: 17
+        case .jobURLExpired: 18
         }
     }
 

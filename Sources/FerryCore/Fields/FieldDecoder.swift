@@ -54,6 +54,10 @@ package struct FieldDecoder: FieldVisitor {
     /// Returns `true` if the body names the member.
     package func has(_ name: String) -> Bool { reader.has(name) }
 
+    /// Returns `true` if the body determines the member itself: it is of a new object, or a patch that names
+    /// it.
+    func isNamed(_ name: String) -> Bool { mode == .new || reader.has(name) }
+
     /// `true` if the body has members that are no fields of the object.
     var hasUnknownFields: Bool { reader.hasUnread }
 

@@ -217,6 +217,8 @@ package struct FieldTraits: Sendable {
     package var change: Change
     /// `true` if a new object must have the field.
     package var isRequired: Bool
+    /// `true` if resume data can replace a required field of a new download.
+    package var isInResumeData: Bool
     /// Where the default value comes from.
     package var inheritance: Inheritance
     /// Job kinds that have the field.
@@ -237,14 +239,16 @@ package struct FieldTraits: Sendable {
 
     /// Creates properties; the default is an optional field of all kinds.
     package static func of(
-        _ change: Change = .whileStopped, required: Bool = false, from inheritance: Inheritance = .none,
+        _ change: Change = .whileStopped, required: Bool = false, isInResumeData: Bool = false,
+        from inheritance: Inheritance = .none,
         kinds: JobKinds = .all, unit: Unit? = nil, column: String? = nil,
         isWriteOnly: Bool = false, isStoredPlain: Bool = false, isShownOnly: Bool = false,
         isAlternative: Bool = false
     ) -> Self {
         Self(
-            change: change, isRequired: required, inheritance: inheritance, kinds: kinds, unit: unit,
-            column: column, isWriteOnly: isWriteOnly, isStoredPlain: isStoredPlain,
+            change: change, isRequired: required, isInResumeData: isInResumeData,
+            inheritance: inheritance, kinds: kinds, unit: unit, column: column, isWriteOnly: isWriteOnly,
+            isStoredPlain: isStoredPlain,
             isShownOnly: isShownOnly, isAlternative: isAlternative)
     }
 

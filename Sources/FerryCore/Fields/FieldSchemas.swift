@@ -83,7 +83,9 @@ package final class FieldSchemas {
             let name = JSON.string(field.name)
             let isRequired =
                 switch use {
-                case .request: field.traits.isRequired || requiredByRule.contains(name)
+                case .request(let kind):
+                    field.traits.isRequired && !(field.traits.isInResumeData && kind == .download)
+                        || requiredByRule.contains(name)
                 case .patch: false
                 case .response: !field.traits.isShownOnly && !field.traits.isAlternative
                 }

@@ -58,12 +58,16 @@ extension JobRequest {
         if spec.redirects.policy != before.spec.redirects.policy {
             spec.checkBackgroundRedirects(context, at: "#")
         }
-        if let request = patch["request"] { mergeRequest(request, before, context) }
-        checkCredentials(before, context)
+        var given = ConnectionSecrets()
+        if let request = patch["request"] { given = mergeRequest(request, before, context) }
+        checkCredentials(before, given, context)
     }
 
-    /// Updates what depends on the request's fields.
-    private mutating func mergeRequest(_ patch: JSONView, _ before: JobRequest, _ context: FieldContext) {
+    /// Updates what depends on the request's fields. Returns the secrets of the connection that the patch
+    /// gives.
+    private mutating func mergeRequest(
+        _ patch: JSONView, _ before: JobRequest, _ context: FieldContext
+    ) -> ConnectionSecrets {
         var changed = Set((patch["headers"]?.members ?? []).map { $0.name.lowercased() })
         if patch["header_fields"] != nil {
             changed.formUnion(spec.request.headers.map { $0.name.lowercased() })
@@ -72,18 +76,19 @@ extension JobRequest {
         spec.request.additionalHeaders?.names.removeAll { changed.contains($0) }
         let known = before.secrets.headers.filter { !changed.contains($0.name.lowercased()) }
         secrets.headers = spec.request.headers.takeSecrets().filled(from: known)
-        if spec.request.url.hasPrefix("http:"), spec.request.connection?.tls != nil {
-            context.errors.add(
-                "#/request/url", "invalid_combination", "The job's TLS settings need an https URL.")
-        }
+        var rules = spec.request.connection ?? .standard
+        let given = rules.takeSecrets()
+        spec.request.connection = rules
+        secrets.connection = given.filled(from: before.secrets.connection, for: rules)
         if patch["headers"] != nil || patch["header_fields"] != nil { checkHeaders(patch, context) }
         spec.answers?.start = nil
         let (old, new) = (before.spec.request, spec.request)
         let isOther = new.url != old.url || new.headers.fieldsInOrder != old.headers.fieldsInOrder
         // A job that resumes without a validator starts anew: nothing would show that the new link has
         // another file.
-        guard isOther, old.original == nil, !spec.retry.resumesWithoutValidator else { return }
+        guard isOther, old.original == nil, !spec.retry.resumesWithoutValidator else { return given }
         spec.request.original = OriginalRequest(url: old.url, headers: old.headers)
+        return given
     }
 
     /// Reports header fields that another field of the job determines.
@@ -108,12 +113,31 @@ extension JobRequest {
     }
 
     /// A client that may change a job may not read its credentials, so they must not go to other servers.
-    private func checkCredentials(_ before: JobRequest, _ context: FieldContext) {
-        guard keepsCredentials(of: before) else { return }
+    /// `given`: the secrets that the patch gives.
+    private func checkCredentials(
+        _ before: JobRequest, _ given: ConnectionSecrets, _ context: FieldContext
+    ) {
+        let (rules, old) = (spec.request.connection, before.spec.request.connection)
+        let isOtherProxy = rules?.proxy.map { $0.url != old?.proxy?.url } ?? false
+        if isOtherProxy, rules?.proxy?.password.isSet == true, given.proxyPassword == nil {
+            context.errors.add(
+                "#/request/proxy/password", "required", "Another proxy needs credentials of its own.")
+        }
+        guard keepsCredentials(of: before, given) else { return }
         if !spec.request.webURL.isSameOrigin(as: before.spec.request.webURL) {
             context.errors.add(
                 "#/request/url", "invalid_combination",
-                "The job has credentials for its own server; for another one, submit another job.")
+                "The job has credentials for its own server; for another one, give others or null.")
+        }
+        if isOtherProxy, spec.request.webURL.scheme == .http {
+            context.errors.add(
+                "#/request/proxy", "invalid_combination",
+                "The proxy could read the job's credentials; with another proxy, give them again or null.")
+        }
+        if given.authorities != nil {
+            context.errors.add(
+                "#/request/tls/ca", "invalid_combination",
+                "The job's credentials are for a server of other authorities; give them again or null.")
         }
         if spec.redirects.sendsCredentialsAcrossOrigins, !before.spec.redirects.sendsCredentialsAcrossOrigins
         {
@@ -132,9 +156,10 @@ extension JobRequest {
             && spec.inOrder.encodeStored() == other.spec.inOrder.encodeStored()
     }
 
-    /// Returns `true` if only fields differ that may change while the job runs.
+    /// Returns `true` if only fields differ that may change while the job runs: also its secrets, which are
+    /// those of the request.
     package func differsOnlyWhileRunning(from other: JobRequest) -> Bool {
-        secrets.isIdentical(to: other.secrets) && spec.differsOnlyWhileRunning(from: other.spec)
+        spec.differsOnlyWhileRunning(from: other.spec)
     }
 }
 
@@ -187,15 +212,31 @@ extension JobSpec {
         other.metadata = metadata
         other.bytesPerSecondMax = bytesPerSecondMax
         other.schedule.priority = schedule.priority
+        other.request.take(request)
+        other.answers?.start = answers?.start
         return inOrder.encodeStored() == other.inOrder.encodeStored()
     }
 }
 
+extension JobSpec.RequestSpec {
+    /// Takes the fields that the next request of a running attempt uses after an edit.
+    fileprivate mutating func take(_ edited: Self) {
+        (target, headers) = (edited.target, edited.headers)
+        (original, additionalHeaders) = (edited.original, edited.additionalHeaders)
+        var rules = connection ?? .standard
+        let new = edited.connection ?? .standard
+        (rules.authentication, rules.tls, rules.proxy) = (new.authentication, new.tls, new.proxy)
+        connection = rules
+    }
+}
+
 extension JobRequest {
-    /// Returns `true` if the request still sends credentials that `before` had.
-    fileprivate func keepsCredentials(of before: JobRequest) -> Bool {
-        secrets.headers.contains { before.secrets.headers.contains($0) }
-            || spec.request.connection?.authentication != nil
-            || spec.request.connection?.tls?.clientCertificate.isSet == true
+    /// Returns `true` if the request still sends credentials that `before` had. `given`: the secrets that the
+    /// patch gives.
+    fileprivate func keepsCredentials(of before: JobRequest, _ given: ConnectionSecrets) -> Bool {
+        let rules = spec.request.connection
+        return secrets.headers.contains { before.secrets.headers.contains($0) }
+            || rules?.authentication != nil && given.password == nil && given.token == nil
+            || rules?.tls?.clientCertificate.isSet == true && given.clientCertificate == nil
     }
 }

@@ -16,4 +16,5 @@ package enum JobState: String, Sendable, CaseIterable {
 package enum WaitingFor: String, Sendable, CaseIterable {
     case beginDate = "begin_date"
     case discretionary, connectivity, retry, dependency, challenge, confirmation, redirect
+    case urlExpired = "url_expired"
 }

@@ -37,6 +37,8 @@ package enum JobInput: Sendable, Equatable, CaseIterable {
     case askCredentials
     /// The server redirects to another place, about which the client is to be asked.
     case askRedirect
+    /// The URL or the credential is outdated, and the client is to be asked for another one.
+    case askURL
     /// The node returns the lease: it drains, stops, has no slot, or has stopped the attempt for a
     /// suspension.
     case giveBack
@@ -166,8 +168,8 @@ package struct JobTransition: Sendable, Equatable {
             .submitHeld:
             [nil]
         case .claim, .loseOrigin: [.queued]
-        case .begin, .succeed, .retry, .missOrigin, .yieldToOrigin, .askCredentials, .askRedirect, .giveBack,
-            .loseNode, .requestSuspension, .withdrawSuspension, .requestCancellation,
+        case .begin, .succeed, .retry, .missOrigin, .yieldToOrigin, .askCredentials, .askRedirect, .askURL,
+            .giveBack, .loseNode, .requestSuspension, .withdrawSuspension, .requestCancellation,
             .requestCancellationKeepingBytes:
             [.running]
         case .fail, .cancel, .edit: [.waiting, .queued, .running, .suspended]
@@ -202,6 +204,7 @@ package struct JobTransition: Sendable, Equatable {
         case .yieldToOrigin: .init(.waiting, for: .retry, nil, ended)
         case .askCredentials: .init(.waiting, for: .challenge, .jobChallenge, ended)
         case .askRedirect: .init(.waiting, for: .redirect, .jobRedirect, ended)
+        case .askURL: .init(.waiting, for: .urlExpired, .jobURLExpired, ended)
         case .giveBack: .init(.queued, nil, ended)
         case .loseNode: .init(.queued, .jobAttemptFailed, [ended, .losesAttempt])
 

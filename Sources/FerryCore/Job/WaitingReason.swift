@@ -7,6 +7,7 @@ package struct WaitingReason: ShownObject, Equatable {
         case beginDate = "begin_date"
         case retryBackoff = "retry_backoff"
         case dependency, confirmation, challenge, redirect, connectivity, discretionary
+        case urlExpired = "url_expired"
         case hostBackoff = "host_backoff"
         case hostPaused = "host_paused"
         case hostLimit = "host_limit"
@@ -174,6 +175,12 @@ package struct WaitingReason: ShownObject, Equatable {
             case .challenge: (.challenge, "The server asks for credentials; a client has to answer.")
             case .redirect:
                 (.redirect, "The server redirects to another URL; a client has to decide whether to follow.")
+            case .urlExpired:
+                (
+                    .urlExpired,
+                    "The server says that the URL or the credential is outdated; a client has to give "
+                        + "another one."
+                )
             case .connectivity: (.connectivity, "Its host cannot be reached; it starts once it answers.")
             case .discretionary: (.discretionary, "It starts when the service has time for it.")
             }

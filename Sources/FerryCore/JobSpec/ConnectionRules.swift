@@ -61,24 +61,31 @@ package struct ConnectionRules: Sendable, Equatable {
         }
 
         package mutating func fields(_ visitor: inout some FieldVisitor) {
-            visitor.field("type", &scheme, .of(required: true), "Scheme of the authentication.")
-            visitor.field("user", &user, .user, .plain, "Name of the user, except for bearer.")
+            let before = scheme
+            visitor.field("type", &scheme, .of(.always, required: true), "Scheme of the authentication.")
+            // A patch that names another kind of credential replaces the former one.
+            if (scheme == .bearer) != (before == .bearer) {
+                (user, password, token) = (nil, Secret(), Secret())
+            }
+            visitor.field("user", &user, .user, .of(.always), "Name of the user, except for bearer.")
             visitor.field(
-                "password", &password, .password, .plain,
+                "password", &password, .password, .of(.always),
                 "Password, except for bearer: at most 1,024 bytes of UTF-8. Encrypted and shown as "
                     + "{\"set\": true}.")
             visitor.field(
-                "token", &token, .token, .plain, "Token of bearer. Encrypted and shown as {\"set\": true}.")
+                "token", &token, .token, .of(.always),
+                "Token of bearer. Encrypted and shown as {\"set\": true}.")
         }
 
         package func check(_ body: FieldDecoder) {
-            guard body.isValid("type") else { return }
+            guard body.mode == .patch || body.isValid("type") else { return }
             if scheme == .ntlm, !body.context.node.hasNTLM {
                 body.fail("type", "not_supported", "The libcurl of this node has no NTLM.")
             }
-            for name in ["user", "password", "token"] {
+            let known = [("user", user != nil), ("password", password.isSet), ("token", token.isSet)]
+            for (name, isKnown) in known {
                 let isNeeded = (name == "token") == (scheme == .bearer)
-                if isNeeded, !body.hasValue(name) {
+                if isNeeded, !body.hasValue(name), !isKnown {
                     body.fail(name, "required", "The type \(scheme.rawValue) needs a \(name).")
                 } else if !isNeeded, body.hasValue(name) {
                     body.fail(
@@ -129,21 +136,21 @@ package struct ConnectionRules: Sendable, Equatable {
 
         package mutating func fields(_ visitor: inout some FieldVisitor) {
             visitor.field(
-                "ca", &authorities, .pem, .plain,
+                "ca", &authorities, .pem, .of(.always),
                 "PEM text (RFC 7468) of one or more certificates of authorities; shown as {\"set\": true}.")
             visitor.field(
-                "client_certificate", &clientCertificate, .pem, .plain,
+                "client_certificate", &clientCertificate, .pem, .of(.always),
                 "PEM text (RFC 7468) of the client's certificate; shown as {\"set\": true}.")
             visitor.field(
-                "client_key", &clientKey, .pem, .plain,
+                "client_key", &clientKey, .pem, .of(.always),
                 "PEM text of the certificate's private key, not encrypted. Encrypted by Ferry and shown as "
                     + "{\"set\": true}.")
             visitor.field(
-                "pins", &pins, ListRule(0...Limits.pinCountMax, of: .pin), .plain,
+                "pins", &pins, ListRule(0...Limits.pinCountMax, of: .pin), .of(.always),
                 "SHA-256 of public keys (RFC 7469); the server's must be one of them.")
-            visitor.field("minimum_version", &versionMin, .plain, "Lowest version of TLS.")
+            visitor.field("minimum_version", &versionMin, .of(.always), "Lowest version of TLS.")
             visitor.field(
-                "maximum_version", &versionMax, .plain, "Highest version of TLS; null for no maximum.")
+                "maximum_version", &versionMax, .of(.always), "Highest version of TLS; null for no maximum.")
         }
 
         package mutating func inherit(from session: SessionConfiguration) {
@@ -233,26 +240,28 @@ package struct ConnectionRules: Sendable, Equatable {
 
         package mutating func fields(_ visitor: inout some FieldVisitor) {
             visitor.field(
-                "url", &url, .of(required: true), "URL with its port, without user information.")
-            visitor.field("user", &user, .user, .plain, "Name of the user.")
+                "url", &url, .of(.always, required: true), "URL with its port, without user information.")
+            visitor.field("user", &user, .user, .of(.always), "Name of the user.")
             visitor.field(
-                "password", &password, .password, .plain,
+                "password", &password, .password, .of(.always),
                 "Password of the user. Encrypted and shown as {\"set\": true}.")
-            visitor.field("type", &type, .plain, "How the user is authenticated to an HTTP proxy.")
+            visitor.field("type", &type, .of(.always), "How the user is authenticated to an HTTP proxy.")
             visitor.field(
-                "ca", &authorities, .pem, .plain,
+                "ca", &authorities, .pem, .of(.always),
                 "PEM text of authorities for an https proxy; shown as {\"set\": true}.")
             visitor.field(
                 "no_proxy", &bypassEntries, ListRule(0...Limits.proxyBypassCountMax, of: .bypassEntry),
-                .plain,
+                .of(.always),
                 "Hosts that are reached without the proxy: names (with all names below them), addresses, "
                     + "networks, or *.")
         }
 
-        package func check(_ body: FieldDecoder) {
+        package mutating func check(_ body: FieldDecoder) {
             if user == nil, body.hasValue("password"), !body.hasValue("user") {
                 body.fail("user", "required", "A password needs a user.")
-            } else if user != nil, !body.hasValue("password") {
+            } else if user == nil, !body.has("password") {
+                password = Secret()
+            } else if user != nil, !body.hasValue("password"), !password.isSet {
                 body.fail("password", "required", "A user needs a password.")
             }
             if type == .ntlm, !body.context.node.hasNTLM {
@@ -290,10 +299,11 @@ package struct ConnectionRules: Sendable, Equatable {
             "Preferred version of HTTP: what both ends support is used, the newest first. Before libcurl "
                 + "8.2.1 only HTTP/1.1 is safe. 3 needs https, no proxy, and a libcurl with HTTP/3; 422 "
                 + "otherwise.")
-        visitor.object("proxy", &proxy, .of(.never), "Proxy; null: Ferry's own, if there is one.")
+        visitor.object("proxy", &proxy, .of(.always), "Proxy; null: Ferry's own, if there is one.")
         visitor.object(
-            "auth", &authentication, .of(.never), "Credentials; not together with an Authorization field.")
-        visitor.object("tls", &tls, .of(.never), "TLS settings; null for the default.")
+            "auth", &authentication, .of(.always),
+            "Credentials; not together with an Authorization field.")
+        visitor.object("tls", &tls, .of(.always), "TLS settings; null for the default.")
     }
 
     /// Removes the secrets' texts and returns them.
@@ -432,6 +442,21 @@ extension ConnectionSecrets {
         for (name, path) in Self.members {
             if let value = self[keyPath: path] { writer.member(name, value) }
         }
+    }
+
+    /// Returns these secrets, which a patch gives, with those of `known` that the patched rules still have.
+    func filled(from known: ConnectionSecrets?, for rules: ConnectionRules) -> ConnectionSecrets {
+        var secrets = self
+        let kept: [(Secret?, WritableKeyPath<Self, String?>)] = [
+            (rules.authentication?.password, \.password), (rules.authentication?.token, \.token),
+            (rules.tls?.authorities, \.authorities), (rules.tls?.clientCertificate, \.clientCertificate),
+            (rules.tls?.clientKey, \.clientKey), (rules.proxy?.password, \.proxyPassword),
+            (rules.proxy?.authorities, \.proxyAuthorities),
+        ]
+        for (secret, path) in kept where secret?.isSet == true && secrets[keyPath: path] == nil {
+            secrets[keyPath: path] = known?[keyPath: path]
+        }
+        return secrets
     }
 
     /// Reads the decrypted object.

@@ -323,6 +323,24 @@ func storeHeaderFields(_ lines: [JobSpec.Pair], into writer: inout JSONWriter, i
     }
 }
 
+/// Lines of a header section as responses show them; values that may be secret are hidden from all readers.
+struct ShownHeaderLines: ShownValue {
+    private let lines: [JobSpec.Pair]
+
+    init(_ lines: [JobSpec.Pair]) { self.lines = lines }
+
+    func show(into writer: inout JSONWriter, isRedacted: Bool) {
+        writer.headerLines(lines, isRedacted: true)
+    }
+    static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] {
+        [
+            JSON.Member("type", "array"),
+            JSON.Member(
+                "items", .object([JSON.Member("$ref", "#/components/schemas/ShownHeaderField")])),
+        ]
+    }
+}
+
 extension StoredObject {
     /// Returns the header fields that `storeHeaderFields` wrote.
     var headerFields: [JobSpec.Pair] {

@@ -39,6 +39,7 @@ package struct JobRequest: Sendable, Equatable {
                 context.openResumeData = resumePoint
                 context.earlierJob = earlierJob
                 var spec = FieldDecoder.standard(JobSpec.self, context)
+                let json = json.withURLOfResumeData(resumePoint)
                 FieldDecoder.decode(json, into: &spec, at: prefix, .new, context)
                 return Result { () throws(InvalidFields) in try JobRequest(spec, context) }
             }
@@ -53,6 +54,17 @@ package struct JobRequest: Sendable, Equatable {
         spec.request.original = context.resumePoint?.original(of: spec.request)
         self.spec = spec
         payload = context.payload
+    }
+}
+
+extension JSONView {
+    /// Returns a job with the URL that its resume data names, if it has resume data and no URL.
+    fileprivate func withURLOfResumeData(_ resumePoint: (String) -> ResumePoint?) -> JSONView {
+        guard let text = self["resume_data"]?.string, self["request"]?["url"] == nil,
+            self["request"]?.isObject ?? true, let point = resumePoint(text)
+        else { return self }
+        let url = JSON.object([JSON.Member("url", .string(point.url))])
+        return JSONView(json.merged(with: .object([JSON.Member("request", url)])))
     }
 }
 

@@ -28,6 +28,8 @@ package struct JobSpec: FieldObject {
     package var accept = Acceptance()
     /// What to do after an authentication challenge.
     package var onChallenge = ChallengePolicy.fail
+    /// What to do with a 401, 403 or 410.
+    package var onURLExpired = ExpiredURLPolicy.fail
     /// Rules for questions.
     package var questions = QuestionRules()
     /// Begin date, timeouts and order.
@@ -68,6 +70,13 @@ package struct JobSpec: FieldObject {
 
     /// What to do after an authentication challenge.
     package enum ChallengePolicy: String, FieldChoice { case fail, ask }
+
+    /// What to do if the server says that the URL or the credential is outdated.
+    package enum ExpiredURLPolicy: String, FieldChoice {
+        case fail, ask
+
+        package var isLeftOut: Bool { self == .fail }
+    }
 
     /// A name and its value.
     package struct Pair: Sendable, Equatable {
@@ -147,7 +156,8 @@ package struct JobSpec: FieldObject {
             "description", &description, .description, .of(.always),
             "Text of the client: at most 1,024 bytes of UTF-8 without U+0000.")
         metadataField(&visitor, &metadata, .of(.always, column: "metadata"))
-        visitor.object("request", &request, .of(required: true), "The request.")
+        visitor.object(
+            "request", &request, .of(.always, required: true, isInResumeData: true), "The request.")
         var urls = mirrors.map(URLText.init)
         visitor.field(
             "mirrors", &urls, ListRule(0...Limits.mirrorCountMax, of: NoRule()),
@@ -167,6 +177,10 @@ package struct JobSpec: FieldObject {
             "on_challenge", &onChallenge, .plain,
             "What happens after a 401, or a 407 of the job's own proxy. ask: a client may give a credential "
                 + "(POST …/challenge).")
+        visitor.field(
+            "on_url_expired", &onURLExpired, .plain,
+            "What happens after a 401, 403 or 410 that accept.status does not name and that is not retried. "
+                + "ask: a client may give a new request (POST …/url_expired, or PATCH).")
         visitor.object("questions", &questions, .plain, "What applies if no client answers a question.")
         visitor.object("schedule", &schedule, .plain, "Begin date, timeouts and order.")
         visitor.object("network", &network, .of(.always), "Use of the network.")
@@ -181,7 +195,6 @@ package struct JobSpec: FieldObject {
             "suspended", &suspension, .of(.never),
             "Whether the job is accepted in state suspended: it does not begin before a client resumes it.")
         startsSuspended = suspension.value
-        visitor.unsupported("on_url_expired", off: "fail")
         var choice = AcknowledgementChoice(self)
         visitor.field(
             "acknowledgement", &choice, .of(.never, from: .session),
@@ -193,7 +206,7 @@ package struct JobSpec: FieldObject {
         visitor.field(
             "resume_data", &resumeData, .of(.never, kinds: .download, isWriteOnly: true),
             "What a cancelled or failed job of the same URL has shown: the download resumes from its bytes, "
-                + "or begins at 0 if they are gone.")
+                + "or begins at 0 if they are gone. Without request.url, the URL is that of this job.")
     }
 
     package mutating func inherit(from session: SessionConfiguration) {
@@ -230,8 +243,15 @@ extension JobSpec {
         }
     }
 
+    /// Generators of clients make a union of an object with `anyOf`, but ignore `not`.
     private static let partRules = #"""
         {
+          "not": {
+            "allOf": [
+              {"not": {"required": ["request"], "properties": {"request": {"required": ["url"]}}}},
+              {"not": {"required": ["resume_data"]}}
+            ]
+          },
           "if": {
             "anyOf": [
               {"required": ["segments"], "properties": {"segments": {"minimum": 2}}},

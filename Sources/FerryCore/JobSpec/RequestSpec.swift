@@ -36,16 +36,16 @@ extension JobSpec {
 
         package mutating func fields(_ visitor: inout some FieldVisitor) {
             visitor.field(
-                "url", &target, .of(required: true, column: "origin"),
+                "url", &target, .of(.always, required: true, isInResumeData: true, column: "origin"),
                 "Absolute URL, http or https, without user information. Spaces and characters beyond ASCII "
                     + "are percent-encoded, those of the host become punycode. Addresses that the egress "
-                    + "policy refuses are an error.")
+                    + "policy refuses are an error. By default that of resume_data.")
             visitor.field(
                 "method", &method, .method, .of(.never, column: "is_repeatable"),
                 "Method. By default GET, for uploads PUT. With a body, it must be named and be neither GET "
                     + "nor HEAD.")
             headerFields(
-                &visitor, &headers, .plain,
+                &visitor, &headers, .of(.always),
                 "Header fields with one value for each name. Host: only in a job that an admin key submits. "
                     + "Not: Content-Length, Transfer-Encoding, Connection, Expect, TE, Upgrade, Trailer, "
                     + "Keep-Alive, Proxy-*. Values of Authorization, Cookie, X-Api-Key, X-Auth-Token and of "
@@ -71,10 +71,11 @@ extension JobSpec {
         }
 
         package mutating func check(_ body: FieldDecoder) {
-            guard body.mode == .new else { return }
+            guard body.mode == .new else { return checkPatchedConnection(body) }
             checkMethod(body)
             checkAcceptEncoding(body)
-            checkConnection(body)
+            inheritConnection(body)
+            checkConnection(body, url: body.context.requestURL)
             addSessionHeaders(body)
         }
     }
@@ -152,12 +153,10 @@ extension JobSpec.RequestSpec {
     /// Returns `true` if the request has a field of this name, in lower case.
     func hasHeader(_ name: String) -> Bool { headers.contains { $0.name.lowercased() == name } }
 
-    /// Sets the proxy and the TLS settings of the session where the request has none, and reports
-    /// combinations that are not allowed.
-    private mutating func checkConnection(_ fields: FieldDecoder) {
+    /// Sets the proxy and the TLS settings of the session where the request has none.
+    private mutating func inheritConnection(_ fields: FieldDecoder) {
         let context = fields.context
         var rules = connection ?? .standard
-        let url = context.requestURL
         if !fields.has("proxy"), let session = context.session, let proxy = session.configuration.proxy {
             rules.proxy = proxy
             // The policy may have become stricter since the session was configured.
@@ -168,15 +167,42 @@ extension JobSpec.RequestSpec {
             rules.proxy?.password.text = session.secrets.connection?.proxyPassword
             rules.proxy?.authorities.text = session.secrets.connection?.proxyAuthorities
         }
-        if rules.authentication != nil, hasHeader("authorization") {
+        connection = rules
+        if rules.tls == nil, context.requestURL?.scheme == .https { inheritTLS(context) }
+    }
+
+    /// Sets the TLS settings of the session, if they differ from the default.
+    private mutating func inheritTLS(_ context: FieldContext) {
+        guard context.session != nil else { return }
+        var rules = connection ?? .standard
+        let tls = FieldDecoder.standard(ConnectionRules.TLS.self, context)
+        rules.tls = tls == ConnectionRules.TLS() ? nil : tls
+        connection = rules
+    }
+
+    /// Sets what follows from a patch of the connection's rules, and reports combinations that are not
+    /// allowed.
+    private mutating func checkPatchedConnection(_ fields: FieldDecoder) {
+        if fields.has("tls"), connection?.tls == nil, webURL.scheme == .https { inheritTLS(fields.context) }
+        // Another proxy than the session's may not read the session's fields.
+        if fields.hasValue("proxy") { additionalHeaders?.trustsProxy = false }
+        guard ["auth", "tls", "proxy", "url"].contains(where: { fields.has($0) }) else { return }
+        checkConnection(fields, url: webURL)
+    }
+
+    /// Reports combinations that are not allowed. `url`: `nil` if it is not valid.
+    private func checkConnection(_ fields: FieldDecoder, url: WebURL?) {
+        let context = fields.context
+        let rules = connection ?? .standard
+        if rules.authentication != nil, hasHeader("authorization"), fields.isNamed("auth") {
             fields.fail(
                 "auth", "invalid_combination", "Send either this or an Authorization header, not both.")
         }
         if rules.tls != nil, url?.scheme == .http {
-            fields.fail("tls", "invalid_combination", "TLS settings need an https URL.")
-        } else if rules.tls == nil, url?.scheme == .https, context.session != nil {
-            let tls = FieldDecoder.standard(ConnectionRules.TLS.self, context)
-            rules.tls = tls == ConnectionRules.TLS() ? nil : tls
+            fields.fail(
+                fields.isNamed("tls") ? "tls" : "url", "invalid_combination",
+                fields.isNamed("tls")
+                    ? "TLS settings need an https URL." : "The job's TLS settings need an https URL.")
         }
         if rules.httpVersion == .http3 {
             if !context.node.hasHTTP3 {
@@ -191,7 +217,6 @@ extension JobSpec.RequestSpec {
             fields.fail(
                 "http_version", "invalid_combination", "NTLM authenticates a connection and needs HTTP/1.1.")
         }
-        connection = rules
     }
 
     /// Adds the header fields of the session that the request does not name itself.

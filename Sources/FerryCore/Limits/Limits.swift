@@ -116,6 +116,8 @@ package enum Limits {
     /// Answer to a question, in bytes.
     /// If exceeded: 413; in the response of a webhook, ignored.
     package static let answerByteCountMax = 65_536
+    /// Bytes of the header fields that a question shows of its response.
+    package static let questionHeaderByteCountMax = 4_096
     /// `acknowledgement.timeout`, in seconds.
     /// If exceeded: 422. BITS has the same limit.
     package static let acknowledgementSecondsMax = 7_776_000.0

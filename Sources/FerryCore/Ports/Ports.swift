@@ -204,8 +204,9 @@ package protocol AttemptRunner: Sendable {
     /// Stops the attempt if it runs here. Its result is `cancelled` or `suspended`, or the one that it had
     /// just before.
     func stop(_ job: JobID, _ how: AttemptStop)
-    /// Sets `network.max_bytes_per_second` of a job if it runs here; `nil` removes the limit.
-    func changeRate(_ job: JobID, bytesPerSecondMax: Int64?)
+    /// Lets the attempt of a job, if it runs here, use the edited fields: the limit of speed at once, those
+    /// of the request for the next one that it sends.
+    func adopt(_ edit: AttemptEdit, of job: JobID)
     /// Sets the limits of Ferry, and this node's shares of the limits that nodes keep together.
     func setLimits(_ limits: TransferLimits, shares: RateShares)
     /// Returns the largest number of jobs that moved bytes at once under each limit on this node since the

@@ -149,6 +149,9 @@ extension JobRequest {
             answers.approve(hop.url)
             (answers.start, answers.startAttempt) = (hop, attempt + 1)
         case (.reject, _): answers.rejectsRedirects = true
+        case (.performDefaultHandling, .urlExpired):
+            draft.spec.answers = answers
+            return .fail(.refused(status: question.response?.status ?? 0), draft)
         case (.performDefaultHandling, _): answers.usesDefaultHandling = true
         case (.useCredential, .challenge(let spaces, let count)):
             if spaces.first?.isProxy ?? false {
@@ -201,6 +204,21 @@ extension JobRequest {
 }
 
 extension TransferError {
+    /// The error of a response whose status the job does not accept, and which is not retried.
+    package static func refused(status: Int) -> TransferError {
+        switch status {
+        case 401, 407:
+            let who = status == 407 ? "proxy" : "server"
+            return TransferError(
+                .authenticationRequired, "The \(who) asks for other credentials (status \(status)).",
+                phase: status == 407 ? .connecting : .waiting, isRetryable: false)
+        default:
+            return TransferError(
+                .unacceptableStatus, "The server answered with status \(status).", phase: .waiting,
+                isRetryable: false)
+        }
+    }
+
     fileprivate static let allSpacesRejected = TransferError(
         .authenticationRequired, "Every way to authenticate that the server offers was rejected.",
         phase: .waiting, isRetryable: false)

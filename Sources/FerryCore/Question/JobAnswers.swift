@@ -14,12 +14,19 @@ package struct QuestionRules: FieldObject {
         case cancel
     }
 
+    /// Default answer if the URL is outdated.
+    package enum ExpiredURL: String, FieldChoice {
+        case performDefaultHandling = "perform_default_handling"
+        case cancel
+    }
+
     /// Seconds until the default answer applies.
     package var timeout = 600.0
     /// Default answers by kind of question.
     package var begin = Begin.continueLoading
     package var redirect = Redirect.reject
     package var challenge = Challenge.performDefaultHandling
+    package var urlExpired = ExpiredURL.performDefaultHandling
     /// Creates the default rules.
     package init() {}
 
@@ -30,6 +37,9 @@ package struct QuestionRules: FieldObject {
         visitor.field("begin", &begin, .plain, "Default answer before the job begins.")
         visitor.field("redirect", &redirect, .plain, "Default answer to a redirect.")
         visitor.field("challenge", &challenge, .plain, "Default answer to an authentication challenge.")
+        visitor.field(
+            "url_expired", &urlExpired, .plain,
+            "Default answer if the URL is outdated. perform_default_handling: the job fails.")
     }
 
     /// Returns the default answer to a question.
@@ -39,6 +49,7 @@ package struct QuestionRules: FieldObject {
             case .begin: begin.rawValue
             case .redirect: redirect.rawValue
             case .challenge: challenge.rawValue
+            case .urlExpired: urlExpired.rawValue
             }
         return JobAnswer(JobAnswer.Disposition(rawValue: name) ?? .cancel)
     }
@@ -92,6 +103,7 @@ extension JobQuestion.Kind {
         case .begin: [.continueLoading, .useNewRequest, .cancel]
         case .redirect: [.follow, .reject, .useNewRequest, .cancel]
         case .challenge: [.useCredential, .performDefaultHandling, .rejectProtectionSpace, .cancel]
+        case .urlExpired: [.useNewRequest, .cancel]
         }
     }
 }

@@ -4,6 +4,7 @@ package struct JobQuestion: Sendable, Equatable {
     /// Kind of a question.
     package enum Kind: String, ShownChoice {
         case begin, redirect, challenge
+        case urlExpired = "url_expired"
 
         /// What a job with such a question waits for.
         package var waitingFor: WaitingFor {
@@ -11,7 +12,27 @@ package struct JobQuestion: Sendable, Equatable {
             case .begin: .confirmation
             case .redirect: .redirect
             case .challenge: .challenge
+            case .urlExpired: .urlExpired
             }
+        }
+    }
+
+    /// Head of the response that a question is about, without values that may be secret.
+    package struct Response: Sendable, Equatable {
+        /// Status code.
+        package let status: Int
+        /// Header fields in order, as many as `Limits.questionHeaderByteCountMax` allows; values of fields
+        /// that may carry a credential are empty.
+        package let headers: [JobSpec.Pair]
+
+        /// Creates a head of the response's lines.
+        package init(status: Int, headers: [JobSpec.Pair]) {
+            self.status = status
+            var byteCount = 0
+            self.headers = headers.prefix { line in
+                byteCount += line.name.utf8.count + line.value.utf8.count
+                return byteCount <= Limits.questionHeaderByteCountMax
+            }.map { NonSecretFields.contains($0.name) ? $0 : JobSpec.Pair($0.name, "") }
         }
     }
 
@@ -73,18 +94,23 @@ package struct JobQuestion: Sendable, Equatable {
         /// Spaces by strength; the question is about the first one. `previousFailureCount`: number of refused
         /// credentials.
         case challenge([ProtectionSpace], previousFailureCount: Int)
+        /// The server refuses the URL or the credential.
+        case urlExpired
     }
 
     /// What the question is about.
     package var subject: Subject
+    /// The response that the question is about, or `nil` if there is none, or libcurl does not report it.
+    package var response: Response?
     /// Time of the question.
     package var askedAt: Timestamp
     /// Time at which the default answer applies.
     package var expiresAt: Timestamp
 
     /// Creates a question; `timeout` in seconds.
-    package init(_ subject: Subject, askedAt: Timestamp, timeout: Double) {
+    package init(_ subject: Subject, about response: Response? = nil, askedAt: Timestamp, timeout: Double) {
         self.subject = subject
+        self.response = response
         self.askedAt = askedAt
         expiresAt = askedAt + timeout
     }
@@ -95,6 +121,7 @@ package struct JobQuestion: Sendable, Equatable {
         case .begin: .begin
         case .redirect: .redirect
         case .challenge: .challenge
+        case .urlExpired: .urlExpired
         }
     }
 }
@@ -139,8 +166,27 @@ extension JobQuestion {
             for other in challenge.array("others") { spaces.append(try ProtectionSpace(StoredObject(other))) }
             let count = Int(clamping: challenge.integer("previous_failure_count") ?? 0)
             self.init(.challenge(spaces, previousFailureCount: count), askedAt: asked, timeout: 0)
+        case .urlExpired: self.init(.urlExpired, askedAt: asked, timeout: 0)
         }
         expiresAt = expires
+        response = stored.object("response").map(Response.init)
+    }
+}
+
+extension JobQuestion.Response: ShownObject {
+    package static let summary = "The head of the response that a question is about."
+    package static let schemaName = "QuestionResponse"
+
+    package static func members(_ list: inout some MemberVisitor<Self>) {
+        list.member("status", \.status, "HTTP status code.")
+        list.member(
+            "header_fields", { ShownHeaderLines($0.headers) },
+            "Header fields in order, at most 4 KiB of them. Values of fields that may carry a credential are "
+                + "hidden.")
+    }
+
+    fileprivate init(_ stored: StoredObject) {
+        self.init(status: Int(clamping: stored.integer("status") ?? 0), headers: stored.headerFields)
     }
 }
 
@@ -204,6 +250,9 @@ package struct ShownQuestion: ShownObject {
         list.member("kind", \.question.kind, "Kind of the question.")
         list.member("asked_at", \.question.askedAt, "Time of the question.")
         list.member("expires_at", \.question.expiresAt, "Time at which the default answer applies.")
+        list.member(
+            "response", \.question.response,
+            "The head of the response that the question is about, or null if there is none.")
         list.member("redirect", \.redirect, "The redirect, or null for another kind of question.")
         list.member("challenge", \.challenge, "The challenge, or null for another kind of question.")
     }
@@ -266,6 +315,7 @@ extension EventType {
         case .jobWillBegin: .begin
         case .jobRedirect: .redirect
         case .jobChallenge: .challenge
+        case .jobURLExpired: .urlExpired
         default: nil
         }
     }

@@ -85,13 +85,12 @@ package final class Engine: AttemptRunner, HostProber {
         handle.loop.perform { [state = handle.state] multi in state.get(multi).stop(job, how) }
     }
 
-    /// Changes the speed limit of a job that may run here, at once; `nil` for no limit.
-    package func changeRate(_ job: JobID, bytesPerSecondMax: Int64?) {
+    /// Lets the attempt of a job that may run here use edited fields: the limit of speed at once, those of
+    /// the request for the next one.
+    package func adopt(_ edit: AttemptEdit, of job: JobID) {
         guard let entry = context.registry[job] else { return }
         let handle = loops[entry.loop]
-        handle.loop.perform { [state = handle.state] multi in
-            state.get(multi).changeRate(job, bytesPerSecondMax)
-        }
+        handle.loop.perform { [state = handle.state] multi in state.get(multi).adopt(edit, of: job) }
     }
 
     /// Sets the limits for all transfers together, and this node's shares of those for all nodes together.

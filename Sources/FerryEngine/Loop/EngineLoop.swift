@@ -64,10 +64,8 @@ final class EngineLoop {
         for transfer in Array(live.values) { transfer.handle(.release) }
     }
 
-    func changeRate(_ job: JobID, _ bytesPerSecond: Int64?) {
-        guard let number = context.registry[job]?.number else { return }
-        live[AttemptKey(job, number)]?.changeRate(bytesPerSecond)
-    }
+    /// Passes an edit to the attempt that it is meant for.
+    func adopt(_ edit: AttemptEdit, of job: JobID) { live[AttemptKey(job, edit.attempt)]?.adopt(edit) }
 
     func limitsChanged() {
         for transfer in Array(live.values) { transfer.limitsChanged() }

@@ -41,7 +41,8 @@ protocol RunningAttempt: AnyObject {
     /// Resumes reading, as file threads are no longer far behind.
     func digestCaughtUp()
     /// Changes the job's own limit, in bytes per second; `nil` for none.
-    func changeRate(_ bytesPerSecond: Int64?)
+    /// Uses the edited fields of the job: the limit of speed at once, those of the request for the next one.
+    func adopt(_ edit: AttemptEdit)
     /// Applies changed limits that transfers share.
     func limitsChanged()
     /// Takes the answer about a connection. Returns `false` if no request waits for it.

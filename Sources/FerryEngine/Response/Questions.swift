@@ -4,11 +4,12 @@ import FerryCore
 // The questions that a client may be asked about a response.
 extension ResponseJudge {
     /// Turns a redirect that the client has not approved into a question, if the job asks for that.
-    func asking(_ judgement: Judgement, _ status: Int, _ now: Timestamp) -> Judgement {
+    func asking(_ judgement: Judgement, _ head: ResponseHead, _ now: Timestamp) -> Judgement {
         guard spec.redirects.policy == .ask, case .follow(let next, _) = judgement else { return judgement }
         if spec.answers?.approved.contains(next.target.string) ?? false { return judgement }
-        let subject = JobQuestion.Subject.redirect(status: status, JobQuestion.Hop(next))
-        return .ask(JobQuestion(subject, askedAt: now, timeout: spec.questions.timeout))
+        let subject = JobQuestion.Subject.redirect(status: head.status, JobQuestion.Hop(next))
+        return .ask(
+            JobQuestion(subject, about: .init(head), askedAt: now, timeout: spec.questions.timeout))
     }
 
     /// Returns the question about a 401 or 407; `nil` if the challenge cannot be answered, or comes neither
@@ -18,18 +19,20 @@ extension ResponseJudge {
         case 401:
             guard hop.url.isSameOrigin(as: spec.request.webURL) else { return nil }
             let fields = head.all("www-authenticate")
-            return question(about: .offered(by: fields, from: hop.url.origin, hasNTLM: hasNTLM), now)
+            return question(
+                about: .offered(by: fields, from: hop.url.origin, hasNTLM: hasNTLM), .init(head), now)
         case 407:
             // A response through a tunnel comes from the server, not from the proxy.
             guard hop.url.scheme == .http, let proxy = proxyThatAsks(hop) else { return nil }
             let fields = head.all("proxy-authenticate")
             return question(
-                about: .offered(by: fields, from: proxy.url.string, isProxy: true, hasNTLM: hasNTLM), now)
+                about: .offered(by: fields, from: proxy.url.string, isProxy: true, hasNTLM: hasNTLM),
+                .init(head), now)
         default: return nil
         }
     }
 
-    /// Returns the question about a proxy that has refused a tunnel. libcurl does not report its realm.
+    /// Returns the question about a proxy that has refused a tunnel. libcurl does not report its head.
     func question(aboutTunnel error: CurlError, _ hop: Hop, _ now: Timestamp) -> JobQuestion? {
         guard spec.asksOnChallenge, let proxy = proxyThatAsks(hop) else { return nil }
         var offered = error.proxySchemes
@@ -39,7 +42,8 @@ extension ResponseJudge {
             (scheme != .ntlm || hasNTLM) && scheme.challenged.map { offered.contains($0) } ?? false
         }
         return question(
-            about: schemes.map { .init(url: proxy.url.string, realm: nil, method: $0, isProxy: true) }, now)
+            about: schemes.map { .init(url: proxy.url.string, realm: nil, method: $0, isProxy: true) }, nil,
+            now)
     }
 
     private func proxyThatAsks(_ hop: Hop) -> ConnectionRules.Proxy? {
@@ -49,7 +53,9 @@ extension ResponseJudge {
         return proxy
     }
 
-    private func question(about spaces: [JobQuestion.ProtectionSpace], _ now: Timestamp) -> JobQuestion? {
+    private func question(
+        about spaces: [JobQuestion.ProtectionSpace], _ response: JobQuestion.Response?, _ now: Timestamp
+    ) -> JobQuestion? {
         let answers = spec.answers
         guard let first = spaces.first, !(answers?.usesDefaultHandling ?? false) else { return nil }
         let rules = spec.request.connection
@@ -59,7 +65,7 @@ extension ResponseJudge {
         let before = (first.isProxy ? answers?.proxyFailureCount : answers?.failureCount) ?? 0
         return JobQuestion(
             .challenge(spaces, previousFailureCount: before + (hadCredential || hadHeader ? 1 : 0)),
-            askedAt: now, timeout: spec.questions.timeout)
+            about: response, askedAt: now, timeout: spec.questions.timeout)
     }
 }
 
@@ -81,6 +87,10 @@ extension ConnectionRules.Authentication.Scheme {
         case .bearer: nil
         }
     }
+}
+
+extension JobQuestion.Response {
+    init(_ head: ResponseHead) { self.init(status: head.status, headers: head.headers) }
 }
 
 extension JobQuestion.Hop {

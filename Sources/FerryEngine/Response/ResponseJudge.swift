@@ -31,8 +31,12 @@ struct ResponseJudge: Sendable {
         switch ResponseTable(spec: spec, isDecoded: isDecoded).step(requested, head, known, now: now) {
         case .answer(let next): return .follow(next, after: 0)
         case .challenge(let question): return .ask(question)
+        case .askForURL:
+            return .ask(
+                JobQuestion(
+                    .urlExpired, about: .init(head), askedAt: now, timeout: spec.questions.timeout))
         case .redirect(let delay):
-            return asking(redirect(head, hop, after: delay, now), head.status, now)
+            return asking(redirect(head, hop, after: delay, now), head, now)
         case .again(let change): return .again(change)
         case .take(let body): return .take(body)
         case .refuse(let error, let retryAfter): return .refuse(error, retryAfter: retryAfter)

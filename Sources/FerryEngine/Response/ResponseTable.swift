@@ -9,6 +9,8 @@ struct ResponseTable: Sendable {
         /// Send this request, which answers a challenge.
         case answer(Hop)
         case challenge(JobQuestion)
+        /// Ask for another URL or credential: the server refuses the job's.
+        case askForURL
         /// `after`: seconds that the server asks to wait before the redirected request (RFC 9110 §10.2.3).
         case redirect(after: Double)
         case again(Change)
@@ -179,6 +181,7 @@ struct ResponseTable: Sendable {
         _ now: Timestamp
     ) -> Step {
         let status = isPart ? 200 : head.status
+        if asksForURL(status, head, hop, now) { return .askForURL }
         guard accepts(status) else { return refuseStatus(status, head, hop, now) }
         guard acceptsType(type) else {
             return refuse(
@@ -228,33 +231,51 @@ struct ResponseTable: Sendable {
     /// Statuses of failures that may pass. 520 to 524 are what large proxies answer if their origin fails.
     private static let passing: Set<Int> = [408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524]
 
-    private func refuseStatus(_ status: Int, _ head: ResponseHead, _ hop: Hop, _ now: Timestamp) -> Step {
-        if status == 401 || status == 407 {
-            let who = status == 407 ? "proxy" : "server"
-            return refuse(
-                TransferError(
-                    .authenticationRequired, "The \(who) asks for other credentials (status \(status)).",
-                    phase: status == 407 ? .connecting : .waiting, isRetryable: false))
-        }
-        let isNotReady = status == 202 && spec.kind == .download
-        let retryAfter = head.retryAfter(now: now)
-        let mayPass =
-            isNotReady
-            || spec.retry.statuses.map { Self.matches(status, $0) }
-                ?? (Self.passing.contains(status) || (400..<600).contains(status) && retryAfter != nil)
+    /// Whether a later response to the same request may have another status.
+    private func mayPass(_ status: Int, _ retryAfter: Double?) -> Bool {
+        if status == 202, spec.kind == .download { return true }
+        if let own = spec.retry.statuses { return Self.matches(status, own) }
+        return Self.passing.contains(status) || (400..<600).contains(status) && retryAfter != nil
+    }
+
+    /// Whether the job is tried again after that status.
+    private func isRetried(_ status: Int, _ hop: Hop, _ retryAfter: Double?) -> Bool {
         let repetition = RequestRepetition(spec, hop)
         // 425 and 429 say that the server did nothing (RFC 8470 §5.2, RFC 6585 §4).
         let isUntouched = status == 425 || status == 429
-        let isRetryable =
-            mayPass && (repetition.maySendAllTwice || !hop.hasActed && isUntouched || repetition.allowsAll)
-        var error = TransferError(
-            .unacceptableStatus,
-            isNotReady
-                ? "The server is not ready to send the file (status 202)."
-                : "The server answered with status \(status).",
-            phase: .waiting, isRetryable: isRetryable)
+        return mayPass(status, retryAfter)
+            && (repetition.maySendAllTwice || !hop.hasActed && isUntouched || repetition.allowsAll)
+    }
+
+    /// Statuses that say that the URL or the credential is outdated.
+    private static let expired: Set<Int> = [401, 403, 410]
+
+    /// Whether the client is asked for another URL or credential. A response that the job accepts by name, or
+    /// that is retried, is not asked about, nor one after a request that must not be sent again.
+    private func asksForURL(_ status: Int, _ head: ResponseHead, _ hop: Hop, _ now: Timestamp) -> Bool {
+        guard spec.onURLExpired == .ask, Self.expired.contains(status),
+            !Self.matches(status, spec.accept.status)
+        else { return false }
+        if status != 401, isRetried(status, hop, head.retryAfter(now: now)) { return false }
+        return !hop.hasActed || spec.retry.repeatsNonIdempotent
+    }
+
+    private func refuseStatus(_ status: Int, _ head: ResponseHead, _ hop: Hop, _ now: Timestamp) -> Step {
+        if status == 401 || status == 407 { return refuse(.refused(status: status)) }
+        let isNotReady = status == 202 && spec.kind == .download
+        let retryAfter = head.retryAfter(now: now)
+        let isRetryable = isRetried(status, hop, retryAfter)
+        var error = TransferError.refused(status: status)
+        if isNotReady {
+            error = TransferError(
+                error.code, "The server is not ready to send the file (status 202).", phase: error.phase,
+                isRetryable: isRetryable)
+        } else if isRetryable {
+            error = TransferError(error.code, error.message, phase: error.phase, isRetryable: true)
+        }
         if isNotReady, isRetryable { error.cost = .none }
-        if mayPass, !isRetryable, hop.hasActed, repetition.maySendTwice {
+        if mayPass(status, retryAfter), !isRetryable, hop.hasActed, RequestRepetition(spec, hop).maySendTwice
+        {
             return .wait(error, retryAfter: retryAfter)
         }
         return .refuse(error, retryAfter: isRetryable ? retryAfter : nil)

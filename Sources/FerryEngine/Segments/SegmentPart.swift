@@ -15,6 +15,8 @@ final class SegmentPart: EasyDelegate {
     let id: SegmentPlan.Part
     /// Index in the transfer's sources.
     let source: Int
+    /// `renewalCount` of the source when the part began.
+    let renewalCount: Int
     /// The requested range; `nil` for the whole file without `Range`. The end is open (`bytes=5-`) if it is
     /// `.max`.
     private(set) var asked: Range<Int64>?
@@ -53,6 +55,7 @@ final class SegmentPart: EasyDelegate {
         self.id = id
         self.owner = owner
         self.source = source
+        renewalCount = owner.sources[source].renewalCount
         self.hop = hop
         pacing = owner.pacing(at: hop.url)
         speed = LowSpeedWatch(owner.attempt.spec.lowSpeed, owner.context.configuration.lowSpeed)

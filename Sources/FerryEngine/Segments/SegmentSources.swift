@@ -4,8 +4,8 @@ import FerryCore
 /// value.
 struct SegmentSources: Sendable {
     struct Source: Sendable {
-        let url: WebURL
-        let isOwnOrigin: Bool
+        private(set) var url: WebURL
+        private(set) var isOwnOrigin: Bool
         /// Whether its origin failed lately: used only if no other source is left.
         let isBad: Bool
         /// Position in the job: the request's own URL is 0.
@@ -38,6 +38,8 @@ struct SegmentSources: Sendable {
         var isOut = false
         var error: TransferError?
         var retryAfter: Double?
+        /// The question about a refused URL.
+        var question: JobQuestion?
         /// When the host that it led to may be used again, in nanoseconds of the loop's clock.
         var heldUntil: Int64 = 0
 
@@ -46,6 +48,25 @@ struct SegmentSources: Sendable {
             self.place = place
             self.isOwnOrigin = isOwnOrigin
             self.isBad = isBad
+        }
+
+        /// How often a client has changed the job's request. Responses to earlier ones do not count.
+        private(set) var renewalCount = 0
+
+        /// Notes that the job's request has changed. What is known of its file stays, but another URL has to
+        /// prove that it has the same one.
+        mutating func renew(_ own: WebURL) {
+            renewalCount += 1
+            landing = nil
+            (error, retryAfter, question) = (nil, nil, nil)
+            (isOut, hasStopped, failureCount, heldUntil) = (false, false, 0, 0)
+            if place == 0, url != own {
+                url = own
+                validatorPlace = nil
+                givesRanges = nil
+                (isAskedPlainly, ignoresIfRange, hasChanged) = (false, false, false)
+            }
+            isOwnOrigin = url.isSameOrigin(as: own)
         }
 
         /// The hop of the next request.
@@ -151,6 +172,11 @@ struct SegmentSources: Sendable {
         sources[index].hasStopped = true
     }
 
+    /// Notes that the job's request has changed. `own`: its URL.
+    mutating func renew(_ own: WebURL) {
+        for index in sources.indices { sources[index].renew(own) }
+    }
+
     /// Notes a failed request. `running`: parts that still run at the same source.
     mutating func failed(
         _ index: Int, _ error: TransferError, retryAfter: Double? = nil, isRefusal: Bool, running: Int
@@ -169,6 +195,16 @@ struct SegmentSources: Sendable {
         let isHopeless = isRefusal && !wasElsewhere || !mayGoOn
         sources[index].isOut = isHopeless || sources[index].failureCount >= failureCountMax
     }
+
+    /// Notes that the source refuses its URL or the credential. `running`: parts that still run there.
+    mutating func expired(_ index: Int, _ question: JobQuestion, running: Int) {
+        if running == 0 { sources[index].question = question }
+        failed(
+            index, .refused(status: question.response?.status ?? 0), isRefusal: true, running: running)
+    }
+
+    /// The question about the job's own URL, if that is refused and no source is left.
+    var question: JobQuestion? { hasAny ? nil : sources.first { $0.place == 0 }?.question }
 
     /// Notes that the source has another file than the one that is being fetched.
     mutating func changed(_ index: Int) {

@@ -11,6 +11,8 @@ final class SegmentedTransfer: RunningAttempt {
         /// No byte came for a while, and there is another connection or source.
         case stopped(TransferError)
         case refused(TransferError, retryAfter: Double?)
+        /// The source refuses the URL or the credential; the client can be asked for another one.
+        case urlExpired(JobQuestion)
         /// The server does not serve the requested range.
         case givesNoRanges
         /// The server refuses the range with an error status, although it has served others of the file.
@@ -36,7 +38,7 @@ final class SegmentedTransfer: RunningAttempt {
         let mimeType: String?
     }
 
-    let attempt: Attempt
+    private(set) var attempt: Attempt
     let key: AttemptKey
     let progress: ProgressMeter
     unowned let loop: EngineLoop
@@ -181,9 +183,14 @@ final class SegmentedTransfer: RunningAttempt {
         handle(.transferEnded(nil))
     }
 
-    /// No source is left: ends the attempt with the best error of the sources.
+    /// No source is left: ends the attempt with a question about the job's own URL, or with the best error of
+    /// the sources.
     func giveUp() {
         isFetching = false
+        if let question = sources.question {
+            handle(.head(.ask(question)))
+            return handle(.transferEnded(nil))
+        }
         let none = TransferError(
             .internalError, "No source of the file is left.", phase: .connecting, isRetryable: true)
         let verdict = sources.verdict ?? (none, nil)
@@ -347,9 +354,23 @@ final class SegmentedTransfer: RunningAttempt {
         context.rates.pacing(of: attempt, at: url, job: rate, places: places)
     }
 
-    func changeRate(_ bytesPerSecond: Int64?) {
-        rate = bytesPerSecond.map { TokenBucket(bytesPerSecond: $0, now: now) }
-        limitsChanged()
+    func adopt(_ edit: AttemptEdit) {
+        let (before, isChanged) = (attempt.spec, edit.changesRequest(of: attempt))
+        attempt = attempt.edited(by: edit)
+        let new = edit.spec
+        if new.bytesPerSecondMax != before.bytesPerSecondMax {
+            rate = new.bytesPerSecondMax.map { TokenBucket(bytesPerSecond: $0, now: now) }
+            limitsChanged()
+        }
+        guard isChanged else { return }
+        sources.renew(new.request.webURL)
+        guard isFetching else { return }
+        // No response could prove that the earlier bytes belong to this request.
+        if PartialRecord.identity(of: new.request) != PartialRecord.identity(of: before.request) {
+            restart()
+        } else {
+            fill()
+        }
     }
 
     func limitsChanged() {

@@ -127,8 +127,10 @@ extension SegmentedTransfer {
             if error.code == .unacceptableStatus { reportRefusal(head, of: part) }
             return .failed(.refused(error, retryAfter: retryAfter))
         case .again(let change): return .failed(failure(change, head, of: part))
-        // Jobs in parts ask no questions; the API refuses such jobs.
-        case .ask: return .failed(.givesNoRanges)
+        // The API refuses jobs in parts that would ask about redirects or challenges.
+        case .ask(let question):
+            reportRefusal(head, of: part)
+            return .failed(.urlExpired(question))
         case .take(let body): return take(body, head, of: part)
         }
     }
@@ -139,7 +141,7 @@ extension SegmentedTransfer {
         var landing = part.hop
         // A nonce answers one request.
         landing.digest = nil
-        sources[part.source].landing = landing
+        if part.renewalCount == sources[part.source].renewalCount { sources[part.source].landing = landing }
         if let failure = target == nil ? takeFirst(body, head, of: part) : takeRange(body, head, of: part) {
             return .failed(failure)
         }
@@ -351,6 +353,8 @@ extension SegmentedTransfer {
 
     func failed(_ part: SegmentPart, _ failure: PartFailure) {
         leave(part)
+        // The job has another request by now.
+        guard part.renewalCount == sources[part.source].renewalCount else { return fill() }
         let running = runningBySource[part.source] ?? 0
         switch failure {
         case .broken(let error):
@@ -366,6 +370,9 @@ extension SegmentedTransfer {
         case .refused(let error, let retryAfter):
             sources.failed(part.source, error, retryAfter: retryAfter, isRefusal: true, running: running)
             // A server that refuses a further connection while others run has not failed.
+            if running == 0 { note(part.source) { [now] in $0.failed(now: now) } }
+        case .urlExpired(let question):
+            sources.expired(part.source, question, running: running)
             if running == 0 { note(part.source) { [now] in $0.failed(now: now) } }
         case .refusesRange(let error):
             // It may refuse the further connection, or every range.

@@ -9,7 +9,7 @@ import Logging
 /// (`ResponseHeadReader`, `ResponseBody`), bytes of earlier and for later attempts (`PartialHandover`),
 /// permission to connect to other origins (`ConnectionPermit`), and the trace (`TransactionRecorder`).
 final class SingleTransfer: EasyDelegate, RunningAttempt {
-    let attempt: Attempt
+    private(set) var attempt: Attempt
     let key: AttemptKey
     let progress: ProgressMeter
     unowned let loop: EngineLoop
@@ -22,6 +22,8 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
 
     private var context: EngineContext { loop.context }
     private var machine = AttemptMachine()
+    /// Fields of the job that the next request uses; `nil` if they have not changed.
+    private var edit: AttemptEdit?
     /// The request that runs, or comes next.
     private var hop: Hop
     /// The attempt's first request.
@@ -203,6 +205,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
     private func start(fresh: Bool) {
         reader = ResponseHeadReader()
         response.reset()
+        applyEdit()
         speed.restart()
         mayHaveReached = false
         isUnanswered = false
@@ -229,6 +232,31 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
             let facts = TransportContext(hasHead: false, isRepeatable: maySendTwice, sentWholeBody: false)
             handle(.transferEnded(transportFailure(error, TransferInfo(), facts)))
         }
+    }
+
+    /// Uses the edited fields from now on. Another URL begins the chain of redirects anew, unless that would
+    /// send a request twice that must not be.
+    private func applyEdit() {
+        guard let edit else { return }
+        self.edit = nil
+        let before = attempt.spec.request
+        attempt = attempt.edited(by: edit)
+        let request = edit.spec.request
+        // No response could prove that the earlier bytes belong to this request.
+        if PartialRecord.identity(of: request) != PartialRecord.identity(of: before) { dropBytes() }
+        hop.digest = nil
+        guard request.url != before.url, !hop.hasActed || attempt.spec.retry.repeatsNonIdempotent else {
+            return
+        }
+        first = Hop(url: request.webURL, method: request.method, sendsBody: body.source != nil)
+        hop = first
+        pace(job: pacing?.job)
+    }
+
+    /// Whether the response is to a request that the job no longer sends, and the edited one may be sent in
+    /// its place.
+    private var isOutdated: Bool {
+        edit.map { $0.changesRequest(of: attempt) && repetition.mayTryAgain(mayHaveReached: true) } ?? false
     }
 
     /// Sends the next request after the delay that `continuation` names: the job's own one if it continues a
@@ -459,6 +487,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         case .again(let change):
             self.change = change
             return .again
+        case .refuse where isOutdated, .ask where isOutdated: return .again
         case .wait(let error, let retryAfter):
             return continuation.mayWait(retryAfter) ? .wait : .refuse(error, retryAfter: nil)
         case .refuse(let error, let retryAfter): return .refuse(error, retryAfter: retryAfter)
@@ -700,9 +729,15 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         pacing = context.rates.pacing(of: attempt, at: hop.url, job: job)
     }
 
-    func changeRate(_ bytesPerSecond: Int64?) {
+    private func changeRate(_ bytesPerSecond: Int64?) {
         pace(job: bytesPerSecond.map { TokenBucket(bytesPerSecond: $0, now: loop.multi.now) })
         resumePaced()
+    }
+
+    func adopt(_ edit: AttemptEdit) {
+        let rate = (self.edit?.spec ?? attempt.spec).bytesPerSecondMax
+        self.edit = edit
+        if edit.spec.bytesPerSecondMax != rate { changeRate(edit.spec.bytesPerSecondMax) }
     }
 
     /// In the same limits the transfer keeps its place, which may come sooner now.
@@ -777,7 +812,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         var shown = head?.response(from: hop.url)
         shown?.bodyExcerpt = response.excerptText
         // Whether a failure says nothing about the job's own host.
-        let isElsewhere = attempt.hasOwnProxy || hop.redirectCount > 0 && hop.url.origin != attempt.origin
+        let isElsewhere = attempt.hasOwnProxy || hop.url.origin != attempt.origin
         var result = AttemptResult(
             attempt: attempt, outcome: repetition.permitted(outcome, mayHaveReached: mayHaveReached),
             response: shown, bytesReceived: progress.bytesReceived, bytesSent: progress.bytesSent,

@@ -292,9 +292,10 @@ extension StoreContext {
     /// Begins attempts that have slots.
     func begin(_ attempts: [Attempt]) {
         guard !attempts.isEmpty, let runner = attemptRunner else { return }
+        let attempts = edits.apply(to: attempts)
         runner.begin(attempts)
         // An edit that came before the runner knew the attempt is in the registry by now.
-        edits.rates(of: attempts) { runner.changeRate($0, bytesPerSecondMax: $1) }
+        edits.later(than: attempts) { runner.adopt($1, of: $0) }
     }
 
     /// Begins held attempts while slots are free.

@@ -81,7 +81,13 @@ enum AttemptEnding: Sendable {
     private static func ask(
         _ question: JobQuestion, _ lease: Lease, _ result: AttemptResult, ended: [UInt8]?, _ seal: SecretSeal
     ) -> AttemptEnding {
-        var change = Change(question.kind == .redirect ? .askRedirect : .askCredentials, lease)
+        let input: JobInput =
+            switch question.kind {
+            case .redirect: .askRedirect
+            case .urlExpired: .askURL
+            case .begin, .challenge: .askCredentials
+            }
+        var change = Change(input, lease)
         change.change.questionJSON = question.encode(seal)
         change.change.asks = true
         change.change.dueAt = question.expiresAt

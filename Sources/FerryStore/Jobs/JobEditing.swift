@@ -15,8 +15,8 @@ extension ControlLane {
     static let editNotification = "edit"
 
     /// Changes the spec of an unfinished job. `change` is called again if the job has changed meanwhile.
-    /// Fails with `invalidState` if the job is terminal, or if it runs and `change` touches more than its
-    /// description, metadata, priority and rate; with `stale` if the revision differs.
+    /// Fails with `invalidState` if the job is terminal, or if it runs and `change` touches more than
+    /// `JobSpec.differsOnlyWhileRunning` allows; with `stale` if the revision differs.
     package func edit(
         _ id: JobID, tenant: String, revision: Int32? = nil,
         _ change: @escaping @Sendable (JobRequest) throws(InvalidFields) -> JobRequest,
@@ -68,7 +68,8 @@ extension ControlLane {
         let now = context.clock.now()
         let isBeginChanged = spec.begins(otherwiseThan: before.spec, record)
         let isRescheduled =
-            isBeginChanged || spec.leavesHost(record) || draft.outdatesQuestion(since: before, record)
+            isBeginChanged || spec.leavesHost(since: before.spec, record)
+            || draft.outdatesQuestion(since: before, record)
         let bytesPerSecond = context.throughputs.bytesPerSecond(spec.request.webURL.origin)
         let begin = isBeginChanged ? spec.begin(record, now: now, bytesPerSecond: bytesPerSecond) : nil
         let fields = try Parameters.spec(
@@ -90,7 +91,7 @@ extension ControlLane {
             return true
         }
         guard isWritten, let edited = try context.job(record.id, &connection) else { return nil }
-        context.adopt(edited.record)
+        context.adopt(edited)
         if let deadline = spec.schedule.deadlineAt { context.deadlines.send(deadline) }
         // Another node may run the job, or wait for work.
         var payload: String?
@@ -136,7 +137,7 @@ extension ControlLane {
         guard context.leaseRegistry.contains(id) else { return }
         perform("adopt_edit", isRead: true, { (_: Result<Void, StoreError>) in }) {
             (connection: inout Connection) throws(PostgresError) -> Result<Void, StoreError> in
-            if let stored = try context.job(id, &connection) { context.adopt(stored.record) }
+            if let stored = try context.job(id, &connection) { context.adopt(stored) }
             return .success(())
         }
     }
@@ -177,7 +178,7 @@ extension Parameters {
 
 extension JobRecord {
     /// Returns whether the state of the job allows the change: the begin of a job is fixed once an attempt
-    /// has begun, and a running attempt keeps what it relies on.
+    /// has begun, and a running attempt keeps what all of its requests rely on.
     fileprivate func allows(_ after: JobRequest, _ before: JobRequest) -> Bool {
         if after.isIdentical(to: before) { return true }
         let (new, old) = (after.spec.schedule, before.spec.schedule)
@@ -193,24 +194,28 @@ extension JobRequest {
     /// Returns whether the open question was asked about a different request. The job is then tried again: an
     /// answer, which may be a credential, must reach only the server that the question came from.
     fileprivate func outdatesQuestion(since before: JobRequest, _ record: JobRecord) -> Bool {
-        guard [.redirect, .challenge].contains(record.waitingFor) else { return false }
+        guard [.redirect, .challenge, .urlExpired].contains(record.waitingFor) else { return false }
         return secrets != before.secrets || spec.request != before.spec.request
             || spec.redirects != before.spec.redirects
             || spec.asksOnChallenge != before.spec.asksOnChallenge
+            || spec.onURLExpired != before.spec.onURLExpired
     }
 }
 
 extension StoreContext {
     /// Passes an edit to the attempt if the job runs on this node.
-    fileprivate func adopt(_ record: JobRecord) {
+    fileprivate func adopt(_ stored: StoredJob) {
+        let record = stored.record
         guard record.state == .running, record.node == configuration.node,
-            // The attempt keeps its spec if the edited one is unreadable.
-            let spec = record.storedSpec.whole(opening: configuration.seal)
+            // The attempt keeps its fields if the edited ones are unreadable.
+            let job = JobRequest(stored, self)
         else { return }
-        edits.insert(record, spec, leases: leaseRegistry) {
-            // No effect on an attempt that has not begun: it reads the rate from `EditRegistry` when it
-            // begins.
-            attemptRunner?.changeRate(record.id, bytesPerSecondMax: spec.bytesPerSecondMax)
+        let edit = AttemptEdit(
+            attempt: record.attempt, revision: record.revision, spec: job.spec,
+            storedSpec: record.storedSpec, secrets: job.secrets)
+        edits.insert(edit, of: record.id, leases: leaseRegistry) {
+            // No effect on an attempt that has not begun: it takes the edit from `EditRegistry`.
+            attemptRunner?.adopt(edit, of: record.id)
         }
     }
 }
@@ -238,9 +243,12 @@ extension JobSpec {
             createdAt: record.createdAt, now: now, bytesPerSecond: bytesPerSecond)
     }
 
-    /// Returns whether a job that waits for an unreachable host no longer wants to wait. It is then tried at
-    /// once.
-    fileprivate func leavesHost(_ record: JobRecord) -> Bool {
-        record.state == .waiting && record.waitingFor == .connectivity && !schedule.waitsForConnectivity
+    /// Returns whether a job that waits for an unreachable host no longer wants to wait, or has another host
+    /// or another way to it now. It is then tried at once.
+    fileprivate func leavesHost(since before: JobSpec, _ record: JobRecord) -> Bool {
+        guard record.state == .waiting, record.waitingFor == .connectivity else { return false }
+        return !schedule.waitsForConnectivity
+            || request.webURL.origin != before.request.webURL.origin
+            || request.connection?.proxy != before.request.connection?.proxy
     }
 }

@@ -95,7 +95,6 @@ struct HintTests {
         #expect(hasHalf)
         let merge = ["Content-Type": "application/merge-patch+json"]
         let link = #"{"request":{"url":"\#(origin.url)/f?signature=2","headers":{"X-Session-Token":"s"}}}"#
-        #expect(try ferry.call("PATCH", "/v1/jobs/\(id)", link, headers: merge).status == 409, "it runs")
         #expect(try ferry.call("POST", "/v1/jobs/\(id)/suspend").status == 200)
         // The API responds before a slow node has suspended the job.
         #expect(becomes { try ferry.json("GET", "/v1/jobs/\(id)")["state"]?.string == "suspended" })

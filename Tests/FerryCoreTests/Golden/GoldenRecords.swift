@@ -310,6 +310,7 @@ struct GoldenEvent {
         case .jobResumedAtOffset: (detail.offset, detail.errorJSON) = (25, error())
         case .jobWillBegin: detail.questionJSON = question(.begin)
         case .jobRedirect: detail.questionJSON = question(.redirect(status: 307, hop))
+        case .jobURLExpired: detail.questionJSON = question(.urlExpired)
         case .jobChallenge:
             detail.questionJSON = question(
                 .challenge(
@@ -326,6 +327,7 @@ struct GoldenEvent {
         case .jobWillBegin: (.waiting, .confirmation)
         case .jobChallenge: (.waiting, .challenge)
         case .jobRedirect: (.waiting, .redirect)
+        case .jobURLExpired: (.waiting, .urlExpired)
         case .jobAttemptFailed: (.waiting, .retry)
         case .jobFailed: (.failed, nil)
         case .jobCancelled: (.cancelled, nil)

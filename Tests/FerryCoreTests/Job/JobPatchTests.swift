@@ -94,6 +94,49 @@ struct JobPatchTests {
         }
     }
 
+    @Test("auth, tls and proxy can be patched, and members that a patch does not name keep their secrets")
+    func connection() throws {
+        let job = try decode(
+            #"{"kind":"data","request":{"url":"https://a.example/x","#
+                + #""auth":{"type":"basic","user":"u","password":"p"},"#
+                + #""proxy":{"url":"http://proxy.example:3128","user":"x","password":"y"}}}"#)
+        let draft = JobRequest(job.spec, job.secrets)
+        let patched = { (request: String) in
+            try draft.merging(json(#"{"request":\#(request)}"#)) { _ in nil }
+        }
+        let renamed = try patched(#"{"auth":{"user":"v"},"proxy":{"no_proxy":["*"]}}"#)
+        #expect(renamed.spec.request.connection?.authentication?.user == "v")
+        #expect(renamed.secrets.connection?.password == "p")
+        #expect(renamed.secrets.connection?.proxyPassword == "y")
+        #expect(renamed.differsOnlyWhileRunning(from: draft) && !renamed.isIdentical(to: draft))
+        let digest = try patched(#"{"auth":{"type":"digest"}}"#)
+        #expect(digest.spec.request.connection?.authentication?.scheme == .digest)
+        #expect(digest.secrets.connection?.password == "p")
+        let bearer = try patched(#"{"auth":{"type":"bearer","token":"t"}}"#)
+        #expect(bearer.spec.request.connection?.authentication?.user == nil)
+        #expect(bearer.secrets.connection?.token == "t" && bearer.secrets.connection?.password == nil)
+        let free = try patched(#"{"auth":null,"proxy":null}"#)
+        #expect(free.spec.request.connection == nil && free.secrets.isEmpty)
+        let pinned = try patched(#"{"tls":{"minimum_version":"1.3"}}"#)
+        #expect(pinned.spec.request.connection?.tls?.versionMin == .v13)
+        // Another proxy of an https job cannot read the job's credentials, but must not get the proxy's.
+        let moved = try patched(
+            #"{"proxy":{"url":"http://other.example:3128","user":"x","password":"z"}}"#)
+        #expect(moved.secrets.connection?.proxyPassword == "z")
+        for wrong in [
+            #"{"auth":{"type":"bearer"}}"#, #"{"auth":{"password":null}}"#, #"{"auth":{"token":"t"}}"#,
+            #"{"proxy":{"url":"http://other.example:3128"}}"#, #"{"proxy":{"user":"x","password":null}}"#,
+            #"{"headers":{"Authorization":"x"}}"#, #"{"tls":{"client_key":"x"}}"#,
+            #"{"tls":{"maximum_version":"1.2","minimum_version":"1.3"}}"#, #"{"http_version":"2"}"#,
+            #"{"url":"https://b.example/"}"#,
+        ] {
+            #expect(throws: InvalidFields.self, "\(wrong)") { try patched(wrong) }
+        }
+        let elsewhere = try patched(
+            #"{"url":"https://b.example/","auth":{"type":"basic","user":"u","password":"q"}}"#)
+        #expect(elsewhere.secrets.connection?.password == "q")
+    }
+
     @Test("a patch to a directory destination renames by default")
     func directory() throws {
         let changed = { (destination: String, patch: String) throws -> JobSpec.Destination? in

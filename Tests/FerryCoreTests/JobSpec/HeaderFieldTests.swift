@@ -142,17 +142,21 @@ struct HeaderFieldTests {
     @Test("fields of later versions are not_supported, and their default values are accepted")
     func laterFields() throws {
         let given = #"""
-            {"kind":"data","request":{"url":"http://a.example/"},"on_url_expired":"ask"}
+            {"kind":"download","request":{"url":"http://a.example/"},
+            "destination":{"path":"a","url":"http://b.example/","headers":{"A":"b"}}}
             """#
         let error = #expect(throws: InvalidFields.self) {
             try JobRequest(JSONView(parsing: Array(given.utf8)), refusal: { _ in nil })
         }
         #expect(error?.errors.allSatisfy { $0.code == "not_supported" } == true)
-        #expect(error?.errors.map(\.pointer) == ["#/on_url_expired"])
+        #expect(
+            Set(error?.errors.map(\.pointer) ?? []) == ["#/destination/url", "#/destination/headers"])
         let off = #"""
-            {"kind":"data","request":{"url":"http://a.example/"},"on_url_expired":"fail"}
+            {"kind":"download","request":{"url":"http://a.example/"},
+            "destination":{"path":"a","url":null,"headers":null}}
             """#
-        let plain = #"{"kind":"data","request":{"url":"http://a.example/"}}"#
+        let plain =
+            #"{"kind":"download","request":{"url":"http://a.example/"},"destination":{"path":"a"}}"#
         let spec = { (text: String) in
             try JobRequest(JSONView(parsing: Array(text.utf8)), refusal: { _ in nil }).spec
         }

@@ -38,7 +38,7 @@ import Testing
         let attempt = fixture.attempt(.download, nginx.url + "/file")
         fixture.engine.begin([attempt])
         #expect(eventually { (fixture.engine.progress(of: attempt.job)?.bytesReceived ?? 0) > 0 })
-        fixture.engine.changeRate(attempt.job, bytesPerSecondMax: 1_000_000)
+        fixture.engine.adopt(attempt.edit { spec, _ in spec.bytesPerSecondMax = 1_000_000 }, of: attempt.job)
         let isChanged = Signal<Bool>()
         fixture.engine.snapshot(of: attempt.job) { isChanged.fire($0 != nil) }
         #expect(isChanged.wait() == [true])

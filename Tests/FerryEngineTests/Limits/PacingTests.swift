@@ -262,7 +262,8 @@ private struct Simulation {
             #expect(progress() < 100_000)
             fixture.engine.setLimits(
                 TransferLimits(bytesPerSecondPerHostMax: 2_000), shares: RateShares(nodeCount: 1))
-            fixture.engine.changeRate(attempt.job, bytesPerSecondMax: 100_000_000)
+            fixture.engine.adopt(
+                attempt.edit { spec, _ in spec.bytesPerSecondMax = 100_000_000 }, of: attempt.job)
             let before = progress()
             #expect(eventually { progress() > before + 2_000 })
             #expect(progress() < 500_000)

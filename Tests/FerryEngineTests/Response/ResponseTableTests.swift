@@ -386,4 +386,45 @@ import Testing
         #expect(try !isTaken(.entityTag("\"one\""), [("ETag", "\"two\"")]) { $0.integrity.adler32 = "00" })
         #expect(try !isTaken(nil, []) { $0.retry.resumesWithoutValidator = true })
     }
+
+    @Test("a refused URL or credential is asked about, after all rules that accept or retry the response")
+    func expired() throws {
+        for kind in [JobKind.download, .upload, .data] {
+            for status in [400, 401, 403, 404, 407, 410] {
+                let isExpired = [401, 403, 410].contains(status)
+                for (index, change) in Self.changes.enumerated() {
+                    let spec = Self.spec(kind) {
+                        $0.onURLExpired = .ask
+                        change(&$0, status)
+                    }
+                    let step = try Self.step(spec, Self.head(status))
+                    let asks = if case .askForURL = step { true } else { false }
+                    // 401 is never retried.
+                    let isAsked = isExpired && (index == 0 || index == 2 && status == 401)
+                    #expect(asks == isAsked, "\(kind) \(status) \(index): \(step)")
+                }
+                let later = Self.head(status, [("Retry-After", "3")])
+                let step = try Self.step(Self.spec(kind) { $0.onURLExpired = .ask }, later)
+                let asks = if case .askForURL = step { true } else { false }
+                #expect(asks == (status == 401), "\(kind) \(status): \(step)")
+                let plain = try Self.step(Self.spec(kind), Self.head(status))
+                if case .askForURL = plain { Issue.record("\(status)") }
+            }
+        }
+        let spec = Self.spec(.download) { $0.onURLExpired = .ask }
+        let part = try Self.step(spec, Self.head(403), from: 500, try Self.known(.entityTag("\"one\"")))
+        guard case .again(.withoutRange(.refused)) = part else {
+            Issue.record("\(part)")
+            return
+        }
+        var hop = try Self.hop()
+        hop.hasActed = true
+        let acted = try Self.step(spec, Self.head(403), nil, hop)
+        if case .askForURL = acted { Issue.record("the POST before would be sent again") }
+    }
+
+    /// What jobs say about a status: nothing, that they accept it, that they retry it.
+    private static let changes: [@Sendable (inout JobSpec, Int) -> Void] = [
+        { _, _ in }, { $0.accept.status = ["\($1)"] }, { $0.retry.statuses = ["\($1)"] },
+    ]
 }

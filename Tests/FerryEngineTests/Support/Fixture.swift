@@ -208,3 +208,14 @@ extension AttemptResult {
     var isReleased: Bool { if case .released = outcome { true } else { false } }
     var isSuspended: Bool { if case .suspended = outcome { true } else { false } }
 }
+
+extension Attempt {
+    /// An edit of the job while the attempt runs.
+    func edit(_ change: (inout JobSpec, inout JobSecrets) -> Void) -> AttemptEdit {
+        var (spec, secrets) = (spec, secrets)
+        change(&spec, &secrets)
+        return AttemptEdit(
+            attempt: number, revision: revision + 1, spec: spec, storedSpec: StoredSpec(spec, json: []),
+            secrets: secrets)
+    }
+}

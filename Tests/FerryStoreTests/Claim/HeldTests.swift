@@ -179,7 +179,7 @@ struct HeldTests {
         node.waitUntilFinished(running[0].job)
     }
 
-    @Test("a prefetched job begins with the rate of a later edit")
+    @Test("a prefetched job begins with the rate and the URL of a later edit")
     func rate() throws {
         let (node, running, held) = try busyNode(listens: false)
         defer { node.store.stop() }
@@ -189,15 +189,19 @@ struct HeldTests {
                 { draft throws(InvalidFields) in
                     var draft = draft
                     draft.spec.bytesPerSecondMax = 4_096
+                    draft.spec.request = .init(url: "https://new.example/f", method: "GET")
                     return draft
                 }, reply: reply)
         }
         _ = try edited.get()
         // The runner does not know it yet.
-        #expect(node.runner.rates.take().count == 1)
+        #expect(node.runner.edits.take().count == 1)
+        let begun = Signal<Attempt>()
+        node.runner.react { begun.fire($0) }
         node.store.dispatcher.record(result(running[0], success))
-        let change = try #require(node.runner.rates.wait(milliseconds: 60_000).first)
-        #expect(change.0 == held[0] && change.1 == 4_096)
+        let next = try #require(begun.wait().first)
+        #expect(next.job == held[0] && next.spec.bytesPerSecondMax == 4_096)
+        #expect(next.spec.request.url == "https://new.example/f")
     }
 
     @Test("a rate that changes before the runner has taken the attempt is applied")
@@ -218,12 +222,12 @@ struct HeldTests {
             if case .failure(let error) = edited { Issue.record("\(error)") }
         }
         let job = try node.submit(newJob()).id
-        var changes: [(JobID, Int64?)] = []
+        var changes: [(JobID, AttemptEdit)] = []
         eventually("it is changed by the edit, and once it has begun") {
-            changes += node.runner.rates.take()
+            changes += node.runner.edits.take()
             return changes.count == 2
         }
-        #expect(changes.allSatisfy { $0.0 == job && $0.1 == 4_096 })
+        #expect(changes.allSatisfy { $0.0 == job && $0.1.spec.bytesPerSecondMax == 4_096 })
     }
 
     @Test("a prefetched job that is suspended keeps the bytes of earlier attempts")

@@ -107,7 +107,9 @@ struct ControlTests {
         // The other node, so that it has to be told.
         eventually("a change is told") {
             _ = edit(id) { $0.bytesPerSecondMax = ($0.bytesPerSecondMax ?? 4) + 1 }
-            return worker.runner.rates.wait(milliseconds: 500).contains { $0.0 == id && $0.1 ?? 0 > 4 }
+            return worker.runner.edits.wait(milliseconds: 500).contains {
+                $0.0 == id && $0.1.spec.bytesPerSecondMax ?? 0 > 4
+            }
         }
         let edited = try edit(id, on: worker) {
             $0.description = "changed"

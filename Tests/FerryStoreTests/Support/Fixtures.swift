@@ -42,11 +42,11 @@ final class RecordingRunner: AttemptRunner {
     /// How each of those was asked to end, lastly.
     let stops = Mutex<[JobID: AttemptStop]>([:])
 
-    let rates = Mailbox<(JobID, Int64?)>()
+    let edits = Mailbox<(JobID, AttemptEdit)>()
     let limits = Mailbox<(TransferLimits, RateShares)>()
     /// What it has running under limits.
     let demand = Mutex(RateDemand())
-    func changeRate(_ job: JobID, bytesPerSecondMax: Int64?) { rates.send((job, bytesPerSecondMax)) }
+    func adopt(_ edit: AttemptEdit, of job: JobID) { edits.send((job, edit)) }
     let sessionRates = Mailbox<[SessionKey: Int64]>()
     func setSessionRates(_ rates: [SessionKey: Int64]) { sessionRates.send(rates) }
     func setLimits(_ limits: TransferLimits, shares: RateShares) { self.limits.send((limits, shares)) }

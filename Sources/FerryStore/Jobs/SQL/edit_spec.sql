@@ -1,6 +1,7 @@
 -- Replaces the fields of an unfinished job, and keeps the earlier ones for events of that time. The caller
 -- has changed the row in the same transaction (change_jobs.sql), and so has checked its revision, which is
--- the first one with the new fields. The claim queue of a leased job stays.
+-- the first one with the new fields. The claim queue of a leased job stays unless its scope changes: limits
+-- then count the job where its next request goes.
 -- Locks: the job and the new row.
 -- $1 id, $2 spec, $3 metadata or null, $4 priority, $5 expiry, $6 origin, $7 deadline or null, $8 claim queue
 -- (column `lot`), $9 urgency, $10 whether it needs a confirmation before it begins, used if no question is
@@ -14,7 +15,9 @@ UPDATE jobs SET
     spec_revision = CASE WHEN spec <> $2::text THEN revision ELSE spec_revision END,
     spec = $2::text, metadata = $3::jsonb, priority = $4::real, expires_at = $5::timestamptz,
     origin = $6::text, deadline_at = $7::timestamptz,
-    lot = CASE WHEN node IS NOT NULL THEN lot ELSE $8::bigint END, urgency = $9::timestamptz,
+    lot = CASE WHEN node IS NOT NULL AND origin = $6::text AND scope_path = $13::text THEN lot
+        ELSE $8::bigint END,
+    urgency = $9::timestamptz,
     asks = CASE WHEN question IS NULL THEN $10::boolean ELSE asks END,
     secrets = CASE WHEN $11::boolean THEN $12::bytea ELSE secrets END,
     scope_path = $13::text, is_repeatable = $14::boolean, awaits_host = $15::boolean

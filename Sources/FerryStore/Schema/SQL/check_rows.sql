@@ -154,7 +154,7 @@ WITH told AS (
             (h.type, h.state) IN (
                 (1, 1), (1, 2), (1, 3), (1, 4), (2, 3), (3, 1), (4, 1), (5, 1), (6, 1), (7, 3), (8, 1),
                 (8, 2), (8, 4), (8, 6), (9, 5), (10, 6), (11, 7), (14, 5), (14, 6), (14, 7), (15, 5),
-                (15, 6), (15, 7), (16, 5), (16, 6), (16, 7))),
+                (15, 6), (15, 7), (16, 5), (16, 6), (16, 7), (18, 1))),
         ('the attempts of a job grow from event to event', h.attempt >= coalesce(h.attempt_before, 0)),
         -- The clocks of nodes follow that of the database and may differ by milliseconds.
         ('the events of a job are in the order of their times until its end',

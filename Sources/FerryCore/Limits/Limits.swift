@@ -117,6 +117,7 @@ package enum Limits {
     /// If exceeded: 413; in the response of a webhook, ignored.
     package static let answerByteCountMax = 65_536
     /// Bytes of the header fields that a question shows of its response.
+    /// If exceeded: the further ones are left out.
     package static let questionHeaderByteCountMax = 4_096
     /// `acknowledgement.timeout`, in seconds.
     /// If exceeded: 422. BITS has the same limit.

@@ -169,7 +169,7 @@ final class ContentFollowers: Sendable {
                 }
             }
         case .success(let job) where job.state.isTerminal: end(id, &followed) { $0.fail() }
-        // The same request then goes to that node.
+        // Its bytes arrive on another node. The clients repeat the request, which is sent on to that node.
         case .success(let job) where job.state == .running && others.isOther(job.node):
             end(id, &followed) { $0.fail() }
         case .failure(.notFound): end(id, &followed) { $0.fail() }

@@ -19,6 +19,7 @@ final class ForwardedResponse: EasyDelegate, ResponseStream, @unchecked Sendable
         var byteCount = 0
         var isPaused = false
         var isCancelled = false
+        var hasLength = false
         var waker: StreamWaker?
     }
 
@@ -123,6 +124,7 @@ final class ForwardedResponse: EasyDelegate, ResponseStream, @unchecked Sendable
                 String(promised.1[..<colon]), String(promised.1[promised.1.index(after: colon)...]).trimmed)
         }
         let length = value("content-length").flatMap { Int64($0) }
+        state.withLock { $0.hasLength = length != nil }
         // 204 and 304 have no body, whatever their fields say.
         if status != 204, status != 304 { response.body = .stream(self, length: length) }
         hasReplied = true
@@ -208,8 +210,9 @@ final class ForwardedResponse: EasyDelegate, ResponseStream, @unchecked Sendable
         return count
     }
 
-    /// The node closes a stream that sends nothing; until then the client may still read.
-    func clientStoppedSending() -> Bool { true }
+    /// The bytes of a body with a length come soon, and show whether the client still reads. A body without a
+    /// length may wait for hours.
+    func clientStoppedSending() -> Bool { state.withLock { $0.hasLength } }
 
     func cancelled() {
         state.withLock { state in

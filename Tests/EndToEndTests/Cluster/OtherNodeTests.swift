@@ -261,6 +261,35 @@ struct OtherNodeTests {
         }
     }
 
+    @Test("content of a job on another node is followed while it arrives, up to its trailer or its failure")
+    func followed() throws {
+        let cluster = try Cluster()
+        defer { cluster.remove() }
+        let front = cluster.front
+        let origin = try HalfwayOrigin(free: 0)
+        defer { origin.stop() }
+        let id = try front.submit(download(origin.url + "/f/1"))
+        _ = origin.stopped.wait()
+        #expect(becomes { try front.json("GET", "/v1/jobs/\(id)")["state"]?.string == "running" })
+        let whole = HalfwayOrigin.bytes(1)
+        let client = try FollowClient(front, id)
+        #expect(client.status == 200 && client.bytes(10_000) == Array(whole[..<10_000]))
+        origin.open()
+        #expect(client.rest() == whole)
+        #expect(client.trailers?.contains("X-Ferry-State: succeeded") == true)
+
+        let second = try HalfwayOrigin(free: 0)
+        defer { second.stop() }
+        let cancelled = try front.submit(download(second.url + "/f/2"))
+        _ = second.stopped.wait()
+        #expect(becomes { try front.json("GET", "/v1/jobs/\(cancelled)")["state"]?.string == "running" })
+        let other = try FollowClient(front, cancelled)
+        #expect(other.bytes(10_000).count == 10_000)
+        #expect(try front.call("POST", "/v1/jobs/\(cancelled)/cancel").status == 200)
+        _ = other.rest()
+        #expect(other.trailers == nil)
+    }
+
     @Test("if a node dies while it sends content, the client's response is cut off")
     func cut() throws {
         let cluster = try Cluster()

@@ -170,11 +170,15 @@ class Soak:
 
     def give_up(self) -> bool:
         """Cancels what the tenant that misbehaves has left; whether nothing is left."""
-        left = [job["id"] for state in ("waiting", "queued", "running", "suspended")
-                for job in self.other.pages(f"/v1/jobs?state={state}")]
-        for identifier in left:
-            self.other.call("POST", f"/v1/jobs/{identifier}/cancel", {})
-        return not left
+        unfinished = ["waiting", "queued", "running", "suspended"]
+        if not any(True for state in unfinished for _ in self.other.pages(f"/v1/jobs?state={state}")):
+            return True
+        made = self.other.call("POST", "/v1/jobs/cancel", {"filter": {"state": unfinished}})
+        if made.status != 202:
+            return False
+        path = f"/v1/operations/{made.json()['id']}"
+        eventually(QUIET_SECONDS, lambda: self.other.call("GET", path).json()["state"] != "running", path)
+        return False
 
     def release(self) -> bool:
         """Lets go what clients have held; false."""

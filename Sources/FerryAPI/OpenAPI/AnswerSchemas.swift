@@ -72,8 +72,8 @@ let answerSchemas = #"""
         },
         "body_excerpt": {
           "type": "string",
-          "description": "First 2 KiB of a text body that is not stored: the response to an upload, or a \#
-    response that was not accepted. Absent if there is none."
+          "description": "First 2 KiB of a text body that is not stored, because the response was not \#
+    accepted. Absent if there is none."
         }
       }
     },

@@ -15,8 +15,8 @@ extension FieldSchemas {
             answer(
                 ["use_new_request"], "The job continues with a changed request.",
                 .property(
-                    "request", .schema("RequestPatch"),
-                    "A merge patch of the request."))
+                    "request", .schema("NewRequest"),
+                    "A merge patch of the request. A body replaces the former one."))
         }
         reference("URLExpiredAnswer") {
             oneOf(

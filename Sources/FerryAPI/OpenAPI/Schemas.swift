@@ -72,6 +72,7 @@ extension FieldSchemas {
                 + "does not run; earliest_begin_at and confirm_before_begin until it has begun. The next "
                 + "request of the job uses them. A download resumes from its bytes with another URL if the "
                 + "validator shows that it is the same file. The result is validated like a submission.")
+        add(JobSpec.RequestSpec.self, .answer)
         add(HeaderLine.self, .request(nil), named: HeaderLine.schemaName)
         add(JobSpec.Part.self, .request(nil))
         add(JobSpec.Part.self, .response)

@@ -12,6 +12,7 @@ package struct Get: ParsableCommand {
               ferry get https://example.com/data.csv -o -            # to standard output
               ferry get https://example.com/data.csv -o - --follow   # while the bytes arrive
               ferry get https://example.com/data.csv --stored in/data.csv   # kept by the service
+              ferry get https://example.com/query --method POST --body 'id=7' --stored in/7.json
               ferry get https://example.com/data.csv --no-wait       # prints the job's identifier
 
             Ctrl-C leaves the job running.
@@ -44,6 +45,13 @@ package struct Get: ParsableCommand {
         name: .long, help: ArgumentHelp("Another URL of the same file; repeatable.", valueName: "url"))
     var mirror: [String] = []
 
+    @Option(name: .long, help: "Method of the request, such as POST.")
+    var method: String?
+
+    @Option(
+        name: .long, help: ArgumentHelp("Text to send with the request; needs --method.", valueName: "text"))
+    var body: String?
+
     @OptionGroup var job: JobOptions
     @OptionGroup var waiting: WaitOptions
     @OptionGroup var client: ClientOptions
@@ -59,13 +67,16 @@ package struct Get: ParsableCommand {
         if follow, output != "-" { throw ValidationError("--follow needs --output -.") }
         if follow, waiting.timeout != nil { throw ValidationError("--follow excludes --timeout.") }
         if output == "-", client.json { throw ValidationError("-o - excludes --json.") }
+        if body != nil, method == nil { throw ValidationError("--body needs --method.") }
         if ifExists != nil, stored == nil { throw ValidationError("--if-exists needs --stored.") }
     }
 
     package func run() throws {
         let console = Console.current
         let service = try client.service()
-        let body = try job.body(kind: "download", url: source) { writer in
+        let submission = try job.body(
+            kind: "download", url: source, method: method, sending: body
+        ) { writer in
             if let stored {
                 writer.name("destination")
                 writer.beginObject()
@@ -77,7 +88,7 @@ package struct Get: ParsableCommand {
             if !mirror.isEmpty { writer.member("mirrors", .array(mirror.map { .string($0) })) }
             if let sha256 { writer.member("integrity", .object([.init("sha256", .string(sha256))])) }
         }
-        let created = try job.submit(body, to: service)
+        let created = try job.submit(submission, to: service)
         let id = try identifier(of: created.json)
         guard waiting.wait else {
             return try client.json ? console.data(json: created.bytes) : console.data(line: id)

@@ -74,9 +74,11 @@ struct JobOptions: ParsableArguments {
         return (String(text[..<index]), String(separator == ":" ? value.drop { $0 == " " } : value))
     }
 
-    /// Returns the body of `POST /v1/jobs`. `more` writes the members of the command itself.
+    /// Returns the body of `POST /v1/jobs`. `sending`: text that the request sends. `more` writes the members
+    /// of the command itself.
     func body(
-        kind: String, url: String, method: String? = nil, more: (inout JSONWriter) -> Void
+        kind: String, url: String, method: String? = nil, sending text: String? = nil,
+        more: (inout JSONWriter) -> Void
     ) throws(ClientFailure) -> [UInt8] {
         var writer = JSONWriter()
         writer.beginObject()
@@ -88,6 +90,7 @@ struct JobOptions: ParsableArguments {
         writer.beginObject()
         writer.member("url", url)
         if let method { writer.member("method", method) }
+        if let text { writer.member("body", .object([.init("text", .string(text))])) }
         writer.headerFields(header)
         try connection.write(into: &writer)
         writer.endObject()

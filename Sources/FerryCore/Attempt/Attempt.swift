@@ -147,8 +147,7 @@ package struct TransferResponse: Sendable, Equatable {
     package var suggestedFilename: String?
     /// Bytes of the body, or `nil` if the response did not say.
     package var expectedContentLength: Int64?
-    /// Beginning of a text body that is not stored elsewhere: the response to an upload, or the reason of a
-    /// refusal.
+    /// Beginning of a text body that is not stored elsewhere: that of a response which was not accepted.
     package var bodyExcerpt: String?
 
     /// Creates a response without an excerpt.
@@ -194,7 +193,7 @@ package struct TransferResult: Sendable, Equatable {
     package var size: Int64
     /// SHA-256 of the same bytes in lower-case hexadecimal.
     package var sha256: String
-    /// Body of a data job if it is short enough for the database, else `nil`.
+    /// Body of the response to a data job or an upload if it is short enough for the database, else `nil`.
     package var body: [UInt8]?
     /// `true` if Ferry stores the bytes in a file of its own (below `results/`).
     package var isManaged: Bool
@@ -220,6 +219,24 @@ package struct TransferResult: Sendable, Equatable {
     package var parts: Parts?
     /// Identity of the file at `path` when it was published.
     package var file: FileIdentity?
+
+    /// Bytes that are kept and are not those of `size` and `sha256`.
+    package struct Content: Sendable, Equatable {
+        /// Number of bytes.
+        package let size: Int64
+        /// SHA-256 in lower-case hexadecimal.
+        package let sha256: String
+    }
+    /// The body of the response to an upload, or `nil` if it had none.
+    package var content: Content?
+
+    /// Returns the result of an upload with the body of its response.
+    package func keeping(_ response: TransferResult) -> TransferResult {
+        var result = self
+        result.content = Content(size: response.size, sha256: response.sha256)
+        (result.body, result.isManaged) = (response.body, response.isManaged)
+        return result
+    }
 
     /// Proof that the body is complete: a digest, a length, or none if it ended with the connection.
     package enum Verification: String, ShownChoice { case digest, length, none }

@@ -8,6 +8,8 @@ package final class FieldContext {
     package let refusal: (WebURL) -> String?
     /// The time zones that this node knows, or `nil` to accept any name.
     package let zones: (any TimeZoneSource)?
+    /// `true` if the patch is that of an answer.
+    package var isAnswer = false
     /// Kind of the job, once it is read.
     package var kind: JobKind?
     /// The job's session, or `nil` if it is not configured.

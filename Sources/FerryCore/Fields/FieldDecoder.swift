@@ -84,7 +84,7 @@ package struct FieldDecoder: FieldVisitor {
             }
             return nil
         }
-        if mode == .patch, traits.change == .never {
+        if mode == .patch, traits.change == .never || traits.change == .answered && !context.isAnswer {
             failUnchangeable(name)
             return nil
         }
@@ -168,9 +168,13 @@ package struct FieldDecoder: FieldVisitor {
             return context.errors.addWrongType(reader.pointer(name), "an object", json)
         }
         checkKind(name, traits)
-        var object = value ?? Self.standard(Object.self, context)
+        // An answer replaces such an object; it does not merge with it.
+        let isReplaced = traits.change == .answered
+        let before = isReplaced ? nil : value
+        var object = before ?? Self.standard(Object.self, context)
         Self.decode(
-            json, into: &object, at: reader.pointer(name), mode, isCreated: value == nil, context)
+            json, into: &object, at: reader.pointer(name), isReplaced ? .new : mode,
+            isCreated: before == nil, context)
         value = object
     }
 

@@ -195,6 +195,8 @@ package struct FieldTraits: Sendable {
     /// When `PATCH` may change a field.
     package enum Change: Sendable {
         case never
+        /// Never; but the answer `use_new_request` may replace the field as a whole.
+        case answered
         /// Never; but a patch may repeat the current value.
         case repeated
         /// While the job does not run.

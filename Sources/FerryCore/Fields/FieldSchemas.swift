@@ -7,6 +7,8 @@ package final class FieldSchemas {
         case request(JobKind?)
         /// Merge patch (RFC 7396): every field is optional, and null sets the default.
         case patch
+        /// Merge patch of the request in an answer, which may replace further fields.
+        case answer
         /// Part of a response: every field is present.
         case response
     }
@@ -52,6 +54,7 @@ package final class FieldSchemas {
             "\(kind.rawValue.prefix(1).uppercased())\(kind.rawValue.dropFirst())\(object.name)Input"
         case .request: "\(object.name)Input"
         case .patch: "\(object.name)Patch"
+        case .answer: "New\(object.name)"
         case .response: object.name
         }
     }
@@ -86,7 +89,7 @@ package final class FieldSchemas {
                 case .request(let kind):
                     field.traits.isRequired && !(field.traits.isInResumeData && kind == .download)
                         || requiredByRule.contains(name)
-                case .patch: false
+                case .patch, .answer: false
                 case .response: !field.traits.isShownOnly && !field.traits.isAlternative
                 }
             guard let property = property(field, of: object, use, isRequired: isRequired) else { continue }
@@ -106,8 +109,9 @@ package final class FieldSchemas {
         case .request(let kind):
             if traits.isShownOnly { return nil }
             if let kind, !traits.kinds.contains(JobKinds(kind)) { return Self.unused(field) }
-        case .patch:
+        case .patch, .answer:
             if traits.isShownOnly || traits.change == .never || traits.change == .repeated { return nil }
+            if traits.change == .answered, use == .patch { return nil }
             isNullable = isNullable || !traits.isRequired
         case .response:
             if traits.isWriteOnly { return nil }
@@ -115,7 +119,8 @@ package final class FieldSchemas {
         var members: [JSON.Member]
         switch field.kind {
         case .object(let nested):
-            members = reference(nested, use)
+            let replaces = use == .answer && traits.change == .answered
+            members = reference(nested, use == .answer ? replaces ? .request(nil) : .patch : use)
         case .value(let schema, let shown):
             members = use == .response ? shown : schema
             if case .request(let kind?) = use, let variant = object.variant(field.name, kind) {

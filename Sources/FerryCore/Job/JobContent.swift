@@ -21,12 +21,13 @@ package struct JobContent: Sendable {
     /// File name for the client.
     package let fileName: String
 
-    /// Reads a record; `nil` if the job has not succeeded or has left nothing, as uploads do.
+    /// Reads a record; `nil` if the job has not succeeded or has left nothing, as an upload does whose
+    /// response had no body.
     package init?(_ job: JobRecord) {
         // Written by Ferry as JSON; a result that cannot be read has no content to show.
         guard job.state == .succeeded, let text = job.resultJSON, let result = try? JSON.parse(text),
-            let sha256 = result["sha256"]?.string, let size = result["size"]?.integer,
-            result["content_url"]?.string != nil
+            let kept = Optional(result["content"] ?? result), let sha256 = kept["sha256"]?.string,
+            let size = kept["size"]?.integer, result["content_url"]?.string != nil
         else { return nil }
         self.size = size
         self.sha256 = sha256

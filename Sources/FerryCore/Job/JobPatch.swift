@@ -29,14 +29,16 @@ extension JSON {
 
 extension JobRequest {
     /// Returns this job after a merge patch, validated like a submission. Throws all errors at once.
-    /// `session`: the job's session; `refusal`: the egress policy's.
+    /// `isAnswer`: the patch is that of an answer, which may also replace the method and the body. `session`:
+    /// the job's session; `refusal`: the egress policy's.
     package func merging(
-        _ patch: JSONView, node: NodeAbilities = NodeAbilities(), session: SessionRecord? = nil,
-        refusal: (WebURL) -> String?
+        _ patch: JSONView, isAnswer: Bool = false, node: NodeAbilities = NodeAbilities(),
+        session: SessionRecord? = nil, refusal: (WebURL) -> String?
     ) throws(InvalidFields) -> JobRequest {
         let (draft, errors) = withoutActuallyEscaping(refusal) { refusal in
             let context = FieldContext(node: node, session: session, refusal: refusal)
             context.kind = spec.kind
+            context.isAnswer = isAnswer
             var draft = self
             draft.merge(patch, context)
             return (draft, context.errors)
@@ -82,7 +84,13 @@ extension JobRequest {
         secrets.connection = given.filled(from: before.secrets.connection, for: rules)
         if patch["headers"] != nil || patch["header_fields"] != nil { checkHeaders(patch, context) }
         spec.answers?.start = nil
+        if patch["body"] != nil { replacePayload(spec.request.body == nil ? nil : context.payload) }
         let (old, new) = (before.spec.request, spec.request)
+        // No bytes of the former request belong to another method or body.
+        guard new.method == old.method, patch["body"] == nil else {
+            spec.request.original = nil
+            return given
+        }
         let isOther = new.url != old.url || new.headers.fieldsInOrder != old.headers.fieldsInOrder
         // A job that resumes without a validator starts anew: nothing would show that the new link has
         // another file.

@@ -328,7 +328,7 @@ package struct ShownResult: ShownObject {
     let job: JobID
     let bytesSent: Int64
 
-    /// Path of the content, or `nil` for an upload, of which nothing is stored here.
+    /// Path of the content, or `nil` for an upload whose response had no body.
     private var contentURL: String? {
         result.path != nil || result.isManaged || result.body != nil ? "/v1/jobs/\(job)/content" : nil
     }
@@ -349,11 +349,24 @@ package struct ShownResult: ShownObject {
             "resumed_at_offset", \.result.resumedAtOffset,
             "Byte at which the download resumed; 0 if it restarted. Absent if no bytes were kept.")
         list.optional("parts", \.result.parts, "Only of a multipart/x-mixed-replace response.")
-        list.member("content_url", \.contentURL, "Path of the received bytes, or null for an upload.")
+        list.optional("content", \.result.content, "Only of an upload whose response had a body.")
+        list.member(
+            "content_url", \.contentURL,
+            "Path of the received bytes; null for an upload whose response had no body.")
         list.described(
             "body", InlineBody?.self,
-            "Short body of a data job: a string if it is UTF-8, else an object with its base64. Null in "
-                + "lists, and without a short body.")
+            "Short body of the response to a data job or an upload: a string if it is UTF-8, else an object "
+                + "with its base64. Null in lists, and without a short body.")
+    }
+}
+
+extension TransferResult.Content: ShownObject {
+    package static let summary = "The kept body of the response to an upload."
+    package static let schemaName = "ResponseContent"
+
+    package static func members(_ list: inout some MemberVisitor<Self>) {
+        list.member("size", \.size, "Bytes of the body.")
+        list.member("sha256", \.sha256, "SHA-256 of these bytes, in lower-case hexadecimal.")
     }
 }
 

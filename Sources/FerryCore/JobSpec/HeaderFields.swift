@@ -332,13 +332,7 @@ struct ShownHeaderLines: ShownValue {
     func show(into writer: inout JSONWriter, isRedacted: Bool) {
         writer.headerLines(lines, isRedacted: true)
     }
-    static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] {
-        [
-            JSON.Member("type", "array"),
-            JSON.Member(
-                "items", .object([JSON.Member("$ref", "#/components/schemas/ShownHeaderField")])),
-        ]
-    }
+    static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] { HeaderLines.shownSchema(NoRule()) }
 }
 
 extension StoredObject {

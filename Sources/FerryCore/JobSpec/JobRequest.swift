@@ -5,9 +5,11 @@ package struct JobRequest: Sendable, Equatable {
     package var spec: JobSpec
     /// The texts of the secrets.
     package var secrets: JobSecrets
-    /// Bytes of an inline source or body as they will be sent, or `nil`. A patch or an answer does not
-    /// change them, so a job that is read for one comes without them.
+    /// Bytes of an inline source or body as they will be sent, or `nil`. A job that is read for a patch or an
+    /// answer comes without them, since a patch does not change them.
     package var payload: [UInt8]?
+    /// `true` if an answer has replaced the body, and `payload` is the new one.
+    package private(set) var replacesPayload = false
 
     /// Creates a request of valid parts.
     package init(_ spec: JobSpec, _ secrets: JobSecrets = JobSecrets(), payload: [UInt8]? = nil) {
@@ -55,6 +57,11 @@ package struct JobRequest: Sendable, Equatable {
         self.spec = spec
         payload = context.payload
     }
+}
+
+extension JobRequest {
+    /// Takes the body of an answer. `nil`: the request has none from now on.
+    mutating func replacePayload(_ bytes: [UInt8]?) { (payload, replacesPayload) = (bytes, true) }
 }
 
 extension JSONView {
@@ -112,7 +119,7 @@ extension JobSpec {
 
     /// Reports segments and mirrors unless the job is a download by GET that does not set ranges itself.
     private func checkParts(_ fields: FieldDecoder) {
-        guard fields.mode == .new, kind == .download else { return }
+        guard fields.mode == .new || fields.context.isAnswer, kind == .download else { return }
         for (name, isUsed) in [("segments", segmentCountMax > 1), ("mirrors", !mirrors.isEmpty)] where isUsed
         {
             if request.method != "GET" {

@@ -16,7 +16,8 @@ package struct JobSpec: FieldObject {
     package var request = RequestSpec()
     /// Other URLs of the same bytes, in the client's order; only for downloads by GET.
     package var mirrors: [String] = []
-    /// Destination of a download, or `nil` if Ferry stores the file.
+    /// Destination of a download, or `nil` if Ferry stores the file; of a `data` job, or `nil` if its body
+    /// needs no file.
     package var destination: Destination?
     /// Source of an upload; `nil` for other kinds.
     package var source: Source?
@@ -55,6 +56,9 @@ package struct JobSpec: FieldObject {
 
     /// Creates a spec with default values.
     package init() {}
+
+    /// `true` if the body of the response becomes a file, however short it is.
+    package var storesFile: Bool { kind == .download || destination != nil }
 
     /// Bytes per second in each direction, or `nil` for no limit.
     package var bytesPerSecondMax: Int64? {
@@ -167,8 +171,9 @@ package struct JobSpec: FieldObject {
                 + "origin only.")
         mirrors = urls.map(\.text)
         visitor.object(
-            "destination", &destination, .of(kinds: .download),
-            "Where a download is stored; null: Ferry keeps the file for the session's retention.")
+            "destination", &destination, .of(kinds: [.download, .data]),
+            "Where a download, or the body of a data job, is stored. null: Ferry keeps the file or body for "
+                + "the session's retention.")
         visitor.object("source", &source, .of(.never, kinds: .upload), "The bytes of an upload.")
         visitor.object("integrity", &integrity, .plain, "What the bytes must be.")
         visitor.object("redirects", &redirects, .plain, "Rules for redirects.")

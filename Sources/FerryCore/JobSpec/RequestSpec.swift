@@ -13,7 +13,7 @@ extension JobSpec {
         /// Header fields in order; names may be repeated. Secret values (`Authorization`, `Cookie`, …) are
         /// empty here; `JobSecrets.headers` has them.
         package var headers: [Pair] = []
-        /// Form and size of the body of a `data` job; the bytes are the payload.
+        /// Form and size of the body of a `data` or `download` job; the bytes are the payload.
         package var body: Body?
         /// Seconds without a byte after which an attempt fails.
         package var timeoutForRequest = 60.0
@@ -41,7 +41,7 @@ extension JobSpec {
                     + "are percent-encoded, those of the host become punycode. Addresses that the egress "
                     + "policy refuses are an error. By default that of resume_data.")
             visitor.field(
-                "method", &method, .method, .of(.never, column: "is_repeatable"),
+                "method", &method, .method, .of(.answered, column: "is_repeatable"),
                 "Method. By default GET, for uploads PUT. With a body, it must be named and be neither GET "
                     + "nor HEAD.")
             headerFields(
@@ -53,7 +53,8 @@ extension JobSpec {
                     + "{\"set\": true}. Clients and admins see the other values; viewers, events and "
                     + "webhooks those of fields that carry no credential. At most 16 KiB. A job shows values "
                     + "of the same name combined with a comma (RFC 9110 §5.3).")
-            visitor.object("body", &body, .of(.never, kinds: .data), "The body of the request.")
+            visitor.object(
+                "body", &body, .of(.answered, kinds: [.download, .data]), "The body of the request.")
             visitor.field(
                 "cache_policy", &CachePolicy.only, .of(.never), "How the session's cache is used.")
             visitor.field(
@@ -63,15 +64,17 @@ extension JobSpec {
                 "accept_encoding", &acceptEncoding, .of(.never),
                 "Content codings to ask for; any: gzip, deflate and br. The body is decoded, and stored, "
                     + "counted and hashed in this form, if the Content-Encoding of the response is one "
-                    + "coding that was asked for; otherwise it is stored as it was sent. Only identity for "
-                    + "uploads.")
+                    + "coding that was asked for; otherwise it is stored as it was sent.")
             var connection = self.connection ?? .standard
             connection.fields(&visitor)
             if connection != self.connection ?? .standard { self.connection = connection }
         }
 
         package mutating func check(_ body: FieldDecoder) {
-            guard body.mode == .new else { return checkPatchedConnection(body) }
+            guard body.mode == .new else {
+                if body.context.isAnswer { checkMethod(body) }
+                return checkPatchedConnection(body)
+            }
             checkMethod(body)
             checkAcceptEncoding(body)
             inheritConnection(body)
@@ -131,7 +134,7 @@ extension JobSpec.RequestSpec {
         } else if kind == .upload, ["GET", "HEAD", "DELETE", "OPTIONS"].contains(method) {
             fields.fail(
                 "method", "invalid_combination", "\(method) sends no body; an upload needs PUT or POST.")
-        } else if kind == .data, fields.hasValue("body"), fields.isValid("body"),
+        } else if body != nil, fields.mode == .patch || fields.isValid("body"),
             method == "GET" || method == "HEAD"
         {
             fields.fail(
@@ -140,14 +143,10 @@ extension JobSpec.RequestSpec {
     }
 
     private func checkAcceptEncoding(_ fields: FieldDecoder) {
-        guard acceptEncoding != .identity else { return }
-        if fields.context.kind == .upload {
-            fields.fail("accept_encoding", "invalid_combination", "The response to an upload is not stored.")
-        } else if hasHeader("accept-encoding") {
-            fields.fail(
-                "accept_encoding", "invalid_combination",
-                "Give either this or an Accept-Encoding header, which stores the response as sent.")
-        }
+        guard acceptEncoding != .identity, hasHeader("accept-encoding") else { return }
+        fields.fail(
+            "accept_encoding", "invalid_combination",
+            "Give either this or an Accept-Encoding header, which stores the response as sent.")
     }
 
     /// Returns `true` if the request has a field of this name, in lower case.
@@ -260,13 +259,12 @@ extension JobSpec.RequestSpec {
                 #"{"pattern": "^(?!(GET|HEAD|DELETE|OPTIONS|TRACE|CONNECT)$)[A-Z][A-Z0-9_-]{0,31}$", "#
                     + #""default": "PUT"}"#)
         case ("method", .data): [JSON.Member("default", "GET")]
-        case ("accept_encoding", .upload): JSON.rules(#"{"enum": ["identity"]}"#)
         default: nil
         }
     }
 
     package static func schemaRules(for kind: JobKind?) -> [JSON.Member] {
-        kind == .data ? JSON.rules(bodyRules) : []
+        kind == .data || kind == .download ? JSON.rules(bodyRules) : []
     }
 
     private static let bodyRules = #"""

@@ -198,7 +198,7 @@ package enum Limits {
     /// `redirects.max`.
     /// If exceeded: 422.
     package static let redirectCountMax = 50
-    /// Body of a `data` job that is kept in the database, in bytes.
+    /// Response body of a `data` job or an upload that is kept in the database, in bytes.
     /// If exceeded: kept as a file.
     package static let inlineBodyByteCountMax = 256 << 10
     /// Received bodies of a node that wait in memory for one write, in bytes.

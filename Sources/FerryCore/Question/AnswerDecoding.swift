@@ -72,7 +72,7 @@ package struct AnswerBody: FieldObject {
         static func restore(_ json: JSON) -> Self? { Self(json: json) }
         func encode(into writer: inout JSONWriter, isRedacted: Bool) { writer.null() }
         static func schema(_ rule: NoRule) -> [JSON.Member] {
-            [JSON.Member("$ref", "#/components/schemas/RequestPatch")]
+            [JSON.Member("$ref", "#/components/schemas/NewRequest")]
         }
     }
 }
@@ -143,7 +143,7 @@ extension JobRequest {
             return .cancel(draft)
         case (.useNewRequest, _):
             let patch = JSONView(.object([.init("request", answer.request ?? .null)]))
-            draft = try merging(patch, node: node, refusal: refusal)
+            draft = try merging(patch, isAnswer: true, node: node, refusal: refusal)
             answers.isConfirmed = true
         case (.follow, .redirect(_, let hop)):
             answers.approve(hop.url)

@@ -225,8 +225,11 @@ extension Attempt {
 }
 
 extension JobSpec {
-    /// Bytes of the file that a download will write, as far as the job tells.
-    var expectedFileByteCount: Int64? { integrity.size ?? schedule.expectedBytesToReceive }
+    /// What the received bytes must be. `integrity` of an upload is about the bytes that are sent.
+    var receivedIntegrity: Integrity { kind == .upload ? Integrity() : integrity }
+
+    /// Bytes of the file that the job will write, as far as it tells.
+    var expectedFileByteCount: Int64? { receivedIntegrity.size ?? schedule.expectedBytesToReceive }
 
     /// The job's own estimate for its progress.
     fileprivate var progressEstimate: TransferProgress.Estimate? {

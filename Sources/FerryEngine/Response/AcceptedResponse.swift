@@ -23,8 +23,8 @@ struct AcceptedResponse {
         return (resumption, total)
     }
 
-    /// Makes the writer of the body. `destination`: of a download. `expectedSpace`: for a body of unknown
-    /// length. `isPaced`: whether a limit on speed holds.
+    /// Makes the writer of the body. `destination`: of a job that names one, and of any download.
+    /// `expectedSpace`: for a body of unknown length. `isPaced`: whether a limit on speed holds.
     func writer(
         for attempt: Attempt, _ progress: ProgressMeter, to destination: Destination?,
         expectedSpace: StorageClaim?, isPaced: Bool,
@@ -33,7 +33,7 @@ struct AcceptedResponse {
         let (key, onLoop, context, length) = (AttemptKey(attempt), loop.runner, loop.context, length)
         let gathering = gathering(attempt, isPaced: isPaced, loop)
         let plan = BodyWriter.Plan(
-            memoryLimit: attempt.spec.kind == .data
+            memoryLimit: !attempt.spec.storesFile
                 ? Limits.inlineBodyByteCountMax
                 : gathering == nil ? context.configuration.memoryByteCountMax : Int(length ?? 0),
             gathering: gathering,
@@ -46,7 +46,9 @@ struct AcceptedResponse {
                 return try context.destination(of: attempt)
             },
             digests: Digests(
-                attempt.spec.integrity, announced: announcedDigests,
+                attempt.spec.receivedIntegrity,
+                // A server may announce those of the bytes that it was sent.
+                announced: attempt.spec.kind == .upload ? [] : announcedDigests,
                 isRepeatable: attempt.spec.isRepeatable(hop.method)),
             makeTail: { [fileThreads = context.fileThreads, syncs = context.syncs] file, digests in
                 let bytes = DigestTail.Bytes(descriptor: file.descriptor, owner: file, isWritten: syncs)
@@ -87,7 +89,7 @@ struct AcceptedResponse {
     ) -> BodyWriter.Gathering? {
         let context = loop.context
         guard continued == nil else { return nil }
-        if attempt.spec.kind == .data {
+        if !attempt.spec.storesFile {
             return context.gathering.claim(0).map {
                 BodyWriter.Gathering(
                     claim: $0, since: loop.multi.now,

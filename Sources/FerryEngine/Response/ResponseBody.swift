@@ -186,7 +186,7 @@ final class ResponseBody {
         case .writer(let writer):
             try decoding?.checkEnd()
             try writer.checkEnd()
-            guard spec.kind == .data, let bytes = writer.inMemory else {
+            guard !spec.storesFile, let bytes = writer.inMemory else {
                 return .file(writer, try writer.destination())
             }
             return .result(try result(bytes, writer.digests, spec, isDelimited: isDelimited))
@@ -206,7 +206,7 @@ final class ResponseBody {
         digests.update(bytes)
         return TransferResult(
             path: nil, size: Int64(bytes.count), sha256: try digests.finish(), body: bytes, isManaged: false,
-            verified: digests.verification(spec.integrity, isDelimited: isDelimited))
+            verified: digests.verification(spec.receivedIntegrity, isDelimited: isDelimited))
     }
 
     /// Ends the writing. Returns the file that a later attempt may continue: the one that was written, or

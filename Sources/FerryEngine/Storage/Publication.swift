@@ -306,12 +306,12 @@ final class Publication: Sendable {
 
 extension EngineLoop {
     /// Makes the publication of an attempt's bytes. When the file has its name, `ended` is reported with the
-    /// outcome `succeeded`. Every other outcome comes back to the attempt as an event. `isInline`: no file is
-    /// left.
+    /// outcome `succeeded`. Every other outcome comes back to the attempt as an event. `sent`: the result of
+    /// an upload, whose response the bytes are. `isInline`: no file is left.
     func publication(
         _ bytes: Publication.Bytes, to destination: Destination, _ digests: Digests,
         _ verified: TransferResult.Verification, _ ended: AttemptResult, resumedAt offset: Int64?,
-        isInline: Bool = false
+        sent: TransferResult? = nil, isInline: Bool = false
     ) -> Publication {
         let (state, context, key) = (state, context, AttemptKey(ended.attempt))
         return Publication(
@@ -321,7 +321,7 @@ extension EngineLoop {
                 holdsLease: { context.lease.holdsLease(of: key.job, attempt: key.number) },
                 leftovers: context.leftovers, loop: loop,
                 report: { result in
-                    var result = result
+                    var result = sent?.keeping(result) ?? result
                     if let offset { result.resumedAtOffset = offset }
                     context.report(ended.with(.succeeded(result), at: context.clock.now()))
                 },

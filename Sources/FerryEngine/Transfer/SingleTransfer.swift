@@ -47,6 +47,8 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
     private var continuation: BodyContinuation
     private var speed: LowSpeedWatch
     private var publication: Publication?
+    /// The result of an upload whose response is still to be kept.
+    private var sent: TransferResult?
     private var recorder = TransactionRecorder()
     private var trace: AttemptTraceBuilder
     /// `nil` if no limit on speed holds.
@@ -95,6 +97,12 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
             progress.set(received: 0)
             event = .fetchAgain
         }
+        if case .stored(let result) = event, attempt.spec.kind == .upload, sent == nil, response.isAccepted,
+            !machine.isEnded
+        {
+            sent = result
+            return store()
+        }
         for action in machine.handle(event) { perform(action) }
     }
 
@@ -140,7 +148,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         }
         prepare { () throws(TransferError) in
             if let contents = try RequestBody.contents(of: attempt, context) { try open(contents) }
-            guard attempt.spec.kind == .download else { return handle(.prepared) }
+            guard attempt.spec.storesFile else { return handle(.prepared) }
             let destination = try context.destination(of: attempt)
             self.destination = destination
             try prepareDownload(to: destination)
@@ -478,7 +486,10 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
     ) throws(TransferError) -> AttemptMachine.HeadVerdict {
         switch judgement {
         case .take(let body):
-            if attempt.spec.kind != .upload { try take(body, head) }
+            // An upload keeps the response's body, if it has one.
+            if attempt.spec.kind != .upload || head.hasBody(hop.method) && body.total != 0 {
+                try take(body, head)
+            }
             return .accept
         case .follow(let next, let delay):
             redirect = next
@@ -495,7 +506,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         }
     }
 
-    /// Takes the body of a download or a data job.
+    /// Takes the body of an accepted response.
     private func take(_ body: ResponseTable.Body, _ head: ResponseHead) throws(TransferError) {
         guard body.continues else {
             dropBytes()
@@ -528,7 +539,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
     private func accept(
         _ head: ResponseHead, _ body: ResponseTable.Body, _ resumption: Resumption?
     ) throws(TransferError) {
-        if attempt.spec.kind == .data {
+        if attempt.spec.kind == .data, !attempt.spec.storesFile {
             let limit = min(attempt.spec.accept.byteCountMax ?? .max, Int64(Limits.inlineBodyByteCountMax))
             if let parts = ReplacedParts(head, byteCountMax: Int(limit)) {
                 return response.pass(to: .parts(parts))
@@ -608,8 +619,8 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
 
     func finished(_ outcome: TransferOutcome) {
         var outcome = outcome
-        if outcome.error == nil, outcome.lacksCloseNotify, let head = reader.head,
-            response.endsWithConnection(head, hop, attempt.spec.integrity)
+        if outcome.error == nil, outcome.lacksCloseNotify, attempt.spec.kind != .upload,
+            let head = reader.head, response.endsWithConnection(head, hop, attempt.spec.integrity)
         {
             outcome.error = .missingCloseNotify
         }
@@ -754,8 +765,8 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
     private func store() {
         let isDelimited = reader.head?.isDelimited(hop.method) ?? false
         do throws(TransferError) {
-            try body.check()
-            if attempt.spec.kind == .upload {
+            if sent == nil { try body.check() }
+            if attempt.spec.kind == .upload, sent == nil {
                 let (key, onLoop) = (key, loop.runner)
                 try body.finish(attempt.spec.integrity, isDelimited: isDelimited) { event in
                     onLoop { $0.handle(event, for: key) }
@@ -763,11 +774,11 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
                 return
             }
             switch try response.finish(attempt.spec, hop, isDelimited: isDelimited) {
-            case .result(let result): handle(.stored(result))
+            case .result(let result): handle(.stored(sent?.keeping(result) ?? result))
             case .file(let writer, let destination):
                 publish(
                     writer, to: destination,
-                    writer.digests.verification(attempt.spec.integrity, isDelimited: isDelimited))
+                    writer.digests.verification(attempt.spec.receivedIntegrity, isDelimited: isDelimited))
             case nil: break
             }
         } catch {
@@ -780,14 +791,15 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
     ) {
         response.pass(to: .none)
         handover.release()
-        let (loop, digests, offset) = (loop, writer.digests, progress.resumedAtOffset)
+        let (loop, digests, offset, sent) = (loop, writer.digests, progress.resumedAtOffset, sent)
         // The response is over: nothing of the result but its outcome changes from here on.
         let ended = result(.released)
         let isInline =
-            attempt.spec.kind == .data && writer.byteCount <= Int64(Limits.inlineBodyByteCountMax)
+            !attempt.spec.storesFile && writer.byteCount <= Int64(Limits.inlineBodyByteCountMax)
         publication = writer.publish(context.fileThreads) { bytes in
             loop.publication(
-                bytes, to: destination, digests, verified, ended, resumedAt: offset, isInline: isInline)
+                bytes, to: destination, digests, verified, ended, resumedAt: offset, sent: sent,
+                isInline: isInline)
         }
     }
 

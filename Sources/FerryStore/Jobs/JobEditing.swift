@@ -172,6 +172,8 @@ extension Parameters {
         parameters.appendSecrets(draft, before, context)
         parameters.append(text: scope.path)
         parameters.appendClaimFlags(of: spec)
+        parameters.append(bool: draft.replacesPayload)
+        parameters.append(bytea: draft.payload)
         return parameters
     }
 }

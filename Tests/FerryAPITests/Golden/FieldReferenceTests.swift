@@ -49,7 +49,9 @@ struct FieldReferenceTests {
                 + "the",
             "declarations in `Sources/FerryCore`; a test compares it. `/openapi.json` of a node has the "
                 + "same, and the",
-            "responses. \"Change\" states when `PATCH` may change the field.",
+            "responses. \"Change\" states when `PATCH` may change the field; by an answer: only "
+                + "`use_new_request`",
+            "changes it, as a whole.",
         ]
         for (object, hasPatch) in objects {
             lines += ["", "## \(object.name)", "", wrapped(object.text), ""]
@@ -67,7 +69,7 @@ struct FieldReferenceTests {
         object.fields.flatMap { field -> [String] in
             if field.traits.isShownOnly { return [] }
             let name = prefix + field.name
-            let inner = change.map { $0 == .never ? .never : field.traits.change }
+            let inner = change.map { [.never, .answered].contains($0) ? $0 : field.traits.change }
             switch field.kind {
             case .object(let object):
                 let type = field.isNullable ? "object or null" : "object"
@@ -86,6 +88,7 @@ struct FieldReferenceTests {
         var cells = ["`\(name)`", type, standard]
         switch change {
         case .never, .repeated: cells.append("never")
+        case .answered: cells.append("by an answer")
         case .whileStopped: cells.append("not while running")
         case .always: cells.append("until terminal")
         case nil: break

@@ -252,7 +252,9 @@ struct JobPatchTests {
         }
         #expect(refused("[]") == ["wrong_type #"])
         #expect(refused(#"{"request":{"url":"http://b.example/"}}"#) == ["blocked_address #/request/url"])
-        #expect(refused(#"{"destination":{"path":"x"}}"#) == ["invalid_combination #/destination"])
+        #expect(
+            refused(#"{"retry":{"resume_without_validator":true}}"#)
+                == ["invalid_combination #/retry/resume_without_validator"])
         #expect(refused(#"{"webhook":null,"session":"x"}"#).count == 2)
         #expect(refused(#"{"metadata":7}"#) == ["wrong_type #/metadata"])
         #expect(refused(#"{"network":{"max_bytes_per_second":0}}"#).count == 1)

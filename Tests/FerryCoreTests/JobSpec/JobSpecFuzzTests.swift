@@ -223,10 +223,6 @@ struct JobSpecFuzzTests {
             "#/request/body/form/a"
         ),
         (
-            #"{"kind":"data","request":{"url":"http://a.example/"},"destination":{"path":"a"}}"#,
-            "#/destination"
-        ),
-        (
             #"{"kind":"data","request":{"url":"http://a.example/","headers":{"A":"1","a":"2"}}}"#,
             "#/request/headers/a"
         ),

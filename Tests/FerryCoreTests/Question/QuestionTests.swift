@@ -159,9 +159,14 @@ struct QuestionTests {
         #expect(after.spec.request.headers == [.init("A", "b")])
         let evil = #"{"disposition":"use_new_request","request":{"url":"https://evil.example/"}}"#
         #expect(throws: InvalidFields.self) { try resolved(.begin, evil, draft()) }
-        #expect(throws: InvalidFields.self) {
-            try resolved(.begin, #"{"disposition":"use_new_request","request":{"method":"PUT"}}"#, draft())
-        }
+        let method = #"{"disposition":"use_new_request","request":{"method":"PUT"}}"#
+        let put = try goingOn(.begin, method, draft())
+        #expect(put.spec.request.method == "PUT" && !put.replacesPayload)
+        let body = #"{"disposition":"use_new_request","request":{"method":"POST","body":{"text":"é"}}}"#
+        let posted = try goingOn(.begin, body, draft())
+        #expect(posted.replacesPayload && posted.payload == Array("é".utf8))
+        let without = #"{"disposition":"use_new_request","request":{"body":{"text":"a"}}}"#
+        #expect(throws: InvalidFields.self) { try resolved(.begin, without, draft()) }
     }
 
     @Test("question rules are read, stored and shown; jobs that cannot ask are rejected")

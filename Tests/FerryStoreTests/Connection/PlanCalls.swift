@@ -373,7 +373,7 @@ struct PlanCall {
             Statements.editSpec,
             """
             history_id(4400001), '{}', NULL, 0.5, now(), 'https://new.example:443', NULL, 2, now(), false,
-            false, NULL, '', true, true
+            false, NULL, '', true, true, false, NULL
             """),
         read(
             Statements.listJobs,

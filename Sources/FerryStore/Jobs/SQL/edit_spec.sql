@@ -6,7 +6,8 @@
 -- $1 id, $2 spec, $3 metadata or null, $4 priority, $5 expiry, $6 origin, $7 deadline or null, $8 claim queue
 -- (column `lot`), $9 urgency, $10 whether it needs a confirmation before it begins, used if no question is
 -- open, $11 whether the secrets change, $12 new sealed secrets or null, $13 path of its scope, $14 whether
--- its request may be repeated, $15 whether it waits for its host.
+-- its request may be repeated, $15 whether it waits for its host, $16 whether the inline body changes, $17
+-- new inline body or null.
 WITH replaced AS (
     INSERT INTO earlier_specs (job, last_revision, spec)
     SELECT id, revision - 1, spec FROM jobs WHERE id = $1::uuid AND spec <> $2::text
@@ -20,5 +21,6 @@ UPDATE jobs SET
     urgency = $9::timestamptz,
     asks = CASE WHEN question IS NULL THEN $10::boolean ELSE asks END,
     secrets = CASE WHEN $11::boolean THEN $12::bytea ELSE secrets END,
+    payload = CASE WHEN $16::boolean THEN $17::bytea ELSE payload END,
     scope_path = $13::text, is_repeatable = $14::boolean, awaits_host = $15::boolean
 WHERE id = $1::uuid

@@ -100,6 +100,9 @@ CREATE TABLE jobs (
     error text,
     -- What is asked (JobQuestion in the source), a JSON object.
     question text,
+    -- The request with which the next attempt begins (DelayedRedirect in the source), sealed; null: the job's
+    -- own.
+    delayed_redirect bytea,
     traceparent text,
     metadata jsonb,
     -- Sealed.

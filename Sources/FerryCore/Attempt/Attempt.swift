@@ -35,6 +35,8 @@ package final class Attempt: Sendable {
     /// The only node that can do the job, as an earlier attempt has found, or `nil` if every node may. If it
     /// is another node than this one, that node is not alive.
     package let home: NodeID?
+    /// The request with which the attempt begins, instead of the job's own; `nil`: the job's own.
+    package let delayedRedirect: DelayedRedirect?
 
     /// Creates an attempt.
     package init(
@@ -42,7 +44,8 @@ package final class Attempt: Sendable {
         createdAt: Timestamp,
         startedAt: Timestamp, spec: JobSpec, storedSpec: StoredSpec, secrets: JobSecrets, payload: [UInt8]?,
         origin: String, scopePath: String,
-        traceparent: String?, retryOf: JobID?, isCancelRequested: Bool, home: NodeID? = nil
+        traceparent: String?, retryOf: JobID?, isCancelRequested: Bool, home: NodeID? = nil,
+        delayedRedirect: DelayedRedirect? = nil
     ) {
         self.job = job
         self.number = number
@@ -61,6 +64,7 @@ package final class Attempt: Sendable {
         self.retryOf = retryOf
         self.isCancelRequested = isCancelRequested
         self.home = home
+        self.delayedRedirect = delayedRedirect
     }
 
     /// Returns the attempt as it begins at `now`, some time after its lease.
@@ -70,7 +74,7 @@ package final class Attempt: Sendable {
             tenant: tenant, createdAt: createdAt, startedAt: max(now, createdAt), spec: spec,
             storedSpec: storedSpec, secrets: secrets, payload: payload, origin: origin,
             scopePath: scopePath, traceparent: traceparent, retryOf: retryOf,
-            isCancelRequested: isCancelRequested, home: home)
+            isCancelRequested: isCancelRequested, home: home, delayedRedirect: delayedRedirect)
     }
 
     /// Returns the attempt with the job's fields after an edit. Its lease, and with it the origin that it may
@@ -81,7 +85,8 @@ package final class Attempt: Sendable {
             tenant: tenant, createdAt: createdAt, startedAt: startedAt, spec: edit.spec,
             storedSpec: edit.storedSpec, secrets: edit.secrets, payload: payload, origin: origin,
             scopePath: scopePath, traceparent: traceparent, retryOf: retryOf,
-            isCancelRequested: isCancelRequested, home: home)
+            isCancelRequested: isCancelRequested, home: home,
+            delayedRedirect: edit.changesRequest(of: self) ? nil : delayedRedirect)
     }
 
     /// Scope of the job's own request.
@@ -295,6 +300,8 @@ package struct AttemptResult: Sendable {
     package let home: NodeID?
     /// Seconds for which another job used the slot of the attempt.
     package var lentSeconds = 0.0
+    /// The request with which the next attempt begins, or `nil`: the job's own.
+    package var delayedRedirect: DelayedRedirect?
 
     /// Creates a result. `leavesBytes` is implied by `partialDownload`.
     package init(
@@ -328,6 +335,7 @@ package struct AttemptResult: Sendable {
                 hostResponse: hostResponse)
             result.lentSeconds = lentSeconds
         }
+        if edit.changesRequest(of: attempt) { result.delayedRedirect = nil }
         result.attempt = attempt.edited(by: edit)
         return result
     }

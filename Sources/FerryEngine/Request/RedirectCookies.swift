@@ -3,21 +3,14 @@ import FerryCore
 /// Cookies that the redirects of a chain have set (RFC 6265). They are sent within the chain, and forgotten
 /// with it. A pure value.
 struct RedirectCookies: Sendable, Equatable {
-    fileprivate struct Cookie: Sendable, Equatable {
-        let name: String
-        let value: String
-        /// Host in lower case, or the parent domain of all hosts that get the cookie.
-        let domain: String
-        let isHostOnly: Bool
-        let path: String
-        let isSecure: Bool
+    typealias Cookie = DelayedRedirect.Cookie
 
-        func isSame(as other: Cookie) -> Bool {
-            name == other.name && domain == other.domain && path == other.path
-        }
-    }
+    private(set) var cookies: [Cookie] = []
 
-    private var cookies: [Cookie] = []
+    init() {}
+
+    /// Takes the cookies that an earlier attempt has left.
+    init(_ cookies: [Cookie]) { self.cookies = cookies }
 
     /// Takes the cookies that a redirect sets. Cookies beyond the limits are dropped, the oldest first.
     mutating func take(_ head: ResponseHead, from url: WebURL, now: Timestamp) {
@@ -99,6 +92,10 @@ struct RedirectCookies: Sendable, Equatable {
 }
 
 extension RedirectCookies.Cookie {
+    fileprivate func isSame(as other: Self) -> Bool {
+        name == other.name && domain == other.domain && path == other.path
+    }
+
     fileprivate func isFor(_ url: WebURL) -> Bool {
         guard !isSecure || url.scheme == .https else { return false }
         guard url.host == domain || !isHostOnly && url.host.hasSuffix("." + domain) else { return false }

@@ -92,25 +92,3 @@ extension ConnectionRules.Authentication.Scheme {
 extension JobQuestion.Response {
     init(_ head: ResponseHead) { self.init(status: head.status, headers: head.headers) }
 }
-
-extension JobQuestion.Hop {
-    init(_ hop: Hop) {
-        self.init(
-            url: hop.target.string, method: hop.method, sendsBody: hop.sendsBody,
-            redirectCount: hop.redirectCount, hasDroppedBody: hop.hasDroppedBody, hasActed: hop.hasActed,
-            keepsCredentials: hop.keepsCredentials)
-    }
-}
-
-extension Hop {
-    /// The hop of an approved redirect; `nil` if its URL is invalid.
-    init?(_ approved: JobQuestion.Hop) {
-        // Without the hop the job starts at its own URL and follows the approved redirect again.
-        guard let target = try? WebURL.unknown.resolving(approved.url) else { return nil }
-        self.init(
-            url: target.url, method: approved.method, sendsBody: approved.sendsBody,
-            redirectCount: approved.redirectCount, hasDroppedBody: approved.hasDroppedBody,
-            hasActed: approved.hasActed, keepsCredentials: approved.keepsCredentials,
-            userInformation: target.userInformation)
-    }
-}

@@ -7,6 +7,8 @@ struct ResponseJudge: Sendable {
         case take(ResponseTable.Body)
         /// `after`: seconds before the request is sent.
         case follow(Hop, after: Double)
+        /// The next attempt sends the request. `after`: seconds before it.
+        case followLater(Hop, TransferError, after: Double)
         case again(ResponseTable.Change)
         case refuse(TransferError, retryAfter: Double?)
         case wait(TransferError, retryAfter: Double?)
@@ -37,6 +39,10 @@ struct ResponseJudge: Sendable {
                     .urlExpired, about: .init(head), askedAt: now, timeout: spec.questions.timeout))
         case .redirect(let delay):
             return asking(redirect(head, hop, after: delay, now), head, now)
+        case .redirectLater(let delay):
+            let judgement = asking(redirect(head, hop, after: delay, now), head, now)
+            guard case .follow(let next, _) = judgement else { return judgement }
+            return .followLater(next, .delayedRedirect(head.status, seconds: delay), after: delay)
         case .again(let change): return .again(change)
         case .take(let body): return .take(body)
         case .refuse(let error, let retryAfter): return .refuse(error, retryAfter: retryAfter)
@@ -111,6 +117,18 @@ struct ResponseJudge: Sendable {
     private func invalidRedirect(_ message: String) -> Judgement {
         .refuse(
             TransferError(.redirectInvalid, message, phase: .waiting, isRetryable: false), retryAfter: nil)
+    }
+}
+
+extension TransferError {
+    /// A redirect asks to wait for so long that the attempt ends. That is no failure of the job.
+    fileprivate static func delayedRedirect(_ status: Int, seconds: Double) -> TransferError {
+        var error = TransferError(
+            .unacceptableStatus,
+            "The server redirected and asked to wait \(Int64(seconds)) s before the next request "
+                + "(status \(status)).", phase: .waiting, isRetryable: true)
+        error.cost = .none
+        return error
     }
 }
 

@@ -13,6 +13,8 @@ struct ResponseTable: Sendable {
         case askForURL
         /// `after`: seconds that the server asks to wait before the redirected request (RFC 9110 §10.2.3).
         case redirect(after: Double)
+        /// As `redirect`, but the wait is so long that it ends the attempt. The next one sends the request.
+        case redirectLater(after: Double)
         case again(Change)
         case take(Body)
         /// `retryAfter`: seconds that the server asks to wait; `nil` if the attempt is not repeated, or the
@@ -82,7 +84,7 @@ struct ResponseTable: Sendable {
     ) -> Step {
         if let answer = requested.answer { return .answer(answer) }
         if let question = requested.question { return .challenge(question) }
-        if isFollowed(head) { return .redirect(after: head.retryAfter(now: now) ?? 0) }
+        if isFollowed(head) { return redirect(requested.hop, after: head.retryAfter(now: now) ?? 0) }
         if head.status == 417, requested.expects { return .again(.withoutExpect) }
         if let range = requested.range {
             if head.status == 206 { return part(range, requested.hop, head, known, now) }
@@ -113,6 +115,13 @@ struct ResponseTable: Sendable {
     private func isFollowed(_ head: ResponseHead) -> Bool {
         Self.redirects.contains(head.status) && spec.followsRedirects
             && head.all("location").contains { !$0.isEmpty }
+    }
+
+    /// A request that must not be sent again keeps its attempt: should that end before the redirected
+    /// request, the next one could only begin anew.
+    private func redirect(_ hop: Hop, after delay: Double) -> Step {
+        delay > EngineLimits.slotPauseMax && RequestRepetition(spec, hop).maySendAllTwice
+            ? .redirectLater(after: delay) : .redirect(after: delay)
     }
 
     /// Whether a request without the range may have another status than this one.

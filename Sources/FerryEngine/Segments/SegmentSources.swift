@@ -40,6 +40,8 @@ struct SegmentSources: Sendable {
         var retryAfter: Double?
         /// The question about a refused URL.
         var question: JobQuestion?
+        /// Where a redirect leads whose delay is too long for this attempt.
+        var delayedRedirect: Hop?
         /// When the host that it led to may be used again, in nanoseconds of the loop's clock.
         var heldUntil: Int64 = 0
 
@@ -58,7 +60,7 @@ struct SegmentSources: Sendable {
         mutating func renew(_ own: WebURL) {
             renewalCount += 1
             landing = nil
-            (error, retryAfter, question) = (nil, nil, nil)
+            (error, retryAfter, question, delayedRedirect) = (nil, nil, nil, nil)
             (isOut, hasStopped, failureCount, heldUntil) = (false, false, 0, 0)
             if place == 0, url != own {
                 url = own
@@ -82,13 +84,19 @@ struct SegmentSources: Sendable {
     var mayMix = true
 
     /// The request's own URL and its mirrors, in the order of their quality.
-    init(_ own: WebURL, mirrors: [WebURL], _ statistics: MirrorStatistics, now: Int64, failureCountMax: Int) {
+    /// `landing`: where an earlier attempt's redirect of the own URL leads; `nil` if there was none.
+    init(
+        _ own: WebURL, landing: Hop? = nil, mirrors: [WebURL], _ statistics: MirrorStatistics, now: Int64,
+        failureCountMax: Int
+    ) {
         self.failureCountMax = failureCountMax
         let urls = [own] + mirrors
         sources = statistics.order(urls.map(\.origin), now: now).map { place, standing in
-            Source(
+            var source = Source(
                 urls[place], place: place, isOwnOrigin: urls[place].isSameOrigin(as: own),
                 isBad: standing == .bad)
+            if place == 0 { source.landing = landing }
+            return source
         }
     }
 
@@ -202,6 +210,18 @@ struct SegmentSources: Sendable {
         failed(
             index, .refused(status: question.response?.status ?? 0), isRefusal: true, running: running)
     }
+
+    /// Notes a redirect that asks to wait longer than this attempt does. `running`: parts that still run at
+    /// the same source.
+    mutating func redirected(
+        _ index: Int, later hop: Hop, _ error: TransferError, after delay: Double, running: Int
+    ) {
+        sources[index].delayedRedirect = hop
+        failed(index, error, retryAfter: delay, isRefusal: true, running: running)
+    }
+
+    /// Where the next request for the job's own URL leads if no source is left; `nil`: to that URL.
+    var delayedRedirect: Hop? { hasAny ? nil : sources.first { $0.place == 0 }?.delayedRedirect }
 
     /// The question about the job's own URL, if that is refused and no source is left.
     var question: JobQuestion? { hasAny ? nil : sources.first { $0.place == 0 }?.question }

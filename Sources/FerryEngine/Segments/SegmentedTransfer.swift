@@ -11,6 +11,8 @@ final class SegmentedTransfer: RunningAttempt {
         /// No byte came for a while, and there is another connection or source.
         case stopped(TransferError)
         case refused(TransferError, retryAfter: Double?)
+        /// A redirect asks to wait longer than an attempt does.
+        case redirectedLater(Hop, TransferError, after: Double)
         /// The source refuses the URL or the credential; the client can be asked for another one.
         case urlExpired(JobQuestion)
         /// The server does not serve the requested range.
@@ -126,7 +128,8 @@ final class SegmentedTransfer: RunningAttempt {
         resourceDeadline = now + Int64(left * 1e9)
         sources = SegmentSources(
             // Mirrors were checked when the job was submitted; the others serve it without an invalid one.
-            url, mirrors: attempt.spec.mirrors.compactMap { try? WebURL.parse($0) }, loop.context.mirrors,
+            url, landing: attempt.firstHop,
+            mirrors: attempt.spec.mirrors.compactMap { try? WebURL.parse($0) }, loop.context.mirrors,
             now: now,
             // Several parts may fail at the same time.
             failureCountMax: EngineLimits.partFailureCountMax + attempt.spec.segmentCountMax - 1)
@@ -248,6 +251,9 @@ final class SegmentedTransfer: RunningAttempt {
             trace: trace.trace(finishedAt: context.clock.now()), partialDownload: partial,
             endedAtOtherHost: endedAtOtherHost)
         result.lentSeconds = slot.lentSeconds
+        if case .failed = outcome {
+            result.delayedRedirect = sources.delayedRedirect.map { DelayedRedirect($0, after: attempt) }
+        }
         return result
     }
 

@@ -123,6 +123,8 @@ extension SegmentedTransfer {
         let judge = ResponseJudge(spec: attempt.spec, egress: context.configuration.egress, isDecoded: false)
         switch judge.judge(head, requested, known: knownFile(at: part.source), now: context.clock.now()) {
         case .follow(let hop, let delay): return .follow(hop, after: delay)
+        case .followLater(let hop, let error, let delay):
+            return .failed(.redirectedLater(hop, error, after: delay))
         case .refuse(let error, let retryAfter), .wait(let error, let retryAfter):
             if error.code == .unacceptableStatus { reportRefusal(head, of: part) }
             return .failed(.refused(error, retryAfter: retryAfter))
@@ -382,6 +384,8 @@ extension SegmentedTransfer {
                 rangesAreRefused = true
                 sources.refusesRanges(part.source)
             }
+        case .redirectedLater(let hop, let error, let delay):
+            sources.redirected(part.source, later: hop, error, after: delay, running: running)
         case .givesNoRanges: sources.refusesRanges(part.source)
         case .ignoresIfRange: sources[part.source].ignoresIfRange = true
         case .beginsAnew:

@@ -30,6 +30,8 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
     private var first: Hop
     /// The request that the current response leads to.
     private var redirect: Hop?
+    /// The request that the next attempt sends; `nil`: the job's own.
+    private var delayedRedirect: DelayedRedirect?
     /// What the current response demands to change.
     private var change: ResponseTable.Change?
     /// Whether `Expect: 100-continue` may be sent.
@@ -71,9 +73,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         progress = placed.progress
         isBulk = placed.isBulk
         self.loop = loop
-        hop =
-            attempt.spec.startHop(attempt: attempt.number).flatMap { Hop($0) }
-            ?? Hop(url: url, method: attempt.spec.request.method, sendsBody: false)
+        hop = attempt.firstHop ?? Hop(url: url, method: attempt.spec.request.method, sendsBody: false)
         first = hop
         lastActivity = loop.multi.now
         slot = HeldSlot(since: lastActivity)
@@ -495,6 +495,9 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
             redirect = next
             continuation.wait(delay)
             return .redirect(isDelayed: delay > 0)
+        case .followLater(let next, let error, let delay):
+            delayedRedirect = DelayedRedirect(next, after: attempt)
+            return .refuse(error, retryAfter: delay)
         case .again(let change):
             self.change = change
             return .again
@@ -833,6 +836,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
             hostResponse: head.flatMap { context.hostResponse($0, from: hop.url, to: attempt) },
             home: bodyNode)
         result.lentSeconds = slot.lentSeconds
+        result.delayedRedirect = delayedRedirect
         return result
     }
 

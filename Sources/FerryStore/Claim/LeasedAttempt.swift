@@ -26,11 +26,23 @@ extension Attempt {
             scopePath: context.scope(
                 tenant: record.tenant, url: spec.request.url, origin: stored.origin, secrets
             ).path, traceparent: stored.traceparent,
-            retryOf: record.retryOf, isCancelRequested: stored.isCancelRequested, home: stored.home)
+            retryOf: record.retryOf, isCancelRequested: stored.isCancelRequested, home: stored.home,
+            delayedRedirect: stored.delayedRedirect(context))
     }
 }
 
 extension StoredJob {
+    /// Returns the request with which this attempt begins, if a redirect of the attempt before has named it.
+    fileprivate func delayedRedirect(_ context: StoreContext) -> DelayedRedirect? {
+        // An unreadable one costs a request: the job's own one is redirected again.
+        guard let sealedRedirect,
+            let redirect = try? DelayedRedirect(
+                sealed: sealedRedirect, opening: context.configuration.seal),
+            redirect.attempt == record.attempt
+        else { return nil }
+        return redirect
+    }
+
     /// Returns the job's secrets; `nil` if they cannot be decrypted.
     func secrets(_ context: StoreContext) -> JobSecrets? {
         guard let sealedSecrets else { return JobSecrets() }

@@ -144,6 +144,7 @@ enum AttemptEnding: Sendable {
                 retry.change.errorJSON = json
                 retry.change.ended = result.packed(.failed, json, node: node, at: now, seal)
                 retry.change.hasBytes = result.leavesBytes
+                retry.change.delayedRedirect = result.delayedRedirect?.encode(seal)
                 retry.change.occurredAt = record.finishedAt ?? now
                 retry.isWanted = attempt.spec.webhook?.events.contains(.jobAttemptFailed) ?? false
                 self = .change(retry)

@@ -174,6 +174,7 @@ extension Parameters {
         parameters.appendClaimFlags(of: spec)
         parameters.append(bool: draft.replacesPayload)
         parameters.append(bytea: draft.payload)
+        parameters.append(bool: draft.sendsOtherRequests(than: before))
         return parameters
     }
 }
@@ -197,10 +198,14 @@ extension JobRequest {
     /// answer, which may be a credential, must reach only the server that the question came from.
     fileprivate func outdatesQuestion(since before: JobRequest, _ record: JobRecord) -> Bool {
         guard [.redirect, .challenge, .urlExpired].contains(record.waitingFor) else { return false }
-        return secrets != before.secrets || spec.request != before.spec.request
-            || spec.redirects != before.spec.redirects
+        return sendsOtherRequests(than: before)
             || spec.asksOnChallenge != before.spec.asksOnChallenge
             || spec.onURLExpired != before.spec.onURLExpired
+    }
+
+    fileprivate func sendsOtherRequests(than before: JobRequest) -> Bool {
+        secrets != before.secrets || spec.request != before.spec.request
+            || spec.redirects != before.spec.redirects
     }
 }
 

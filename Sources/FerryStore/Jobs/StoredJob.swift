@@ -20,6 +20,8 @@ package struct StoredJob: Sendable {
     package private(set) var keepsBytes = false
     /// The only node that can run the job; not known of overdue jobs.
     package private(set) var home: NodeID?
+    /// Sealed `DelayedRedirect`; known of claimed jobs only.
+    private(set) var sealedRedirect: [UInt8]?
     /// Sealed `JobSecrets`; `nil` if the job has none, or they were not read.
     package let sealedSecrets: [UInt8]?
     /// Inline request body; `nil` if the job has none, or it was not read.
@@ -94,6 +96,7 @@ package struct StoredJob: Sendable {
         hasBytes = rows.bool(row, 22)
         keepsBytes = rows.bool(row, 23)
         home = rows.identifierOrNil(row, 24)
+        sealedRedirect = rows.bytesOrNil(row, 25)
     }
 
     /// Reads the columns of expired_jobs.sql.

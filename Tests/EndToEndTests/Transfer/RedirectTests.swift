@@ -55,6 +55,29 @@ struct RedirectTests {
         }
     }
 
+    @Test("a job waits for a redirect's long Retry-After, and goes on with its target")
+    func delayed() throws {
+        let origin = try ScriptedOrigin.answering { request, _ in
+            let head =
+                request.path == "/job"
+                ? "302 X\r\nLocation: /result\r\nSet-Cookie: a=b\r\nRetry-After: 6\r\nContent-Length: 0"
+                : "200 OK\r\nContent-Length: 2"
+            return Array("HTTP/1.1 \(head)\r\n\r\n\(request.path == "/job" ? "" : "ok")".utf8)
+        }
+        defer { origin.stop() }
+        let id = try ferry.submit(
+            #"{"kind":"data","retry":{"max_attempts":1},"request":{"url":"\#(origin.url)/job"}}"#)
+        #expect(becomes { try ferry.json("GET", "/v1/jobs/\(id)")["waiting_for"]?.string == "retry" })
+        let waiting = try ferry.json("GET", "/v1/jobs/\(id)")
+        #expect(waiting["state"]?.string == "waiting", "\(waiting)")
+        #expect(waiting["error"]?["message"]?.string?.contains("asked to wait 6 s") == true, "\(waiting)")
+        let job = try ferry.finished(id)
+        #expect(job["state"]?.string == "succeeded", "\(job)")
+        #expect(job["attempt"]?.integer == 2, "\(job)")
+        #expect(origin.requests.map(\.path) == ["/job", "/result"])
+        #expect(origin.requests.last?.header("cookie") == "a=b")
+    }
+
     @Test(
         "credentials go to another origin only with send_credentials_across_origins",
         arguments: [false, true])

@@ -293,6 +293,25 @@ import Testing
         }
     }
 
+    @Test("a redirect with a long Retry-After ends the attempt if the job may begin again")
+    func delayedRedirect() throws {
+        for (method, repeats, delay, ends) in [
+            ("GET", false, 5, false), ("GET", false, 6, true), ("PUT", false, 6, true),
+            ("POST", false, 6, false), ("POST", true, 6, true),
+        ] {
+            let spec = Self.spec(.data) {
+                $0.request.method = method
+                $0.retry.repeatsNonIdempotent = repeats
+            }
+            let head = Self.head(303, [("Location", "/x"), ("Retry-After", "\(delay)")])
+            switch try Self.step(spec, head, nil, try Self.hop(method)) {
+            case .redirect(let after): #expect(!ends && after == Double(delay))
+            case .redirectLater(let after): #expect(ends && after == Double(delay))
+            case let step: Issue.record("\(step)")
+            }
+        }
+    }
+
     @Test("417 leads to the same request without Expect, and fails a request that has none")
     func expectation() throws {
         let table = ResponseTable(spec: Self.spec(.upload))

@@ -284,7 +284,47 @@ import Testing
         }
     }
 
-    @Test("an attempt that waits for a redirect's Retry-After lends its slot and can be stopped")
+    @Test(
+        "a redirect that asks for a long wait ends the attempt, and the next one begins with its target",
+        arguments: [1, 4])
+    func delayedForLong(segments: Int) throws {
+        let origin = try ScriptedOrigin.answering { request, _ in
+            let head =
+                request.path == "/job"
+                ? "302 x\r\nLocation: http://u:p@\(request.header("host") ?? "")/result?t=1\r\n"
+                    + "Set-Cookie: a=b\r\nRetry-After: 600" : "200 OK"
+            return Array("HTTP/1.1 \(head)\r\nContent-Length: 0\r\n\r\n".utf8)
+        }
+        let fixture = try Fixture()
+        defer {
+            fixture.stop()
+            origin.stop()
+        }
+        let change = { (draft: inout Draft) in
+            draft.to("file")
+            draft.spec.segmentCountMax = segments
+        }
+        let first = try #require(fixture.run(.download, origin.url + "/job", change))
+        guard case .failed(let error, 600) = first.outcome else {
+            Issue.record("\(first.outcome)")
+            return
+        }
+        #expect(error.code == .unacceptableStatus && error.isRetryable && error.cost == .none)
+        let stored = try #require(first.delayedRedirect).encode(.inverted)
+        let redirect = try DelayedRedirect(sealed: stored, opening: .inverted)
+        #expect(redirect == first.delayedRedirect && redirect.attempt == 2)
+        fixture.engine.begin([
+            fixture.attempt(
+                .download, origin.url + "/job", job: first.attempt.job, number: 2, after: redirect, change)
+        ])
+        let second = try #require(fixture.sink.arrived.wait().first)
+        #expect(second.success != nil && second.delayedRedirect == nil)
+        #expect(origin.requests.map(\.path) == ["/job", "/result?t=1"])
+        #expect(origin.requests.last?.header("cookie") == "a=b")
+        #expect(origin.requests.last?.header("authorization") == "Basic dTpw")
+    }
+
+    @Test("a POST whose redirect asks for a wait keeps its attempt, lends its slot and can be stopped")
     func stopWhileDelayed() throws {
         let origin = try ScriptedOrigin.answering { _, _ in
             Array("HTTP/1.1 302 x\r\nLocation: /x\r\nRetry-After: 600\r\nContent-Length: 0\r\n\r\n".utf8)
@@ -294,7 +334,7 @@ import Testing
             fixture.stop()
             origin.stop()
         }
-        let attempt = fixture.attempt(.data, origin.url)
+        let attempt = fixture.attempt(.data, origin.url) { $0.spec.request.method = "POST" }
         fixture.engine.begin([attempt])
         #expect(fixture.sink.lendings.wait() == [attempt.job])
         fixture.engine.stop(attempt.job, .cancel)

@@ -95,7 +95,7 @@ struct PlanCall {
         ARRAY[history_id(4200001), history_id(4200002)], '{1,1}', '{NULL,NULL}', '{running,running}',
         '{queued,queued}', '{NULL,NULL}', '{5,5}', '{0,0}', '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}',
         '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}',
-        '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}'
+        '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}'
         """
 
     private static let finishArguments = """
@@ -373,7 +373,7 @@ struct PlanCall {
             Statements.editSpec,
             """
             history_id(4400001), '{}', NULL, 0.5, now(), 'https://new.example:443', NULL, 2, now(), false,
-            false, NULL, '', true, true, false, NULL
+            false, NULL, '', true, true, false, NULL, true
             """),
         read(
             Statements.listJobs,

@@ -47,6 +47,53 @@ struct RunningEditTests {
         #expect(try RowCheck.brokenRules(url: database.url).isEmpty)
     }
 
+    @Test("the attempt after a delayed redirect begins with its target, unless the request was edited")
+    func delayedRedirect() throws {
+        let node = try TestNode(database.url)
+        defer { node.store.stop() }
+        let id = try node.submit(newJob(retryDelay: 60)).id
+        func redirect(_ attempt: Attempt, retryAfter: Double) throws {
+            let hop = JobQuestion.Hop(
+                url: "https://u:p@other.example/x", method: "GET", sendsBody: false, redirectCount: 1,
+                hasDroppedBody: false, hasActed: false, keepsCredentials: false)
+            var error = TransferError(.unacceptableStatus, "x", phase: .waiting, isRetryable: true)
+            error.cost = .none
+            var ended = result(attempt, .failed(error, retryAfter: retryAfter))
+            ended.delayedRedirect = DelayedRedirect(
+                hop,
+                cookies: [
+                    .init(
+                        name: "a", value: "b", domain: "other.example", isHostOnly: true, path: "/",
+                        isSecure: true)
+                ], attempt: attempt.number + 1)
+            node.store.dispatcher.record(ended)
+            try eventually("it waits") { try node.job(id).get().record.waitingFor == .retry }
+        }
+        func nextAttempt() throws -> Attempt {
+            _ = try wait { node.store.control.suspend(id, tenant: "acme", reply: $0) }.get()
+            _ = try wait { node.store.control.resume(id, tenant: "acme", reply: $0) }.get()
+            return try node.attempt()
+        }
+        try redirect(try node.attempt(), retryAfter: 600)
+        let waiting = try node.job(id).get().record
+        let nextAttemptAt = try #require(waiting.nextAttemptAt)
+        #expect(waiting.failedAttemptCount == 0 && nextAttemptAt - waiting.createdAt >= 600)
+        let second = try nextAttempt()
+        #expect(second.number == 2 && second.delayedRedirect?.hop.url == "https://u:p@other.example/x")
+        #expect(second.delayedRedirect?.cookies.map(\.value) == ["b"])
+        node.end(second, failure())
+        try eventually("it waits") { try node.job(id).get().record.waitingFor == .retry }
+        let third = try nextAttempt()
+        #expect(third.number == 3 && third.delayedRedirect == nil, "a later attempt begins anew")
+        try redirect(third, retryAfter: 600)
+        _ = try edit(id, on: node, "https://new.example/f").get()
+        let fourth = try nextAttempt()
+        #expect(fourth.number == 4 && fourth.delayedRedirect == nil)
+        #expect(fourth.spec.request.url == "https://new.example/f")
+        node.end(fourth, success)
+        #expect(try RowCheck.brokenRules(url: database.url).isEmpty)
+    }
+
     @Test("a question about a request that was edited meanwhile is not asked")
     func question() throws {
         let node = try TestNode(database.url)

@@ -61,5 +61,6 @@ WITH claimed AS (
 )
 SELECT j.id, j.tenant, j.state, j.waiting_for, j.revision, j.attempt, j.failed_attempts, j.node, j.created_at,
     j.started_at, j.next_attempt_at, j.expires_at, j.cancel_requested, j.retry_of, j.spec, j.secrets,
-    j.payload, j.error, j.origin, j.traceparent, j.lot, j.urgency, j.has_bytes, j.keeps_bytes, j.home
+    j.payload, j.error, j.origin, j.traceparent, j.lot, j.urgency, j.has_bytes, j.keeps_bytes, j.home,
+    j.delayed_redirect
 FROM claimed j

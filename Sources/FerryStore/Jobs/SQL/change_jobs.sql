@@ -15,7 +15,8 @@
 -- $15 whether bytes are left or null: as it is, $16 questions or null, $17 whether a client is asked before
 -- the job goes on, or null: as it is if no attempt has begun, $18 the only nodes or null: as it is, $19 claim
 -- queues (column `lot`) or null: as it is, $20 earliest starts of discretionary jobs or null: as it is, $21
--- their expected bytes or null, $22 notifications or null.
+-- their expected bytes or null, $22 notifications or null, $23 the requests with which the next attempts
+-- begin (DelayedRedirect, sealed) or null: as it is.
 -- A job that a node holds since its submission is queued and has a node; effect 8192 notes that it has begun.
 -- A job that waits for a host that no node probes tries again after a second.
 -- The row before is read in the snapshot, to count it. The condition on both states holds even if the row has
@@ -61,16 +62,17 @@ WITH changed AS (
         discretionary_from = coalesce(u.discretionary_from, j.discretionary_from),
         discretionary_bytes = CASE WHEN u.discretionary_from IS NULL THEN j.discretionary_bytes
             ELSE u.discretionary_bytes END,
+        delayed_redirect = coalesce(u.delayed_redirect, j.delayed_redirect),
         revision = j.revision + (u.effects & 1)
     FROM unnest(
         $1::uuid[], $2::integer[], $3::integer[], $4::text[], $5::text[], $6::text[], $7::integer[],
         $8::integer[], $9::timestamptz[], $10::timestamptz[], $11::double precision[], $12::text[],
         $13::integer[], $14::bytea[], $15::boolean[], $16::text[], $17::boolean[], $18::uuid[],
-        $19::bigint[], $20::timestamptz[], $21::bigint[], $22::text[]
+        $19::bigint[], $20::timestamptz[], $21::bigint[], $22::text[], $23::bytea[]
     ) AS u(
         id, attempt, revision, origins, state, waits, effects, event, event_at, due_at, pause, error,
         failed_attempts, ended, has_bytes, question, asks, home, lot, discretionary_from,
-        discretionary_bytes, notification)
+        discretionary_bytes, notification, delayed_redirect)
     JOIN jobs o ON o.id = ANY (ARRAY[u.id])
     WHERE j.id = ANY (ARRAY[u.id]) AND j.state = o.state AND j.node IS NOT DISTINCT FROM o.node
         AND strpos(u.origins, CASE WHEN j.node IS NOT NULL THEN 'running' ELSE j.state::text END) > 0

@@ -7,7 +7,7 @@
 -- (column `lot`), $9 urgency, $10 whether it needs a confirmation before it begins, used if no question is
 -- open, $11 whether the secrets change, $12 new sealed secrets or null, $13 path of its scope, $14 whether
 -- its request may be repeated, $15 whether it waits for its host, $16 whether the inline body changes, $17
--- new inline body or null.
+-- new inline body or null, $18 whether the request changes, so that no redirect of the former one counts.
 WITH replaced AS (
     INSERT INTO earlier_specs (job, last_revision, spec)
     SELECT id, revision - 1, spec FROM jobs WHERE id = $1::uuid AND spec <> $2::text
@@ -22,5 +22,6 @@ UPDATE jobs SET
     asks = CASE WHEN question IS NULL THEN $10::boolean ELSE asks END,
     secrets = CASE WHEN $11::boolean THEN $12::bytea ELSE secrets END,
     payload = CASE WHEN $16::boolean THEN $17::bytea ELSE payload END,
-    scope_path = $13::text, is_repeatable = $14::boolean, awaits_host = $15::boolean
+    scope_path = $13::text, is_repeatable = $14::boolean, awaits_host = $15::boolean,
+    delayed_redirect = CASE WHEN NOT $18::boolean THEN delayed_redirect END
 WHERE id = $1::uuid

@@ -6,7 +6,10 @@ WITH looked AS (
 ), removed AS (
     DELETE FROM schedule_runs r USING looked l
     WHERE r.schedule = l.schedule AND r.scheduled_at = l.scheduled_at
-        AND NOT EXISTS (SELECT FROM jobs j WHERE j.id = l.job)
-        AND NOT EXISTS (SELECT FROM finished_jobs f WHERE f.id = l.job)
+        -- A union is no join, whose order would depend on statistics.
+        AND NOT EXISTS (
+            SELECT FROM jobs j WHERE j.id = l.job
+            UNION ALL
+            SELECT FROM finished_jobs f WHERE f.id = l.job)
 )
 SELECT CASE WHEN count(*) = $2::integer THEN (array_agg(job ORDER BY job DESC))[1] END FROM looked

@@ -1,0 +1,92 @@
+/// The request that follows a redirect whose `Retry-After` (RFC 9110 §10.2.3) a job waits for in `retry`. It
+/// is stored, sealed, while the job waits, and the next attempt begins with it. If that attempt never sends
+/// it, the job begins with its own request again.
+package struct DelayedRedirect: Sendable, Equatable {
+    /// A cookie that a redirect has set (RFC 6265 §5.3).
+    package struct Cookie: Sendable, Equatable {
+        package let name: String
+        package let value: String
+        /// Host in lower case, or the parent domain of all hosts that get the cookie.
+        package let domain: String
+        package let isHostOnly: Bool
+        package let path: String
+        package let isSecure: Bool
+
+        /// Creates a cookie.
+        package init(
+            name: String, value: String, domain: String, isHostOnly: Bool, path: String, isSecure: Bool
+        ) {
+            self.name = name
+            self.value = value
+            self.domain = domain
+            self.isHostOnly = isHostOnly
+            self.path = path
+            self.isSecure = isSecure
+        }
+    }
+
+    /// The request.
+    package let hop: JobQuestion.Hop
+    /// Cookies of the redirects so far.
+    package let cookies: [Cookie]
+    /// Number of the attempt that begins with the request.
+    package let attempt: Int32
+
+    /// Creates a redirect.
+    package init(_ hop: JobQuestion.Hop, cookies: [Cookie], attempt: Int32) {
+        self.hop = hop
+        self.cookies = cookies
+        self.attempt = attempt
+    }
+}
+
+// MARK: Encoding
+
+extension DelayedRedirect {
+    /// Returns the encrypted form.
+    package func encode(_ seal: SecretSeal) -> [UInt8] {
+        var writer = JSONWriter()
+        writer.beginObject()
+        writer.member("attempt", attempt)
+        writer.name("request")
+        ShownHop(hop: hop, isStored: true).show(into: &writer, isRedacted: false)
+        writer.name("cookies")
+        writer.beginArray()
+        for cookie in cookies { cookie.write(into: &writer) }
+        writer.endArray()
+        writer.endObject()
+        return seal.seal(writer.bytes)
+    }
+
+    /// Reads what `encode` returned. Throws if it cannot be decrypted.
+    package init(sealed bytes: [UInt8], opening seal: SecretSeal) throws(StoredJSONError) {
+        guard let text = seal.open(bytes) else { throw StoredJSONError("sealed") }
+        let stored = try StoredObject(text)
+        attempt = Int32(clamping: try stored.need(stored.integer("attempt"), "attempt"))
+        hop = try JobQuestion.Hop(try stored.need(stored.object("request"), "request"))
+        var cookies: [Cookie] = []
+        for cookie in stored.array("cookies") { cookies.append(try Cookie(StoredObject(cookie))) }
+        self.cookies = cookies
+    }
+}
+
+extension DelayedRedirect.Cookie {
+    fileprivate func write(into writer: inout JSONWriter) {
+        writer.beginObject()
+        writer.member("name", name)
+        writer.member("value", value)
+        writer.member("domain", domain)
+        writer.member("host_only", isHostOnly)
+        writer.member("path", path)
+        writer.member("secure", isSecure)
+        writer.endObject()
+    }
+
+    fileprivate init(_ stored: StoredObject) throws(StoredJSONError) {
+        self.init(
+            name: try stored.need(stored.string("name"), "name"),
+            value: try stored.need(stored.string("value"), "value"),
+            domain: try stored.need(stored.string("domain"), "domain"), isHostOnly: stored.bool("host_only"),
+            path: try stored.need(stored.string("path"), "path"), isSecure: stored.bool("secure"))
+    }
+}

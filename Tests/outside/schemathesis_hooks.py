@@ -226,6 +226,14 @@ def _apart(mirrors, url):
     return kept
 
 
+def _is_beyond_ascii(host):
+    """Whether the schema allows the host, which has characters beyond ASCII."""
+    name = re.fullmatch(
+        r"(?:https?://)?[A-Za-z0-9._-]*[^\x00-\x7f][^\x00-\x20\x7f%/:?#@\[\]]*(?::([0-9]{0,5}))?/?", host,
+        re.IGNORECASE)
+    return name is not None and (not name[1] or 1 <= int(name[1]) <= 65_535)
+
+
 @schemathesis.hook
 def before_call(context, case, kwargs):
     # It is in the list of keys; revoked it would open nothing to all that follows.
@@ -240,9 +248,7 @@ def before_call(context, case, kwargs):
     filter_of_jobs = case.body.get("filter") if isinstance(case.body, dict) else None
     for values in (case.path_parameters, case.query, filter_of_jobs):
         host = values.get("host") if isinstance(values, dict) else None
-        if isinstance(host, str) and len(host) <= 268 and re.fullmatch(
-                r"(https?://)?[A-Za-z0-9._-]*[^\x00-\x7f][^\x00-\x20\x7f%/:?#@\[\]]*(:([1-9][0-9]{0,3})?)?/?", host,
-                re.IGNORECASE):
+        if isinstance(host, str) and len(host) <= 268 and _is_beyond_ascii(host):
             values["host"] = "host.example"
     # Only the service itself can make resume data, and a mirror is not the URL itself.
     for job in _jobs(case.body):

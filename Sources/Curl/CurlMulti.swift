@@ -20,8 +20,6 @@ package final class CurlMulti {
     /// The handle that uses each socket, by descriptor number.
     private var owners: [MultiHandle?] = []
     private var live: [UnsafeMutableRawPointer: Transfer] = [:]
-    private var idleHandles: [EasyHandle] = []
-    private let idleHandleLimit: Int
     private var commands: [Command] = []
     /// libcurl rejects most calls from within its callbacks (CURLM_RECURSIVE_API_CALL).
     private var isInsideLibcurl = false
@@ -38,7 +36,6 @@ package final class CurlMulti {
     init(sockets: SocketSet, keptConnections: Int) throws(CurlError) {
         self.sockets = sockets
         self.keptConnections = keptConnections
-        idleHandleLimit = keptConnections
         handles = []
         handles.append(try MultiHandle(of: self, keptConnections: keptConnections))
     }
@@ -53,7 +50,7 @@ package final class CurlMulti {
     package func start(_ request: TransferRequest, delegate: any EasyDelegate) throws(CurlError) -> Transfer {
         guard !isStopping else { throw CurlError(CURLE_ABORTED_BY_CALLBACK, text: "the loop has stopped") }
         let handle = try handleWithCapacity()
-        let easy = if let idle = idleHandles.popLast() { idle } else { try EasyHandle() }
+        let easy = try EasyHandle()
         try easy.configure(request)
         let context = EasyContext(delegate: delegate)
         easy.install(context, for: request)
@@ -110,7 +107,7 @@ package final class CurlMulti {
             inside { _ = curl_multi_add_handle(transfer.handle.raw, transfer.easy.raw) }
         case .remove(let transfer):
             guard live[transfer.easy.raw] === transfer else { return }
-            remove(transfer, isReusable: false)
+            remove(transfer)
         case .applyPause(let transfer):
             guard live[transfer.easy.raw] === transfer else { return }
             inside { transfer.applyPause() }
@@ -124,21 +121,14 @@ package final class CurlMulti {
         isInsideLibcurl = outer
     }
 
-    /// `isReusable`: only after a success. A transfer that ends before it is connected, for example because
-    /// its name does not resolve, leaves its buffer in the handle (libcurl 7.88), and curl_easy_reset(3) does
-    /// not free it. CURLOPT_BUFFERSIZE would then fail for each later transfer on the handle.
-    private func remove(_ transfer: Transfer, isReusable: Bool) {
+    /// Removes a transfer. Its easy handle is not used again: libcurl 7.88 keeps a pointer to the last field
+    /// of the former response, and frees the field. A response whose head begins with a folded line would be
+    /// written there (https://github.com/curl/curl/pull/11103).
+    private func remove(_ transfer: Transfer) {
         live[transfer.easy.raw] = nil
         transfer.handle.liveCount -= 1
         transfer.handle.idleSince = now
         inside { _ = curl_multi_remove_handle(transfer.handle.raw, transfer.easy.raw) }
-        if isReusable { keep(transfer.easy) }
-    }
-
-    private func keep(_ easy: EasyHandle) {
-        guard idleHandles.count < idleHandleLimit else { return }
-        easy.reset()
-        idleHandles.append(easy)
     }
 
     // MARK: Called by the loop
@@ -208,7 +198,7 @@ package final class CurlMulti {
         let outcome = transfer.easy.outcome(code, transfer.context)
         let delegate = transfer.context.delegate
         transfer.context.delegate = nil
-        remove(transfer, isReusable: code == CURLE_OK)
+        remove(transfer)
         delegate?.finished(outcome)
     }
 

@@ -213,6 +213,23 @@ import Testing
         }
     }
 
+    @Test("a head that begins with a folded line fails its request, and no other one")
+    func foldedFirstLine() throws {
+        let origin = try ScriptedOrigin.answering { request, _ in
+            let line = request.path == "/folded" ? " \(String(repeating: "f", count: 400))\r\n" : ""
+            return Array("HTTP/1.1 200 OK\r\n\(line)X-Some: field\r\nContent-Length: 0\r\n\r\n".utf8)
+        }
+        let fixture = try Fixture()
+        defer {
+            fixture.stop()
+            origin.stop()
+        }
+        for _ in 0..<20 {
+            #expect(fixture.run(.data, origin.url + "/plain")?.success != nil)
+            #expect(fixture.run(.data, origin.url + "/folded")?.failure != nil)
+        }
+    }
+
     /// How each ends on a connection of its own.
     private static func alone(
         _ exchanges: [BufferedRequest], _ run: (BufferedRequest) -> (summary: String, connection: Int)

@@ -89,6 +89,8 @@ enum EngineLimits {
     static let digestLagResume: Int64 = 32 << 20
     /// Bytes of an unwanted body that are read so that the connection can be used again.
     static let discardByteCountMax = 64 << 10
+    /// Seconds for which an unwanted body is read.
+    static let discardSecondsMax = 5
     /// Bytes that may be decoded in one turn of a loop: gzip stays below, decompression bombs of other
     /// codings do not.
     static let decodedBurstMax = 256 << 20

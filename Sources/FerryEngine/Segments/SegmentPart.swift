@@ -36,6 +36,7 @@ final class SegmentPart: EasyDelegate {
     private var reader = ResponseHeadReader()
     private var sink = Sink.none
     private var discardedByteCount = 0
+    private var discardSeconds = 0
     private var isFresh = false
     var hasHead: Bool { reader.head != nil }
     private let startedAt: Int64
@@ -78,6 +79,7 @@ final class SegmentPart: EasyDelegate {
         speed.restart()
         sink = .none
         discardedByteCount = 0
+        discardSeconds = 0
         lastActivity = owner.now
         isConnecting = true
         var request = owner.request(for: self)
@@ -162,10 +164,26 @@ final class SegmentPart: EasyDelegate {
     /// Nanoseconds without a byte; 0 while reading is paused.
     func idleTime(now: Int64) -> Int64 { transfer?.isPaused ?? true ? 0 : now - lastActivity }
 
-    /// Called about once a second. Returns the error of a connection that is too slow.
-    func slowness(_ seconds: Double) -> TransferError? {
-        guard let transfer, !isConnecting else { return nil }
-        return speed.secondPassed(seconds, isPaused: transfer.isPaused, phase)
+    /// Called about once a second. Gives up a connection that is idle for longer than `timeout` seconds or
+    /// too slow; the body of a redirect is given up earlier.
+    func secondPassed(_ now: Int64, _ seconds: Double, timeout: Double) {
+        guard let transfer else { return }
+        let isIdle = idleTime(now: now) > Int64(timeout * 1e9)
+        if case .discard(let next, let delay) = sink {
+            discardSeconds += 1
+            guard isIdle || discardSeconds > EngineLimits.discardSecondsMax else { return }
+            stopTransfer()
+            follow(next, after: delay)
+        } else if isIdle {
+            fail(
+                .broken(
+                    TransferError(
+                        .timedOut, "No byte moved for \(timeout) seconds.", phase: phase, isRetryable: true)))
+        } else if !isConnecting,
+            let error = speed.secondPassed(seconds, isPaused: transfer.isPaused, phase)
+        {
+            fail(.broken(error))
+        }
     }
 
     /// Nanoseconds since the part began.

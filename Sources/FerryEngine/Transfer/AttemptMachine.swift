@@ -39,7 +39,7 @@ package struct AttemptMachine: Sendable {
         case prepared
         case preparationFailed(TransferError)
         case head(HeadVerdict)
-        /// More of an unwanted body has come than is worth reading.
+        /// An unwanted body is longer, or takes longer, than is worth reading.
         case enoughDiscarded
         /// The body cannot be read or written any further (for example too long, or no space).
         case bodyRefused(TransferError)
@@ -124,6 +124,11 @@ package struct AttemptMachine: Sendable {
 
     /// `true` once `report` or `leave` was returned.
     package var isEnded: Bool { if case .ended = state { true } else { false } }
+
+    /// Whether the body of a response is read only so that its connection can be used again.
+    package var isDiscarding: Bool {
+        if case .exchanging(let verdict?) = state { verdict != .accept } else { false }
+    }
 
     /// Whether the next event comes from a file thread.
     package var waitsForDisk: Bool {

@@ -27,14 +27,17 @@ package struct DelayedRedirect: Sendable, Equatable {
 
     /// The request.
     package let hop: JobQuestion.Hop
+    /// What was redirected: the job's own URL (0), or a mirror by its position, from 1.
+    package let place: Int
     /// Cookies of the redirects so far.
     package let cookies: [Cookie]
     /// Number of the attempt that begins with the request.
     package let attempt: Int32
 
     /// Creates a redirect.
-    package init(_ hop: JobQuestion.Hop, cookies: [Cookie], attempt: Int32) {
+    package init(_ hop: JobQuestion.Hop, at place: Int = 0, cookies: [Cookie], attempt: Int32) {
         self.hop = hop
+        self.place = place
         self.cookies = cookies
         self.attempt = attempt
     }
@@ -48,6 +51,7 @@ extension DelayedRedirect {
         var writer = JSONWriter()
         writer.beginObject()
         writer.member("attempt", attempt)
+        writer.member("place", Int64(place))
         writer.name("request")
         ShownHop(hop: hop, isStored: true).show(into: &writer, isRedacted: false)
         writer.name("cookies")
@@ -63,6 +67,7 @@ extension DelayedRedirect {
         guard let text = seal.open(bytes) else { throw StoredJSONError("sealed") }
         let stored = try StoredObject(text)
         attempt = Int32(clamping: try stored.need(stored.integer("attempt"), "attempt"))
+        place = Int(clamping: stored.integer("place") ?? 0)
         hop = try JobQuestion.Hop(try stored.need(stored.object("request"), "request"))
         var cookies: [Cookie] = []
         for cookie in stored.array("cookies") { cookies.append(try Cookie(StoredObject(cookie))) }

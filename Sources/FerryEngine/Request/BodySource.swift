@@ -93,6 +93,22 @@ final class BodySource {
         if let tail { tail.advance(to: offset) } else { digests.update(UnsafeRawBufferPointer(target)) }
     }
 
+    /// Hashes the subject without sending it. Throws as `read`. Call before the first `read`.
+    func hashUnsent() throws(TransferError) {
+        guard let subject else { return }
+        if let tail { return tail.advance(to: subjectByteCount) }
+        switch pieces[subject] {
+        case .bytes(let bytes): bytes.withUnsafeBytes { digests.update($0) }
+        case .file(let file):
+            // A larger file has a tail.
+            let buffer = UnsafeMutableRawBufferPointer.allocate(
+                byteCount: Int(file.byteCount), alignment: 1)
+            defer { buffer.deallocate() }
+            try file.read(into: buffer, at: 0)
+            digests.update(UnsafeRawBufferPointer(buffer))
+        }
+    }
+
     /// Goes back to byte 0. Bytes that a file thread has hashed stay hashed: if the file changes, the last
     /// check finds out. Throws `source_changed` if a file is known to have changed.
     func rewind() throws(TransferError) {

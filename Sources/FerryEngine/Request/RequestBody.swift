@@ -75,17 +75,19 @@ struct RequestBody {
     /// Throws `source_changed` unless the files are what they were when they were opened.
     func check() throws(TransferError) { try source?.check() }
 
-    /// Finishes an upload whose response is accepted. `reply` is called at once, or on a file thread as soon
-    /// as the source is hashed.
+    /// Finishes an upload whose response is accepted. `wasSentBefore`: an earlier attempt has sent the body,
+    /// and this one has asked for the outcome only. `reply` is called at once, or on a file thread as soon as
+    /// the source is hashed.
     func finish(
-        _ integrity: JobSpec.Integrity, isDelimited: Bool,
+        _ integrity: JobSpec.Integrity, isDelimited: Bool, wasSentBefore: Bool,
         _ reply: @escaping @Sendable (AttemptMachine.Event) -> Void
     ) throws(TransferError) {
-        guard let source, source.isSent else {
+        guard let source, source.isSent || wasSentBefore else {
             throw TransferError(
                 .connectionLost, "The server answered before it had the whole body.", phase: .sending,
                 isRetryable: true)
         }
+        if wasSentBefore { try source.hashUnsent() }
         let (digests, size) = (source.digests, source.subjectByteCount)
         let verified = digests.verification(integrity, isDelimited: isDelimited)
         source.whenHashed { tail in

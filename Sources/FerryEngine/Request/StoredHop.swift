@@ -26,8 +26,9 @@ extension Hop {
 
 extension DelayedRedirect {
     /// `attempt`: the one that the redirect ends.
-    init(_ hop: Hop, after attempt: Attempt) {
-        self.init(JobQuestion.Hop(hop), cookies: hop.cookies.cookies, attempt: attempt.number + 1)
+    init(_ hop: Hop, at place: Int = 0, after attempt: Attempt) {
+        self.init(
+            JobQuestion.Hop(hop), at: place, cookies: hop.cookies.cookies, attempt: attempt.number + 1)
     }
 }
 

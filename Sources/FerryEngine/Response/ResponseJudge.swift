@@ -41,7 +41,10 @@ struct ResponseJudge: Sendable {
             return asking(redirect(head, hop, after: delay, now), head, now)
         case .redirectLater(let delay):
             let judgement = asking(redirect(head, hop, after: delay, now), head, now)
-            guard case .follow(let next, _) = judgement else { return judgement }
+            // The result of an upload is about the bytes that this attempt has sent.
+            guard case .follow(let next, _) = judgement, spec.kind != .upload || next.sendsBody else {
+                return judgement
+            }
             return .followLater(next, .delayedRedirect(head.status, seconds: delay), after: delay)
         case .again(let change): return .again(change)
         case .take(let body): return .take(body)

@@ -91,7 +91,8 @@ struct ResponseTable: Sendable {
             if known?.isIgnored(by: head, requested.hasIfRange, hasDigest: hasDigest) ?? false {
                 return .again(.withoutIfRange)
             }
-            if Self.mayBeAboutRange(head.status) { return .again(.withoutRange(.refused)) }
+            if isPartWithoutSayingSo(head, known) { return .again(.withoutRange(.unusable)) }
+            if mayBeAboutRange(head.status) { return .again(.withoutRange(.refused)) }
         } else if head.status == 206, spec.kind == .download, !namesRange {
             return unrequestedPart(requested.hop, head, now)
         }
@@ -125,9 +126,20 @@ struct ResponseTable: Sendable {
     }
 
     /// Whether a request without the range may have another status than this one.
-    static func mayBeAboutRange(_ status: Int) -> Bool {
-        (400..<600).contains(status) && ![401, 407].contains(status)
-            && (status == 500 || !passing.contains(status))
+    private func mayBeAboutRange(_ status: Int) -> Bool {
+        guard (400..<600).contains(status) else { return status != 202 && !accepts(status) }
+        return ![401, 407].contains(status) && (status == 500 || !Self.passing.contains(status))
+    }
+
+    /// Whether a response to a range has only a part of the file, although its status is not 206: it says
+    /// where the part begins, or has another length than the same file.
+    private func isPartWithoutSayingSo(_ head: ResponseHead, _ known: KnownFile?) -> Bool {
+        guard (200..<300).contains(head.status) else { return false }
+        if let range = ContentRange(head), !range.isWhole { return true }
+        guard let known, let total = known.total, case .entityTag(_)? = known.validator,
+            let length = head.contentLength, head.contentCodings == known.codings
+        else { return false }
+        return length != total && known.validator?.matches(head) ?? false
     }
 
     /// Whether the job's own fields ask for a range.

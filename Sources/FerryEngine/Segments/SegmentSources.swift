@@ -84,9 +84,11 @@ struct SegmentSources: Sendable {
     var mayMix = true
 
     /// The request's own URL and its mirrors, in the order of their quality.
-    /// `landing`: where an earlier attempt's redirect of the own URL leads; `nil` if there was none.
+    /// `landing`: where a redirect of an earlier attempt leads, and the place of the redirected source; `nil`
+    /// if there was none.
     init(
-        _ own: WebURL, landing: Hop? = nil, mirrors: [WebURL], _ statistics: MirrorStatistics, now: Int64,
+        _ own: WebURL, landing: (hop: Hop, place: Int)? = nil, mirrors: [WebURL],
+        _ statistics: MirrorStatistics, now: Int64,
         failureCountMax: Int
     ) {
         self.failureCountMax = failureCountMax
@@ -95,7 +97,7 @@ struct SegmentSources: Sendable {
             var source = Source(
                 urls[place], place: place, isOwnOrigin: urls[place].isSameOrigin(as: own),
                 isBad: standing == .bad)
-            if place == 0 { source.landing = landing }
+            if let landing, landing.place == place { source.landing = landing.hop }
             return source
         }
     }
@@ -220,8 +222,12 @@ struct SegmentSources: Sendable {
         failed(index, error, retryAfter: delay, isRefusal: true, running: running)
     }
 
-    /// Where the next request for the job's own URL leads if no source is left; `nil`: to that URL.
-    var delayedRedirect: Hop? { hasAny ? nil : sources.first { $0.place == 0 }?.delayedRedirect }
+    /// Where the redirect leads that is the error of the attempt, and the place of its source; `nil` if
+    /// another error is.
+    var delayedRedirect: (hop: Hop, place: Int)? {
+        guard !hasAny, let worst, let hop = worst.delayedRedirect else { return nil }
+        return (hop, worst.place)
+    }
 
     /// The question about the job's own URL, if that is refused and no source is left.
     var question: JobQuestion? { hasAny ? nil : sources.first { $0.place == 0 }?.question }
@@ -275,10 +281,11 @@ struct SegmentSources: Sendable {
     /// The error of the attempt: a retryable one before others, that of the request's own URL before those of
     /// its mirrors.
     var verdict: (error: TransferError, retryAfter: Double?)? {
+        worst.flatMap { source in source.error.map { ($0, source.retryAfter) } }
+    }
+
+    private var worst: Source? {
         let failed = sources.filter { $0.error != nil }.sorted { $0.place < $1.place }
-        guard let worst = failed.first(where: { $0.error?.isRetryable == true }) ?? failed.first,
-            let error = worst.error
-        else { return nil }
-        return (error, worst.retryAfter)
+        return failed.first { $0.error?.isRetryable == true } ?? failed.first
     }
 }

@@ -126,9 +126,11 @@ final class SegmentedTransfer: RunningAttempt {
         trace = AttemptTraceBuilder(startedAt: startedAt)
         let left = min(max(0, attempt.expiry - startedAt), 1e9)
         resourceDeadline = now + Int64(left * 1e9)
+        let place = placed.attempt.delayedRedirect?.place ?? 0
+        let landing = placed.attempt.firstHop.map { (hop: $0, place: place) }
         sources = SegmentSources(
             // Mirrors were checked when the job was submitted; the others serve it without an invalid one.
-            url, landing: attempt.firstHop,
+            url, landing: landing,
             mirrors: attempt.spec.mirrors.compactMap { try? WebURL.parse($0) }, loop.context.mirrors,
             now: now,
             // Several parts may fail at the same time.
@@ -252,7 +254,9 @@ final class SegmentedTransfer: RunningAttempt {
             endedAtOtherHost: endedAtOtherHost)
         result.lentSeconds = slot.lentSeconds
         if case .failed = outcome {
-            result.delayedRedirect = sources.delayedRedirect.map { DelayedRedirect($0, after: attempt) }
+            result.delayedRedirect = sources.delayedRedirect.map {
+                DelayedRedirect($0.hop, at: $0.place, after: attempt)
+            }
         }
         return result
     }
@@ -412,16 +416,7 @@ final class SegmentedTransfer: RunningAttempt {
             return handle(.timedOut(attempt.overdue(phase)))
         }
         let timeout = attempt.spec.request.timeoutForRequest
-        for part in Array(parts.values) where part.idleTime(now: now) > Int64(timeout * 1e9) {
-            part.fail(
-                .broken(
-                    TransferError(
-                        .timedOut, "No byte moved for \(timeout) seconds.", phase: part.phase,
-                        isRetryable: true)))
-        }
-        for part in Array(parts.values) {
-            if let error = part.slowness(seconds) { part.fail(.broken(error)) }
-        }
+        for part in Array(parts.values) { part.secondPassed(now, seconds, timeout: timeout) }
         for part in parts.values { measure(part) }
         fill()
         endStalledPart()

@@ -193,14 +193,13 @@ extension SegmentedTransfer {
         let validator = isCoded ? nil : Validator(head)
         let total = head.hasBody("GET") ? isCoded ? nil : body.total : 0
         let provesParts = validator != nil || attempt.spec.integrity.provesFile && !isCoded
-        let givesRanges: Bool
-        if head.status == 206 {
-            givesRanges = provesParts
-        } else {
+        var givesRanges: Bool? = provesParts
+        if head.status != 206 {
             let units = head.all("accept-ranges").map { $0.lowercased() }
-            givesRanges =
-                part.asked == nil && !sources[part.source].isAskedPlainly && units == ["bytes"] && provesParts
-                && total != nil
+            let mayGive =
+                part.asked == nil && !sources[part.source].isAskedPlainly && provesParts && total != nil
+            // A server need not announce that it serves ranges (RFC 9110 §14.3).
+            givesRanges = mayGive && units.isEmpty ? nil : mayGive && units == ["bytes"]
         }
         if let validator { sources.learn(validator, of: part.source, at: part.hop.url) }
         sources[part.source].givesRanges = givesRanges

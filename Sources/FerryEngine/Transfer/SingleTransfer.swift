@@ -30,6 +30,8 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
     private var first: Hop
     /// The request that the current response leads to.
     private var redirect: Hop?
+    /// Seconds for which an unwanted body has been read.
+    private var discardSeconds = 0
     /// The request that the next attempt sends; `nil`: the job's own.
     private var delayedRedirect: DelayedRedirect?
     /// What the current response demands to change.
@@ -495,13 +497,13 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
             redirect = next
             continuation.wait(delay)
             return .redirect(isDelayed: delay > 0)
-        case .followLater(let next, let error, let delay):
-            delayedRedirect = DelayedRedirect(next, after: attempt)
-            return .refuse(error, retryAfter: delay)
         case .again(let change):
             self.change = change
             return .again
-        case .refuse where isOutdated, .ask where isOutdated: return .again
+        case .refuse where isOutdated, .ask where isOutdated, .followLater where isOutdated: return .again
+        case .followLater(let next, let error, let delay):
+            delayedRedirect = DelayedRedirect(next, after: attempt)
+            return .refuse(error, retryAfter: delay)
         case .wait(let error, let retryAfter):
             return continuation.mayWait(retryAfter) ? .wait : .refuse(error, retryAfter: nil)
         case .refuse(let error, let retryAfter): return .refuse(error, retryAfter: retryAfter)
@@ -771,9 +773,9 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
             if sent == nil { try body.check() }
             if attempt.spec.kind == .upload, sent == nil {
                 let (key, onLoop) = (key, loop.runner)
-                try body.finish(attempt.spec.integrity, isDelimited: isDelimited) { event in
-                    onLoop { $0.handle(event, for: key) }
-                }
+                try body.finish(
+                    attempt.spec.integrity, isDelimited: isDelimited, wasSentBefore: first.hasDroppedBody
+                ) { event in onLoop { $0.handle(event, for: key) } }
                 return
             }
             switch try response.finish(attempt.spec, hop, isDelimited: isDelimited) {
@@ -881,8 +883,11 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
             return handle(.bodyRefused(error))
         }
         let timeout = attempt.spec.request.timeoutForRequest
+        discardSeconds = transfer != nil && machine.isDiscarding ? discardSeconds + 1 : 0
         if now >= resourceDeadline {
             handle(.timedOut(attempt.overdue(phase)))
+        } else if discardSeconds > EngineLimits.discardSecondsMax {
+            handle(.enoughDiscarded)
         } else if transfer != nil, idleTime(now) > Int64(timeout * 1e9) {
             endSlow(
                 TransferError(
@@ -894,8 +899,10 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         }
     }
 
-    /// Gives the connection up, and continues the body with another one if that is possible.
+    /// Gives the connection up. Goes on as the head demands if its body is not wanted, or continues the body
+    /// with another connection if that is possible.
     private func endSlow(_ error: TransferError) {
+        if machine.isDiscarding { return handle(.enoughDiscarded) }
         if !goesOn(after: error) { handle(.timedOut(error)) }
     }
 

@@ -134,8 +134,9 @@ enum AttemptEnding: Sendable {
             attemptError = json
             if RetryPolicy.usesUpAttempt(error, rules: attempt.spec.retry) { record.failedAttemptCount += 1 }
             switch attempt.verdict(
-                on: error, retryAfter, failedAttemptCount: record.failedAttemptCount, now: now, jitter: jitter
-            )
+                on: error, retryAfter, failedAttemptCount: record.failedAttemptCount, now: now,
+                jitter: jitter,
+                isRedirected: result.delayedRedirect != nil)
             {
             case .retry(let instant):
                 var retry = Change(.retry, lease)
@@ -174,14 +175,17 @@ extension AttemptResult {
 
 extension Attempt {
     /// Decides between a retry and a failure. `failedAttemptCount` includes this attempt if it counts.
+    /// `isRedirected`: the attempt has ended with a delayed redirect, which alone determines the delay.
     fileprivate func verdict(
         on error: TransferError, _ retryAfter: Double?, failedAttemptCount: Int32, now: Timestamp,
-        jitter: Double
+        jitter: Double, isRedirected: Bool
     ) -> RetryPolicy.Verdict {
+        var rules = spec.retry
+        if isRedirected { rules.delayInitial = 0 }
         let overdue = spec.schedule.overdueCode(createdAt: createdAt)
         guard RetryPolicy.usesUpAttempt(error, rules: spec.retry) else {
             return RetryPolicy.verdict(
-                rules: spec.retry, uncounted: error, attempt: Int(number), retryAfter: retryAfter, now: now,
+                rules: rules, uncounted: error, attempt: Int(number), retryAfter: retryAfter, now: now,
                 expiry: expiry, jitter: jitter, overdue: overdue)
         }
         return RetryPolicy.verdict(

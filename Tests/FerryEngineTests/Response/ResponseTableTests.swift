@@ -174,13 +174,17 @@ import Testing
             return
         }
         for step in [
-            try step("\"one\"", ifRange: false), try step("\"two\""), try step("\"one\"", length: 999),
-            try step("W/\"one\""), try step("\"two\"", length: 1_001, digest: true),
+            try step("\"one\"", ifRange: false), try step("\"two\""), try step("W/\"one\""),
+            try step("\"two\"", length: 1_001, digest: true),
         ] {
             guard case .take(let body) = step, !body.continues else {
                 Issue.record("\(step)")
                 continue
             }
+        }
+        guard case .again(.withoutRange(.unusable)) = try step("\"one\"", length: 999) else {
+            Issue.record("a part of the same file")
+            return
         }
     }
 

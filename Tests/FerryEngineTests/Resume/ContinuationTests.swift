@@ -224,6 +224,33 @@ private let dates = [
         #expect(origin.requests.count == 6)
     }
 
+    @Test(
+        "a range that is answered with a status without a file is followed by a request for the whole",
+        arguments: [1, 4], [204, 205, 300, 302, 304, 404])
+    func rangeWithoutFile(segments: Int, status: Int) throws {
+        let (result, _, file) = try Self.attempt(segments: segments) { answer, asked, number in
+            if number == 0 { answer.cutAfter = 500_000 }
+            guard number > 0, asked.range != nil else { return }
+            (answer.status, answer.body, answer.headers["Content-Range"]) = (status, [], nil)
+        }
+        #expect(file == bytes && result.success != nil, "\(result.outcome)")
+    }
+
+    @Test(
+        "a part with the status 200 is not taken for the file", arguments: [1, 4],
+        [["ETag"], ["Content-Range"], ["ETag", "Content-Range"]])
+    func partAsWhole(segments: Int, fields: [String]) throws {
+        let (result, _, file) = try Self.attempt(segments: segments) { answer, asked, number in
+            if number == 0 { answer.cutAfter = 500_000 }
+            guard asked.range?.lowerBound ?? 0 > 0 else { return }
+            answer.status = 200
+            for field in ["ETag", "Content-Range"] where !fields.contains(field) {
+                answer.headers[field] = nil
+            }
+        }
+        #expect(file == bytes && result.success != nil, "\(result.outcome)")
+    }
+
     @Test("a GET that a POST was redirected to waits for Retry-After, and the POST is sent once")
     func outcomeOfPost() throws {
         let tally = Tally()

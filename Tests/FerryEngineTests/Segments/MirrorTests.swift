@@ -65,6 +65,54 @@ private let bytes = patternBytes(6 << 20, seed: 3)
         if fault != .closed { first.stop() }
     }
 
+    @Test("bytes of a mirror that does not announce ranges are continued with a range")
+    func unannounced() throws {
+        let first = try RangeOrigin(bytes) { answer, _, _ in (answer.status, answer.body) = (404, []) }
+        let second = try RangeOrigin(bytes) { answer, _, number in
+            answer.headers["Accept-Ranges"] = nil
+            if number == 0 { answer.cutAfter = 2_000_000 }
+        }
+        defer {
+            first.stop()
+            second.stop()
+        }
+        try Self.fetch(first.url, mirrors: [second.url]) { result, fixture in
+            Self.expectWhole(result, fixture)
+            #expect(second.requests.map { $0.range?.lowerBound ?? 0 > 0 } == [false, true])
+        }
+    }
+
+    @Test("a mirror's redirect that asks for a long wait is followed by the next attempt")
+    func delayedRedirect() throws {
+        let first = try RangeOrigin(bytes) { answer, _, _ in (answer.status, answer.body) = (404, []) }
+        let last = try RangeOrigin(bytes)
+        let mirror = try RangeOrigin(bytes) { [url = last.url] answer, _, _ in
+            (answer.status, answer.body) = (302, [])
+            (answer.headers["Location"], answer.headers["Retry-After"]) = (url, "600")
+        }
+        let fixture = try Fixture()
+        defer {
+            fixture.stop()
+            for origin in [first, mirror, last] { origin.stop() }
+        }
+        let change = { (draft: inout Draft) in
+            draft.to("file")
+            draft.spec.mirrors = [mirror.url]
+        }
+        let waiting = try #require(fixture.run(.download, first.url, change))
+        guard case .failed(_, 600) = waiting.outcome, let redirect = waiting.delayedRedirect else {
+            Issue.record("\(waiting.outcome)")
+            return
+        }
+        #expect(redirect.place == 1)
+        fixture.engine.begin([
+            fixture.attempt(
+                .download, first.url, job: waiting.attempt.job, number: 2, after: redirect, change)
+        ])
+        Self.expectWhole(try #require(fixture.sink.arrived.wait().first), fixture)
+        #expect(mirror.requests.count == 1)
+    }
+
     @Test("bytes of a mirror are kept if the next one has the same file")
     func continued() throws {
         let first = try RangeOrigin(bytes) { answer, _, _ in answer.cutAfter = 2_000_000 }

@@ -122,6 +122,25 @@ private let bytes = patternBytes(1_000_000, seed: 71)
         #expect(old.requests.count == 1 && new.requests.count == 1)
     }
 
+    @Test("a redirect of a request that was edited meanwhile is not waited for", arguments: [1, 4])
+    func delayedRedirect(segments: Int) throws {
+        let moment = Moment()
+        let old = try RangeOrigin(bytes) { answer, _, _ in
+            (answer.status, answer.body) = (302, [])
+            (answer.headers["Location"], answer.headers["Retry-After"]) = ("/elsewhere", "600")
+            answer.beforeHead = { moment.come() }
+        }
+        let new = try RangeOrigin(bytes)
+        defer {
+            old.stop()
+            new.stop()
+        }
+        let (result, file) = try Self.run(
+            .download, at: old.url, moment, { $0.spec.segmentCountMax = segments }, edit: Self.renew(new.url))
+        #expect(file == bytes && result.success != nil, "\(result.outcome)")
+        #expect(old.requests.count == 1)
+    }
+
     @Test("a refused request that must not be sent twice is not followed by the edited one")
     func notRepeatable() throws {
         let moment = Moment()

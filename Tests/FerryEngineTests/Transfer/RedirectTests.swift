@@ -324,17 +324,76 @@ import Testing
         #expect(origin.requests.last?.header("authorization") == "Basic dTpw")
     }
 
-    @Test("a POST whose redirect asks for a wait keeps its attempt, lends its slot and can be stopped")
-    func stopWhileDelayed() throws {
+    @Test(
+        "a redirect or refusal whose announced body does not come is carried out", arguments: [1, 4],
+        ["302 x\r\nLocation: /end", "404 x"])
+    func missingBody(segments: Int, head: String) throws {
+        let origin = try ScriptedOrigin.answering { request, _ in
+            let isEnd = request.path == "/end"
+            return Array(
+                "HTTP/1.1 \(isEnd ? "200 OK" : head)\r\nContent-Length: \(isEnd ? 0 : 300)\r\n\r\n".utf8)
+        }
+        let fixture = try Fixture()
+        defer {
+            fixture.stop()
+            origin.stop()
+        }
+        let result = fixture.run(.download, origin.url) {
+            $0.to("file")
+            $0.spec.segmentCountMax = segments
+            $0.spec.request.timeoutForRequest = 1
+        }
+        if head.hasPrefix("302") {
+            #expect(result?.success != nil, "\(String(describing: result?.outcome))")
+        } else {
+            #expect(result?.failure?.code == .unacceptableStatus)
+        }
+    }
+
+    @Test("an attempt that begins with the approved target of an upload's redirect reports the sent bytes")
+    func outcomeOfUpload() throws {
         let origin = try ScriptedOrigin.answering { _, _ in
-            Array("HTTP/1.1 302 x\r\nLocation: /x\r\nRetry-After: 600\r\nContent-Length: 0\r\n\r\n".utf8)
+            Array("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".utf8)
+        }
+        let fixture = try Fixture()
+        defer {
+            fixture.stop()
+            origin.stop()
+        }
+        let body = patternBytes(100_000, seed: 5)
+        let result = fixture.run(.upload, origin.url + "/file", number: 2) {
+            $0.payload = body
+            $0.spec.source = .inline(.init(form: .base64, byteCount: body.count))
+            var answers = JobAnswers()
+            answers.start = JobQuestion.Hop(
+                url: origin.url + "/end", method: "GET", sendsBody: false, redirectCount: 1,
+                hasDroppedBody: true, hasActed: false, keepsCredentials: true)
+            answers.startAttempt = 2
+            $0.spec.answers = answers
+        }
+        #expect(result?.success?.sha256 == sha256(body) && result?.success?.size == Int64(body.count))
+        #expect(origin.requests.map { "\($0.method) \($0.path)" } == ["GET /end"])
+    }
+
+    @Test(
+        "a job that must not begin again, or an upload, keeps its attempt while a redirect asks to wait",
+        arguments: [(JobKind.data, "POST"), (.upload, "PUT")])
+    func stopWhileDelayed(kind: JobKind, method: String) throws {
+        let origin = try ScriptedOrigin.answering { _, _ in
+            Array("HTTP/1.1 303 x\r\nLocation: /x\r\nRetry-After: 600\r\nContent-Length: 0\r\n\r\n".utf8)
         }
         let fixture = try Fixture { $0.stallSeconds = 0.1 }
         defer {
             fixture.stop()
             origin.stop()
         }
-        let attempt = fixture.attempt(.data, origin.url) { $0.spec.request.method = "POST" }
+        let attempt = fixture.attempt(kind, origin.url) {
+            $0.spec.request.method = method
+            if kind == .upload {
+                $0.payload = [1]
+                $0.spec.source = .inline(.init(form: .base64, byteCount: 1))
+            }
+        }
         fixture.engine.begin([attempt])
         #expect(fixture.sink.lendings.wait() == [attempt.job])
         fixture.engine.stop(attempt.job, .cancel)

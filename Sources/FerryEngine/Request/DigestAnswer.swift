@@ -2,8 +2,8 @@ import FerryCore
 import OpenSSL
 
 extension Hop {
-    /// Returns the request that answers a Digest challenge that libcurl cannot answer; `nil` if there is
-    /// none, or if it was answered before.
+    /// Returns the request that answers a Digest challenge that libcurl does not answer, or answers wrongly;
+    /// `nil` if there is none, or if it was answered before.
     func answering(_ head: ResponseHead, for spec: JobSpec) -> Hop? {
         guard head.status == 401, digest == nil, keepsCredentials,
             spec.request.connection?.authentication?.scheme == .digest,
@@ -15,10 +15,12 @@ extension Hop {
     }
 }
 
-/// The answer to a Digest challenge (RFC 7616) whose algorithm libcurl does not compute, or does not choose.
+/// The answer to a Digest challenge (RFC 7616) that libcurl does not read, does not choose, or whose
+/// algorithm it does not compute.
 ///
 /// libcurl answers the first Digest challenge of a response. If it cannot, this is the answer to the first
-/// challenge that can be answered.
+/// challenge that can be answered. libcurl 7.88 answers SHA-512-256 wrongly, as a failed login: its transfer
+/// ends at the head then.
 struct DigestAnswer: Sendable, Equatable {
     private enum Hash: String {
         case md5 = "md5", sha256 = "sha-256", sha512by256 = "sha-512-256"

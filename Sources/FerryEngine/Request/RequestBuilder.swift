@@ -218,6 +218,12 @@ struct RequestBuilder: Sendable {
 }
 
 extension Attempt {
+    /// Whether libcurl may answer the challenge of this response by itself. `false` also for a challenge that
+    /// libcurl would answer wrongly: the caller stops the transfer, and sends the answer.
+    func mayBeAnswered(_ head: ResponseHead, of hop: Hop) -> Bool {
+        answersChallenges(of: hop) && hop.answering(head, for: spec) == nil
+    }
+
     /// Whether libcurl answers a challenge to this hop by itself.
     func answersChallenges(of hop: Hop) -> Bool {
         guard let rules = spec.request.connection else { return false }

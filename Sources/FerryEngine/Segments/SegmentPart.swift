@@ -252,7 +252,16 @@ final class SegmentPart: EasyDelegate {
             answeredAt = owner.now
             if hop.url.scheme == .https, !head.isDelimited("GET") { transfer?.requireCloseNotify() }
             if head.isAmbiguouslyFramed { transfer?.forbidReuse() }
-            guard owner.attempt.answersChallenges(of: hop) else { return takeHead(head, owner) }
+            guard owner.attempt.mayBeAnswered(head, of: hop) else {
+                let answersAll = owner.attempt.answersChallenges(of: hop)
+                guard takeHead(head, owner) else { return false }
+                guard answersAll, case .discard(let next, let delay) = sink, next.digest != nil else {
+                    return true
+                }
+                stopTransfer()
+                follow(next, after: delay)
+                return false
+            }
             reader.hold()
             return true
         case .invalid(let rule):

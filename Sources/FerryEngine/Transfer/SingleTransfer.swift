@@ -429,7 +429,12 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
             // (RFC 9112 §9.8), or something else proves it.
             if hop.url.scheme == .https, !head.isDelimited(hop.method) { transfer?.requireCloseNotify() }
             if head.isAmbiguouslyFramed { transfer?.forbidReuse() }
-            guard attempt.answersChallenges(of: hop) else { return takeHead(head) }
+            guard attempt.mayBeAnswered(head, of: hop) else {
+                guard takeHead(head) else { return false }
+                guard attempt.answersChallenges(of: hop), redirect?.digest != nil else { return true }
+                handle(.enoughDiscarded)
+                return false
+            }
             reader.hold()
             return true
         case .invalid(let rule):

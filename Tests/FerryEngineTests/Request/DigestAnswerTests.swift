@@ -40,6 +40,7 @@ import Testing
             origin.stop()
         }
         #expect(fixture.run(.data, origin.url + "/a?b=c") { $0.authenticate(.digest) }?.text == "GET 0")
+        #expect(origin.seen.map(\.isAuthorized) == [false, true], "no wrong answer is sent")
         let bytes = patternBytes(100_000)
         try writeFile(fixture.root + "/source", bytes)
         let upload = fixture.run(.upload, origin.url + "/x") {
@@ -47,7 +48,11 @@ import Testing
             $0.spec.source = .path("source")
         }
         #expect(upload?.success?.sha256 == sha256(bytes), "\(String(describing: upload?.failure))")
-        #expect(origin.seen.last == .init(method: "PUT", byteCount: 100_000, isAuthorized: true))
+        #expect(
+            origin.seen.dropFirst(2) == [
+                .init(method: "PUT", byteCount: 0, isAuthorized: false),
+                .init(method: "PUT", byteCount: 100_000, isAuthorized: true),
+            ])
         let wrong = fixture.run(.download, origin.url + "/") { $0.authenticate(.digest, "user", "wrong") }
         #expect(wrong?.failure?.code == .authenticationRequired)
     }
@@ -70,6 +75,10 @@ import Testing
             }
             #expect(result?.success?.sha256 == sha256(bytes), "\(String(describing: result?.failure))")
         }
+        let seen = origin.seen
+        #expect(
+            seen.count(where: { !$0.isAuthorized }) <= seen.count(where: \.isAuthorized),
+            "each challenge is answered once, and rightly")
     }
 
     @Test("the first challenge with an algorithm that this node computes is answered")

@@ -18,6 +18,9 @@ package struct CurlError: Error, Sendable, Equatable, CustomStringConvertible {
     /// Why a certificate was rejected (X509_V_ERR_…, openssl-verification-options(1)); 0 if it was not.
     package var verifyResult = 0
 
+    /// The rule that the head of the response breaks; `nil` if libcurl rejects something else.
+    package var headFault: HeadFault?
+
     /// Creates an error.
     package init(code: Int, text: String, osError: Int32 = 0) {
         self.code = code

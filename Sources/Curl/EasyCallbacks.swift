@@ -41,6 +41,8 @@ final class EasyContext {
     /// `true` if the last request has received the complete head of its final response.
     private(set) var hasWholeHead = false
     private var isInterim = false
+    /// `true` if libcurl ignores `Content-Length` in the current head, because chunks win over it.
+    private var ignoresLength = false
     private var raw: UnsafeMutableRawPointer?
 
     /// Static strings of the TLS library.
@@ -100,7 +102,28 @@ final class EasyContext {
             let status = line.drop { $0 != 0x20 }.dropFirst()
             isInterim = status.first == UInt8(ascii: "1") && !status.starts(with: "101".utf8)
             hasWholeHead = false
+            if ignoresLength { ignoreLength(false) }
+        } else if !ignoresLength, !hasWholeHead, Self.isChunked(line) {
+            ignoreLength(true)
         }
+    }
+
+    /// Makes libcurl ignore `Content-Length` from the next line on: chunks win over all lengths (RFC 9112
+    /// §6.3), and libcurl would reject one that is no number.
+    private func ignoreLength(_ ignores: Bool) {
+        guard let raw else { return }
+        ignoresLength = ignores
+        ccurl_set_long(raw, CURLOPT_IGNORE_CONTENT_LENGTH, ignores ? 1 : 0)
+    }
+
+    /// Returns `true` for a `Transfer-Encoding` whose last coding is `chunked`.
+    private static func isChunked(_ line: UnsafeRawBufferPointer) -> Bool {
+        let name = "transfer-encoding:"
+        guard line.count > name.utf8.count, line[0] | 0x20 == UInt8(ascii: "t") else { return false }
+        let text = String(decoding: line, as: UTF8.self).lowercased()
+        guard text.hasPrefix(name) else { return false }
+        let last = text.dropFirst(name.count).split(separator: ",").last ?? ""
+        return last.drop { $0 == " " || $0 == "\t" }.prefix { $0 != " " && $0 != "\t" } == "chunked"
     }
 
     /// Sets the handle that this context serves. Does not own it.

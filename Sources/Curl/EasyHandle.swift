@@ -99,7 +99,7 @@ final class EasyHandle {
         if osError == 0, code == CURLE_COULDNT_CONNECT { osError = context.socketError }
         let text = errorText[0] == 0 ? nil : String(cString: errorText)
         var error =
-            HeadBounds.isExceeded(code, text, isHeadAwaited: context.hasBegunRequest && !context.hasWholeHead)
+            HeadBounds.isExceeded(code, text, isHeadAwaited: isHeadAwaited)
             ? CurlError(code: CurlError.tooLarge, text: HeadBounds.text(code, text), osError: osError)
             : CurlError(code, text: text, osError: osError)
         error.proxyStatus = long(CURLINFO_HTTP_CONNECTCODE)
@@ -110,10 +110,12 @@ final class EasyHandle {
     }
 
     func info(_ context: EasyContext) -> TransferInfo {
+        let isHeadAwaited = context.hasBegunRequest && !context.hasWholeHead
         var info = TransferInfo()
         info.status = long(CURLINFO_RESPONSE_CODE)
         info.hasWholeHead = context.hasWholeHead
         info.httpVersion = Self.versionNames[long(CURLINFO_HTTP_VERSION)] ?? ""
+        if isHeadAwaited { error.headFault = HeadFault(code, text) }
         info.timings = TransferTimings(
             nameLookup: offset(CURLINFO_NAMELOOKUP_TIME_T), connect: offset(CURLINFO_CONNECT_TIME_T),
             appConnect: offset(CURLINFO_APPCONNECT_TIME_T), preTransfer: offset(CURLINFO_PRETRANSFER_TIME_T),

@@ -133,6 +133,16 @@ package struct ResponseHeadParser: Sendable {
     /// What a line has led to.
     package enum Step: Sendable, Equatable {
         case more
+/// Rules of a head that libcurl may find broken before `ResponseHeadParser` gets the line. Sentences that
+/// follow "The server's answer is not HTTP."
+enum HeadRule {
+    static let statusLine = "It does not begin with a status line (RFC 9112 §4)."
+    static let colon = "A line of its head has no colon (RFC 9112 §5)."
+    static let foldedFirst = "Its head begins with a folded line (RFC 9112 §2.2)."
+    static let nul = "A line of its head has a NUL (RFC 9110 §5.5)."
+    static let length = "The field Content-Length is no number (RFC 9112 §6.3)."
+}
+
         /// The head of the final response (not 1xx) is complete.
         case complete(ResponseHead)
         /// The rule that the line breaks, as a sentence.
@@ -182,7 +192,7 @@ package struct ResponseHeadParser: Sendable {
     ) -> Step {
         if line.first == 0x20 || line.first == 0x09 { return unfold(line, in: &head) }
         guard let colon = line.firstIndex(of: UInt8(ascii: ":")) else {
-            return .invalid("A line of its head has no colon (RFC 9112 §5).")
+            return .invalid(HeadRule.colon)
         }
         let before = line[..<colon]
         let bytes = trim(before)
@@ -209,7 +219,7 @@ package struct ResponseHeadParser: Sendable {
     private func unfold(_ line: some BidirectionalCollection<UInt8>, in head: inout ResponseHead) -> Step {
         guard !isDropping else { return .more }
         guard let name = head.headers.last?.name else {
-            return .invalid("Its head begins with a folded line (RFC 9112 §2.2).")
+            return .invalid(HeadRule.foldedFirst)
         }
         guard !Self.isFraming(name) else {
             return .invalid("The field \(name) is folded over several lines (RFC 9112 §5.2).")
@@ -253,7 +263,7 @@ package struct ResponseHeadParser: Sendable {
             words[1].allSatisfy({ (48...57).contains($0) }),
             let status = Int(String(decoding: words[1], as: UTF8.self)),
             status >= 100
-        else { return .invalid("It does not begin with a status line (RFC 9112 §4).") }
+        else { return .invalid(HeadRule.statusLine) }
         head = ResponseHead(status: status, isHTTP1: words[0].dropFirst(5).first == UInt8(ascii: "1"))
         return .more
     }

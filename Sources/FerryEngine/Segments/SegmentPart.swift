@@ -366,7 +366,7 @@ final class SegmentPart: EasyDelegate {
         if failure.mayRepeatAtOnce, !isFresh {
             isFresh = true
             send()
-        } else if failure.error.code == .responseTooLarge {
+        } else if failure.error.code == .responseTooLarge || error.headFault != nil {
             fail(.refused(failure.error, retryAfter: nil))
         } else {
             fail(.broken(failure.error))

@@ -22,7 +22,8 @@ func transportFailure(_ error: CurlError, _ info: TransferInfo, _ context: Trans
 {
     let phase = phase(info, context)
     let mapped =
-        headTooLarge(error, info, context) ?? proxyFailure(error, context) ?? tlsFailure(error, phase)
+        headTooLarge(error, info, context) ?? headFault(error) ?? proxyFailure(error, context) ?? tlsFailure(
+            error, phase)
         ?? mapped(error, phase)
     // Bytes that only a proxy got have not reached the server.
     let mayHaveReached =
@@ -53,6 +54,24 @@ private func headTooLarge(
     return TransferError(
         .responseTooLarge, "The head of the server's response is too large.",
         phase: context.hasHead ? .receiving : .waiting, isRetryable: false)
+}
+
+/// The error if libcurl rejects the head of the response; `nil` for other failures. Not retryable, as if
+/// `ResponseHeadParser` had found the fault.
+private func headFault(_ error: CurlError) -> TransferError? {
+    let rule =
+        switch error.headFault {
+        case .statusLine: HeadRule.statusLine
+        case .noColon: HeadRule.colon
+        case .nul: HeadRule.nul
+        case .length: HeadRule.length
+        case .foldedFirst: HeadRule.foldedFirst
+        case nil: String?.none
+        }
+    return rule.map {
+        TransferError(
+            .responseInvalid, "The server's answer is not HTTP. \($0)", phase: .waiting, isRetryable: false)
+    }
 }
 
 private func phase(_ info: TransferInfo, _ context: TransportContext) -> TransferError.Phase {

@@ -68,6 +68,39 @@ import Testing
         #expect(try Self.run(try Self.answer(text)).failure?.code == .responseInvalid)
     }
 
+    @Test(
+        "a head that libcurl rejects fails with the rule, and is not tried again",
+        arguments: [
+            ("SSH-2.0-OpenSSH\n", "RFC 9112 §4"), ("HTTP/1.1 20 OK\n\n", "RFC 9112 §4"),
+            ("HTTP/1.1 2000 OK\n\n", "RFC 9112 §4"), ("HTTP/7.1 200 OK\n\n", "RFC 9112 §4"),
+            ("HTTP/1.1 200 OK\nnothing\n\n", "no colon (RFC 9112 §5)"),
+            ("HTTP/1.1 200 OK\nX: a\u{0}b\n\n", "NUL (RFC 9110 §5.5)"),
+            ("HTTP/1.1 200 OK\n folded: x\nContent-Length: 0\n\n", "RFC 9112 §2.2"),
+            ("HTTP/1.1 200 OK\nContent-Length: -1\n\n", "RFC 9112 §6.3"),
+            ("HTTP/1.1 200 OK\nContent-Length:\n\n", "RFC 9112 §6.3"),
+            ("HTTP/1.1 200 OK\nContent-Length: abc\n\n", "RFC 9112 §6.3"),
+        ])
+    func rules(text: String, rule: String) throws {
+        for segments in [1, 2] {
+            let error = try #require(
+                try Self.run(try Self.answer(text)) { $0.spec.segmentCountMax = segments }.failure)
+            #expect(error.code == .responseInvalid && !error.isRetryable && error.phase == .waiting)
+            #expect(
+                error.message.contains("The server's answer is not HTTP.") && error.message.contains(rule))
+        }
+    }
+
+    @Test(
+        "chunks win over a length that is no number, in this response only",
+        arguments: ["abc", "-1", "", "5, x"])
+    func lengthBesideChunks(length: String) throws {
+        let chunked = "Transfer-Encoding: chunked\nContent-Length: \(length)\n\n3\nabc\n0\n\n"
+        #expect(try Self.run(try Self.answer("HTTP/1.1 200 OK\n" + chunked)).success?.size == 3)
+        let interim = "HTTP/1.1 103 x\nTransfer-Encoding: chunked\n\n"
+        let plain = interim + "HTTP/1.1 200 OK\nContent-Length: 3\n\nabcdef"
+        #expect(try Self.run(try Self.answer(plain, keepsOpen: true)).success?.size == 3)
+    }
+
     @Test("a head beyond its limit is too large")
     func largeHead() throws {
         let text = "HTTP/1.1 200 OK\nX: " + String(repeating: "x", count: 70_000) + "\n\n"

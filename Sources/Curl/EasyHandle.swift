@@ -54,11 +54,23 @@ final class EasyHandle {
         try check(blob.withUnsafeBytes { ccurl_set_blob(raw, option, $0.baseAddress, $0.count) })
     }
 
-    /// Replaces the header lines: `Name: value`, `Name;` (empty value) or `Name:` (do not send this field).
-    func setHeaders(_ lines: [String]) throws(CurlError) {
+    /// A header line: `Name: value`, `Name;` (empty value) or `Name:` (do not send this field).
+    enum HeaderLine {
+        case text(String)
+        /// Bytes with a NUL at their end.
+        case octets([CChar])
+    }
+
+    /// Replaces the header lines.
+    func setHeaders(_ lines: [HeaderLine]) throws(CurlError) {
         var list: UnsafeMutablePointer<curl_slist>?
         for line in lines {
-            guard let longer = curl_slist_append(list, line) else {
+            let longer =
+                switch line {
+                case .text(let text): curl_slist_append(list, text)
+                case .octets(let bytes): curl_slist_append(list, bytes)
+                }
+            guard let longer else {
                 curl_slist_free_all(list)
                 throw CurlError(CURLE_OUT_OF_MEMORY)
             }
@@ -98,10 +110,12 @@ final class EasyHandle {
         var osError = Int32(truncatingIfNeeded: long(CURLINFO_OS_ERRNO))
         if osError == 0, code == CURLE_COULDNT_CONNECT { osError = context.socketError }
         let text = errorText[0] == 0 ? nil : String(cString: errorText)
+        let isHeadAwaited = context.hasBegunRequest && !context.hasWholeHead
         var error =
             HeadBounds.isExceeded(code, text, isHeadAwaited: isHeadAwaited)
             ? CurlError(code: CurlError.tooLarge, text: HeadBounds.text(code, text), osError: osError)
             : CurlError(code, text: text, osError: osError)
+        if isHeadAwaited { error.headFault = HeadFault(code, text) }
         error.proxyStatus = long(CURLINFO_HTTP_CONNECTCODE)
         if error.proxyStatus == 407 { error.proxySchemes = Set(options: long(CURLINFO_PROXYAUTH_AVAIL)) }
         error.proxyReason = long(CURLINFO_PROXY_ERROR)
@@ -110,12 +124,10 @@ final class EasyHandle {
     }
 
     func info(_ context: EasyContext) -> TransferInfo {
-        let isHeadAwaited = context.hasBegunRequest && !context.hasWholeHead
         var info = TransferInfo()
         info.status = long(CURLINFO_RESPONSE_CODE)
         info.hasWholeHead = context.hasWholeHead
         info.httpVersion = Self.versionNames[long(CURLINFO_HTTP_VERSION)] ?? ""
-        if isHeadAwaited { error.headFault = HeadFault(code, text) }
         info.timings = TransferTimings(
             nameLookup: offset(CURLINFO_NAMELOOKUP_TIME_T), connect: offset(CURLINFO_CONNECT_TIME_T),
             appConnect: offset(CURLINFO_APPCONNECT_TIME_T), preTransfer: offset(CURLINFO_PRETRANSFER_TIME_T),

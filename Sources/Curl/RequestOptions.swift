@@ -147,8 +147,8 @@ extension EasyHandle {
         }
     }
 
-    private static func headerLines(_ request: TransferRequest) throws(CurlError) -> [String] {
-        var lines: [String] = []
+    private static func headerLines(_ request: TransferRequest) throws(CurlError) -> [EasyHandle.HeaderLine] {
+        var lines: [EasyHandle.HeaderLine] = []
         lines.reserveCapacity(request.headers.count + 1)
         var namesExpect = false
         for header in request.headers {
@@ -160,14 +160,28 @@ extension EasyHandle {
             }
             // "Name:" removes the field in libcurl; "Name;" sends it with an empty value.
             let isBlank = header.value.utf8.allSatisfy { $0 == 0x20 || $0 == 0x09 }
-            lines.append(isBlank ? header.name + ";" : header.name + ": " + header.value)
+            let text = isBlank ? header.name + ";" : header.name + ": " + header.value
+            lines.append(try header.hasOctets ? .octets(octets(text)) : .text(text))
             namesExpect = namesExpect || header.name.lowercased() == "expect"
         }
         // Waiting for "100 Continue" costs a round trip, and one second if the server does not support it.
         var expects = request.expectsContinue
         if case .known(let size) = request.body, size < 1 << 20 { expects = false }
-        if request.body != .none, !expects, !namesExpect { lines.append("Expect:") }
+        if request.body != .none, !expects, !namesExpect { lines.append(.text("Expect:")) }
         return lines
+    }
+
+    /// Returns the octets that the characters are, and a NUL.
+    private static func octets(_ text: String) throws(CurlError) -> [CChar] {
+        var octets: [CChar] = []
+        for scalar in text.unicodeScalars {
+            guard let octet = UInt8(exactly: scalar.value) else {
+                throw CurlError(
+                    CURLE_BAD_FUNCTION_ARGUMENT, text: "a header field contains more than octets")
+            }
+            octets.append(CChar(bitPattern: octet))
+        }
+        return octets + [0]
     }
 
     /// Returns `true` for `tchar` (RFC 9110 §5.6.2).

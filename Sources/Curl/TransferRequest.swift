@@ -6,10 +6,13 @@ package struct TransferRequest: Sendable {
         package var name: String
         /// Value of the field.
         package var value: String
+        /// `true` if each character of `value` is one octet (ISO 8859-1), `false` to send UTF-8.
+        package var hasOctets: Bool
         /// Creates a field. `EasyHandle.configure` checks it.
-        package init(_ name: String, _ value: String) {
+        package init(_ name: String, _ value: String, hasOctets: Bool = false) {
             self.name = name
             self.value = value
+            self.hasOctets = hasOctets
         }
     }
 

@@ -8,6 +8,8 @@ package final class ScriptedOrigin: Sendable {
     /// read.
     package struct Request: Sendable {
         package let lines: [String]
+        /// The lines as received.
+        fileprivate let head: [UInt8]
 
         /// `GET /path HTTP/1.1`
         package var line: String { lines.first ?? "" }
@@ -22,6 +24,15 @@ package final class ScriptedOrigin: Sendable {
             let prefix = name.lowercased() + ":"
             guard let line = lines.first(where: { $0.lowercased().hasPrefix(prefix) }) else { return nil }
             return String(line.dropFirst(prefix.count).drop { $0 == " " })
+        }
+
+        /// Returns the first value of the field `name`, without regard to case, as received.
+        package func octets(_ name: String) -> [UInt8]? {
+            let prefix = Array((name.lowercased() + ":").utf8)
+            let line = head.split { $0 == 13 || $0 == 10 }.first { line in
+                line.prefix(prefix.count).map { (65...90).contains($0) ? $0 | 0x20 : $0 } == prefix
+            }
+            return line.map { Array($0.dropFirst(prefix.count).drop { $0 == 0x20 }) }
         }
     }
 
@@ -152,10 +163,12 @@ package final class OriginConnection {
     package func readRequest() -> ScriptedOrigin.Request? {
         while true {
             if let end = headEnd() {
-                let head = String(decoding: buffer[..<end], as: UTF8.self)
+                let octets = Array(buffer[..<end])
+                let head = String(decoding: octets, as: UTF8.self)
                 buffer.removeFirst(end + 4)
                 let request = ScriptedOrigin.Request(
-                    lines: head.split(separator: "\r\n", omittingEmptySubsequences: true).map(String.init))
+                    lines: head.split(separator: "\r\n", omittingEmptySubsequences: true).map(String.init),
+                    head: octets)
                 origin.note(request)
                 return request
             }

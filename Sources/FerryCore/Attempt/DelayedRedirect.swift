@@ -4,6 +4,7 @@
 package struct DelayedRedirect: Sendable, Equatable {
     /// A cookie that a redirect has set (RFC 6265 §5.3).
     package struct Cookie: Sendable, Equatable {
+        /// Name and value: each character is one octet (ISO 8859-1).
         package let name: String
         package let value: String
         /// Host in lower case, or the parent domain of all hosts that get the cookie.

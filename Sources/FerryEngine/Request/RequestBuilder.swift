@@ -158,7 +158,7 @@ struct RequestBuilder: Sendable {
             headers.append(.init("Authorization", credential))
         }
         if let cookie = hop.cookies.field(for: hop.url, with: cookies) {
-            headers.append(.init("Cookie", cookie))
+            headers.append(.init("Cookie", cookie, hasOctets: true))
         }
         for pair in spec.request.headers {
             let name = pair.name.lowercased()

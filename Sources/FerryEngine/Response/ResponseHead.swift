@@ -15,6 +15,8 @@ package struct ResponseHead: Sendable, Equatable {
     /// The first `Content-Type`: `type/subtype` in lower case, without parameters.
     package private(set) var mimeType: String?
     private var hasType = false
+    /// The values of `Set-Cookie` as received: each character is one octet (RFC 6265 §5.2).
+    package private(set) var cookies: [String] = []
 
     /// Makes a head without fields.
     package init(status: Int, isHTTP1: Bool) {
@@ -23,8 +25,10 @@ package struct ResponseHead: Sendable, Equatable {
     }
 
     /// Appends a field. Length and media type, which are asked for often, are parsed here once.
-    package mutating func append(_ name: String, _ value: String) {
+    /// `octets`: the value as received, if that is not UTF-8.
+    package mutating func append(_ name: String, _ value: String, octets: String? = nil) {
         headers.append(JobSpec.Pair(name, value))
+        if equalIgnoringCase(name, "set-cookie") { cookies.append(octets ?? String(octets: value.utf8)) }
         if equalIgnoringCase(name, "content-length") {
             noteLength(value)
         } else if !hasType, equalIgnoringCase(name, "content-type") {
@@ -35,8 +39,12 @@ package struct ResponseHead: Sendable, Equatable {
     }
 
     /// Appends a folded line to the last field (RFC 9112 §5.2).
-    fileprivate mutating func unfold(_ text: String) {
+    fileprivate mutating func unfold(_ text: String, octets: String) {
         guard let last = headers.popLast() else { return }
+        if equalIgnoringCase(last.name, "set-cookie"), let cookie = cookies.popLast() {
+            let whole = cookie.isEmpty ? octets : "\(cookie) \(octets)"
+            return append(last.name, last.value.isEmpty ? text : "\(last.value) \(text)", octets: whole)
+        }
         if equalIgnoringCase(last.name, "content-type"), first("content-type") == nil {
             (hasType, mimeType) = (false, nil)
         }
@@ -125,14 +133,6 @@ package struct ResponseHead: Sendable, Equatable {
     }
 }
 
-/// Parses the lines of a head as they arrive and returns the final head. Bounded; refuses ambiguous heads.
-///
-/// Deviations that libcurl and browsers accept are accepted, except in fields that say where the body ends or
-/// how it is coded: there libcurl might read something else.
-package struct ResponseHeadParser: Sendable {
-    /// What a line has led to.
-    package enum Step: Sendable, Equatable {
-        case more
 /// Rules of a head that libcurl may find broken before `ResponseHeadParser` gets the line. Sentences that
 /// follow "The server's answer is not HTTP."
 enum HeadRule {
@@ -143,6 +143,14 @@ enum HeadRule {
     static let length = "The field Content-Length is no number (RFC 9112 §6.3)."
 }
 
+/// Parses the lines of a head as they arrive and returns the final head. Bounded; refuses ambiguous heads.
+///
+/// Deviations that libcurl and browsers accept are accepted, except in fields that say where the body ends or
+/// how it is coded: there libcurl might read something else.
+package struct ResponseHeadParser: Sendable {
+    /// What a line has led to.
+    package enum Step: Sendable, Equatable {
+        case more
         /// The head of the final response (not 1xx) is complete.
         case complete(ResponseHead)
         /// The rule that the line breaks, as a sentence.
@@ -204,15 +212,16 @@ enum HeadRule {
         if bytes.count < before.count, Self.isFraming(name) {
             return .invalid("The field \(name) has a space before its colon (RFC 9112 §5.1).")
         }
-        var value = text(
-            trim(line[line.index(after: colon)...]), encodes: equalIgnoringCase(name, "location"))
+        let octets = trim(line[line.index(after: colon)...])
+        var value = text(octets, encodes: equalIgnoringCase(name, "location"))
         if value.utf8.contains(where: Self.isControl) {
             guard !Self.isUsed(name) else {
                 return .invalid("The field \(name) has a control character (RFC 9110 §5.5).")
             }
             value = Self.withoutControls(value)
         }
-        head.append(name, value)
+        let isCookie = equalIgnoringCase(name, "set-cookie")
+        head.append(name, value, octets: isCookie ? String(octets: octets) : nil)
         return .more
     }
 
@@ -228,7 +237,7 @@ enum HeadRule {
         guard !Self.isUsed(name) || !value.utf8.contains(where: Self.isControl) else {
             return .invalid("The field \(name) has a control character (RFC 9110 §5.5).")
         }
-        head.unfold(Self.withoutControls(value))
+        head.unfold(Self.withoutControls(value), octets: String(octets: trim(line)))
         return .more
     }
 
@@ -281,12 +290,22 @@ private func text(_ bytes: some Collection<UInt8>, encodes: Bool = false) -> Str
     // Nearly all texts are ASCII; the validating initializer is several times slower.
     if bytes.allSatisfy({ $0 < 0x80 }) { return String(decoding: bytes, as: UTF8.self) }
     if let text = String(validating: bytes, as: UTF8.self) { return text }
-    guard encodes else { return String(String.UnicodeScalarView(bytes.map { Unicode.Scalar($0) })) }
+    guard encodes else { return String(octets: bytes) }
     var encoded: [UInt8] = []
     for byte in bytes {
         if byte < 0x80 { encoded.append(byte) } else { appendPercentEncoded(byte, to: &encoded) }
     }
     return String(decoding: encoded, as: UTF8.self)
+}
+
+extension String {
+    /// A text in which each character is one octet (ISO 8859-1).
+    init(octets: some Collection<UInt8>) {
+        self = String(String.UnicodeScalarView(octets.map { Unicode.Scalar($0) }))
+    }
+
+    /// The octets that the characters are. Characters beyond ISO 8859-1 are left out.
+    var octets: [UInt8] { unicodeScalars.compactMap { UInt8(exactly: $0.value) } }
 }
 
 /// RFC 9110 §5.6.2.

@@ -77,6 +77,41 @@ import Testing
         #expect(try Self.field(large, to: "http://www.a.example/x/y")?.hasPrefix("c3=") == true)
     }
 
+    @Test(
+        "the octets of a cookie are sent back as they came, also after a wait",
+        arguments: [[0x63, 0xE9], [0x63, 0xC3, 0xA9], [0xB0, 0xA1, 0x80]] as [[UInt8]])
+    func octets(value: [UInt8]) throws {
+        let line = Array("Set-Cookie: a=".utf8) + value + Array("; Path=/".utf8)
+        let origin = try ScriptedOrigin { connection in
+            while let request = connection.readRequest() {
+                let isTarget = request.path == "/y"
+                let head = isTarget ? "200 OK" : "302 x\r\nLocation: /y"
+                connection.send(
+                    Array("HTTP/1.1 \(head)\r\n".utf8) + line + Array("\r\nContent-Length: 0\r\n\r\n".utf8))
+            }
+        }
+        let fixture = try Fixture()
+        defer {
+            fixture.stop()
+            origin.stop()
+        }
+        #expect(
+            fixture.run(.data, origin.url + "/x") {
+                $0.secrets.headers = [.init("Cookie", "ö=ü")]
+            }?.success != nil)
+        let sent = try #require(origin.requests.last?.octets("cookie"))
+        #expect(sent == Array("ö=ü; a=".utf8) + value)
+
+        var parser = ResponseHeadParser()
+        for line in [Array("HTTP/1.1 302 x".utf8), line] { _ = parser.take(line) }
+        guard case .complete(let head) = parser.take([]) else { throw CancellationError() }
+        var jar = RedirectCookies()
+        jar.take(head, from: try WebURL.parse(origin.url), now: Self.now)
+        let hop = JobQuestion.Hop(Hop(url: .unknown, method: "GET", sendsBody: false))
+        let stored = DelayedRedirect(hop, cookies: jar.cookies, attempt: 2).encode(.inverted)
+        #expect(try DelayedRedirect(sealed: stored, opening: .inverted).cookies == jar.cookies)
+    }
+
     @Test("cookies of a redirect reach its target beside those of the job, in one stream and in parts")
     func chain() throws {
         let origin = try ScriptedOrigin.answering { request, _ in

@@ -3,6 +3,9 @@ package struct AuthenticationChallenge: Sendable, Equatable {
     /// Scheme in lower case.
     package let scheme: String
     private let parameters: [JobSpec.Pair]
+    /// `true` if a parameter has spaces around its `=`, which recipients must accept (RFC 9110 §11.2 and
+    /// §5.6.3).
+    package let hasSpacedParameter: Bool
 
     /// Realm, or `nil` if there is none.
     package var realm: String? { self["realm"] }
@@ -30,12 +33,15 @@ package struct AuthenticationChallenge: Sendable, Equatable {
             while let scheme = token() {
                 skip(separators: false)
                 var parameters: [JobSpec.Pair] = []
+                var isSpaced = false
                 skipToken68()
-                while let (name, value) = parameter() {
+                while let (name, value) = parameter(&isSpaced) {
                     parameters.append(JobSpec.Pair(name, value))
                     skip(separators: true)
                 }
-                all.append(AuthenticationChallenge(scheme: scheme.lowercased(), parameters: parameters))
+                all.append(
+                    AuthenticationChallenge(
+                        scheme: scheme.lowercased(), parameters: parameters, hasSpacedParameter: isSpaced))
                 let before = position
                 skip(separators: true)
                 // Stop at text that cannot be parsed.
@@ -72,17 +78,22 @@ package struct AuthenticationChallenge: Sendable, Equatable {
             position = rest
         }
 
-        /// Reads `name = value`. Returns `nil` and reads nothing if the next challenge begins.
-        private mutating func parameter() -> (String, String)? {
+        /// Reads `name = value`. Returns `nil` and reads nothing if the next challenge begins. Sets
+        /// `isSpaced` if there are spaces around the `=`.
+        private mutating func parameter(_ isSpaced: inout Bool) -> (String, String)? {
             let start = position
             guard let name = token() else { return nil }
+            let end = position
             skip(separators: false)
             guard position < bytes.count, bytes[position] == UInt8(ascii: "=") else {
                 position = start
                 return nil
             }
+            isSpaced = isSpaced || position > end
             position += 1
+            let begin = position
             skip(separators: false)
+            isSpaced = isSpaced || position > begin
             guard let value = quoted() ?? token() else {
                 // The end of the value cannot be found.
                 position = bytes.count

@@ -73,7 +73,8 @@ struct DigestAnswer: Sendable, Equatable {
 
     private static func isAnsweredByCurl(_ challenge: AuthenticationChallenge) -> Bool {
         let names = ["md5", "md5-sess", "sha-256", "sha-256-sess"]
-        return names.contains(challenge["algorithm"]?.lowercased() ?? "md5")
+        return !challenge.hasSpacedParameter
+            && names.contains(challenge["algorithm"]?.lowercased() ?? "md5")
             && qualities(challenge)?.contains("auth") ?? true
     }
 

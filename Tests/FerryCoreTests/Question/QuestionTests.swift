@@ -204,6 +204,11 @@ struct QuestionTests {
                 == [#"digest a "b", c"#, "basic z"])
         #expect(
             read(["Negotiate", "NTLM abc==, Basic realm=plain"]) == ["negotiate -", "ntlm -", "basic plain"])
+        #expect(read(["Digest realm = \"r\"\t, nonce =\"n\", qop= auth"]) == ["digest r"])
+        let isSpaced = { (field: String) in
+            AuthenticationChallenge.all(in: [field]).map(\.hasSpacedParameter)
+        }
+        #expect(isSpaced("Digest realm=r , nonce=n, Basic realm =b, Basic realm= b") == [false, true, true])
         #expect(read(["Basic , , Bearer error=\"x\""]) == ["basic -", "bearer -"])
         #expect(read(["", ",", "\"", "=", "Basic realm=\"open"]).last == "basic -")
         let offered = JobQuestion.ProtectionSpace.offered(

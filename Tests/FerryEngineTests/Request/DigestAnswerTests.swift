@@ -109,4 +109,14 @@ import Testing
         let (_, _, count) = try Self.run(["Digest realm=\"r\", nonce=\"n\", qop=\"auth\""])
         #expect(count == 2)
     }
+
+    @Test("spaces around = in a challenge do not matter")
+    func spaces() throws {
+        let (result, sent, count) = try Self.run([#"Digest realm = "r" , nonce= "n2", qop ="auth""#])
+        guard case .succeeded = result else {
+            Issue.record("\(String(describing: result))")
+            return
+        }
+        #expect(count == 2 && sent.last??.contains("qop=auth") ?? false)
+    }
 }

@@ -12,7 +12,7 @@ package enum HostName {
     }
 
     /// Returns a host in lower case and ASCII, and the address if it is one in any form that inet_aton(3)
-    /// reads.
+    /// reads (`127.1`, `0x7f000001`). The host is the address in its one form then (WHATWG URL §3.6).
     static func parse(_ host: Substring) throws(WebURL.Failure) -> (String, IPAddress?) {
         guard !host.isEmpty else { throw .emptyHost }
         if host.utf8.first == UInt8(ascii: "[") { return try bracketed(host) }
@@ -49,7 +49,7 @@ package enum HostName {
         else { return (name, nil) }
         let text = String(decoding: lower[..<end], as: UTF8.self)
         guard let address = IPAddress(legacyV4: text) else { throw .invalidHost }
-        return (text, address)
+        return (address.description, address)
     }
 
     private static func bracketed(_ host: Substring) throws(WebURL.Failure) -> (String, IPAddress?) {
@@ -59,7 +59,7 @@ package enum HostName {
         guard let address = IPAddress(text: String(lower.dropFirst().dropLast())), address.isIPv6 else {
             throw .invalidHost
         }
-        return (lower, address)
+        return ("[\(address)]", address)
     }
 
     private static func isLabelByte(_ byte: UInt8) -> Bool {

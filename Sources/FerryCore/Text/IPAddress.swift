@@ -1,5 +1,5 @@
 /// An IPv4 or IPv6 address, with the first byte in the most significant place.
-package struct IPAddress: Sendable, Hashable {
+package struct IPAddress: Sendable, Hashable, CustomStringConvertible {
     /// `true` for IPv6.
     package let isIPv6: Bool
     /// First 8 bytes of an IPv6 address; 0 for IPv4.
@@ -61,6 +61,29 @@ package struct IPAddress: Sendable, Hashable {
     /// The IPv4 address in an IPv4-mapped one (`::ffff:a.b.c.d`); every other address unchanged.
     package var canonical: IPAddress {
         isIPv6 && high == 0 && low >> 32 == 0xFFFF ? IPAddress(v4: UInt32(truncatingIfNeeded: low)) : self
+    }
+
+    /// `a.b.c.d`, or an IPv6 address without brackets, in lower case, whose longest run of two or more zero
+    /// groups is `::` (WHATWG URL §3.6).
+    package var description: String {
+        guard isIPv6 else {
+            return stride(from: 24, through: 0, by: -8).map { "\(low >> UInt64($0) & 0xFF)" }
+                .joined(separator: ".")
+        }
+        let groups = [high, low].flatMap { word in
+            stride(from: 48, through: 0, by: -16).map { word >> UInt64($0) & 0xFFFF }
+        }
+        var gap = 0..<0
+        var start = 0
+        for (index, group) in groups.enumerated() {
+            if group != 0 { start = index + 1 }
+            if index + 1 - start > max(1, gap.count) { gap = start..<(index + 1) }
+        }
+        let text = { (groups: ArraySlice<UInt64>) in
+            groups.map { String($0, radix: 16) }.joined(separator: ":")
+        }
+        guard !gap.isEmpty else { return text(groups[...]) }
+        return text(groups[..<gap.lowerBound]) + "::" + text(groups[gap.upperBound...])
     }
 
     private static func number(_ text: Substring) -> UInt64? {

@@ -2,7 +2,8 @@
 /// policy read it in the same way.
 ///
 /// Normalised as in the URL standard (WHATWG URL §4.4): no spaces at the ends, scheme and host in lower case,
-/// the host in ASCII, no dot segments, no fragment, spaces and bytes beyond ASCII percent-encoded.
+/// the host in ASCII, addresses in one form, no dot segments, no fragment, spaces and bytes beyond ASCII
+/// percent-encoded. In a text that a client gives, so are characters that no URL may contain (`isUnwise`).
 package struct WebURL: Sendable, Hashable, CustomStringConvertible {
     /// Scheme of a URL.
     package enum Scheme: String, Sendable, CaseIterable {
@@ -50,7 +51,8 @@ package struct WebURL: Sendable, Hashable, CustomStringConvertible {
 
     /// Scheme.
     package let scheme: Scheme
-    /// Host in lower case and ASCII; an IPv6 address in brackets. Numeric forms are kept as written.
+    /// Host in lower case and ASCII. An address has one form: `127.0.0.1` for `127.1`, `[::1]` for
+    /// `[0:0::1]`.
     package let host: String
     /// Port that is connected, written or default.
     package let port: UInt16
@@ -58,8 +60,7 @@ package struct WebURL: Sendable, Hashable, CustomStringConvertible {
     package let path: String
     /// Query without its question mark, or `nil` if there is none.
     package let query: String?
-    /// The address if the host is one in any form that inet_aton(3) reads (`127.1`, `0x7f000001`), else
-    /// `nil`.
+    /// The address if the host is one, else `nil`.
     package let address: IPAddress?
 
     /// Value of a URL that is not read yet; it has no host.
@@ -83,7 +84,7 @@ package struct WebURL: Sendable, Hashable, CustomStringConvertible {
         guard let authority = parts.authority else { throw .notAbsolute }
         return try WebURL(
             scheme: scheme, authority: authority, path: parts.path, query: parts.query,
-            byteCountMax: byteCountMax)
+            byteCountMax: byteCountMax, encodesUnwise: true)
     }
 
     /// Returns the URL that a text with control characters probably means: without tabs and line breaks, and
@@ -103,15 +104,16 @@ package struct WebURL: Sendable, Hashable, CustomStringConvertible {
 
     private init(
         scheme: Scheme, authority: Substring, path: String, query: String?,
-        byteCountMax: Int = Limits.urlByteCountMax
+        byteCountMax: Int = Limits.urlByteCountMax, encodesUnwise: Bool = false
     ) throws(Failure) {
         guard !authority.utf8.contains(UInt8(ascii: "@")) else { throw .userInformation }
         let (host, portText) = try Self.split(authority: authority)
         self.scheme = scheme
         (self.host, address) = try HostName.parse(host)
         port = portText.isEmpty ? scheme.defaultPort : try Self.port(portText)
-        self.path = encoded(removingDotSegments(path.isEmpty ? "/" : path))
-        self.query = query.map(encoded)
+        let slashed = encodesUnwise ? withoutBackslashes(path) : path
+        self.path = encoded(removingDotSegments(slashed.isEmpty ? "/" : slashed), unwise: encodesUnwise)
+        self.query = query.map { encoded($0, unwise: encodesUnwise) }
         // Encoding may have made the URL longer.
         guard
             self.path.utf8.count + (self.query?.utf8.count ?? 0) + 300 <= byteCountMax
@@ -309,12 +311,30 @@ private func mayHoldDotSegment(_ path: String) -> Bool {
     return false
 }
 
-/// Percent-encodes bytes that a request line cannot contain: spaces, controls, and bytes beyond ASCII.
-private func encoded(_ text: String) -> String {
-    guard text.utf8.contains(where: { $0 <= 0x20 || $0 >= 0x7F }) else { return text }
+/// Returns `true` for a character that neither a path nor a query may contain (RFC 3986 §3.3 and §3.4).
+/// Brackets, which may not either, are no such characters here: they are common, and browsers keep them.
+private func isUnwise(_ byte: UInt8) -> Bool {
+    switch byte {
+    case UInt8(ascii: "\""), UInt8(ascii: "<"), UInt8(ascii: ">"), UInt8(ascii: "\\"), UInt8(ascii: "^"),
+        UInt8(ascii: "`"), UInt8(ascii: "{"), UInt8(ascii: "|"), UInt8(ascii: "}"):
+        true
+    default: false
+    }
+}
+
+/// Returns a path with slashes in place of backslashes, as browsers read it (WHATWG URL §4.4).
+private func withoutBackslashes(_ path: String) -> String {
+    path.utf8.contains(UInt8(ascii: "\\")) ? path.replacing("\\", with: "/") : path
+}
+
+/// Percent-encodes bytes that a request line cannot contain: spaces, controls, and bytes beyond ASCII. With
+/// `unwise`, also those that no URL may contain.
+private func encoded(_ text: String, unwise: Bool = false) -> String {
+    let isEncoded = { (byte: UInt8) in byte <= 0x20 || byte >= 0x7F || unwise && isUnwise(byte) }
+    guard text.utf8.contains(where: isEncoded) else { return text }
     var bytes: [UInt8] = []
     for byte in text.utf8 {
-        if byte <= 0x20 || byte >= 0x7F {
+        if isEncoded(byte) {
             appendPercentEncoded(byte, to: &bytes)
         } else {
             bytes.append(byte)

@@ -98,17 +98,7 @@ final class WebhookHandlers: Sendable {
         let id = try request.identifier(WebhookID.self)
         let patch = try request.mergePatch()
         change(id, request) { [egress, secrets] record throws(InvalidFields) in
-            let changesHeaders = patch["headers"] != nil || patch["header_fields"] != nil
-            if changesHeaders {
-                // Fields whose values cannot be decrypted cannot be sent: only those of the patch are left.
-                record.endpoint.headers =
-                    record.sealedHeaders.flatMap { WebhookHeaders.opened($0, secrets) } ?? []
-            }
-            record.endpoint = try record.endpoint.merging(
-                patch, FieldContext(refusal: egress.refusal(of:)))
-            if changesHeaders {
-                record.sealedHeaders = WebhookHeaders.stored(record.endpoint.takeHeaders(), secrets)
-            }
+            try record.merge(patch, secrets, refusal: egress.refusal(of:))
         }
     }
 

@@ -68,6 +68,38 @@ struct WebhooksTests {
         #expect(none.json["headers"] == .object([]) && none.json["payload"] == "full" && stored().isEmpty)
     }
 
+    @Test("header fields of an endpoint stay with its receiver unless the patch gives or removes all of them")
+    func otherReceiver() throws {
+        let path = try path(create(#","headers":{"Authorization":"hush","X-Note":"n"}"#))
+        let patch = { [fixture] (body: String) throws -> ReceivedResponse in
+            try fixture.send("PATCH", path, "{\(body)}", key: fixture.clientKey)
+        }
+        let others = [
+            #""url":"https://other.example/in""#, #""url":"http://hooks.example/in""#,
+            #""url":"https://hooks.example:8443/in""#,
+        ]
+        for other in others {
+            for kept in ["", #","headers":{"authorization":"b"}"#, #","headers":{"X-Note":null,"C":"c"}"#] {
+                let refused = try patch(other + kept)
+                #expect(refused.status == 422, "\(other)\(kept): \(refused.json)")
+                let error = refused.json["errors"]?.array?.first
+                #expect(error?["pointer"] == "#/url" && error?["code"] == "invalid_combination")
+            }
+        }
+        // All errors are reported at once.
+        #expect(try patch(others[0] + #","ordered":7"#).json["errors"]?.array?.count == 2)
+        let stored = { [store = fixture.store] in store.headers(of: path) }
+        #expect(try patch(#""url":"https://hooks.example/other?a=b""#).status == 200)
+        #expect(stored() == [.init("Authorization", "hush"), .init("X-Note", "n")])
+        #expect(try patch(others[0] + #","headers":{"AUTHORIZATION":"c","X-Note":null}"#).status == 200)
+        #expect(stored() == [.init("AUTHORIZATION", "c")])
+        let lines = #","header_fields":[{"name":"Authorization","value":"d"}]"#
+        #expect(try patch(others[1] + lines).status == 200)
+        #expect(stored() == [.init("Authorization", "d")])
+        #expect(try patch(others[2] + #","headers":null"#).status == 200 && stored().isEmpty)
+        #expect(try patch(others[0]).status == 200)
+    }
+
     @Test("viewers only read endpoints, other tenants do not see them, and invalid fields are 422")
     func refusals() throws {
         let path = try path(create())

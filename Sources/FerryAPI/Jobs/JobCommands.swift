@@ -79,8 +79,8 @@ final class JobCommands: Sendable {
         let patch = try request.mergePatch()
         let sessions = validation.sessions(of: request)
         let change: @Sendable (JobRequest) throws(InvalidFields) -> JobRequest = {
-            [validation] draft throws(InvalidFields) in
-            try validation.merge(patch, into: draft, sessions)
+            [validation, isAdmin = request.principal.role == .admin] draft throws(InvalidFields) in
+            try validation.merge(patch, into: draft, sessions, mayMoveHost: isAdmin)
         }
         request.changing(
             { [control] revision, reply in

@@ -36,13 +36,13 @@ struct JobValidation: Sendable {
         return job
     }
 
-    /// Returns a job changed by a merge patch (RFC 7396).
+    /// Returns a job changed by a merge patch (RFC 7396). `mayMoveHost`: as in `FieldContext`.
     func merge(
-        _ patch: JSONView, into draft: JobRequest, _ sessions: SessionScope
+        _ patch: JSONView, into draft: JobRequest, _ sessions: SessionScope, mayMoveHost: Bool
     ) throws(InvalidFields) -> JobRequest {
-        try draft.merging(patch, node: node, session: sessions.record(draft.spec.session)) {
-            egress.refusal(of: $0)
-        }
+        try draft.merging(
+            patch, node: node, session: sessions.record(draft.spec.session), mayMoveHost: mayMoveHost
+        ) { egress.refusal(of: $0) }
     }
 
     /// Opens resume data. Returns `nil` if it was not issued to the request's tenant.

@@ -16,6 +16,8 @@ package final class FieldContext {
     package var session: SessionRecord?
     /// `true` if the request's header fields may include `Host`: the job is submitted with an admin key.
     package var mayNameHost = false
+    /// `true` if a patch may send the job's `Host` to another server: it comes from an admin.
+    package var mayMoveHost = false
     /// Opens resume data; returns `nil` if it is none of this tenant's.
     package var openResumeData: (String) -> ResumePoint? = { _ in nil }
     /// Returns the job with this number in the batch if it precedes this one.

@@ -29,16 +29,17 @@ extension JSON {
 
 extension JobRequest {
     /// Returns this job after a merge patch, validated like a submission. Throws all errors at once.
-    /// `isAnswer`: the patch is that of an answer, which may also replace the method and the body. `session`:
-    /// the job's session; `refusal`: the egress policy's.
+    /// `isAnswer`: the patch is that of an answer, which may also replace the method and the body.
+    /// `mayMoveHost`: as in `FieldContext`. `session`: the job's session; `refusal`: the egress policy's.
     package func merging(
         _ patch: JSONView, isAnswer: Bool = false, node: NodeAbilities = NodeAbilities(),
-        session: SessionRecord? = nil, refusal: (WebURL) -> String?
+        session: SessionRecord? = nil, mayMoveHost: Bool = false, refusal: (WebURL) -> String?
     ) throws(InvalidFields) -> JobRequest {
         let (draft, errors) = withoutActuallyEscaping(refusal) { refusal in
             let context = FieldContext(node: node, session: session, refusal: refusal)
             context.kind = spec.kind
             context.isAnswer = isAnswer
+            context.mayMoveHost = mayMoveHost
             var draft = self
             draft.merge(patch, context)
             return (draft, context.errors)
@@ -120,8 +121,8 @@ extension JobRequest {
         }
     }
 
-    /// A client that may change a job may not read its credentials, so they must not go to other servers.
-    /// `given`: the secrets that the patch gives.
+    /// A client that may change a job may not read its credentials, so they must not go to other servers. Nor
+    /// may it send the `Host` of an admin there. `given`: the secrets that the patch gives.
     private func checkCredentials(
         _ before: JobRequest, _ given: ConnectionSecrets, _ context: FieldContext
     ) {
@@ -131,17 +132,18 @@ extension JobRequest {
             context.errors.add(
                 "#/request/proxy/password", "required", "Another proxy needs credentials of its own.")
         }
+        // Only admins choose the address that gets a `Host` (`HeaderRules.refusal(ofHost:mayNameHost:)`).
+        if spec.request.hasHeader("host"), !context.mayMoveHost {
+            checkReceiver(
+                before, isOtherProxy, context,
+                "The job has a Host that an admin chose for its own server; for another one, give null.",
+                "The proxy would get the Host that an admin chose; with another proxy, give null.")
+        }
         guard keepsCredentials(of: before, given) else { return }
-        if !spec.request.webURL.isSameOrigin(as: before.spec.request.webURL) {
-            context.errors.add(
-                "#/request/url", "invalid_combination",
-                "The job has credentials for its own server; for another one, give others or null.")
-        }
-        if isOtherProxy, spec.request.webURL.scheme == .http {
-            context.errors.add(
-                "#/request/proxy", "invalid_combination",
-                "The proxy could read the job's credentials; with another proxy, give them again or null.")
-        }
+        checkReceiver(
+            before, isOtherProxy, context,
+            "The job has credentials for its own server; for another one, give others or null.",
+            "The proxy could read the job's credentials; with another proxy, give them again or null.")
         if given.authorities != nil {
             context.errors.add(
                 "#/request/tls/ca", "invalid_combination",
@@ -152,6 +154,20 @@ extension JobRequest {
             context.errors.add(
                 "#/redirects/send_credentials_across_origins", "invalid_combination",
                 "The job has credentials; only a submission can allow sending them to other origins.")
+        }
+    }
+
+    /// Reports that another server, or another proxy outside a tunnel, would get the header fields of
+    /// `before`.
+    private func checkReceiver(
+        _ before: JobRequest, _ isOtherProxy: Bool, _ context: FieldContext, _ otherServer: String,
+        _ otherProxy: String
+    ) {
+        if !spec.request.webURL.isSameOrigin(as: before.spec.request.webURL) {
+            context.errors.add("#/request/url", "invalid_combination", otherServer)
+        }
+        if isOtherProxy, spec.request.webURL.scheme == .http {
+            context.errors.add("#/request/proxy", "invalid_combination", otherProxy)
         }
     }
 }

@@ -58,7 +58,7 @@ struct CreateJobsTests {
         #expect(local.json["errors"]?.array?.first?["code"] == .string("blocked_address"))
     }
 
-    @Test("only an admin key may submit a job with Host")
+    @Test("only an admin key may submit a job with Host, or move one to another origin")
     func hostField() throws {
         let fixture = Fixture()
         let job = #"{"kind":"data","request":{"url":"http://a.example/","headers":{"Host":"b.example"}}}"#
@@ -71,6 +71,13 @@ struct CreateJobsTests {
         let batch = try fixture.send("POST", "/v1/jobs/batch", #"{"jobs":[\#(job)]}"#, key: fixture.clientKey)
         #expect(
             batch.json["errors"]?.array?.first?["pointer"] == .string("#/jobs/0/request/headers/Host"))
+        let path = "/v1/jobs/\(try #require(admin.json["id"]?.string))"
+        let other = #"{"request":{"url":"http://c.example/"}}"#
+        let refused = try fixture.send("PATCH", path, other, key: fixture.clientKey)
+        #expect(refused.status == 422, "\(refused.json)")
+        #expect(refused.json["errors"]?.array?.first?["pointer"] == .string("#/request/url"))
+        let moved = try fixture.send("PATCH", path, other)
+        #expect(moved.status == 200 && moved.json["request"]?["headers"]?["Host"] == .string("b.example"))
     }
 
     @Test(

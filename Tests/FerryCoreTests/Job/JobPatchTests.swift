@@ -75,6 +75,37 @@ struct JobPatchTests {
         }
     }
 
+    @Test("the Host of an admin stays at its server; only an admin's patch moves it")
+    func host() throws {
+        let text =
+            #"{"kind":"data","request":{"url":"http://a.example/x","#
+            + #""headers":{"Host":"internal.example","A":"1"}}}"#
+        let job = try JobRequest(json(text), mayNameHost: true, refusal: { _ in nil })
+        let proxy = #""proxy":{"url":"http://p.example:3128"}"#
+        let patched = { (request: String, mayMoveHost: Bool) in
+            try job.merging(json(#"{"request":{\#(request)}}"#), mayMoveHost: mayMoveHost) { _ in nil }
+        }
+        for request in [
+            #""url":"http://b.example/""#, #""url":"https://a.example/x""#,
+            #""url":"http://a.example:8080/""#, #""url":"http://b.example/","headers":{"A":"2"}"#, proxy,
+        ] {
+            #expect(throws: InvalidFields.self, "\(request)") { try patched(request, false) }
+            let moved = try patched(request, true)
+            #expect(moved.spec.request.headers.contains(.init("Host", "internal.example")), "\(request)")
+        }
+        for request in [
+            #""url":"http://a.example/y""#, #""url":"http://b.example/","headers":{"host":null}"#,
+            #""url":"http://b.example/","header_fields":[{"name":"A","value":"1"}]"#,
+            #""headers":{"Host":null},\#(proxy)"#,
+        ] {
+            _ = try patched(request, false)
+        }
+        let other = #""url":"http://b.example/","headers":{"Host":"other.example"}"#
+        for mayMoveHost in [false, true] {
+            #expect(throws: InvalidFields.self, "no patch sets it") { try patched(other, mayMoveHost) }
+        }
+    }
+
     @Test("of the TLS settings, only a client certificate binds the job to its origin; all need https")
     func tls() throws {
         var spec = try decode(

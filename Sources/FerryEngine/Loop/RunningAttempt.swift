@@ -189,7 +189,7 @@ extension RunningAttempt {
         guard space.hasShortages || expected != nil, let place else { return }
         if space.hasShortages {
             let total = found?.record.total ?? space.needs[attempt.job] ?? expected ?? 0
-            try space.needSpace(at: place, expecting: max(0, total - (found?.byteCount ?? 0)))
+            try space.needSpace(at: place, expecting: total, after: found?.byteCount ?? 0)
             space.needs.forget(attempt.job)
         }
         // The length of a file that is continued is known.

@@ -62,11 +62,14 @@ final class StorageSpace: Sendable {
     /// Whether a file system has run full or could not be written to, and is not known to have recovered.
     var hasShortages: Bool { shortages.count > 0 || failures.count > 0 }
 
-    /// Throws `storage_full` while there is no space for a body below `place` after another body found none,
-    /// and `storage_unavailable` while writing there fails. The attempt then ends before it sends a request.
-    func needSpace(at place: StorageDirectory, expecting byteCount: Int64) throws(TransferError) {
+    /// Throws `storage_full` while there is no space below `place` for a file of so many bytes, of which the
+    /// first `held` are there, after a body found none, and `storage_unavailable` while writing there fails.
+    /// The attempt then ends before it sends a request.
+    func needSpace(
+        at place: StorageDirectory, expecting byteCount: Int64, after held: Int64 = 0
+    ) throws(TransferError) {
         if let device = place.device { try failures.check(device) }
-        try volume(of: place.descriptor)?.needSpace(for: byteCount, place.descriptor)
+        try volume(of: place.descriptor)?.needSpace(for: byteCount, after: held, place.descriptor)
     }
 
     /// Whether no file can be written below `place`, asked after one write has failed. Stops downloads at

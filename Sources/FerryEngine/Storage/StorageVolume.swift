@@ -41,9 +41,7 @@ final class StorageVolume: Sendable {
     ) throws(TransferError) -> Int64 {
         try state.withLock { state throws(TransferError) in
             refresh(&state, descriptor)
-            // Another file system may be mounted by now with the same device number.
-            if byteCount > state.most ?? .max { measure(&state, descriptor, monotonicNanoseconds()) }
-            guard byteCount <= state.most ?? .max else { throw Self.tooSmall }
+            try needSize(for: byteCount, &state, descriptor)
             guard hasSpace(state, for: byteCount) else { throw noteFull(&state) }
             guard state.free != nil else { return 0 }
             Self.promise(byteCount, estimatedBy: tenant, &state)
@@ -51,13 +49,28 @@ final class StorageVolume: Sendable {
         }
     }
 
-    /// Throws `storage_full` if a body found no space and there is still too little for so many bytes. An
-    /// eighth more than the reserve has to be free, so that bodies do not fail and begin by turns.
-    func needSpace(for byteCount: Int64, _ descriptor: Int32) throws(TransferError) {
+    /// Throws `storage_full`, not retryable, if the file system can never hold so many bytes.
+    private func needSize(
+        for byteCount: Int64, _ state: inout State, _ descriptor: Int32
+    ) throws(TransferError) {
+        guard byteCount > state.most ?? .max else { return }
+        // Another file system may be mounted by now with the same device number.
+        measure(&state, descriptor, monotonicNanoseconds())
+        guard byteCount <= state.most ?? .max else { throw Self.tooSmall }
+    }
+
+    /// Throws `storage_full` if a body found no space and there is still too little for the bytes that
+    /// a file of `total` bytes needs beside its first `held` ones. An eighth more than the reserve has
+    /// to be free, so that bodies do not fail and begin by turns. A file that is larger than the file
+    /// system fails instead of waiting.
+    func needSpace(for total: Int64, after held: Int64, _ descriptor: Int32) throws(TransferError) {
         try state.withLock { state throws(TransferError) in
             guard state.shortAt != nil else { return }
             refresh(&state, descriptor)
-            guard hasSpace(state, for: byteCount, above: state.reserve / 8) else { throw noteFull(&state) }
+            try needSize(for: total, &state, descriptor)
+            guard hasSpace(state, for: max(0, total - held), above: state.reserve / 8) else {
+                throw noteFull(&state)
+            }
             state.shortAt = nil
             shortages.add(-1)
         }

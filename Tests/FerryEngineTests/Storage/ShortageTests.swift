@@ -54,6 +54,31 @@ import Testing
         }
     }
 
+    @Test("a file larger than the file system is never waited for, whether or not a shortage is known")
+    func larger() throws {
+        try Self.onFullDisk { place in
+            let space = Self.space(1 << 60)
+            let tooLarge: Int64 = 17 << 20
+            func failure(_ body: () throws -> Void) -> TransferError? {
+                do {
+                    try body()
+                    return nil
+                } catch {
+                    return error as? TransferError
+                }
+            }
+            let claimed = failure { _ = try space.claim(at: place, expecting: tooLarge) }
+            #expect(claimed?.isRetryable == false && !space.hasShortages)
+            #expect(failure { _ = try space.claim(at: place, expecting: Self.needed) }?.isRetryable == true)
+            #expect(space.hasShortages)
+            let needed = failure { try space.needSpace(at: place, expecting: tooLarge) }
+            #expect(needed == claimed, "\(String(describing: needed))")
+            let resumed = failure { try space.needSpace(at: place, expecting: tooLarge, after: 2 << 20) }
+            #expect(resumed == claimed, "\(String(describing: resumed))")
+            #expect(failure { try space.needSpace(at: place, expecting: Self.needed) }?.isRetryable == true)
+        }
+    }
+
     @Test("the estimates of a tenant are promised up to its share of the free space")
     func shares() throws {
         try Self.onFullDisk { place in

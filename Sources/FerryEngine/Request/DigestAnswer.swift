@@ -3,11 +3,13 @@ import OpenSSL
 
 extension Hop {
     /// Returns the request that answers a Digest challenge that libcurl does not answer, or answers wrongly;
-    /// `nil` if there is none, or if it was answered before.
+    /// `nil` if there is none, or if it was answered before. A challenge that only has a new nonce is
+    /// answered once more (`stale`, RFC 7616 §3.3).
     func answering(_ head: ResponseHead, for spec: JobSpec) -> Hop? {
-        guard head.status == 401, digest == nil, keepsCredentials,
+        guard head.status == 401, keepsCredentials,
             spec.request.connection?.authentication?.scheme == .digest,
-            let answer = DigestAnswer(toFields: head.all("www-authenticate"), sendsBody: sendsBody)
+            let answer = DigestAnswer(
+                toFields: head.all("www-authenticate"), sendsBody: sendsBody, after: digest)
         else { return nil }
         var next = self
         next.digest = answer
@@ -40,15 +42,23 @@ struct DigestAnswer: Sendable, Equatable {
     /// Quality of protection: `auth`, `auth-int` for a request without a body, or `nil` (RFC 2069).
     private let quality: String?
     private let challenge: AuthenticationChallenge
+    /// Whether an answer with another nonce came before.
+    private var isRenewed = false
 
     /// Makes the answer to the first challenge that this node can answer. `nil` if libcurl answers the first
-    /// one itself, or if none can be answered.
-    init?(toFields fields: [String], sendsBody: Bool) {
+    /// one itself, or if none can be answered. `last`: the answer that the request had, in place of
+    /// libcurl's; it is renewed once, if only its nonce was wrong.
+    init?(toFields fields: [String], sendsBody: Bool, after last: DigestAnswer? = nil) {
         let challenges = AuthenticationChallenge.all(in: fields).filter { $0.scheme == "digest" }
-        guard let first = challenges.first, !Self.isAnsweredByCurl(first),
+        guard let first = challenges.first, last != nil || !Self.isAnsweredByCurl(first),
             let answer = challenges.lazy.compactMap({ Self($0, sendsBody: sendsBody) }).first
         else { return nil }
         self = answer
+        guard let last else { return }
+        guard !last.isRenewed, challenge["stale"]?.lowercased() == "true",
+            challenge["nonce"] != last.challenge["nonce"]
+        else { return nil }
+        isRenewed = true
     }
 
     /// `nil` if the challenge cannot be answered.

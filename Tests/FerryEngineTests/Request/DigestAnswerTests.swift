@@ -8,16 +8,17 @@ import Testing
     private static let parameters = #"realm="r", nonce="n", qop="auth""#
 
     /// Runs a data job against a server with these challenges; returns its result and the `Authorization`
-    /// fields that the server got.
+    /// fields that the server got. `stale`: the challenge to an answer with another nonce.
     private static func run(
-        _ challenges: [String], password: String = "Mufasa"
+        _ challenges: [String], stale: String? = nil, password: String = "Mufasa"
     ) throws -> (result: AttemptResult.Outcome?, sent: [String?], count: Int) {
         let origin = try ScriptedOrigin.answering { request, _ in
             let sent = request.header("authorization") ?? ""
             if sent.contains("nonce=\"n2\"") {
                 return Array("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nin".utf8)
             }
-            let fields = challenges.map { "WWW-Authenticate: \($0)\r\n" }.joined()
+            let asked = sent.isEmpty ? challenges : stale.map { [$0] } ?? challenges
+            let fields = asked.map { "WWW-Authenticate: \($0)\r\n" }.joined()
             return Array("HTTP/1.1 401 x\r\n\(fields)Content-Length: 0\r\n\r\n".utf8)
         }
         let fixture = try Fixture()
@@ -108,6 +109,23 @@ import Testing
     func wrong() throws {
         let (_, _, count) = try Self.run(["Digest realm=\"r\", nonce=\"n\", qop=\"auth\""])
         #expect(count == 2)
+    }
+
+    @Test("a challenge with a new nonce, and stale=true, is answered once more")
+    func stale() throws {
+        let first = "Digest algorithm=SHA-512-256, \(Self.parameters)"
+        let renewed = #"Digest realm="r", nonce="n2", qop="auth", algorithm=SHA-512-256, stale=TRUE"#
+        guard case (.succeeded, let sent, 3) = try Self.run([first], stale: renewed) else {
+            Issue.record("the new nonce is not used, or not at once")
+            return
+        }
+        #expect(sent.map { $0?.contains("nonce=\"n2\"") ?? false } == [false, false, true])
+        for (again, count) in [
+            (renewed.replacing("TRUE", with: "false"), 2), (renewed.replacing("n2", with: "n"), 2),
+            (renewed.replacing("n2", with: "n3"), 3),
+        ] {
+            #expect(try Self.run([first], stale: again).count == count, "\(again)")
+        }
     }
 
     @Test("spaces around = in a challenge do not matter")

@@ -63,10 +63,10 @@ private func origin(_ request: RequestContext) throws(Problem) -> String {
     return reference.origin
 }
 
-/// Cursors of the list of hosts are origins.
+/// Cursors of the list of hosts are origins. An address may have any of its forms.
 private func hostPosition(_ cursor: String) throws(Problem) -> String {
-    guard HostReference(cursor)?.origin == cursor else { throw Problem.unknownCursor }
-    return cursor
+    guard let reference = HostReference(cursor), reference.scheme != nil else { throw Problem.unknownCursor }
+    return reference.origin
 }
 
 private func send(_ host: HostRecord, _ request: RequestContext) {

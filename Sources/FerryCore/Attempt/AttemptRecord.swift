@@ -55,7 +55,10 @@ package struct AttemptRecord: Sendable, Equatable {
     package var omittedTransactionCount = 0
     /// Number of redirects that were followed.
     package var redirectCount = 0
-    /// Encrypted URLs of `transactions` that contain secrets, or `nil` if there are none.
+    /// The request of transactions that name none, without the secrets of its URL; `nil` if the job's fields
+    /// tell it.
+    private var own: TransactionMetrics.Request?
+    /// Encrypted URLs of `transactions` and `own` that contain secrets, or `nil` if there are none.
     private var sealedURLs: [UInt8]?
     /// URLs with secrets of a running attempt, in memory only.
     private var secretURLs: [TransactionLog.SecretURL] = []
@@ -122,12 +125,14 @@ extension AttemptRecord {
         /// Read by the SQL function kept_attempt (migrations/0001_baseline.sql).
         static let hasPartialDownload = Flags(rawValue: 16)
         static let hasSealedURLs = Flags(rawValue: 32)
+        static let hasOwnRequest = Flags(rawValue: 64)
     }
 
-    /// Returns the packed bytes of an ended attempt. `node`: `nil` if the reader will know it.
+    /// Returns the packed bytes of an ended attempt. `node`: `nil` if the reader will know it. `final`:
+    /// the own request of the job if the attempt ends it.
     package static func packed(
         number: Int32, node: NodeID?, _ trace: AttemptTrace, _ outcome: Outcome, errorJSON: [UInt8]?,
-        partialDownload: PartialDownload? = nil, _ seal: SecretSeal
+        partialDownload: PartialDownload? = nil, final: TransactionLog.OwnRequest? = nil, _ seal: SecretSeal
     ) -> [UInt8] {
         let diagnostics = outcome == .failed ? trace.diagnostics : nil
         var flags: Flags = []
@@ -136,7 +141,10 @@ extension AttemptRecord {
         if diagnostics != nil { flags.insert(.hasDiagnostics) }
         if trace.transactions.redirectCount > 0 { flags.insert(.hasRedirects) }
         if partialDownload != nil { flags.insert(.hasPartialDownload) }
-        let secretURLs = trace.transactions.secretURLs
+        var secretURLs = trace.transactions.secretURLs
+        let own = trace.transactions.ownRequest(unless: final)
+            .map { secretURLs.redact($0, at: TransactionLog.SecretURL.ownPlace) }
+        if own != nil { flags.insert(.hasOwnRequest) }
         if !secretURLs.isEmpty { flags.insert(.hasSealedURLs) }
         var bytes: [UInt8] = []
         bytes.reserveCapacity(64 + trace.transactions.bytes.count + (errorJSON?.count ?? 0))
@@ -161,6 +169,10 @@ extension AttemptRecord {
         }
         partialDownload?.pack(into: &bytes)
         if !secretURLs.isEmpty { bytes.appendPacked(bytes: seal.seal(secretURLs.packed())) }
+        if let own {
+            bytes.appendPacked(own.method)
+            bytes.appendPacked(own.url)
+        }
         bytes.appendPacked(UInt64(trace.transactions.omittedCount))
         bytes.append(contentsOf: trace.transactions.bytes)
         return bytes
@@ -209,6 +221,9 @@ extension AttemptRecord {
         if flags.contains(.hasRedirects) { redirectCount = try reader.number(Int.self) }
         if flags.contains(.hasPartialDownload) { partialDownload = try PartialDownload(&reader) }
         if flags.contains(.hasSealedURLs) { sealedURLs = try reader.blob() }
+        if flags.contains(.hasOwnRequest) {
+            own = TransactionMetrics.Request(method: try reader.text(), url: try reader.text())
+        }
         omittedTransactionCount = try reader.number(Int.self)
         transactions = try Self.transactions(&reader)
     }
@@ -233,19 +248,29 @@ extension AttemptRecord {
         return all
     }
 
-    /// Returns the transactions, with the URLs that the reader may see.
-    func transactions(for disclosure: Disclosure) -> [TransactionMetrics] {
-        guard let seal = disclosure.seal else { return transactions }
-        var secrets = secretURLs
-        if let sealedURLs, let plain = seal.open(sealedURLs) {
-            // Sealed by this service; URLs that cannot be read stay redacted.
-            secrets = (try? [TransactionLog.SecretURL](packed: plain)) ?? []
+    /// Returns the transactions with their requests, and the URLs that the reader may see. `current`: the
+    /// job's own request now.
+    func transactions(
+        for disclosure: Disclosure, current: TransactionMetrics.Request?
+    ) -> [TransactionMetrics] {
+        var (all, own) = (transactions, own)
+        for secret in openedURLs(for: disclosure) {
+            if secret.place == TransactionLog.SecretURL.ownPlace {
+                own?.url = secret.url
+            } else if all.indices.contains(secret.place) {
+                all[secret.place].request?.url = secret.url
+            }
         }
-        var all = transactions
-        for secret in secrets where all.indices.contains(secret.place) {
-            all[secret.place].request?.url = secret.url
-        }
+        for index in all.indices where all[index].request == nil { all[index].request = own ?? current }
         return all
+    }
+
+    /// Returns the URLs with secrets that the reader may see.
+    private func openedURLs(for disclosure: Disclosure) -> [TransactionLog.SecretURL] {
+        guard let seal = disclosure.seal else { return [] }
+        guard let sealedURLs, let plain = seal.open(sealedURLs) else { return secretURLs }
+        // Sealed by this service; URLs that cannot be read stay redacted.
+        return (try? [TransactionLog.SecretURL](packed: plain)) ?? []
     }
 
     /// Creates the record of a running attempt.
@@ -254,6 +279,8 @@ extension AttemptRecord {
         omittedTransactionCount = running.transactions.omittedCount
         redirectCount = running.transactions.redirectCount
         secretURLs = running.transactions.secretURLs
+        own = running.transactions.ownRequest(unless: nil)
+            .map { secretURLs.redact($0, at: TransactionLog.SecretURL.ownPlace) }
         var reader = PackedReader(running.transactions.bytes)
         // Packed by this process and not stored, so it is never damaged.
         transactions = (try? Self.transactions(&reader)) ?? []

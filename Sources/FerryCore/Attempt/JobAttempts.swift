@@ -1,6 +1,6 @@
 /// The attempts of one job, the oldest first.
 package struct JobAttempts: Sendable {
-    /// The job's fields; most transactions carry out the job's own request.
+    /// The job's fields; most transactions of its last attempt carry out its own request.
     private let storedSpec: StoredSpec
     /// The attempts that are shown.
     package private(set) var attempts: [AttemptRecord]
@@ -96,16 +96,16 @@ private struct ShownAttempt: ShownObject {
     let transactions: [ShownTransaction]
     let showsDiagnostics: Bool
 
-    /// `own`: the job's request.
+    /// `current`: the job's own request now.
     init(
-        _ attempt: AttemptRecord, _ own: TransactionMetrics.Request?, for disclosure: Disclosure,
+        _ attempt: AttemptRecord, _ current: TransactionMetrics.Request?, for disclosure: Disclosure,
         _ showsDiagnostics: Bool
     ) {
         self.attempt = attempt
         self.showsDiagnostics = showsDiagnostics
-        transactions = attempt.transactions(for: disclosure).map { metrics in
+        transactions = attempt.transactions(for: disclosure, current: current).map { metrics in
             ShownTransaction(
-                metrics: metrics, request: metrics.request ?? own,
+                metrics: metrics,
                 start: attempt.startedAt.map { Timestamp(microseconds: $0.microseconds + metrics.fetchStart) }
             )
         }
@@ -170,7 +170,6 @@ private struct ShownTransaction: ShownObject {
     static let schemaName = "Transaction"
 
     let metrics: TransactionMetrics
-    let request: TransactionMetrics.Request?
     /// Start of the transaction, or `nil` if not known.
     let start: Timestamp?
 
@@ -181,7 +180,7 @@ private struct ShownTransaction: ShownObject {
     }
 
     static func members(_ list: inout some MemberVisitor<Self>) {
-        list.member("request", \.request, "The request, or null if it is not known.")
+        list.member("request", \.metrics.request, "The request, or null if it is not known.")
         list.member("response", { $0.metrics.status.map(TransactionResponse.init) }, "The response, or null.")
         moments(&list)
         connection(&list)

@@ -95,7 +95,7 @@ package struct TransactionMetrics: Sendable, Equatable {
         package init() {}
     }
 
-    /// The request, or `nil` if it was the job's own.
+    /// The request, or `nil` if it was the job's own as the attempt began (`TransactionLog.OwnRequest`).
     package var request: Request?
     /// Status code, or `nil` if there was no response.
     package var status: Int?
@@ -140,14 +140,40 @@ package struct TransactionLog: Sendable, Equatable {
     /// Number of first transactions, which are never dropped.
     private static let firstCount = Limits.transactionCountMax / 2
 
+    /// The job's own request as the attempt began.
+    private let own: OwnRequest?
+    /// `true` if a transaction was added that names no request.
+    private var hasOwn = false
+
     /// A URL and the index of its transaction.
     package struct SecretURL: Sendable, Equatable {
         package let place: Int
         package let url: String
+
+        /// Stands for the index of the job's own request.
+        static let ownPlace = Int.max
     }
 
-    /// Creates an empty log.
-    package init() {}
+    /// The job's own request. Transactions that carry it out do not name it: the attempt does, or the fields
+    /// of a job that has ended.
+    package struct OwnRequest: Sendable, Equatable {
+        /// Method.
+        package let method: String
+        /// URL.
+        package let url: WebURL
+        /// Creates the own request of a job with this request.
+        package init(_ request: JobSpec.RequestSpec) { (method, url) = (request.method, request.webURL) }
+    }
+
+    /// Creates an empty log. `own`: the job's own request, or `nil` if every transaction names its request.
+    package init(own: OwnRequest? = nil) { self.own = own }
+
+    /// Returns the request of the transactions that name none; `nil` if all do, or if it is `final`: the own
+    /// request of the job that the attempt ends, which no edit changes any more.
+    func ownRequest(unless final: OwnRequest?) -> TransactionMetrics.Request? {
+        guard let own, hasOwn, own != final else { return nil }
+        return TransactionMetrics.Request(method: own.method, url: own.url.string)
+    }
 
     /// Adds a transaction. If the log is full, drops the oldest one of the last half.
     package mutating func append(_ metrics: TransactionMetrics) {
@@ -155,12 +181,12 @@ package struct TransactionLog: Sendable, Equatable {
         if bytes.isEmpty { bytes.reserveCapacity(96) }
         if count >= Self.firstCount { lastStarts.append(bytes.count) }
         count += 1
-        guard let url = metrics.request?.url, !RedactedURL.hasNoSecrets(url) else {
+        guard let request = metrics.request else {
+            hasOwn = true
             return metrics.pack(into: &bytes)
         }
-        secretURLs.append(SecretURL(place: count - 1, url: url))
         var redacted = metrics
-        redacted.request?.url = RedactedURL.text(of: url)
+        redacted.request = secretURLs.redact(request, at: count - 1)
         redacted.pack(into: &bytes)
     }
 
@@ -180,6 +206,16 @@ package struct TransactionLog: Sendable, Equatable {
 }
 
 extension [TransactionLog.SecretURL] {
+    /// Returns the request of the transaction with this index without the secrets of its URL, which is
+    /// added.
+    mutating func redact(
+        _ request: TransactionMetrics.Request, at place: Int
+    ) -> TransactionMetrics.Request {
+        guard !RedactedURL.hasNoSecrets(request.url) else { return request }
+        append(.init(place: place, url: request.url))
+        return TransactionMetrics.Request(method: request.method, url: RedactedURL.text(of: request.url))
+    }
+
     /// Returns the form that is encrypted.
     func packed() -> [UInt8] {
         var bytes: [UInt8] = []

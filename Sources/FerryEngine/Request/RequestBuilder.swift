@@ -23,6 +23,9 @@ struct Hop: Sendable {
 }
 
 extension Hop {
+    /// Returns `true` if this is the job's own request.
+    func isSame(as own: TransactionLog.OwnRequest) -> Bool { method == own.method && url == own.url }
+
     /// The URL with its user information.
     var target: WebURL.Target { WebURL.Target(url, userInformation: userInformation) }
 

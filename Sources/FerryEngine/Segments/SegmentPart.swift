@@ -110,7 +110,7 @@ final class SegmentPart: EasyDelegate {
 
     private func measured(_ owner: SegmentedTransfer) -> TransactionRecorder.Request {
         .init(
-            hop: hop, isOwn: hop.redirectCount == 0 && owner.sources[source].place == 0,
+            hop: hop, isOwn: hop.isSame(as: owner.own),
             hidesRemote: owner.context.builder.usesServiceProxy(owner.attempt, hop.url))
     }
 

@@ -110,6 +110,8 @@ final class SegmentedTransfer: RunningAttempt {
     /// The outcome that is reported as soon as a file thread has saved the bytes.
     var awaitedReport: AttemptResult.Outcome?
     var trace: AttemptTraceBuilder
+    /// The job's own request as the attempt began.
+    let own: TransactionLog.OwnRequest
 
     init(_ placed: Placed, _ url: WebURL, on loop: EngineLoop) {
         attempt = placed.attempt
@@ -122,8 +124,9 @@ final class SegmentedTransfer: RunningAttempt {
         rate = attempt.spec.bytesPerSecondMax.map { TokenBucket(bytesPerSecond: $0, now: now) }
         hasDigest = attempt.spec.integrity.provesFile
         connections = AttemptConnections(own: attempt.scope)
+        own = .init(attempt.spec.request)
         let startedAt = loop.context.clock.now()
-        trace = AttemptTraceBuilder(startedAt: startedAt)
+        trace = AttemptTraceBuilder(startedAt: startedAt, own: own)
         let left = min(max(0, attempt.expiry - startedAt), 1e9)
         resourceDeadline = now + Int64(left * 1e9)
         let place = placed.attempt.delayedRedirect?.place ?? 0

@@ -55,6 +55,8 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
     private var sent: TransferResult?
     private var recorder = TransactionRecorder()
     private var trace: AttemptTraceBuilder
+    /// The job's own request as the attempt began.
+    private let own: TransactionLog.OwnRequest
     /// `nil` if no limit on speed holds.
     private var pacing: Pacing?
     private var isBulk: Bool
@@ -77,13 +79,14 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         self.loop = loop
         hop = attempt.firstHop ?? Hop(url: url, method: attempt.spec.request.method, sendsBody: false)
         first = hop
+        own = .init(attempt.spec.request)
         lastActivity = loop.multi.now
         slot = HeldSlot(since: lastActivity)
         response = ResponseBody(attempt.spec.request.acceptEncoding)
         continuation = BodyContinuation(attempt.spec)
         speed = LowSpeedWatch(attempt.spec.lowSpeed, loop.context.configuration.lowSpeed)
         let startedAt = loop.context.clock.now()
-        trace = AttemptTraceBuilder(startedAt: startedAt)
+        trace = AttemptTraceBuilder(startedAt: startedAt, own: own)
         let left = min(max(0, attempt.expiry - startedAt), 1e9)
         resourceDeadline = loop.multi.now + Int64(left * 1e9)
         changeRate(attempt.spec.bytesPerSecondMax)
@@ -855,7 +858,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
 
     private var measured: TransactionRecorder.Request {
         .init(
-            hop: hop, isOwn: hop.redirectCount == 0,
+            hop: hop, isOwn: hop.isSame(as: own),
             hidesRemote: context.builder.usesServiceProxy(attempt, hop.url))
     }
 

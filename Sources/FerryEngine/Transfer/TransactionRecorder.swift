@@ -7,7 +7,7 @@ struct TransactionRecorder {
     /// The request that is measured, as `/attempts` shows it.
     struct Request {
         let hop: Hop
-        /// Whether it is the job's own, which needs no URL.
+        /// Whether it is the job's own as the attempt began, which needs no URL.
         let isOwn: Bool
         /// Whether the address stays hidden: it is the service's proxy.
         let hidesRemote: Bool
@@ -73,10 +73,14 @@ struct AttemptTraceBuilder {
     private let startedAt: Timestamp
     /// Monotonic nanoseconds.
     let start = monotonicNanoseconds()
-    private var transactions = TransactionLog()
+    private var transactions: TransactionLog
     private(set) var diagnostics: AttemptRecord.Diagnostics?
 
-    init(startedAt: Timestamp) { self.startedAt = startedAt }
+    /// `own`: the job's own request.
+    init(startedAt: Timestamp, own: TransactionLog.OwnRequest) {
+        self.startedAt = startedAt
+        transactions = TransactionLog(own: own)
+    }
 
     mutating func append(_ metrics: TransactionMetrics) { transactions.append(metrics) }
     mutating func followedRedirect() { transactions.redirectCount += 1 }

@@ -195,23 +195,25 @@ extension Attempt {
 }
 
 extension AttemptResult {
-    /// The attempt as the job's row keeps it; `nil` if it was given back before it began.
+    /// The attempt as the job's row keeps it; `nil` if it was given back before it began. `endsJob`: the job
+    /// keeps the fields that `attempt` has now.
     func packed(
         _ outcome: AttemptRecord.Outcome, _ errorJSON: [UInt8]?, node: NodeID?, at now: Timestamp,
-        _ seal: SecretSeal
+        endsJob: Bool = false, _ seal: SecretSeal
     ) -> [UInt8]? {
         if trace == nil, outcome == .released || outcome == .suspended { return nil }
         return AttemptRecord.packed(
             number: attempt.number, node: node, trace ?? AttemptTrace(startedAt: now, finishedAt: now),
-            outcome, errorJSON: errorJSON, partialDownload: partialDownload, seal)
+            outcome, errorJSON: errorJSON, partialDownload: partialDownload,
+            final: endsJob ? .init(attempt.spec.request) : nil, seal)
     }
 
     /// The attempt that ends its job. Without the node, which the job's row has.
     fileprivate func packedLast(_ record: JobRecord, at now: Timestamp, _ seal: SecretSeal) -> [UInt8]? {
         switch outcome {
-        case .succeeded: packed(.succeeded, nil, node: nil, at: now, seal)
-        case .cancelled: packed(.cancelled, record.errorJSON, node: nil, at: now, seal)
-        case .failed(let error, _): packed(.failed, error.json, node: nil, at: now, seal)
+        case .succeeded: packed(.succeeded, nil, node: nil, at: now, endsJob: true, seal)
+        case .cancelled: packed(.cancelled, record.errorJSON, node: nil, at: now, endsJob: true, seal)
+        case .failed(let error, _): packed(.failed, error.json, node: nil, at: now, endsJob: true, seal)
         case .released, .suspended, .asked, .putOff: nil
         }
     }

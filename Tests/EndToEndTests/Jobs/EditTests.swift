@@ -57,6 +57,48 @@ struct EditTests {
         let last = try #require(origin.requests.last)
         #expect(last.header("authorization") == "Bearer fresh" && last.header("x-a") == "b")
         #expect(last.header("range") != nil)
+        #expect(try sent(id) == ["\(origin.url)/old", "\(origin.url)/new"])
+    }
+
+    /// Returns the URLs of all requests of a job.
+    private func sent(_ id: String) throws -> [String] {
+        let attempts = try ferry.json("GET", "/v1/jobs/\(id)/attempts")["data"]?.array ?? []
+        return attempts.flatMap { $0["transactions"]?.array ?? [] }
+            .compactMap { $0["request"]?["url"]?.string }
+    }
+
+    @Test("attempts show the URL that they requested, also after an edit of the job's URL")
+    func earlierURLs() throws {
+        let (begun, gate) = (Signal<Void>(), Gate())
+        let origin = try ScriptedOrigin { connection in
+            while let request = connection.readRequest() {
+                if request.path == "/last" {
+                    begun.fire(())
+                    _ = gate.pass()
+                }
+                let isWrong = request.path == "/broken?q=1"
+                connection.send("HTTP/1.1 \(isWrong ? 503 : 200) X\r\nContent-Length: 2\r\n\r\nok")
+            }
+        }
+        defer {
+            gate.open()
+            origin.stop()
+        }
+        let waiting = try ferry.submit(
+            #"{"kind":"download","request":{"url":"\#(origin.url)/broken?q=1"},"#
+                + #""retry":{"initial_delay":2,"max_delay":2}}"#)
+        #expect(becomes { try ferry.json("GET", "/v1/jobs/\(waiting)")["waiting_for"]?.string == "retry" })
+        #expect(try patch(waiting, #"{"request":{"url":"\#(origin.url)/right"}}"#).status == 200)
+        #expect(try ferry.finished(waiting)["state"]?.string == "succeeded")
+        #expect(try sent(waiting) == ["\(origin.url)/broken?q=1", "\(origin.url)/right"])
+        let running = try ferry.submit(#"{"kind":"data","request":{"url":"\#(origin.url)/last"}}"#)
+        _ = begun.wait(for: 1)
+        #expect(becomes { try sent(running) == ["\(origin.url)/last"] })
+        #expect(try patch(running, #"{"request":{"url":"\#(origin.url)/unused"}}"#).status == 200)
+        #expect(becomes { try sent(running) == ["\(origin.url)/last"] })
+        gate.open()
+        #expect(try ferry.finished(running)["request"]?["url"]?.string == "\(origin.url)/unused")
+        #expect(try sent(running) == ["\(origin.url)/last"])
     }
 
     @Test("a job that waits for a retry uses the edited proxy, and one that waits for its host the new URL")

@@ -159,6 +159,48 @@ struct AttemptRecordTests {
         }
     }
 
+    @Test("an attempt shows the request that the job had then, and only who may sees the secrets of its URL")
+    func earlierRequest() throws {
+        var request = JobSpec.RequestSpec()
+        request.method = "PUT"
+        try request.setURL("http://then.example/f?sig=hush")
+        let (url, own) = (request.webURL, TransactionLog.OwnRequest(request))
+        var log = TransactionLog(own: own)
+        log.append(TransactionMetrics(fetchStart: 0))
+        log.append(Self.full)
+        let urls = { (attempts: JobAttempts, disclosure: Disclosure) in
+            let shown = try JSON.parse(attempts.json(showsDiagnostics: false, for: disclosure))
+            return shown["data"]?.array?.last?["transactions"]?.array?.map {
+                "\($0["request"]?["method"]?.string ?? "") \($0["request"]?["url"]?.string ?? "")"
+            }
+        }
+        let redirected = "GET https://b.example/ü/x"
+        let then = ["PUT \(url.string)", redirected]
+        let hidden = ["PUT \(RedactedURL.text(of: url.string))", redirected]
+        let now = ["GET http://a.example/x", redirected]
+        #expect(hidden != then && !hidden[0].contains("hush"))
+        let packed = { (final: TransactionLog.OwnRequest?) in
+            var trace = Self.trace([])
+            trace.transactions = log
+            return AttemptRecord.packed(
+                number: 1, node: nil, trace, .failed, errorJSON: nil, final: final, .inverted)
+        }
+        let earlier = packed(nil)
+        #expect(!String(decoding: earlier, as: UTF8.self).contains("hush"))
+        let attempts = JobAttempts(Self.job(.waiting), packed: [earlier])
+        #expect(try urls(attempts, .full(.inverted)) == then && urls(attempts, .redacted) == hidden)
+        // The fields of a job that has ended do not change any more.
+        let last = packed(own)
+        #expect(last.count < earlier.count)
+        #expect(try urls(JobAttempts(Self.job(.failed), packed: [last]), .redacted) == now)
+        request.method = "GET"
+        let edited = JobAttempts(Self.job(.failed), packed: [packed(.init(request))])
+        #expect(try urls(edited, .full(.inverted)) == then && urls(edited, .redacted) == hidden)
+        var running = JobAttempts(Self.job(.running), packed: [])
+        running.add(.init(number: 1, startedAt: Timestamp(microseconds: 9), transactions: log))
+        #expect(try urls(running, .full(.inverted)) == then && urls(running, .redacted) == hidden)
+    }
+
     @Test("lost, running and dropped attempts are shown")
     func others() throws {
         let lost: [UInt8] =

@@ -69,7 +69,7 @@ final class FollowedJobs: Sendable {
     private let count = Atomic<Int>(0)
     private let observers = Mutex<[JobID: @Sendable () -> Void]>([:])
 
-    /// Calls `changed` when bytes of the job can be read that nobody could read before. It must not block.
+    /// Calls `changed` when further bytes of the job can be read. It must not block.
     func add(_ job: JobID, changed: @escaping @Sendable () -> Void) {
         observers.withLock { observers in
             observers[job] = changed

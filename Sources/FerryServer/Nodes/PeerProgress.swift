@@ -106,7 +106,7 @@ final class PeerProgress: Sendable {
             return .some(jobs)
         }
         guard let jobs else { return }
-        // Its readers wait for the answer, even if nobody else refers to this object any more.
+        // The request keeps this object until its readers have the answer.
         ask(jobs) { [self] result in add(result, of: jobs, at: at) }
     }
 

@@ -1,4 +1,5 @@
 import FerryCore
+import Logging
 
 extension Attempt {
     /// Returns `true` if an earlier attempt was lost with its node and may have sent a request that must not
@@ -34,13 +35,16 @@ extension Attempt {
 extension StoredJob {
     /// Returns the request with which this attempt begins, if a redirect of the attempt before has named it.
     fileprivate func delayedRedirect(_ context: StoreContext) -> DelayedRedirect? {
-        // An unreadable one costs a request: the job's own one is redirected again.
-        guard let sealedRedirect,
-            let redirect = try? DelayedRedirect(
-                sealed: sealedRedirect, opening: context.configuration.seal),
-            redirect.attempt == record.attempt
-        else { return nil }
-        return redirect
+        guard let sealedRedirect else { return nil }
+        do throws(StoredJSONError) {
+            let redirect = try DelayedRedirect(sealed: sealedRedirect, opening: context.configuration.seal)
+            return redirect.attempt == record.attempt ? redirect : nil
+        } catch {
+            context.logger.warning(
+                "a delayed redirect cannot be read: the job begins with its own request",
+                metadata: ["job.id": "\(record.id)", "error": "\(error)"])
+            return nil
+        }
     }
 
     /// Returns the job's secrets; `nil` if they cannot be decrypted.

@@ -128,7 +128,7 @@ struct RelayTransactionTests {
         let job = try node.submit(newJob(webhook: true, webhookEvents: [.jobSucceeded]))
         node.end(try node.attempt(), success)
         #expect(try isToldWithResult(job.id))
-        // Nobody waits for this one: the relay numbers it later.
+        // No webhook waits for this one: the relay numbers it later.
         let silent = try node.submit(newJob())
         node.end(try node.attempt(), success)
         try eventually("its events have numbers") {

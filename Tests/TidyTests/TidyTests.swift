@@ -50,6 +50,15 @@ struct TidyTests {
         }
     }
 
+    @Test("no Mutex holds a function: Callback explains why", arguments: Tree.sourceFiles)
+    func functionsInMutexes(_ file: SourceFile) {
+        for (index, line) in file.lines.enumerated() where !line.contains("//") {
+            #expect(
+                line.firstMatch(of: /Mutex<\(?(@Sendable )?\([^>]*->/) == nil,
+                "\(file.path):\(index + 1) holds a function in a Mutex; use Callback")
+        }
+    }
+
     @Test("an unchecked Sendable has a comment with its reason", arguments: Tree.sourceFiles)
     func uncheckedSendable(_ file: SourceFile) {
         for (index, line) in file.lines.enumerated() where line.contains("@unchecked Sendable") {

@@ -45,8 +45,8 @@ package final class Store: Sendable {
         let wakeDue: @Sendable (Timestamp?) -> Void = { [weak dispatcher] earliest in
             dispatcher?.send(earliest.map { .due($0) } ?? .wake)
         }
-        context.dispatcherWake.withLock { $0 = wakeDue }
-        context.heldResult.withLock { $0 = { [weak dispatcher] in dispatcher?.send(.result($0)) } }
+        context.dispatcherWake.set(wakeDue)
+        context.heldResult.set { [weak dispatcher] in dispatcher?.send(.result($0)) }
         submissions = SubmissionWriter(
             context, wakeDispatcher: wakeDue,
             reconcile: { dispatcher.send(.reconcile) })

@@ -52,10 +52,10 @@ final class StoreContext: Sendable {
     let isListening = Atomic<Bool>(false)
     let held: HeldAttempts
     /// Receives the results of prefetched attempts that have not begun.
-    let heldResult = Mutex<@Sendable (AttemptResult) -> Void>({ _ in })
-    private let wakeDependents = Mutex<(@Sendable () -> Void)?>(nil)
+    let heldResult = Callback<AttemptResult>()
+    private let wakeDependents = Callback<Void>()
     /// Wakes the dispatcher for queued jobs (`nil`) or at the next begin date.
-    let dispatcherWake = Mutex<@Sendable (Timestamp?) -> Void>({ _ in })
+    let dispatcherWake = Callback<Timestamp?>()
     private let runner = Mutex<(any AttemptRunner)?>(nil)
     private let observer = Mutex<(any CommitObserver)?>(nil)
     private let prober = Mutex<(any HostProber)?>(nil)
@@ -85,24 +85,21 @@ final class StoreContext: Sendable {
     }
 
     /// Sets the function that `noteDependencies` calls.
-    func connect(dependents wake: @escaping @Sendable () -> Void) {
-        wakeDependents.withLock { $0 = wake }
-    }
+    func connect(dependents wake: @escaping @Sendable () -> Void) { wakeDependents.set(wake) }
 
     /// Wakes the reader of dependencies. Call after a commit that has written to `dependency_news`.
-    func noteDependencies() { wakeDependents.withLock { $0 }?() }
+    func noteDependencies() { wakeDependents() }
 
     /// Notes a committed submission that has leased no job.
     func noteSubmitted(_ outcome: SubmissionBatch.Outcome) {
         metrics.submittedJobs.add(Int64(outcome.jobCount), ordering: .relaxed)
         if outcome.jobCount > 0 { events.written(isWanted: outcome.tells) }
-        let wake = dispatcherWake.withLock { $0 }
         if !outcome.queued.isEmpty, configuration.isWorker {
             specs.insert(outcome.queued)
             backlog.add(outcome.additions)
-            wake(nil)
+            dispatcherWake(nil)
         }
-        if let earliest = outcome.earliestBegin { wake(earliest) }
+        if let earliest = outcome.earliestBegin { dispatcherWake(earliest) }
         if let deadline = outcome.earliestDeadline { deadlines.send(deadline) }
     }
 

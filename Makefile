@@ -9,7 +9,9 @@
 
 SWIFT ?= swift
 FERRY ?= .build/release/ferry
-RELEASE_FLAGS ?=
+# `--ignore-lock` if a build and tests of another build run side by side (scripts/run-stages): SwiftPM locks .build
+# while tests run, too, although `--skip-build` builds nothing.
+LOCK_FLAGS ?=
 # Of every build that is no release: builds with other flags would compile everything again.
 BUILD_FLAGS = --explicit-target-dependency-import-check error
 MEMORY_TARGETS = HTTPServerTests,PostgresTests,CurlTests,FerryEngineTests
@@ -32,7 +34,7 @@ build:
 
 # What users run, and what everything outside `swift test` starts.
 release:
-	$(SWIFT) build -c release --product ferry --static-swift-stdlib $(RELEASE_FLAGS)
+	$(SWIFT) build -c release --product ferry --static-swift-stdlib $(LOCK_FLAGS)
 
 # The stages run beside each other where they leave a processor idle: scripts/run-stages.
 test: install-test-deps
@@ -51,10 +53,10 @@ build-tests:
 	$(SWIFT) build --build-tests $(BUILD_FLAGS)
 
 test-swift:
-	scripts/swift-tests --skip-build
+	scripts/swift-tests --skip-build $(LOCK_FLAGS)
 
 smoke-swift:
-	scripts/swift-tests --skip-build --filter $(SMOKE_SWIFT)
+	scripts/swift-tests --skip-build $(LOCK_FLAGS) --filter $(SMOKE_SWIFT)
 
 # The wrappers and the engine under AddressSanitizer. Leaks are not asked for: the Swift runtime and libcurl keep
 # some memory for the life of the process.

@@ -76,13 +76,13 @@ def read(path: pathlib.Path, stages: list[str], sizes, jobs: int) -> dict[tuple[
     """The budget, as `counts` returns it. Ends the program if there is none for these stages, sizes and jobs."""
     advice = "; measure it on an idle machine with: make record-budget"
     if not path.exists():
-        raise SystemExit(f"{path} does not exist{advice}")
+        raise SystemExit(f"error: {path} does not exist{advice}")
     kept = json.loads(path.read_text())
     if kept["jobs"] != jobs:
-        raise SystemExit(f"{path} is for runs of {kept['jobs']} jobs, not {jobs}{advice}")
+        raise SystemExit(f"error: {path} is for runs of {kept['jobs']} jobs, not {jobs}{advice}")
     sample = kept["counts"]
     if sample.keys() != {str(size) for size in sizes} or any(rows.keys() != set(stages) for rows in sample.values()):
-        raise SystemExit(f"{path} has other stages or sizes of requests than the ledger{advice}")
+        raise SystemExit(f"error: {path} has other stages or sizes of requests than the ledger{advice}")
     return counts(sample, stages)
 
 

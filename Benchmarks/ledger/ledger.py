@@ -447,9 +447,10 @@ def main() -> None:
         budget.write(BUDGET, sample, [*STAGES], SIZES, jobs)
     print(table(sample))
     if found:
-        print("\n".join(["A small job costs more than its budget:", *found,
-                         "If the change needs that, raise the budget in the same commit with `make record-budget`, "
-                         "and say why."]))
+        # As scripts/test-totals finds them.
+        print("\n".join(["error: A small job costs more than its budget. If the change needs that, raise the budget in "
+                         "the same commit with `make record-budget`, and say why.",
+                         *(f"error: {sentence}" for sentence in found)]))
         sys.exit(1)
 
 

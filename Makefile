@@ -2,12 +2,16 @@
 # make test       install what tests need, build, run all of them
 .DEFAULT_GOAL := build
 .PHONY: run build release test smoke test-long build-tests test-swift smoke-swift build-memory test-memory \
-        test-races prepare-outside test-outside test-outside-waiting test-outside-others smoke-outside install-deps \
-        install-test-deps format lint lint-format check-compose secrets bench-peers bench-micro bench-memory \
-        bench-webhooks bench-queue bench-submit bench-lists bench-ledger bench-report soak clean
+        test-races prepare-outside test-outside test-outside-waiting test-outside-others smoke-outside test-ledger \
+        record-budget install-deps install-test-deps format lint lint-format check-compose secrets bench-peers \
+        bench-micro bench-memory bench-webhooks bench-queue bench-submit bench-lists bench-ledger bench-report soak \
+        clean
 
 SWIFT ?= swift
 FERRY ?= .build/release/ferry
+# `--ignore-lock` if a build and tests of another build run side by side (scripts/run-stages): SwiftPM locks .build
+# while tests run, too, although `--skip-build` builds nothing.
+LOCK_FLAGS ?=
 # Of every build that is no release: builds with other flags would compile everything again.
 BUILD_FLAGS = --explicit-target-dependency-import-check error
 MEMORY_TARGETS = HTTPServerTests,PostgresTests,CurlTests,FerryEngineTests
@@ -28,8 +32,9 @@ run: install-deps release
 build:
 	$(SWIFT) build $(BUILD_FLAGS)
 
+# What users run, and what everything outside `swift test` starts.
 release:
-	$(SWIFT) build -c release --product ferry --static-swift-stdlib
+	$(SWIFT) build -c release --product ferry --static-swift-stdlib $(LOCK_FLAGS)
 
 # The stages run beside each other where they leave a processor idle: scripts/run-stages.
 test: install-test-deps
@@ -39,7 +44,7 @@ test: install-test-deps
 smoke: install-test-deps
 	scripts/run-stages smoke
 
-# All tests in their long forms, ThreadSanitizer, and four soaks of ten minutes: some hours.
+# All tests in their long forms, ThreadSanitizer, four soaks of ten minutes, and the ledger: some hours.
 test-long: install-test-deps
 	scripts/run-stages long
 
@@ -48,10 +53,10 @@ build-tests:
 	$(SWIFT) build --build-tests $(BUILD_FLAGS)
 
 test-swift:
-	scripts/swift-tests --skip-build
+	scripts/swift-tests --skip-build $(LOCK_FLAGS)
 
 smoke-swift:
-	scripts/swift-tests --skip-build --filter $(SMOKE_SWIFT)
+	scripts/swift-tests --skip-build $(LOCK_FLAGS) --filter $(SMOKE_SWIFT)
 
 # The wrappers and the engine under AddressSanitizer. Leaks are not asked for: the Swift runtime and libcurl keep
 # some memory for the life of the process.
@@ -70,7 +75,7 @@ test-races: install-test-deps
 	    --scratch-path .build-races
 	scripts/race-report .build-races/report
 
-# What the outside checks need besides the built binary.
+# What the outside checks need besides the release build.
 prepare-outside:
 	scripts/outside-checks --prepare
 
@@ -87,11 +92,19 @@ test-outside-others:
 smoke-outside:
 	scripts/outside-checks $(SMOKE_OUTSIDE)
 
+# Whether a small job costs more than Benchmarks/ledger/budget.json allows. Alone on the machine.
+test-ledger:
+	python3 Benchmarks/ledger/ledger.py --ferry $(FERRY) --check
+
+# Writes that file, for a commit that needs more and says why. Alone on the machine.
+record-budget: install-test-deps release
+	python3 Benchmarks/ledger/ledger.py --ferry $(FERRY) --record-budget
+
 install-deps:
 	@scripts/install-system-packages run
 
 install-test-deps:
-	@scripts/install-system-packages run test
+	@scripts/install-system-packages run test ledger
 
 format:
 	$(SWIFT) format --in-place --recursive Package.swift Sources Tests

@@ -1,6 +1,7 @@
 """What one small job costs, for each stage: instructions, allocations, system calls, SQL statements, bytes of WAL.
 
     python3 Benchmarks/ledger/ledger.py [--ferry .build/release/ferry] [--jobs 1000] [--record FILE] [--table FILE]
+    python3 Benchmarks/ledger/ledger.py --check | --record-budget
 
 Downloads files of 1 KiB from an nginx on loopback, first with one job per request, then with 100 jobs per request,
 and prints a Markdown table of counts per job. Three runs of the service count different things:
@@ -12,6 +13,12 @@ and prints a Markdown table of counts per job. Three runs of the service count d
 A stage is a group of threads (`STAGES`). Each connection to the database is named after the thread that uses it.
 A tracer slows the service down, so the figures contain no times. callgrind has no SHA instructions and clears memory
 byte by byte, so it counts more instructions than the processor executes.
+
+System calls that only wait for another thread or wake it depend on timing. They have a row of their own (`WAITS`).
+
+`--check` compares instructions, allocations and system calls with `budget.json` beside this file (`budget.py` has the
+rules); `--record-budget` writes that file. Both submit over one connection: each request is then a transaction of its
+own, so that timing does not decide how many requests share one.
 """
 from __future__ import annotations
 
@@ -31,7 +38,10 @@ import sys
 import tempfile
 import time
 
+import budget
+
 HERE = pathlib.Path(__file__).resolve().parent
+BUDGET = HERE / "budget.json"
 
 # The first pattern that matches the whole name of a thread decides its stage.
 STAGES = {
@@ -44,12 +54,19 @@ STAGES = {
     "Other threads": r".*",
 }
 COMMITS = "PostgreSQL: commits and background"
+WAITS = "Waits and wake-ups, not in the sum"
+# Their number depends on which thread is faster. So do calls that return EAGAIN, and those of an eventfd or timerfd.
+WAIT_CALLS = {"futex", "epoll_wait", "epoll_pwait", "epoll_pwait2", "poll", "ppoll", "select", "pselect6", "nanosleep",
+              "clock_nanosleep", "sched_yield", "restart_syscall", "rt_sigtimedwait"}
 COUNTS = {
     "instructions": "Instructions, thousands", "allocations": "Allocations", "system_calls": "System calls",
     "statements": "SQL statements", "wal_bytes": "WAL bytes"}
 # How many jobs a request submits.
 SIZES = (1, 100)
 CONNECTIONS = 8
+# Of a run that is compared with the budget.
+BUDGET_CONNECTIONS = 1
+BUDGET_JOBS = 300
 WARM_JOBS = 300
 ALLOCATORS = {"malloc", "calloc", "realloc", "posix_memalign", "aligned_alloc", "memalign"}
 PACKAGES = {"valgrind": "valgrind", "vgdb": "valgrind", "strace": "strace", "nginx": "nginx-light",
@@ -94,10 +111,33 @@ def scheduler_threads(text: str) -> dict[int, int]:
             for own, kernel in re.findall(r"^Thread (\d+): status = .*\(lwpid (\d+)\)", text, re.M)}
 
 
-def strace_counts(lines) -> collections.Counter[int]:
-    """Calls of each thread; the second half of an interrupted line is not another call."""
-    return collections.Counter(
-        int(found.group(1)) for line in lines if (found := re.match(r"(\d+) +[a-z_0-9]+\(", line)))
+def strace_counts(lines) -> collections.Counter[tuple[int, bool]]:
+    """Calls of each thread, and whether they only wait or wake. The second half of an interrupted line is not another
+    call, but has its result."""
+    counts: collections.Counter[tuple[int, bool]] = collections.Counter()
+    begun: dict[int, str] = {}
+    for line in lines:
+        if found := re.match(r"(\d+) +<\.\.\. [a-z_0-9]+ resumed>", line):
+            thread = int(found.group(1))
+            # `None`: the call began before the run.
+            if (begin := begun.pop(thread, None)) is not None:
+                counts[thread, is_wait(begin + line[found.end():])] += 1
+        elif found := re.match(r"(\d+) +(?=[a-z_0-9]+\()", line):
+            thread, call = int(found.group(1)), line[found.end():].rstrip()
+            if call.endswith("<unfinished ...>"):
+                begun[thread] = call.removesuffix("<unfinished ...>")
+            else:
+                counts[thread, is_wait(call)] += 1
+    # What has not ended waits.
+    counts.update((thread, True) for thread in begun)
+    return counts
+
+
+def is_wait(call: str) -> bool:
+    """Whether a system call, as strace writes it with -y, only waits for another thread or wakes it."""
+    name = call.partition("(")[0]
+    return (name in WAIT_CALLS or re.search(r"= -1 EAGAIN\b", call) is not None
+            or re.match(r"(?:read|write)v?\(\d+<anon_inode:\[?(?:eventfd|timerfd)", call) is not None)
 
 
 def log_counts(lines) -> collections.Counter[tuple[str, int]]:
@@ -139,7 +179,7 @@ def table(sample: dict) -> str:
 
     stages = [*STAGES, COMMITS]
     lines = ["| Stage | " + " | ".join(COUNTS.values()) + " |", "|---" * (len(COUNTS) + 1) + "|"]
-    for name, rows in [*((name, [name]) for name in stages), ("All", stages)]:
+    for name, rows in [*((name, [name]) for name in stages), ("All", stages), (WAITS, [WAITS])]:
         lines.append(f"| {name} | " + " | ".join(cell(rows, kind) for kind in COUNTS) + " |")
     return "\n".join(lines)
 
@@ -186,7 +226,7 @@ class Service:
         jobs = self.client.json("GET", "/v1/admin/status")["jobs"]
         return not any(jobs[state] for state in ("waiting", "queued", "running", "suspended"))
 
-    def run(self, origin, count: int, size: int, tag: str) -> None:
+    def run(self, origin, count: int, size: int, connections: int, tag: str) -> None:
         """Submits `count` downloads, `size` in each request, and returns when all have succeeded."""
         jobs = [{"kind": "download", "request": {"url": origin.url(f"/file/{tag}/{number}")},
                  "destination": {"path": f"{tag}/{number % 100}/{number}"}} for number in range(count)]
@@ -195,7 +235,7 @@ class Service:
         else:
             requests = [self.request("POST", "/v1/jobs/batch", {"jobs": jobs[first:first + size]})
                         for first in range(0, count, size)]
-        for answer in self.httpc.run_many(self.port, requests, CONNECTIONS):
+        for answer in self.httpc.run_many(self.port, requests, connections):
             if answer[0] != 201:
                 raise SystemExit(f"a submission was refused: {answer}")
         # Questions count as well, so they are few.
@@ -222,6 +262,9 @@ class Callgrind:
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.out = folder / "callgrind"
+        # Of a run before.
+        for path in folder.glob(f"{self.out.name}.*"):
+            path.unlink()
         self.dumps = 0
         self.tracer = ["valgrind", "--tool=callgrind", "--separate-threads=yes", "--fair-sched=yes", "--quiet",
                        f"--callgrind-out-file={self.out}"]
@@ -263,8 +306,8 @@ class Strace:
 
     def __init__(self, folder: pathlib.Path) -> None:
         self.out = folder / "strace"
-        # -D: the tracer is not the parent, so the process that was started is the service.
-        self.tracer = ["strace", "-D", "-f", "-qq", "-s", "0", "-e", "signal=none", "-o", str(self.out)]
+        # -D: the tracer is not the parent, so the process that was started is the service. -y: kinds of descriptors.
+        self.tracer = ["strace", "-D", "-f", "-qq", "-y", "-s", "0", "-e", "signal=none", "-o", str(self.out)]
 
     def begin(self, service: Service) -> None:
         self.mark = self.out.stat().st_size
@@ -274,8 +317,9 @@ class Strace:
         stages: dict = collections.defaultdict(collections.Counter)
         with open(self.out, errors="replace") as lines:
             lines.seek(self.mark)
-            for thread, count in strace_counts(lines).items():
-                stages[stage(names.get(thread, "ended"))].update(system_calls=count)
+            for (thread, waits), count in strace_counts(lines).items():
+                row = WAITS if waits else stage(names.get(thread, "ended"))
+                stages[row].update(system_calls=count)
         return stages
 
 
@@ -312,7 +356,7 @@ def free_port() -> int:
     return free_port()
 
 
-def measure(binary: str, jobs: int) -> dict:
+def measure(binary: str, jobs: int, connections: int, counters) -> dict:
     """Counts per job: size of a request → stage → kind."""
     from bench import Nginx
     from core import env, postgres
@@ -326,8 +370,9 @@ def measure(binary: str, jobs: int) -> dict:
     with contextlib.ExitStack() as stack:
         origin = Nginx()
         stack.callback(origin.stop)
-        for counter in (Statements(env.WORK), Strace(env.WORK), Callgrind(env.WORK)):
-            print(f"{type(counter).__name__} …", file=sys.stderr, flush=True)
+        for kind_of_counter in counters:
+            counter = kind_of_counter(env.WORK)
+            print(f"{kind_of_counter.__name__} …", file=sys.stderr, flush=True)
             with contextlib.ExitStack() as run:
                 database = postgres.Postgres()
                 run.callback(database.stop)
@@ -335,41 +380,78 @@ def measure(binary: str, jobs: int) -> dict:
                 service = Service(str(stripped), database, counter)
                 run.callback(service.stop)
                 for size in SIZES:
-                    service.run(origin, WARM_JOBS, size, f"warm{size}")
+                    service.run(origin, WARM_JOBS, size, connections, f"warm{size}")
                     counter.begin(service)
-                    service.run(origin, jobs, size, f"run{size}")
+                    service.run(origin, jobs, size, connections, f"run{size}")
                     for name, counts in counter.end(service).items():
                         sample[str(size)][name] |= {kind: count / jobs for kind, count in counts.items()}
     return sample
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--ferry", default=".build/release/ferry", help="the release build")
-    parser.add_argument("--jobs", type=int, default=1_000, help="jobs of each run, a multiple of 100")
-    parser.add_argument("--record", type=pathlib.Path, help="writes the counts to this file as JSON, too")
-    parser.add_argument("--table", type=pathlib.Path, help="prints the table of a recorded file and measures nothing")
-    words = parser.parse_args()
-    if words.table:
-        print(table(json.loads(words.table.read_text())))
-        return
-    if words.jobs < 100 or words.jobs % 100:
-        parser.error("--jobs must be a multiple of 100")
+@contextlib.contextmanager
+def working_folder():
+    """For all runs, since the modules of the benchmarks read its name once."""
+    with tempfile.TemporaryDirectory(prefix="ferry-ledger-") as folder:
+        os.environ["BENCH_WORK"] = folder
+        sys.path[:0] = [str(HERE.parent / "webhooks"), str(HERE.parent / "peers")]
+        yield
+
+
+def check_tools(binary: str) -> None:
     # Debian keeps the programs of servers out of PATH.
     os.environ["PATH"] = ":".join([*sorted(glob.glob("/usr/lib/postgresql/*/bin"), reverse=True),
                                    os.environ["PATH"], "/usr/sbin"])
     for program, package in PACKAGES.items():
         if not shutil.which(program):
             raise SystemExit(f"{program} is not installed; install the Debian package {package}")
-    if not os.access(words.ferry, os.X_OK):
-        raise SystemExit(f"{words.ferry} is no program; build it with: make release")
-    with tempfile.TemporaryDirectory(prefix="ferry-ledger-") as folder:
-        os.environ["BENCH_WORK"] = folder
-        sys.path[:0] = [str(HERE.parent / "webhooks"), str(HERE.parent / "peers")]
-        sample = measure(words.ferry, words.jobs)
+    if not os.access(binary, os.X_OK):
+        raise SystemExit(f"{binary} is no program; build it with: make release")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ferry", default=".build/release/ferry", help="the release build")
+    parser.add_argument("--jobs", type=int, help=f"jobs of each run, a multiple of 100; by default 1000, and "
+                                                 f"{BUDGET_JOBS} with --check and --record-budget")
+    parser.add_argument("--record", type=pathlib.Path, help="writes the counts to this file as JSON, too")
+    parser.add_argument("--table", type=pathlib.Path, help="prints the table of a recorded file and measures nothing")
+    parser.add_argument("--check", action="store_true", help="fails if a job costs more than its budget")
+    parser.add_argument("--record-budget", action="store_true", help="writes the medians of three runs as the budget")
+    words = parser.parse_args()
+    if words.table:
+        print(table(json.loads(words.table.read_text())))
+        return
+    compares = words.check or words.record_budget
+    jobs = words.jobs or (BUDGET_JOBS if compares else 1_000)
+    if jobs < 100 or jobs % 100:
+        parser.error("--jobs must be a multiple of 100")
+    if words.check and words.record_budget:
+        parser.error("--check and --record-budget exclude each other")
+    allowed = budget.read(BUDGET, [*STAGES], SIZES, jobs) if words.check else None
+    check_tools(words.ferry)
+
+    def run() -> dict:
+        if compares:
+            return measure(words.ferry, jobs, BUDGET_CONNECTIONS, (Strace, Callgrind))
+        return measure(words.ferry, jobs, CONNECTIONS, (Statements, Strace, Callgrind))
+
+    with working_folder():
+        if words.check:
+            samples, found = budget.judged(run, allowed)
+        else:
+            samples, found = [run() for _ in range(3 if words.record_budget else 1)], []
+    sample = budget.median_sample(samples)
     if words.record:
         words.record.write_text(json.dumps(sample, indent=1) + "\n")
+    if words.record_budget:
+        budget.write(BUDGET, sample, [*STAGES], SIZES, jobs)
     print(table(sample))
+    if found:
+        # As scripts/test-totals finds them.
+        print("\n".join(["error: A small job costs more than its budget. If the change needs that, raise the budget in "
+                         "the same commit with `make record-budget`, and say why.",
+                         *(f"error: {sentence}" for sentence in found)]))
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The built binary, started as a user starts it, for programs that other people wrote to judge."""
+"""The release build, started as a user starts it, for programs that other people wrote to judge."""
 from __future__ import annotations
 
 import contextlib
@@ -89,9 +89,10 @@ class Ferry:
 
 
 def binary() -> pathlib.Path:
-    path = pathlib.Path(os.environ.get("FERRY_BINARY") or REPOSITORY / ".build/debug/ferry").resolve()
+    """The program that users run: the release build, unless FERRY_BINARY names another one."""
+    path = pathlib.Path(os.environ.get("FERRY_BINARY") or REPOSITORY / ".build/release/ferry").resolve()
     if not path.exists():
-        pytest.fail(f"{path} is not built: swift build", pytrace=False)
+        pytest.fail(f"{path} is not built: make release", pytrace=False)
     return path
 
 

@@ -12,14 +12,16 @@ import requests
 TOOLS = pathlib.Path(sys.executable).parent
 
 HTTPX_CLIENT = '''
-import importlib, pkgutil, sys
+import importlib, pkgutil, sys, time
 import ferry_client
 from ferry_client import AuthenticatedClient, models
+from ferry_client.api.events import list_job_events
 from ferry_client.api.jobs import read_job, submit_job
 
 for module in pkgutil.walk_packages(ferry_client.__path__, "ferry_client."):
     importlib.import_module(module.name)
-for name in ("Job", "DownloadRequest", "UploadRequest", "DataRequest", "JobPatch", "SessionRequest", "Webhook"):
+for name in ("Job", "DownloadRequest", "UploadRequest", "DataRequest", "JobPatch", "SessionRequest", "Webhook",
+             "Event", "EventList", "LoggedEvent", "DeletedJob"):
     assert hasattr(models, name), name
 url, key, target = sys.argv[1:]
 client = AuthenticatedClient(base_url=url, token=key)
@@ -31,6 +33,16 @@ job = read_job.sync(client=client, id=job.id)
 assert job.state == models.JobState.SUCCEEDED, job
 assert job.request.headers["X-Name"] == "a" and job.metadata["a"] == "b", job
 assert job.result.body == "generated", job.result
+for _ in range(600):
+    # The relay may still have to number the last event.
+    events = list_job_events.sync(job.id, client=client)
+    assert isinstance(events, models.EventList), events
+    if models.AnyEventType.JOB_SUCCEEDED in [event.type_ for event in events.data]:
+        break
+    time.sleep(0.05)
+else:
+    raise AssertionError(events)
+assert all(isinstance(event.data.job, models.Job) for event in events.data), events
 '''
 
 PYDANTIC_MODELS = '''

@@ -10,6 +10,7 @@ from conftest import REPOSITORY
 
 sys.path.insert(0, str(REPOSITORY / "Benchmarks/ledger"))
 
+import budget
 import ledger
 
 # One thread's dump: number 2 gets its name where it is first called, and `realloc` calls `malloc` by itself.
@@ -48,10 +49,24 @@ def test_numbers_of_threads_are_read_from_the_state_of_valgrind():
     assert ledger.scheduler_threads(text) == {1: 3689, 12: 7}
 
 
-def test_an_interrupted_system_call_counts_once():
-    lines = ["7 futex(0x1, FUTEX_WAIT <unfinished ...>\n", '8 read(4, ""..., 10) = 1\n', "7 <... futex resumed>) = 0\n",
-             '7 openat(AT_FDCWD, ""..., O_RDONLY) = 5\n', "8 +++ exited with 0 +++\n"]
-    assert ledger.strace_counts(lines) == {7: 2, 8: 1}
+def test_an_interrupted_system_call_counts_once_by_its_beginning_and_its_result():
+    lines = ["9 <... futex resumed>) = 0\n", "7 futex(0x1, FUTEX_WAIT <unfinished ...>\n",
+             '8 read(4</a>, ""..., 10) = 1\n', "7 <... futex resumed>) = 0\n",
+             '7 openat(AT_FDCWD, ""..., O_RDONLY) = 5\n', "7 recvfrom(6<socket:[1]>,  <unfinished ...>\n",
+             "7 <... recvfrom resumed>0x7f, 10, 0, NULL, NULL) = -1 EAGAIN (Resource temporarily unavailable)\n",
+             "8 +++ exited with 0 +++\n", "8 epoll_wait(3<anon_inode:[eventpoll]>,  <unfinished ...>\n"]
+    assert ledger.strace_counts(lines) == {(7, True): 2, (7, False): 1, (8, False): 1, (8, True): 1}
+
+
+@pytest.mark.parametrize(("call", "waits"), [
+    ('write(5<anon_inode:[eventfd]>, ""..., 8) = 8', True), ('read(5<anon_inode:[eventfd]>, ""..., 8) = 8', True),
+    ("futex(0x1, FUTEX_WAKE_PRIVATE, 1) = 1", True), ("clock_nanosleep(CLOCK_REALTIME, 0, 0x1, NULL) = 0", True),
+    ('recvfrom(6<socket:[1]>, 0x1, 9, 0, NULL, NULL) = -1 EAGAIN (Resource temporarily unavailable)', True),
+    ('recvfrom(6<socket:[1]>, ""..., 9, 0, NULL, NULL) = 9', False), ('write(5</data/file>, ""..., 8) = 8', False),
+    ("fsync(5</data/EAGAIN>) = 0", False), ("connect(6<socket:[1]>, 0x1, 16) = -1 EINPROGRESS (Operation now in "
+                                            "progress)", False)])
+def test_a_call_that_only_waits_or_wakes_is_told_from_work(call, waits):
+    assert ledger.is_wait(call) == waits
 
 
 def test_statements_are_counted_when_they_are_executed_by_the_service():
@@ -80,10 +95,10 @@ def test_the_whole_name_of_a_thread_decides_its_stage(thread, stage):
 def test_the_table_of_a_recorded_sample_is_printed(tmp_path):
     sample = {"1": {"HTTP threads": {"instructions": 284_400, "allocations": 97.84, "system_calls": 8.95},
                     "Dispatcher": {"instructions": 99_600, "statements": 0.08, "wal_bytes": 1_521.4},
-                    ledger.COMMITS: {"wal_bytes": 23}},
+                    ledger.COMMITS: {"wal_bytes": 23}, ledger.WAITS: {"system_calls": 20}},
               "100": {"HTTP threads": {"instructions": 120_000, "allocations": 47, "system_calls": 0},
                       "Dispatcher": {"instructions": 143_000, "statements": 0.04, "wal_bytes": 1_664},
-                      ledger.COMMITS: {"wal_bytes": 11.7}}}
+                      ledger.COMMITS: {"wal_bytes": 11.7}, ledger.WAITS: {"system_calls": 5}}}
     (tmp_path / "sample.json").write_text(json.dumps(sample))
     command = [sys.executable, REPOSITORY / "Benchmarks/ledger/ledger.py", "--table", tmp_path / "sample.json"]
     lines = subprocess.check_output(command, text=True).splitlines()
@@ -92,8 +107,9 @@ def test_the_table_of_a_recorded_sample_is_printed(tmp_path):
         "|---|---|---|---|---|---|",
         "| HTTP threads | 284 / 120 | 97.8 / 47.0 | 8.95 / 0 |  |  |"]
     assert lines[6] == "| Dispatcher | 100 / 143 |  |  | 0.08 / 0.04 | 1,521 / 1,664 |"
-    assert lines[-1] == "| All | 384 / 263 | 97.8 / 47.0 | 8.95 / 0 | 0.08 / 0.04 | 1,544 / 1,676 |"
-    assert len(lines) == 2 + len(ledger.STAGES) + 2
+    assert lines[-2] == "| All | 384 / 263 | 97.8 / 47.0 | 8.95 / 0 | 0.08 / 0.04 | 1,544 / 1,676 |"
+    assert lines[-1] == f"| {ledger.WAITS} |  |  | 20.0 / 5.00 |  |  |"
+    assert len(lines) == 2 + len(ledger.STAGES) + 3
 
 
 def test_a_missing_tool_is_an_error_that_names_its_package(tmp_path):
@@ -101,3 +117,80 @@ def test_a_missing_tool_is_an_error_that_names_its_package(tmp_path):
     done = subprocess.run(command, env={"PATH": str(tmp_path)}, capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stderr == "valgrind is not installed; install the Debian package valgrind\n"
+
+
+# MARK: The budget
+
+STAGES = ["one", "two"]
+
+
+def sample(one: float, two: float, kind: str = "instructions") -> dict:
+    """A sample whose requests with one job cost this; all other counts are the same in all samples."""
+    rows = {stage: {"instructions": 500.0, "allocations": 10.0, "system_calls": 4.0} for stage in STAGES}
+    changed = {stage: rows[stage] | {kind: value} for stage, value in zip(STAGES, (one, two))}
+    return {"1": changed | {ledger.WAITS: {"system_calls": 9}}, "100": rows}
+
+
+ALLOWED = budget.counts(sample(1_000, 100), STAGES)
+
+
+@pytest.mark.parametrize(("one", "two", "above"), [
+    (1_000, 100, []), (500, 50, []),
+    # The sum is 1,100: 1,155 is 5 % above it.
+    (1_055, 100, []), (1_056, 100, [budget.SUM]),
+    # 2 % of the sum are 22, and 15 % of the stage are 15.
+    (1_000, 116, []), (1_000, 122, []), (1_000, 123, ["two"]), (900, 200, ["two"]),
+    # A large stage: 7 % of it are far more than 2 % of the sum, but no 15 %.
+    (1_070, 30, []), (1_151, 0, ["one"])])
+def test_the_sum_has_one_bound_and_each_stage_has_two(one, two, above):
+    sentences = budget.excesses(budget.counts(sample(one, two), STAGES), ALLOWED)
+    assert [sentence.partition(", ")[2].partition(":")[0] for sentence in sentences] == above
+    assert all(sentence.startswith("1 a request, ") and " instructions per job, " in sentence for sentence in sentences)
+
+
+def test_a_stage_that_had_no_cost_is_above_its_budget_by_a_part_of_the_sum():
+    allowed = budget.counts(sample(1_000, 0), STAGES)
+    assert not budget.excesses(budget.counts(sample(970, 20), STAGES), allowed)
+    assert budget.excesses(budget.counts(sample(970, 21), STAGES), allowed)
+
+
+def test_waits_and_wake_ups_have_no_budget():
+    louder = sample(1_000, 100)
+    louder["1"][ledger.WAITS]["system_calls"] = 900
+    assert not budget.excesses(budget.counts(louder, STAGES), ALLOWED)
+
+
+@pytest.mark.parametrize(("costs", "runs", "fails"), [
+    ([1_000], 1, False), ([1_200, 1_000, 1_010], 3, False), ([1_200, 1_210, 1_000], 3, True),
+    # Never more than three runs, and one that is below does not end them.
+    ([1_300, 1_000, 1_300], 3, True)])
+def test_a_sample_above_the_budget_is_followed_by_two_more_and_the_median_decides(costs, runs, fails):
+    left = [sample(cost, 100) for cost in costs]
+    samples, found = budget.judged(lambda: left.pop(0), ALLOWED)
+    assert (len(samples), bool(found), left) == (runs, fails, [])
+
+
+def test_a_written_budget_is_read_back_and_has_no_waits(tmp_path):
+    path = tmp_path / "budget.json"
+    budget.write(path, sample(1_000.00049, 100), STAGES, (1, 100), 300)
+    assert budget.read(path, STAGES, (1, 100), 300) == ALLOWED
+    assert ledger.WAITS not in path.read_text()
+
+
+def test_the_median_of_three_samples_is_taken_count_by_count():
+    samples = [sample(1, 9), sample(2, 8), sample(3, 7)]
+    median = budget.median_sample(samples)
+    assert (median["1"]["one"]["instructions"], median["1"]["two"]["instructions"]) == (2, 8)
+    assert median["1"][ledger.WAITS] == {"system_calls": 9}
+    assert budget.median_sample(samples[:1]) == samples[0]
+
+
+def test_a_budget_that_is_missing_or_of_another_ledger_is_an_error_that_says_how_to_measure_it(tmp_path):
+    path = tmp_path / "budget.json"
+    with pytest.raises(SystemExit, match="does not exist; .*make record-budget"):
+        budget.read(path, STAGES, (1, 100), 300)
+    budget.write(path, sample(1_000, 100), STAGES, (1, 100), 300)
+    with pytest.raises(SystemExit, match="for runs of 300 jobs, not 1000; .*make record-budget"):
+        budget.read(path, STAGES, (1, 100), 1_000)
+    with pytest.raises(SystemExit, match="other stages .*make record-budget"):
+        budget.read(path, [*STAGES, "three"], (1, 100), 300)

@@ -1,8 +1,10 @@
 """/openapi.json: valid, about what is there, and true under schemathesis."""
 from __future__ import annotations
 
+import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -36,6 +38,47 @@ def operations(document):
 def test_the_document_is_valid(document):
     assert document["openapi"].startswith("3.1")
     openapi_spec_validator.validate(document)
+
+
+def members(value, name):
+    """The values of all members with this name, at every depth."""
+    if isinstance(value, dict):
+        for key, member in value.items():
+            if key == name:
+                yield member
+            yield from members(member, name)
+    elif isinstance(value, list):
+        for element in value:
+            yield from members(element, name)
+
+
+def test_schema_names_are_unique_and_have_letters_and_digits_only(ferry, document):
+    def unique(pairs):
+        names = [name for name, _ in pairs]
+        assert len(names) == len(set(names)), f"a name occurs twice: {names}"
+        return dict(pairs)
+
+    # A parser keeps the last of equal names and says nothing.
+    text = requests.get(ferry.url + "/openapi.json", timeout=60).text
+    schemas = json.loads(text, object_pairs_hook=unique)["components"]["schemas"]
+    assert {"Event", "EventList", "Job", "JobList"} <= schemas.keys()
+    assert [name for name in schemas if not re.fullmatch("[A-Z][A-Za-z0-9]*", name)] == []
+
+
+def test_every_reference_has_its_target(document):
+    references = set(members(document, "$ref"))
+    assert len(references) > 100
+    for reference in references:
+        target = document
+        for step in reference.removeprefix("#/").split("/"):
+            assert step in target, reference
+            target = target[step]
+
+
+def test_patterns_need_no_look_around(document):
+    patterns = [pattern for pattern in members(document, "pattern") if isinstance(pattern, str)]
+    assert len(patterns) > 20
+    assert [pattern for pattern in patterns if "(?" in pattern] == []
 
 
 def test_every_operation_has_a_name_and_says_how_it_fails(document):

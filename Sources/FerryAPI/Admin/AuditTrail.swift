@@ -77,6 +77,7 @@ final class AuditTrail: Sendable {
 extension AuditEntry: ShownObject {
     package static let summary =
         "A request by which an operator changed something, or which started an operation on many jobs."
+    package static let schemaName = "AuditEntry"
 
     package static func members(_ list: inout some MemberVisitor<Self>) {
         list.member("id", \.id, "Identifier of the entry.")

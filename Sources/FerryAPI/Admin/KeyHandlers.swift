@@ -85,6 +85,7 @@ final class KeyHandlers: Sendable {
 /// The body of `POST /v1/admin/keys`.
 struct KeyRequest: FieldObject {
     static let summary = "A new key."
+    static let schemaName = "KeyRequest"
     fileprivate var name = ""
     fileprivate var role = Role.viewer
     fileprivate var tenant = APIKey.defaultTenant

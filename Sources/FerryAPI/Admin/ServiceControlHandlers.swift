@@ -77,6 +77,7 @@ final class ServiceControlHandlers: Sendable {
 /// The response to the commands that pause and resume the service.
 struct Pause: ShownObject {
     static let summary = "Whether the service is paused."
+    static let schemaName = "Pause"
     fileprivate let isPaused: Bool
 
     static func members(_ list: inout some MemberVisitor<Self>) {

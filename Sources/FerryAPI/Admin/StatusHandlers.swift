@@ -39,6 +39,7 @@ final class StatusHandlers: Sendable {
 /// The response of `GET /v1/admin/status`.
 struct Status: ShownObject {
     static let summary = "State of the service. The numbers of unfinished jobs are exact."
+    static let schemaName = "Status"
 
     fileprivate let service: ServiceStatus
     fileprivate let version: String
@@ -106,6 +107,7 @@ struct Status: ShownObject {
 
 private struct StatusNode: ShownObject {
     static let summary = "A node of the cluster, in the status."
+    static let schemaName = "StatusNode"
 
     let node: NodeStatus
 

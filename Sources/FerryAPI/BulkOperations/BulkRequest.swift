@@ -4,6 +4,7 @@ internal import FerryCore
 struct BulkRequest: FieldObject {
     static let summary =
         "Which jobs, of those that were created before the request: exactly one of ids and filter."
+    static let schemaName = "BulkRequest"
 
     private var identifiers: [NamedJob]?
     private var filter: JobFilter?
@@ -42,6 +43,7 @@ struct BulkRequest: FieldObject {
 /// The body of `POST /v1/jobs/cancel`.
 struct BulkCancelRequest: FieldObject {
     static let summary = "Which jobs are cancelled, and how: exactly one of ids and filter."
+    static let schemaName = "BulkCancelRequest"
 
     private(set) var jobs = BulkRequest()
     private(set) var keepsBytes = false
@@ -71,6 +73,7 @@ private struct NamedJob: FieldValue {
 /// The response to a dry run.
 struct BulkDryRun: ShownObject {
     static let summary = "What an operation would do if it was started now."
+    static let schemaName = "BulkDryRun"
     let count: Int64
 
     static func members(_ list: inout some MemberVisitor<Self>) {

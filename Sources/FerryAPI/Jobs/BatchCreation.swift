@@ -109,6 +109,7 @@ final class BatchCreation: Sendable {
 /// The body of `POST /v1/jobs/batch`.
 struct BatchRequest: FieldObject {
     static let summary = "Jobs that are accepted together or not at all."
+    static let schemaName = "BatchRequest"
     fileprivate var jobs: [Job] = []
 
     mutating func fields(_ visitor: inout some FieldVisitor) {
@@ -180,6 +181,7 @@ private func sendBatch(_ accepted: Submission.Accepted, _ request: RequestContex
 /// The response of `POST /v1/jobs/batch`.
 struct BatchAnswer: ShownObject {
     static let summary = "The accepted jobs of a batch."
+    static let schemaName = "BatchAnswer"
 
     fileprivate let jobs: [Entry]
 

@@ -106,6 +106,7 @@ final class JobCommands: Sendable {
 /// The body of `POST /v1/jobs/{id}/cancel`.
 struct CancelRequest: FieldObject {
     static let summary = "How a job is cancelled."
+    static let schemaName = "CancelRequest"
     fileprivate var keepsBytes = false
 
     mutating func fields(_ visitor: inout some FieldVisitor) {

@@ -40,7 +40,7 @@ let parameters: [Parameter] = [
         "Only jobs in one of these states.", commaSeparated),
     Parameter("Kind", "kind", .query, JobKind.schema(NoRule()), "Only jobs of this kind."),
     Parameter(
-        "Host", "host", .query, text(1...HostReference.characterCountMax, HostReference.pattern),
+        "Host", "host", .query, String.schema(HostReference.textRule),
         "Only jobs whose request.url is at this host: a name with any port, host:port with any scheme, or an "
             + "origin.", hostExamples),
     Parameter(
@@ -59,9 +59,9 @@ let parameters: [Parameter] = [
         "Number of entries of a page, at most. A page may have fewer entries, or none: the list ends where "
             + "next_cursor is null."),
     cursor("Cursor", text(26...26, "^[0-7][0-9a-hjkmnp-tv-z]{25}$")),
-    cursor("SessionCursor", text(9...136, #"^session\.(?!\.{1,2}$)[A-Za-z0-9._~:@-]{1,128}$"#)),
+    cursor("SessionCursor", text(9...136, #"^session\.\#(TextRule.sessionNamePattern)$"#)),
     cursor("TenantCursor", text(8...135, #"^tenant\.[a-z0-9_-]{1,128}$"#)),
-    cursor("HostCursor", text(1...HostReference.characterCountMax, HostReference.originPattern)),
+    cursor("HostCursor", String.schema(HostReference.originRule)),
     Parameter(
         "EventTypes", "type", .query, list("AnyEventType", EventType.allCases.count),
         "Only events of these types.", commaSeparated),
@@ -88,7 +88,7 @@ let parameters: [Parameter] = [
             ##"{"anyOf": [{"$ref": "#/components/schemas/AnyEventType"}, {"const": "webhook.ping"}]}"##),
         "Only deliveries of events of this type."),
     Parameter(
-        "HostName", "host", .path, text(1...HostReference.characterCountMax, HostReference.pattern),
+        "HostName", "host", .path, String.schema(HostReference.textRule),
         "An origin, percent-encoded. A name without a scheme means https.", hostExamples),
     Parameter(
         "Verbose", "verbose", .query, String.schema(TextRule(0...Limits.nameByteCountMax)),
@@ -119,7 +119,7 @@ let parameters: [Parameter] = [
 ]
 
 /// Schema of a session's name.
-let sessionName = text(1...128, #"^(?!\.{1,2}$)[A-Za-z0-9._~:@-]{1,128}$"#)
+let sessionName = String.schema(.sessionName)
 private let time = Timestamp.schema(NoRule())
 private let commaSeparated = [JSON.Member("explode", .bool(false))]
 private let hostExamples = JSON.rules(

@@ -297,6 +297,7 @@ struct ShownProblem: ShownObject {
 
 extension FieldError: ShownObject {
     package static let summary = "An error of one field of the request's body."
+    package static let schemaName = "FieldError"
 
     package static func members(_ list: inout some MemberVisitor<Self>) {
         list.member("pointer", \.pointer, "JSON Pointer of the field.", [.examples("#/request/url")])

@@ -186,6 +186,7 @@ struct RequestContext: Sendable {
 /// The body of an operation that has no fields.
 private struct EmptyBody: FieldObject {
     static let summary = "An empty object."
+    static let schemaName = "EmptyRequest"
     mutating func fields(_ visitor: inout some FieldVisitor) {}
 }
 

@@ -92,6 +92,7 @@ final class SessionHandlers: Sendable {
 /// The body of `POST /v1/sessions/{id}/invalidate`.
 struct InvalidateRequest: FieldObject {
     static let summary = "How a session ends."
+    static let schemaName = "InvalidateRequest"
     fileprivate var mode = SessionInvalidation.finish
 
     mutating func fields(_ visitor: inout some FieldVisitor) {

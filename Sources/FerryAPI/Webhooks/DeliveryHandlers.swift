@@ -128,6 +128,7 @@ final class DeliveryHandlers: Sendable {
 /// The response of `POST /v1/webhooks/{id}/replay`.
 struct ReplayAnswer: ShownObject {
     static let summary = "Result of a replay."
+    static let schemaName = "ReplayAnswer"
     fileprivate let count: Int64
 
     static func members(_ list: inout some MemberVisitor<Self>) {
@@ -138,6 +139,7 @@ struct ReplayAnswer: ShownObject {
 /// The body of `POST /v1/webhooks/{id}/replay`.
 struct ReplayRequest: FieldObject {
     static let summary = "The events that are sent again."
+    static let schemaName = "ReplayRequest"
     fileprivate enum Only: String, FieldChoice { case failed }
 
     fileprivate var since = Timestamp(microseconds: 0)

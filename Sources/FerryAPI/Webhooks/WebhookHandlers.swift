@@ -184,6 +184,7 @@ private func publicKeyText(_ key: WebhookKeys.Key) -> String {
 /// The body of `POST /v1/webhooks/{id}/rotate_secret`.
 struct RotateRequest: FieldObject {
     static let summary = "How a secret is replaced."
+    static let schemaName = "RotateRequest"
     fileprivate var overlap = 86_400.0
 
     mutating func fields(_ visitor: inout some FieldVisitor) {

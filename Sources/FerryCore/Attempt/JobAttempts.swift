@@ -263,6 +263,7 @@ extension TransactionMetrics.Request: ShownObject {
 
 private struct TransactionResponse: ShownObject {
     static let summary = "A response to an attempt."
+    static let schemaName = "TransactionResponse"
 
     let status: Int
 

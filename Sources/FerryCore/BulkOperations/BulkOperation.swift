@@ -190,6 +190,7 @@ package struct BulkOperation: Sendable, Equatable {
 extension BulkOperation: ShownObject {
     package static let summary =
         "An operation on many jobs. It covers jobs that were created before created_at."
+    package static let schemaName = "BulkOperation"
 
     package static func members(_ list: inout some MemberVisitor<Self>) {
         list.member("id", \.id, "Identifier of the operation.")

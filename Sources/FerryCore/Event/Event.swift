@@ -36,6 +36,7 @@ package struct Event: Sendable, Equatable {
 /// An event of the log.
 package struct LoggedEvent: ShownObject {
     package static let summary = "An event of the log."
+    package static let schemaName = "LoggedEvent"
 
     fileprivate let event: Event
     fileprivate let job: JobRecord?
@@ -113,14 +114,11 @@ package struct EventContent: ShownObject {
 
         package func show(into writer: inout JSONWriter, isRedacted: Bool) { write(&writer) }
         package static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] {
-            _ = DeletedJob.shownSchema(in: schemas)
-            return JSON.rules(
-                ##"""
-                {"anyOf": [
-                  {"$ref": "#/components/schemas/Job"}, {"$ref": "#/components/schemas/DeletedJob"},
-                  {"type": "null"}
-                ]}
-                """##)
+            let choices = [
+                [JSON.Member("$ref", "#/components/schemas/Job")], DeletedJob.shownSchema(in: schemas),
+                [JSON.Member("type", "null")],
+            ]
+            return [JSON.Member("anyOf", .array(choices.map { .object($0) }))]
         }
     }
 }
@@ -128,6 +126,7 @@ package struct EventContent: ShownObject {
 /// A job that was deleted, in an event.
 private struct DeletedJob: ShownObject {
     static let summary = "A job that was deleted."
+    static let schemaName = "DeletedJob"
 
     let id: JobID
 

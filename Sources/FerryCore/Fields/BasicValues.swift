@@ -104,18 +104,23 @@ package struct TextRule: Sendable {
     var byteCounts: ClosedRange<Int>
     /// Regular expression that the text matches, for OpenAPI; `nil` if every text does.
     var pattern: String?
+    /// Regular expression that no allowed text matches, for OpenAPI, or `nil`. Beside `pattern`, because many
+    /// generators of clients have no look-ahead.
+    var exclusion: String?
     /// Returns why the text is not allowed, as a sentence, or `nil`.
     var reason: @Sendable (String) -> String?
 
     /// Creates a rule. By default a text has no U+0000, which PostgreSQL cannot store.
     package init(
         _ byteCounts: ClosedRange<Int>, pattern: String? = #"^[^\u0000]*$"#,
+        except exclusion: String? = nil,
         reason: @escaping @Sendable (String) -> String? = {
             $0.utf8.contains(0) ? "This must not contain U+0000." : nil
         }
     ) {
         self.byteCounts = byteCounts
         self.pattern = pattern
+        self.exclusion = exclusion
         self.reason = reason
     }
 
@@ -153,7 +158,8 @@ extension String: FieldValue {
         if rule.byteCounts.upperBound < .max {
             members.append(JSON.Member("maxLength", JSON(rule.byteCounts.upperBound)))
         }
-        if let pattern = rule.pattern { members.append(JSON.Member("pattern", .string(pattern))) }
+        if let pattern = rule.pattern { members.append(.pattern(pattern)) }
+        if let exclusion = rule.exclusion { members.append(.exclusion(exclusion)) }
         return members
     }
 }

@@ -235,7 +235,7 @@ extension FieldValue where Self: FieldObject, Rule == NoRule {
         writer.endObject()
     }
     package static func schema(_ rule: NoRule) -> [JSON.Member] {
-        [JSON.Member("$ref", .string("#/components/schemas/\(Self.self)"))]
+        [JSON.Member("$ref", .string("#/components/schemas/\(schemaName)"))]
     }
 }
 

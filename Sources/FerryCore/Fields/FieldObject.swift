@@ -7,7 +7,8 @@ package protocol FieldObject: Sendable, Equatable {
     /// Description of the object, for OpenAPI and the reference.
     static var summary: String { get }
 
-    /// Name of the object in OpenAPI, such as `Retry`.
+    /// Name of the object in OpenAPI, such as `Retry`: unique, letters and digits. Declared by each type,
+    /// because a release build prints the name of a private type with its context.
     static var schemaName: String { get }
 
     /// Members of the object's JSON Schema that state rules of several fields. `kind`: that of the job, or
@@ -31,7 +32,6 @@ package protocol FieldObject: Sendable, Equatable {
 }
 
 extension FieldObject {
-    package static var schemaName: String { "\(Self.self)" }
     package static func schemaRules(for kind: JobKind?) -> [JSON.Member] { [] }
     package static func schema(of field: String, for kind: JobKind) -> [JSON.Member]? { nil }
     package mutating func inherit(from session: SessionConfiguration) {}

@@ -4,7 +4,8 @@ package protocol ShownObject: ShownValue {
     /// Description of the object, for OpenAPI.
     static var summary: String { get }
 
-    /// Name of the object in OpenAPI, such as `Attempt`.
+    /// Name of the object in OpenAPI, such as `Attempt`: unique, letters and digits. Declared by each type,
+    /// because a release build prints the name of a private type with its context.
     static var schemaName: String { get }
 
     /// Members of the object's JSON Schema besides type, description and properties.
@@ -76,7 +77,6 @@ extension MemberVisitor {
 // MARK: Writing
 
 extension ShownObject {
-    package static var schemaName: String { "\(Self.self)" }
     package static var schemaRules: [JSON.Member] { [] }
 
     package func show(into writer: inout JSONWriter, isRedacted: Bool) {

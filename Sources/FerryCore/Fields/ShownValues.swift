@@ -138,6 +138,10 @@ extension JSON.Member {
     package static func minimum(_ number: Int) -> Self { Self("minimum", JSON(number)) }
     /// The keyword `pattern`.
     package static func pattern(_ expression: String) -> Self { Self("pattern", .string(expression)) }
+    /// The keyword `not` for the texts that match the expression. Null is no text.
+    package static func exclusion(_ expression: String) -> Self {
+        Self("not", .object([Self("type", "string"), pattern(expression)]))
+    }
     /// The keyword `enum`.
     package static func choices(_ values: [String]) -> Self {
         Self("enum", .array(values.map { .string($0) }))

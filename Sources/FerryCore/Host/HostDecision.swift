@@ -66,6 +66,7 @@ package struct HostDecision: Sendable, Equatable {
 
 extension HostDecision: ShownObject {
     package static let summary = "A decision about a host, with the figures that it is based on."
+    package static let schemaName = "HostDecision"
 
     package static func members(_ list: inout some MemberVisitor<Self>) {
         list.member("at", \.at, "Time of the decision.")

@@ -190,6 +190,7 @@ extension HostRecord.Scope: ShownObject {
 package struct HostPatch: FieldObject {
     package static let summary =
         "A merge patch (RFC 7396) of an operator's settings: absent fields stay, null removes a setting."
+    package static let schemaName = "HostPatch"
 
     /// Settings, as in `HostRecord`.
     package var connectionsMin: Int??

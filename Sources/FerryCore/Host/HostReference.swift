@@ -57,13 +57,31 @@ extension HostReference {
     private static let longPort =
         "[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]"
 
+    /// Regular expression of texts that match `pattern` or `originPattern`, but have a label of more than 63
+    /// characters or a name of more than 253.
+    package static let exclusion = "[A-Za-z0-9_-]{64}|[A-Za-z0-9._-]{254}"
+
+    /// Bounds of a reference, for OpenAPI.
+    package static let textRule = TextRule(1...characterCountMax, pattern: pattern, except: exclusion)
+    /// Bounds of an origin in responses, for OpenAPI.
+    package static let originRule = TextRule(1...characterCountMax, pattern: originPattern, except: exclusion)
+
+    /// Returns the expression of a label that is no number: digits and a character that is none, but not `0x`
+    /// and hexadecimal digits alone.
+    private static func lastLabel(letters: String) -> String {
+        let (noX, noHex) = letters == "a-z" ? ("a-wyz", "g-z") : ("A-WYZa-wyz", "G-Zg-z")
+        let x = letters == "a-z" ? "x" : "[xX]"
+        let start =
+            "([1-9][0-9]*|0[0-9]+)?[\(letters)_-]|0[\(noX)_-]|0\(x)[\(letters)0-9]*[\(noHex)_-]"
+        return "(\(start))[\(letters)0-9_-]*"
+    }
+
     /// Returns the expression of a name whose last label is no number, of an IPv4 address as inet_aton(3)
     /// reads it (followed by `v4End`), or of an IPv6 address.
     private static func hostPattern(letters: String, hexadecimal: String, v4End: String) -> String {
         let label = "[\(letters)0-9_-]{1,63}"
         let x = letters.contains("A") ? "[xX]" : "x"
-        let number = "([0-9]+|0\(x)\(hexadecimal)*)"
-        let name = "(?![^:/]{254})(?!([^:/]*\\.)?\(number)\\.?(:|/|$))\(label)(\\.\(label))*\\.?"
+        let name = "(\(label)\\.)*\(lastLabel(letters: letters))\\.?"
         let part = "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9]|0[0-3]?[0-7]{1,2}|0\(x)\(hexadecimal){0,2})"
         let hex = { (count: String) in "0\(x)\(hexadecimal){0,\(count)}" }
         // The last of fewer than four parts stands for the remaining bytes.
@@ -96,6 +114,6 @@ extension HostReference: FieldValue {
         writer.value("\(scheme.map { "\($0.rawValue)://" } ?? "")\(host)\(port.map { ":\($0)" } ?? "")")
     }
     package static func schema(_ rule: NoRule) -> [JSON.Member] {
-        String.schema(TextRule(1...characterCountMax, pattern: pattern))
+        String.schema(textRule)
     }
 }

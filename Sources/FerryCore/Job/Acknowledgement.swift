@@ -51,6 +51,7 @@ extension AcknowledgementRules: FieldObject {
     package static let summary =
         "The finished job and the data that Ferry stores for it stay until a client acknowledges the result, "
         + "whatever the retention; the retention begins then."
+    package static let schemaName = "AcknowledgementRules"
 
     package mutating func fields(_ visitor: inout some FieldVisitor) {
         visitor.field(
@@ -70,6 +71,7 @@ extension AcknowledgementRules: FieldObject {
 
 extension AcknowledgementRules.Reminders: FieldObject {
     package static let summary = "Times of the event job.unacknowledged."
+    package static let schemaName = "Reminders"
 
     package mutating func fields(_ visitor: inout some FieldVisitor) {
         visitor.field(

@@ -5,6 +5,7 @@ package struct JobFilter: FieldObject, FieldValue {
     package static let summary =
         "Which jobs: all conditions apply, and null is no condition. The names are those of the query "
         + "parameters of GET /v1/jobs; metadata.KEY may be given as such, or as a member of metadata."
+    package static let schemaName = "JobFilter"
 
     /// Name of the session; `nil`: any.
     package var session: String?

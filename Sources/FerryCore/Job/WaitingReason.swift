@@ -1,6 +1,7 @@
 /// Why a job does not run, and what has to happen before it starts.
 package struct WaitingReason: ShownObject, Equatable {
     package static let summary = "Why a job does not run."
+    package static let schemaName = "WaitingReason"
 
     /// Reason as a stable code; the table is in `docs/scheduling.md`.
     package enum Code: String, ShownChoice {

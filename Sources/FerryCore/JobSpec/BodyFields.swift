@@ -139,6 +139,7 @@ extension JobSpec {
     package struct Body: FieldObject {
         package static let summary =
             "Body of a request. Shown with its size instead of its content: {\"json\": {\"size\": 5}}."
+        package static let schemaName = "Body"
 
         /// Member of the request in which the body was given.
         package enum Form: String, Sendable, CaseIterable {
@@ -258,6 +259,7 @@ private struct SourceJob: FieldValue {
 
 extension JobSpec.Source: FieldObject {
     package static let summary = "Source of an upload."
+    package static let schemaName = "Source"
 
     /// Creates a source without path.
     package init() { self = .path("") }
@@ -340,6 +342,7 @@ private struct UploadForm: FieldObject {
     static let summary =
         "Sends the source as a file of a multipart/form-data body, after the fields. integrity and result "
         + "cover the file only. Most servers expect the method POST."
+    static let schemaName = "UploadForm"
 
     var field = "file"
     var fileName: String?
@@ -386,6 +389,7 @@ extension JobSpec {
         package static let summary =
             "A part of a multipart/form-data body (RFC 7578): a field or a file. The content of text and "
             + "base64 is shown as {\"size\": 5}."
+        package static let schemaName = "Part"
 
         /// Name of the field.
         package var name: String

@@ -16,6 +16,7 @@ package struct ConnectionRules: Sendable, Equatable {
             "Credentials. basic (RFC 7617) is sent at once; digest (RFC 7616, MD5 and SHA-256) answers the "
             + "server's challenge, and so does ntlm (MS-NTHT), over HTTP/1.1; the body is sent after it "
             + "only. bearer: RFC 6750."
+        package static let schemaName = "Authentication"
 
         package static func schemaRules(for kind: JobKind?) -> [JSON.Member] {
             JSON.rules(
@@ -100,6 +101,7 @@ package struct ConnectionRules: Sendable, Equatable {
         package static let summary =
             "TLS settings for https URLs. Host names are always checked. A client certificate stays with its "
             + "origin across redirects, everything else applies to every hop; a redirect to http is refused."
+        package static let schemaName = "TLS"
 
         package static func schemaRules(for kind: JobKind?) -> [JSON.Member] {
             JSON.rules(
@@ -185,6 +187,7 @@ package struct ConnectionRules: Sendable, Equatable {
         package static let summary =
             "A proxy: HTTP, HTTPS or SOCKS5. It resolves names; its own address must be one that the egress "
             + "policy allows."
+        package static let schemaName = "Proxy"
 
         package static func schemaRules(for kind: JobKind?) -> [JSON.Member] {
             JSON.rules(

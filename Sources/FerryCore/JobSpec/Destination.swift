@@ -2,6 +2,7 @@ extension JobSpec {
     /// Destination of a download.
     package struct Destination: FieldObject {
         package static let summary = "Where a download is stored."
+        package static let schemaName = "Destination"
         package static func schemaRules(for kind: JobKind?) -> [JSON.Member] {
             JSON.rules(#"{"required": ["path"]}"#)
         }
@@ -55,9 +56,10 @@ extension TextRule {
 
     /// Checks the text only; the engine handles symbolic links.
     private static func path(mayBeDirectory: Bool) -> TextRule {
-        let part = #"(?!\.\.?(/|$)|\.ferry-)[^/"# + NameCharacters.forbiddenRanges + "]{1,255}"
+        let part = "[^/" + NameCharacters.forbiddenRanges + "]{1,255}"
         return TextRule(
-            1...Limits.pathByteCountMax, pattern: "^\(part)(/\(part))*\(mayBeDirectory ? "/?" : "")$"
+            1...Limits.pathByteCountMax, pattern: "^\(part)(/\(part))*\(mayBeDirectory ? "/?" : "")$",
+            except: #"(^|/)(\.\.?(/|$)|\.ferry-)"#
         ) { path in
             var parts = path.utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
             if mayBeDirectory, parts.count > 1, parts.last?.isEmpty == true { parts.removeLast() }

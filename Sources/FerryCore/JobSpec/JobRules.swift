@@ -7,6 +7,7 @@ extension JobSpec {
         package static let summary =
             "What the bytes must be; each member that is given is checked. Without a digest, those that the "
             + "server announces are checked (Repr-Digest and others, see docs/integrity.md)."
+        package static let schemaName = "Integrity"
         /// What to do with digests that the server announces.
         package enum Announced: String, FieldChoice { case verify, ignore }
         /// Bytes.
@@ -61,6 +62,7 @@ extension JobSpec {
     /// Rules for redirects.
     package struct Redirects: FieldObject {
         package static let summary = "Rules for redirects."
+        package static let schemaName = "Redirects"
         /// What to do with a redirect.
         package enum Policy: String, FieldChoice { case follow, reject, ask }
         /// What to do with user information in the URL of a redirect.
@@ -97,6 +99,7 @@ extension JobSpec {
     /// body arrives.
     package struct Acceptance: FieldObject {
         package static let summary = "Responses that are accepted."
+        package static let schemaName = "Acceptance"
         /// Status codes as `2xx` or three digits; empty for the default of the kind (`standardStatus`).
         package var status: [String] = []
         /// Media types as `type/subtype` or `type/*`; empty for all.

@@ -98,6 +98,7 @@ package struct JobSpec: FieldObject {
     /// Use of the network.
     package struct Network: FieldObject {
         package static let summary = "Use of the network."
+        package static let schemaName = "Network"
         /// Bytes per second in each direction, or `nil` for no limit.
         package var bytesPerSecondMax: Int64?
         package init() {}
@@ -221,9 +222,12 @@ package struct JobSpec: FieldObject {
 }
 
 extension TextRule {
+    /// Regular expression of a session's name, which is neither `.` nor `..`. The length is given beside it.
+    package static let sessionNamePattern = #"(\.{0,2}[A-Za-z0-9_~:@-]|\.{3})[A-Za-z0-9._~:@-]*"#
+
     /// A session's name.
     package static let sessionName = TextRule(
-        1...Limits.nameByteCountMax, pattern: #"^(?!\.{1,2}$)[A-Za-z0-9._~:@-]{1,128}$"#
+        1...Limits.nameByteCountMax, pattern: "^\(sessionNamePattern)$"
     ) {
         SessionName.isValid($0) ? nil : "A session's name has 1 to 128 letters, digits and -._~:@."
     }

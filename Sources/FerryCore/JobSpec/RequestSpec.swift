@@ -110,7 +110,7 @@ extension JobSpec {
 
 extension TextRule {
     fileprivate static let method = TextRule(
-        1...32, pattern: "^(?!(TRACE|CONNECT)$)[A-Z][A-Z0-9_-]{0,31}$"
+        1...32, pattern: "^[A-Z][A-Z0-9_-]{0,31}$", except: "^(TRACE|CONNECT)$"
     ) { method in
         let isFit =
             method.utf8.first.map { (65...90).contains($0) } == true
@@ -252,12 +252,11 @@ extension JobSpec.RequestSpec {
     package static func schema(of field: String, for kind: JobKind) -> [JSON.Member]? {
         switch (field, kind) {
         case ("method", .download):
-            JSON.rules(
-                #"{"pattern": "^(?!(HEAD|TRACE|CONNECT)$)[A-Z][A-Z0-9_-]{0,31}$", "default": "GET"}"#)
+            [.exclusion("^(HEAD|TRACE|CONNECT)$"), JSON.Member("default", "GET")]
         case ("method", .upload):
-            JSON.rules(
-                #"{"pattern": "^(?!(GET|HEAD|DELETE|OPTIONS|TRACE|CONNECT)$)[A-Z][A-Z0-9_-]{0,31}$", "#
-                    + #""default": "PUT"}"#)
+            [
+                .exclusion("^(GET|HEAD|DELETE|OPTIONS|TRACE|CONNECT)$"), JSON.Member("default", "PUT"),
+            ]
         case ("method", .data): [JSON.Member("default", "GET")]
         default: nil
         }

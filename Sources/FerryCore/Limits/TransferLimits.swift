@@ -1,6 +1,7 @@
 /// Limits of Ferry as a whole in bytes per second; `nil` for no limit.
 package struct TransferLimits: FieldObject {
     package static let summary = "Limits of Ferry as a whole. null is no limit."
+    package static let schemaName = "TransferLimits"
 
     /// Bytes of all nodes together in each direction (`RateShares`).
     package var bytesReceivedPerSecondMax: Int64?

@@ -22,6 +22,7 @@ package struct AnswerBody: FieldObject {
     package static let summary =
         "An answer to a question about a job. use_credential comes with credential, use_new_request with "
         + "request."
+    package static let schemaName = "Answer"
 
     private let kind: JobQuestion.Kind
     fileprivate var disposition = JobAnswer.Disposition.cancel
@@ -81,6 +82,7 @@ package struct AnswerBody: FieldObject {
 private struct CredentialBody: FieldObject, FieldValue {
     static let summary =
         "A user and a password for basic, digest and ntlm, or a token for bearer. Encrypted and never shown."
+    static let schemaName = "Credential"
 
     private var user = ""
     private var password = ""

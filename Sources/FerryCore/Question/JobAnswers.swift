@@ -1,6 +1,7 @@
 /// Rules for questions about a job that no client answers.
 package struct QuestionRules: FieldObject {
     package static let summary = "What applies if no client answers a question about the job."
+    package static let schemaName = "QuestionRules"
     /// Default answer before the job begins.
     package enum Begin: String, FieldChoice {
         case continueLoading = "continue_loading"

@@ -203,6 +203,7 @@ extension JobQuestion.Hop {
 
 extension JobQuestion.ProtectionSpace: ShownObject {
     package static let summary = "Protection space of a credential (RFC 9110 section 11.5)."
+    package static let schemaName = "ProtectionSpace"
 
     package static func members(_ list: inout some MemberVisitor<Self>) {
         list.member("url", \.url, "URL of the request, or of the job's proxy.")
@@ -291,6 +292,7 @@ package struct ShownQuestion: ShownObject {
 /// The request of a redirect as a question shows it, or its stored form.
 struct ShownHop: ShownObject {
     static let summary = "A request that follows a redirect."
+    static let schemaName = "ShownHop"
 
     let hop: JobQuestion.Hop
     let isStored: Bool

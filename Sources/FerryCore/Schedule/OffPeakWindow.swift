@@ -4,6 +4,7 @@ package struct OffPeakWindow: FieldObject, FieldValue {
     package static let summary =
         "A recurring period in which discretionary jobs start or other rates apply. If no window is "
         + "discretionary, such jobs start whenever there is idle capacity."
+    package static let schemaName = "OffPeakWindow"
 
     /// Name, unique among the windows.
     package var name = ""
@@ -88,6 +89,7 @@ package struct OffPeakWindow: FieldObject, FieldValue {
 package struct OffPeakWindows: FieldObject {
     package static let summary =
         "All off-peak windows. A patch replaces the list as a whole; null empties it."
+    package static let schemaName = "OffPeakWindows"
 
     /// The windows.
     package var windows: [OffPeakWindow]

@@ -1,6 +1,7 @@
 /// The configuration of an accepted schedule: every field with its effective value.
 package struct ScheduleSpec: FieldObject {
     package static let summary = "A rule that submits jobs repeatedly."
+    package static let schemaName = "ScheduleSpec"
 
     /// What to do with occurrences that no node submitted in time.
     package enum Missed: String, FieldChoice {

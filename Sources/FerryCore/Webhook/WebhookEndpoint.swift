@@ -198,6 +198,7 @@ extension WebhookRecord: ShownObject {
     /// The members without the secret.
     fileprivate struct Members: ShownObject {
         static let summary = WebhookRecord.summary
+        static let schemaName = WebhookRecord.schemaName
 
         let record: WebhookRecord
 
@@ -233,6 +234,7 @@ package struct ShownNewWebhook: ShownObject {
 
 extension WebhookRecord.DisabledReason: ShownObject {
     package static let summary = "Why an endpoint is disabled."
+    package static let schemaName = "DisabledReason"
 
     package static func members(_ list: inout some MemberVisitor<Self>) {
         list.member(

@@ -4,6 +4,7 @@ import Testing
 /// An object with one field more than a job's network rules: everything that a new field needs is here.
 private struct Sample: FieldObject {
     static let summary = "A sample."
+    static let schemaName = "Sample"
     var rate: Int64? = 5
     var delay = 2.0
     var name = "a"
@@ -13,6 +14,7 @@ private struct Sample: FieldObject {
 
     struct Inner: FieldObject {
         static let summary = "An inner object."
+        static let schemaName = "Inner"
         var isOn = true
         var list: [String] = []
 

@@ -5,6 +5,7 @@ import Testing
 struct ShownObjectTests {
     private struct Parcel: ShownObject {
         static let summary = "A parcel."
+        static let schemaName = "Parcel"
 
         var weight = 5
         var sender: String?
@@ -26,6 +27,7 @@ struct ShownObjectTests {
 
     private struct Label: ShownObject {
         static let summary = "A label."
+        static let schemaName = "Label"
         let text: String
 
         static func members(_ list: inout some MemberVisitor<Self>) {

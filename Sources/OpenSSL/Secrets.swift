@@ -34,6 +34,7 @@ package struct SecretBox: Sendable {
 
     /// Creates a box. `key` must have 16 bytes or more; its SHA-256 is the AES key.
     package init(key: [UInt8]) {
+        // No input reaches this: the configuration and derived keys have more.
         precondition(key.count >= 16, "a key of less than 128 bits protects nothing")
         self.key = Digest.of(key)
     }
@@ -53,6 +54,7 @@ package struct SecretBox: Sendable {
     /// Returns `plain` in its sealed form.
     package func seal(_ plain: [UInt8]) -> [UInt8] {
         let nonce = randomBytes(12)
+        // No input reaches this: 200 bytes of memory.
         guard let context = EVP_CIPHER_CTX_new() else { preconditionFailure("libcrypto is out of memory") }
         defer { EVP_CIPHER_CTX_free(context) }
         var cipher = [UInt8](repeating: 0, count: plain.count)

@@ -127,6 +127,7 @@ package struct ResultSet: ~Copyable {
     package func forEachElement(
         _ row: Int, _ column: Int, _ body: (UnsafeRawBufferPointer?) -> Void
     ) {
+        // No row reaches these preconditions: arrays are written with one dimension.
         var rest = present(row, column)[...]
         func take(_ count: Int) -> UnsafeRawBufferPointer {
             precondition(count <= rest.count, "column \(column) is not an array")
@@ -191,6 +192,9 @@ package struct ResultSet: ~Copyable {
     }
 
     // MARK: Cells
+
+    // No row reaches these preconditions: the text of a statement decides the number and types of its columns,
+    // and a column that can be null is read by a function of optional values.
 
     private func cell(_ row: Int, _ column: Int) -> UnsafeRawBufferPointer {
         precondition(row < rowCount && column < columnCount, "the result has no cell (\(row), \(column))")

@@ -137,6 +137,7 @@ package struct ResultSet: ~Copyable {
         let dimensionCount: Int32 = Binary.integer(take(4))
         _ = take(8)
         guard dimensionCount == 1 else {
+            // As above.
             precondition(dimensionCount == 0, "column \(column) is not a one-dimensional array")
             return
         }
@@ -205,6 +206,7 @@ package struct ResultSet: ~Copyable {
 
     private func present(_ row: Int, _ column: Int, byteCount: Int? = nil) -> UnsafeRawBufferPointer {
         let bytes = cell(row, column)
+        // As above.
         precondition(!isNull(row, column), "column \(columnName(column) ?? "?") is null")
         precondition(
             byteCount == nil || byteCount == bytes.count,
@@ -222,6 +224,7 @@ enum Binary {
     }
 
     static func uuid(_ bytes: UnsafeRawBufferPointer) -> (high: UInt64, low: UInt64) {
+        // As in `ResultSet`: the column is a uuid.
         precondition(bytes.count == 16, "a uuid has 16 bytes")
         return (
             UInt64(bigEndian: bytes.loadUnaligned(as: UInt64.self)),

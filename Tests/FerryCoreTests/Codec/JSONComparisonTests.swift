@@ -155,7 +155,7 @@ struct JSONComparisonTests {
             body.append(.init("kind", .string(kind.rawValue)))
             let errors: [FieldError]
             do throws(InvalidFields) {
-                _ = try JobRequest(try JSONView(.object(body)), refusal: { _ in nil })
+                _ = try JobRequest(JSONView(.object(body)), refusal: { _ in nil })
                 errors = []
             } catch {
                 errors = error.errors

@@ -259,9 +259,9 @@ struct JobPatchTests {
         ] {
             let members = shown[name]?.members ?? []
             let known = members.map { JSON.Member($0.name, .null) }
-            #expect(unknown(try JSONView(.object([.init(name, .object(known))]))) == [], "\(name)")
+            #expect(try unknown(JSONView(.object([.init(name, .object(known))]))) == [], "\(name)")
             let patch = JSON.object([.init(name, .object([.init("deadline", .null)]))])
-            #expect(unknown(try JSONView(patch)) == ["#/\(name)/deadline"])
+            #expect(try unknown(JSONView(patch)) == ["#/\(name)/deadline"])
         }
         #expect(try unknown(json(#"{"destination":null,"schedule":null}"#)) == [])
         let free = #"{"metadata":{"a":null,"x":null},"request":{"headers":{"X":null}}}"#
@@ -272,8 +272,8 @@ struct JobPatchTests {
     func wrong() throws {
         let spec = try decode(#"{"kind":"data","request":{"url":"http://a.example/"}}"#).spec
         let refused = { (patch: String) -> [String] in
+            guard let patch = try? json(patch) else { return ["no JSON"] }
             do throws(InvalidFields) {
-                let patch = try JSON.parse(Array(patch.utf8))
                 _ = try JobRequest(spec, JobSecrets()).merging(patch) { _ in "Not there." }
                 return []
             } catch {

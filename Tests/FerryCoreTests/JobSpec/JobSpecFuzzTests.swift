@@ -278,7 +278,7 @@ struct JobSpecFuzzTests {
         var random = SeededRandom(seed: seed)
         let original = try JSON.parse(Array(fullJobs[Int(seed) % fullJobs.count].utf8))
         let json = mutated(original, &random)
-        _ = try? JobRequest(try JSONView(json)) { _ in nil }
+        _ = try? JobRequest(JSONView(json)) { _ in nil }
     }
 
     private func mutated(_ json: JSON, _ random: inout SeededRandom) -> JSON {

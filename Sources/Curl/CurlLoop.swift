@@ -135,6 +135,7 @@ package final class LoopBound<Value>: @unchecked Sendable {
 
     /// Returns the value. Ends the process if `multi` belongs to another loop, which is a programming error.
     package func get(_ multi: CurlMulti) -> Value {
+        // No input reaches this: a loop passes itself.
         precondition(owner == ObjectIdentifier(multi), "the state of another loop")
         guard let value else { preconditionFailure("the loop had stopped before its state was made") }
         return value

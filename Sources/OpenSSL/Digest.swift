@@ -53,6 +53,7 @@ package struct Digest: ~Copyable, @unchecked Sendable {
 
     /// Begins a digest. Ends the process if the algorithm is not available.
     package init(_ algorithm: Algorithm) {
+        // No input reaches this: callers ask `isAvailable` first for what outside data names.
         guard let context = EVP_MD_CTX_new(), EVP_DigestInit_ex2(context, algorithm.method, nil) == 1 else {
             preconditionFailure("libcrypto cannot compute \(algorithm.rawValue): it is built without it")
         }

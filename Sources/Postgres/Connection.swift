@@ -140,6 +140,7 @@ package struct Connection: ~Copyable {
     /// transactions itself. For migrations and administration. Throws the first error.
     package mutating func execute(script: String, timeout: Duration? = nil) throws(PostgresError) {
         guard let raw else { throw Self.closed }
+        // No input reaches this: scripts are constants and migrations.
         precondition(!script.utf8.contains(0), "a script is a C string and holds no U+0000")
         let wait = ResultWait(raw: raw, timeout: timeout ?? resultTimeout, shutdownTimeout)
         guard PQexitPipelineMode(raw) == 1, PQsendQuery(raw, script) == 1 else {
@@ -191,6 +192,7 @@ package struct Connection: ~Copyable {
 
     /// Subscribes to a channel (LISTEN). Idempotent.
     package mutating func listen(_ channel: String) throws(PostgresError) {
+        // No input reaches this: channels are constants, and the identifier of this node.
         precondition(!channel.contains("\""), "a channel's name holds no quotation mark")
         try execute(script: "LISTEN \"\(channel)\"")
     }

@@ -59,6 +59,7 @@ package struct Parameters: Sendable {
 
     /// Begins a one-dimensional array. Values added until `endArray()` are its elements.
     package mutating func beginArray(_ type: ElementType) {
+        // No input reaches this: the calls are those of the statement's function.
         precondition(arrayOffset < 0, "an array of arrays cannot be a parameter")
         arrayOffset = bytes.count
         elementCount = 0
@@ -70,6 +71,7 @@ package struct Parameters: Sendable {
 
     /// Completes the array.
     package mutating func endArray() {
+        // As in `beginArray`.
         precondition(arrayOffset >= 0, "endArray() without beginArray(_:)")
         if elementCount == 0 {
             bytes.removeLast(8)
@@ -194,6 +196,7 @@ package struct Parameters: Sendable {
     // MARK: Bytes
 
     private mutating func begin(byteCount: Int) {
+        // No input reaches this: bodies have far lower limits.
         precondition(byteCount < Int32.max, "a parameter of 2 GiB cannot be sent")
         if arrayOffset < 0 {
             entries.append(Entry(offset: bytes.count, byteCount: Int32(byteCount)))

@@ -28,6 +28,7 @@ package struct Pipeline: ~Copyable {
     /// Adds an execution. Its result has the index of the call, starting at 0. `parameters` can be reused at
     /// once.
     package mutating func send(_ statement: Statement, _ parameters: Parameters = Parameters()) {
+        // No input reaches this: a test executes every statement.
         precondition(
             parameters.count == statement.parameterCount,
             "\(statement.name) takes \(statement.parameterCount) parameters and not \(parameters.count)")
@@ -143,6 +144,7 @@ package struct PipelineResults: ~Copyable {
     /// Returns the result of the `send` call with this index, which the caller then owns. Call once for each
     /// index.
     package mutating func take(_ index: Int) -> ResultSet {
+        // No input reaches this: the caller counts its own statements.
         guard let raw = raws[index] else { preconditionFailure("result \(index) was taken before") }
         raws[index] = nil
         return ResultSet(owning: raw)

@@ -127,6 +127,7 @@ package struct ResultSet: ~Copyable {
     package func forEachElement(
         _ row: Int, _ column: Int, _ body: (UnsafeRawBufferPointer?) -> Void
     ) {
+        // No row reaches these preconditions: arrays are written with one dimension.
         var rest = present(row, column)[...]
         func take(_ count: Int) -> UnsafeRawBufferPointer {
             precondition(count <= rest.count, "column \(column) is not an array")
@@ -136,6 +137,7 @@ package struct ResultSet: ~Copyable {
         let dimensionCount: Int32 = Binary.integer(take(4))
         _ = take(8)
         guard dimensionCount == 1 else {
+            // As above.
             precondition(dimensionCount == 0, "column \(column) is not a one-dimensional array")
             return
         }
@@ -192,6 +194,9 @@ package struct ResultSet: ~Copyable {
 
     // MARK: Cells
 
+    // No row reaches these preconditions: the text of a statement decides the number and types of its columns,
+    // and a column that can be null is read by a function of optional values.
+
     private func cell(_ row: Int, _ column: Int) -> UnsafeRawBufferPointer {
         precondition(row < rowCount && column < columnCount, "the result has no cell (\(row), \(column))")
         return UnsafeRawBufferPointer(
@@ -201,6 +206,7 @@ package struct ResultSet: ~Copyable {
 
     private func present(_ row: Int, _ column: Int, byteCount: Int? = nil) -> UnsafeRawBufferPointer {
         let bytes = cell(row, column)
+        // As above.
         precondition(!isNull(row, column), "column \(columnName(column) ?? "?") is null")
         precondition(
             byteCount == nil || byteCount == bytes.count,
@@ -218,6 +224,7 @@ enum Binary {
     }
 
     static func uuid(_ bytes: UnsafeRawBufferPointer) -> (high: UInt64, low: UInt64) {
+        // As in `ResultSet`: the column is a uuid.
         precondition(bytes.count == 16, "a uuid has 16 bytes")
         return (
             UInt64(bigEndian: bytes.loadUnaligned(as: UInt64.self)),

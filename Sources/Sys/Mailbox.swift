@@ -162,6 +162,7 @@ package final class EventDescriptor: Sendable {
     /// Creates an unsignalled event. Ends the process if it has no more descriptors.
     package init() {
         descriptor = makeEventDescriptor()
+        // No input reaches this: requests create no descriptor of this kind.
         precondition(descriptor >= 0, "eventfd failed: the process is out of file descriptors")
     }
 

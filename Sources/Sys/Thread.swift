@@ -34,9 +34,11 @@ package struct Thread: @unchecked Sendable {
                 guard let raw else { return nil }
                 let body = Unmanaged<Body>.fromOpaque(raw).takeRetainedValue()
                 csys_name_thread(body.name)
+                csys_use_signal_stack()
                 body.run()
                 return nil
             }, body.toOpaque())
+        // No input reaches this: requests create no thread.
         precondition(code == 0, "pthread_create failed with \(code): the process is out of threads or memory")
         self.handle = handle
     }

@@ -59,6 +59,17 @@ struct TidyTests {
         }
     }
 
+    @Test("a precondition has a comment why no input reaches it", arguments: Tree.sourceFiles)
+    func preconditions(_ file: SourceFile) {
+        let words = ["precondition(", "preconditionFailure(", "fatalError(", "assert(", "assertionFailure("]
+        for (index, line) in file.lines.enumerated() {
+            let code = line.split(separator: "//", maxSplits: 1, omittingEmptySubsequences: false).first ?? ""
+            guard words.contains(where: { code.contains($0) }) else { continue }
+            let before = file.lines[max(0, index - 4)..<index]
+            #expect(before.contains { $0.contains("//") }, "\(file.path):\(index + 1) states no reason")
+        }
+    }
+
     @Test("an unchecked Sendable has a comment with its reason", arguments: Tree.sourceFiles)
     func uncheckedSendable(_ file: SourceFile) {
         for (index, line) in file.lines.enumerated() where line.contains("@unchecked Sendable") {

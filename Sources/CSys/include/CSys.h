@@ -29,6 +29,12 @@ void csys_futex_wake(uint32_t *word);
 uint32_t csys_futex_load(const uint32_t *word);
 /// Names the calling thread, for top, gdb and perf. At most 15 bytes.
 void csys_name_thread(const char *name);
+/// Writes the first 256 bytes of `line` to standard error, once, when the process ends by this signal, and then
+/// does what the signal did before: runs an earlier handler, or its default action.
+void csys_report_crash(int number, const void *line, size_t count);
+/// Gives the calling thread a stack for signal handlers unless it has one, so that a handler can also run
+/// after an overflow of the thread's stack.
+void csys_use_signal_stack(void);
 /// Returns the magic number of an open file's file system (statfs(2)), or -1 with errno.
 int64_t csys_file_system_type(int fd);
 /// Returns the size of an open file from the kernel's cache (statx(2) with AT_STATX_DONT_SYNC), without

@@ -40,13 +40,13 @@ final class BulkOperationHandlers: Sendable {
     /// `POST /v1/jobs/cancel`
     func cancel(_ request: RequestContext) throws(Problem) {
         let json = try request.json()
-        let body = try valid(try BulkCancelRequest(body: BulkRequest.gatheringMetadata(json)))
+        let body = try valid(try BulkCancelRequest(body: json))
         try start(.cancel, body.jobs, keepsBytes: body.keepsBytes, json, request)
     }
 
     private func start(_ command: BulkCommand, _ request: RequestContext) throws(Problem) {
         let json = try request.json()
-        let body = try valid(try BulkRequest(body: BulkRequest.gatheringMetadata(json)))
+        let body = try valid(try BulkRequest(body: json))
         try start(command, body, keepsBytes: false, json, request)
     }
 

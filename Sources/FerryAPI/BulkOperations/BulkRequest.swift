@@ -22,21 +22,10 @@ struct BulkRequest: FieldObject {
             "Identifiers of jobs. Those of jobs that do not exist are ignored.")
         visitor.alternative(
             "filter", &filter, NoRule(),
-            "The filters of GET /v1/jobs; an empty object means all jobs.")
+            "The filters of GET /v1/jobs; an empty object means all jobs, null is not allowed.")
         visitor.field(
             "dry_run", &isDryRun, .plain,
             "true: only counts the jobs that the operation would look at, in the response.")
-    }
-
-    /// Returns a body with the members `metadata.KEY` of its filter as an object `metadata`.
-    static func gatheringMetadata(_ json: JSONView) -> JSONView {
-        guard let members = json.json.members, json.json["filter"] != nil else { return json }
-        return JSONView(
-            .object(
-                members.map { member in
-                    member.name == "filter"
-                        ? JSON.Member("filter", JobFilter.gatheringMetadata(member.value)) : member
-                }))
     }
 }
 

@@ -126,7 +126,8 @@ struct BatchRequest: FieldObject {
         static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> Self? {
             Self(json: json)
         }
-        static func restore(_ json: JSON) -> Self? { Self(json: JSONView(json)) }
+        // An invalid value is damage, for any reason.
+        static func restore(_ json: JSON) -> Self? { (try? JSONView(json)).map(Self.init) }
         func encode(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(json) }
         static func schema(_ rule: NoRule) -> [JSON.Member] {
             [JSON.Member("$ref", "#/components/schemas/JobRequest")]
@@ -141,7 +142,10 @@ private struct Lines {
     /// Number of the line that was returned last, from 1, empty lines included.
     private(set) var number = 0
 
-    init(_ text: [UInt8]) { self.text = text }
+    init(_ text: [UInt8]) {
+        self.text = text
+        if text.starts(with: JSON.byteOrderMark) { index = JSON.byteOrderMark.count }
+    }
 
     mutating func next() -> ArraySlice<UInt8>? {
         var start = index

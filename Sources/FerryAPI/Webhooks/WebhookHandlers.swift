@@ -167,6 +167,7 @@ extension WebhookRecord {
 
 /// Returns random keys for both kinds of signatures: HMAC and Ed25519.
 private func makeWebhookKey() -> WebhookKeys.Key {
+    // No input reaches this: the length is a constant.
     guard let secret = WebhookSecret(key: randomBytes(32)) else {
         preconditionFailure("32 bytes are a webhook secret")
     }
@@ -175,6 +176,7 @@ private func makeWebhookKey() -> WebhookKeys.Key {
 
 /// Returns the public key as `whpk_…`.
 private func publicKeyText(_ key: WebhookKeys.Key) -> String {
+    // No input reaches this: the seed is that of `makeWebhookKey`.
     guard let privateKey = Ed25519PrivateKey(seed: key.seed) else {
         preconditionFailure("32 bytes are a private key of Ed25519")
     }

@@ -106,7 +106,9 @@ private struct ShownAttempt: ShownObject {
         transactions = attempt.transactions(for: disclosure, current: current).map { metrics in
             ShownTransaction(
                 metrics: metrics,
-                start: attempt.startedAt.map { Timestamp(microseconds: $0.microseconds + metrics.fetchStart) }
+                start: attempt.startedAt.map {
+                    Timestamp(microseconds: $0.microseconds &+ metrics.fetchStart)
+                }
             )
         }
     }
@@ -175,7 +177,7 @@ private struct ShownTransaction: ShownObject {
 
     private func time(_ moment: TransactionMetrics.Moment) -> Timestamp? {
         metrics.moments[moment].flatMap { offset in
-            start.map { Timestamp(microseconds: $0.microseconds + offset) }
+            start.map { Timestamp(microseconds: $0.microseconds &+ offset) }
         }
     }
 

@@ -49,10 +49,16 @@ struct FieldReader {
         return value
     }
 
-    /// Reports each member that was not read as unknown.
-    func finish() {
+    /// Returns the members whose names begin with `prefix`.
+    func members(withPrefix prefix: String) -> [JSONView.Member] {
+        (view.members ?? []).filter { $0.name.utf8.starts(with: prefix.utf8) }
+    }
+
+    /// Reports each member that was not read as unknown, unless its name begins with `prefix`.
+    func finish(except prefix: String? = nil) {
         guard hasUnread else { return }
         for (member, isRead) in zip(view.members ?? [], isRead) where !isRead {
+            if let prefix, member.name.utf8.starts(with: prefix.utf8) { continue }
             addError(member.name, "unknown_field", "There is no field of this name here.")
         }
     }

@@ -73,6 +73,9 @@ package indirect enum JSON: Sendable, Equatable {
         package let offset: Int
     }
 
+    /// U+FEFF in UTF-8, which some programs write before a text. Not part of the JSON (RFC 8259 §8.1).
+    package static let byteOrderMark: [UInt8] = [0xEF, 0xBB, 0xBF]
+
     /// Largest number of values in a text, arrays and objects included: 250 for each job of the largest
     /// batch. A value and its name cost 32 bytes more in memory than in the text, where a value may take two.
     package static let valueCountMax = 2_500_000

@@ -64,7 +64,8 @@ package struct JSONView: Sendable, Equatable {
         self.index = index
     }
 
-    /// Reads one value that fills the whole text, except for white space around it. Strict: UTF-8 only, no
+    /// Reads one value that fills the whole text, except for white space around it and a byte order mark before
+    /// it. Strict: UTF-8 only, no
     /// duplicate names, at most `depthMax` levels and `JSON.valueCountMax` values.
     package init(parsing text: [UInt8], depthMax: Int = 64) throws(JSON.SyntaxError) {
         var valuesLeft = JSON.valueCountMax
@@ -80,13 +81,22 @@ package struct JSONView: Sendable, Equatable {
         self.init(JSONDocument(text: text, tokens: try parser.document()), 0)
     }
 
-    /// Creates a view of a value: writes it and reads it again.
-    package init(_ json: JSON) {
+    /// Creates a view of a value: writes it and reads it again. Throws if an object has two members of the
+    /// same name.
+    package init(_ json: JSON) throws(JSON.SyntaxError) {
         var writer = JSONWriter()
         writer.value(json)
         var parser = JSONParser(writer.bytes, depthMax: .max, valuesLeft: .max)
-        guard let tokens = try? parser.document() else { preconditionFailure("this is not JSON: \(json)") }
-        self.init(JSONDocument(text: writer.bytes, tokens: tokens), 0)
+        self.init(JSONDocument(text: writer.bytes, tokens: try parser.document()), 0)
+    }
+
+    /// Like `init(_:)`, for a part of a request. `pointer`: its place.
+    init(_ json: JSON, at pointer: String) throws(InvalidFields) {
+        do throws(JSON.SyntaxError) {
+            try self.init(json)
+        } catch {
+            throw InvalidFields(pointer, "invalid_value", "This is no valid JSON: \(error.reason).")
+        }
     }
 
     /// Views are equal if they show the same place of the same text.
@@ -303,6 +313,7 @@ private struct JSONParser {
         guard text.count < UInt32.max else { throw failure("the text is too long") }
         // A token for every 12 bytes is enough for most texts.
         tokens.reserveCapacity(text.count / 12 + 1)
+        if text.starts(with: JSON.byteOrderMark) { index = JSON.byteOrderMark.count }
         try value(depth: 0)
         skipSpace()
         guard index == text.count else { throw failure("something follows the value") }

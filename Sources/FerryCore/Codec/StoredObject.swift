@@ -2,7 +2,8 @@
 package struct StoredJSONError: Error, Sendable, Equatable {
     /// The missing or invalid member, or `syntax`.
     package let member: String
-    init(_ member: String) { self.member = member }
+    /// Creates an error.
+    package init(_ member: String) { self.member = member }
 }
 
 /// The members of a stored object. A missing member reads as `nil`, because an older version may have written

@@ -13,6 +13,8 @@ package struct FieldDecoder: FieldVisitor {
     private let requiresMembers: Bool
     /// Default values of members that the patch sets to null.
     private let defaults: [String: any FieldValue]
+    /// `true` if null is no value of any field.
+    private let rejectsNull: Bool
     /// Names of the fields of which exactly one is given, and those that are.
     private var alternatives: (all: [String], given: [String]) = ([], [])
 
@@ -26,11 +28,12 @@ package struct FieldDecoder: FieldVisitor {
         var decoder = FieldDecoder(
             reader: reader, mode: mode, context: context, requiresMembers: mode == .new || isCreated,
             defaults: mode == .patch && reader.hasNull
-                ? FieldCapture.values(of: Self.standard(Object.self, context)) : [:])
+                ? FieldCapture.values(of: Self.standard(Object.self, context)) : [:],
+            rejectsNull: Object.rejectsNull)
         object.fields(&decoder)
         if !decoder.alternatives.all.isEmpty { decoder.checkAlternatives() }
         object.check(decoder)
-        decoder.reader.finish()
+        decoder.reader.finish(except: Object.memberPrefix)
     }
 
     /// Returns an object with the values that a new one has if its body names none.
@@ -70,6 +73,12 @@ package struct FieldDecoder: FieldVisitor {
         return reader.has(name) && !context.errors.all.contains { $0.pointer == pointer }
     }
 
+    /// Returns the members of the body whose names begin with `prefix`.
+    func members(withPrefix prefix: String) -> [JSONView.Member] { reader.members(withPrefix: prefix) }
+
+    /// Returns the place of a member.
+    func place(of name: String) -> FieldPlace { FieldPlace(path: reader.path, name: name, context: context) }
+
     /// Reports an error of a member. `steps`: its JSON Pointer in the object, such as `redirects/policy`.
     package func fail(_ steps: String, _ code: String, _ detail: String) {
         context.errors.add("\(reader.path)/\(steps)", code, detail)
@@ -86,6 +95,10 @@ package struct FieldDecoder: FieldVisitor {
         }
         if mode == .patch, traits.change == .never || traits.change == .answered && !context.isAnswer {
             failUnchangeable(name)
+            return nil
+        }
+        if json.isNull, rejectsNull {
+            reader.addError(name, "wrong_type", "This must not be null; leave it out.")
             return nil
         }
         if json.isNull, mode == .patch, traits.isRequired {

@@ -18,6 +18,13 @@ package protocol FieldObject: Sendable, Equatable {
     /// Members of a field's JSON Schema that differ between job kinds, or `nil` if none do.
     static func schema(of field: String, for kind: JobKind) -> [JSON.Member]?
 
+    /// `true` if null is no value of any field in a body, also of optional ones.
+    static var rejectsNull: Bool { get }
+
+    /// Prefix of the names of members that `check` reads and `fields` does not declare; `nil` if there are
+    /// none.
+    static var memberPrefix: String? { get }
+
     /// Declares the fields in the order in which they are shown: calls `visitor` once for each of them. Must
     /// name the same fields whatever their values are.
     mutating func fields(_ visitor: inout some FieldVisitor)
@@ -33,6 +40,8 @@ package protocol FieldObject: Sendable, Equatable {
 
 extension FieldObject {
     package static func schemaRules(for kind: JobKind?) -> [JSON.Member] { [] }
+    package static var rejectsNull: Bool { false }
+    package static var memberPrefix: String? { nil }
     package static func schema(of field: String, for kind: JobKind) -> [JSON.Member]? { nil }
     package mutating func inherit(from session: SessionConfiguration) {}
     package mutating func check(_ body: FieldDecoder) {}

@@ -13,7 +13,7 @@ package struct FieldDescription: Sendable {
     /// Type of the field.
     package let kind: Kind
     /// `true` if null is a value.
-    package let isNullable: Bool
+    package fileprivate(set) var isNullable: Bool
     /// Default value of the general session; null if there is none.
     package let standard: JSON
     /// Other properties.
@@ -42,6 +42,7 @@ package struct ObjectDescription: Sendable {
         object.fields(&table)
         name = Object.schemaName
         text = Object.summary
+        if Object.rejectsNull { for place in table.fields.indices { table.fields[place].isNullable = false } }
         fields = table.fields
         rules = { Object.schemaRules(for: $0) }
         variant = { Object.schema(of: $0, for: $1) }

@@ -3,9 +3,11 @@
 /// The field names are those of the query parameters of `GET /v1/jobs`.
 package struct JobFilter: FieldObject, FieldValue {
     package static let summary =
-        "Which jobs: all conditions apply, and null is no condition. The names are those of the query "
+        "Which jobs: all conditions apply, and null is not allowed. The names are those of the query "
         + "parameters of GET /v1/jobs; metadata.KEY may be given as such, or as a member of metadata."
     package static let schemaName = "JobFilter"
+    package static let rejectsNull = true
+    package static let memberPrefix: String? = "metadata."
 
     /// Name of the session; `nil`: any.
     package var session: String?
@@ -64,40 +66,50 @@ package struct JobFilter: FieldObject, FieldValue {
         metadataField(&visitor, &metadata, .plain)
     }
 
+    /// Reads the members `metadata.KEY`. A key that is a member of `metadata` as well is an error.
+    package mutating func check(_ body: FieldDecoder) {
+        guard let prefix = Self.memberPrefix else { return }
+        let members = body.members(withPrefix: prefix)
+        guard metadata.count + members.count <= Limits.metadataCountMax else {
+            return body.fail(
+                "metadata", "too_many",
+                "At most \(Limits.metadataCountMax) entries are allowed, these are "
+                    + "\(metadata.count + members.count).")
+        }
+        for member in members {
+            let place = body.place(of: member.name)
+            let key = String(decoding: member.name.utf8.dropFirst(prefix.utf8.count), as: UTF8.self)
+            if metadata.contains(where: { $0.name.hasSameBytes(as: key) }) {
+                place.add("duplicate", "This is a member of metadata as well.")
+            } else if let pair = Metadata.pair(key, member.value, place) {
+                metadata.append(pair)
+            }
+        }
+    }
+
     /// Returns the filter in the stored form.
     package func encode() -> [UInt8] {
         var writer = JSONWriter(reservingCapacity: 256)
+        writeConditions(into: &writer)
+        return writer.bytes
+    }
+
+    /// Writes an object of the conditions only, so that what a response shows can be sent again.
+    private func writeConditions(into writer: inout JSONWriter) {
         writer.beginObject()
         storeFields(into: &writer, isRedacted: false)
         writer.endObject()
-        return writer.bytes
     }
 
     /// Reads what `encode` returned. Throws if it is damaged.
     package init(storedJSON: [UInt8]) throws(StoredJSONError) {
         try self.init(restoring: try StoredObject(storedJSON))
     }
-
-    /// Returns `json` with each member `metadata.KEY` moved into the object `metadata`, the form that the
-    /// fields have.
-    package static func gatheringMetadata(_ json: JSON) -> JSON {
-        let prefix = "metadata."
-        guard let members = json.members, members.contains(where: { $0.name.hasPrefix(prefix) }) else {
-            return json
-        }
-        let named = json["metadata"]?.members ?? []
-        let gathered = members.filter { $0.name.hasPrefix(prefix) }.map {
-            JSON.Member(String($0.name.dropFirst(prefix.count)), $0.value)
-        }
-        return .object(
-            members.filter { $0.name != "metadata" && !$0.name.hasPrefix(prefix) }
-                + [JSON.Member("metadata", .object(named + gathered))])
-    }
 }
 
 extension JobFilter: ShownValue {
     package func show(into writer: inout JSONWriter, isRedacted: Bool) {
-        encode(into: &writer, isRedacted: isRedacted)
+        writeConditions(into: &writer)
     }
     package static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] { schema(NoRule()) }
 }

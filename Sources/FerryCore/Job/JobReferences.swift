@@ -6,7 +6,7 @@ extension JobSpec {
     package var sourceJobs: [(job: JobID, pointer: String)] {
         switch (source, request.body) {
         case (.job(let job)?, _): return [(job, "/source/job")]
-        case (.form(let parts)?, _):
+        case (.form(let parts, _)?, _):
             // Fields are texts; the file is the last part.
             guard case .job(let job)? = parts.last?.source else { return [] }
             return [(job, "/source/job")]
@@ -23,7 +23,7 @@ extension JobSpec {
     package var inlineFileByteCount: Int? {
         switch source {
         case .inline(let body)?: return body.byteCount
-        case .form(let parts)?:
+        case .form(let parts, _)?:
             guard case .inline(let body)? = parts.last?.source else { return nil }
             return body.byteCount
         case .path?, .job?, nil: return nil

@@ -58,78 +58,6 @@ extension JobSpec {
             }
             """#
     }
-
-    /// Texts of a form by name, in the client's order; shown with their sizes.
-    struct FormTexts: FieldValue {
-        /// Bounds of a form.
-        struct Rule: Sendable {
-            /// Number of fields.
-            var countMax: Int
-            /// Bounds of a name, or `nil`.
-            var name: TextRule?
-        }
-
-        var fields: [(name: String, text: InlineBytes)]
-
-        /// The fields while their texts are known.
-        var pairs: [Pair] {
-            fields.map { Pair($0.name, String(decoding: $0.text.bytes, as: UTF8.self)) }
-        }
-
-        static func == (a: Self, b: Self) -> Bool { a.fields.elementsEqual(b.fields, by: ==) }
-
-        static func decode(_ json: JSONView, _ rule: Rule, _ place: FieldPlace) -> FormTexts? {
-            guard let members = json.members else { return place.failType("an object", json) }
-            guard members.count <= rule.countMax else {
-                return place.fail(
-                    "too_many",
-                    "At most \(rule.countMax) entries are allowed, these are \(members.count).")
-            }
-            var texts = FormTexts(fields: [])
-            for member in members {
-                let item = place.item(member.name)
-                if let name = rule.name { _ = name.check(member.name, item) }
-                if let text = InlineBytes.decode(member.value, .text, item) {
-                    texts.fields.append((member.name, text))
-                }
-            }
-            return texts
-        }
-        static func restore(_ json: JSON) -> FormTexts? {
-            var texts = FormTexts(fields: [])
-            for member in json.members ?? [] {
-                guard let text = InlineBytes.restore(member.value) else { return nil }
-                texts.fields.append((member.name, text))
-            }
-            return texts
-        }
-        func encode(into writer: inout JSONWriter, isRedacted: Bool) {
-            writer.beginObject()
-            for field in fields {
-                writer.name(field.name)
-                field.text.encode(into: &writer, isRedacted: isRedacted)
-            }
-            writer.endObject()
-        }
-        static func schema(_ rule: Rule) -> [JSON.Member] {
-            let name = rule.name.map {
-                [JSON.Member("propertyNames", .object(Array(String.schema($0).dropFirst())))]
-            }
-            return [
-                JSON.Member("type", "object"), JSON.Member("maxProperties", JSON(rule.countMax)),
-                JSON.Member("additionalProperties", .object([JSON.Member("type", "string")])),
-            ] + (name ?? [])
-        }
-        static func shownSchema(_ rule: Rule) -> [JSON.Member] {
-            [
-                JSON.Member("type", "object"),
-                JSON.Member("additionalProperties", .object(sizeSchema)),
-            ]
-        }
-
-        /// The schema of `{"size": 5}`.
-        fileprivate static let sizeSchema = [JSON.Member("$ref", "#/components/schemas/ShownSize")]
-    }
 }
 
 // MARK: Bodies
@@ -148,7 +76,9 @@ extension JobSpec {
             fileprivate var summary: String {
                 switch self {
                 case .json: "Any JSON value, sent as application/json."
-                case .form: "Fields by name, sent as application/x-www-form-urlencoded."
+                case .form:
+                    "Fields by name, or a list of fields with name and value, whose names may repeat; sent as "
+                        + "application/x-www-form-urlencoded."
                 case .text: "Text to send as UTF-8."
                 case .base64: "Bytes as base64 (RFC 4648 section 4), with padding."
                 case .multipart: "The parts, sent as multipart/form-data (RFC 7578)."
@@ -236,8 +166,9 @@ extension JobSpec {
         case job(JobID)
         /// The payload, given as `base64` or `text`.
         case inline(Body)
-        /// A `multipart/form-data` body of fields, with the uploaded file as last part.
-        case form([Part])
+        /// A `multipart/form-data` body of fields, with the uploaded file as last part. `isList`: `true` if the
+        /// client has given the fields as a list.
+        case form([Part], isList: Bool = false)
     }
 }
 
@@ -272,7 +203,7 @@ extension JobSpec.Source: FieldObject {
         visitor.object(
             "form", &form, .plain,
             "Form that carries the source as a file, or null to send the source as the whole body.")
-        self = form.map { .form($0.parts(file)) } ?? file
+        self = form.map { .form($0.parts(file), isList: $0.texts.isList) } ?? file
     }
 
     /// Declares where the bytes are.
@@ -299,23 +230,23 @@ extension JobSpec.Source: FieldObject {
 
     /// The source without the form around it.
     private var file: Self {
-        if case .form(let parts) = self, let file = parts.last { file.source } else { self }
+        if case .form(let parts, _) = self, let file = parts.last { file.source } else { self }
     }
 
     private var form: UploadForm? {
-        if case .form(let parts) = self { UploadForm(parts) } else { nil }
+        if case .form(let parts, let isList) = self { UploadForm(parts, isList: isList) } else { nil }
     }
 
     package mutating func check(_ body: FieldDecoder) {
         let payload: [UInt8]
         switch self {
-        case .form(var parts):
+        case .form(var parts, let isList):
             if var file = parts.popLast() {
                 file.nameUpload()
                 parts.append(file)
             }
             payload = parts.takePayload()
-            self = .form(parts)
+            self = .form(parts, isList: isList)
         case .inline(var own):
             payload = own.takePayload()
             self = .inline(own)
@@ -328,7 +259,7 @@ extension JobSpec.Source: FieldObject {
         switch self {
         case .path, .job: false
         case .inline: true
-        case .form(let parts): parts.contains { $0.source.hasPayload }
+        case .form(let parts, _): parts.contains { $0.source.hasPayload }
         }
     }
 
@@ -351,7 +282,8 @@ private struct UploadForm: FieldObject {
 
     init() {}
 
-    init(_ parts: [JobSpec.Part]) {
+    init(_ parts: [JobSpec.Part], isList: Bool) {
+        texts.isList = isList
         if let file = parts.last {
             (field, fileName, contentType) = (file.name, file.fileName, file.contentType)
         }
@@ -377,7 +309,9 @@ private struct UploadForm: FieldObject {
             "Media type of the source. Default: that of the job's content, else application/octet-stream.")
         visitor.field(
             "fields", &texts, JobSpec.FormTexts.Rule(countMax: Limits.partCountMax - 1, name: .partName),
-            .plain, "Further fields by name, sent before the file.")
+            .plain,
+            "Further fields by name, or a list of fields with name and value, whose names may repeat; sent before "
+                + "the file.")
     }
 }
 
@@ -456,7 +390,7 @@ extension JobSpec {
 
     /// The parts of a multipart body, or `nil` for other bodies.
     package var parts: [Part]? {
-        if case .form(let parts)? = source { return parts }
+        if case .form(let parts, _)? = source { return parts }
         return request.body.flatMap { $0.form == .multipart ? $0.parts : nil }
     }
 }

@@ -41,9 +41,11 @@ package struct JobRequest: Sendable, Equatable {
                 context.openResumeData = resumePoint
                 context.earlierJob = earlierJob
                 var spec = FieldDecoder.standard(JobSpec.self, context)
-                let json = json.withURLOfResumeData(resumePoint)
-                FieldDecoder.decode(json, into: &spec, at: prefix, .new, context)
-                return Result { () throws(InvalidFields) in try JobRequest(spec, context) }
+                return Result { () throws(InvalidFields) in
+                    let json = try json.withURLOfResumeData(resumePoint, at: prefix)
+                    FieldDecoder.decode(json, into: &spec, at: prefix, .new, context)
+                    return try JobRequest(spec, context)
+                }
             }
         }
         self = try read.get()
@@ -66,12 +68,15 @@ extension JobRequest {
 
 extension JSONView {
     /// Returns a job with the URL that its resume data names, if it has resume data and no URL.
-    fileprivate func withURLOfResumeData(_ resumePoint: (String) -> ResumePoint?) -> JSONView {
+    /// `pointer`: place of the job.
+    fileprivate func withURLOfResumeData(
+        _ resumePoint: (String) -> ResumePoint?, at pointer: String
+    ) throws(InvalidFields) -> JSONView {
         guard let text = self["resume_data"]?.string, self["request"]?["url"] == nil,
             self["request"]?.isObject ?? true, let point = resumePoint(text)
         else { return self }
         let url = JSON.object([JSON.Member("url", .string(point.url))])
-        return JSONView(json.merged(with: .object([JSON.Member("request", url)])))
+        return try JSONView(json.merged(with: .object([JSON.Member("request", url)])), at: pointer)
     }
 }
 

@@ -100,8 +100,8 @@ extension JobSpec {
     package struct Acceptance: FieldObject {
         package static let summary = "Responses that are accepted."
         package static let schemaName = "Acceptance"
-        /// Status codes as `2xx` or three digits; empty for the default of the kind (`standardStatus`).
-        package var status: [String] = []
+        /// Empty for the default of the kind (`standardStatus`).
+        package var status: [StatusPattern] = []
         /// Media types as `type/subtype` or `type/*`; empty for all.
         package var contentTypes: [String] = []
         /// Largest size of the body in bytes, or `nil` for no limit.
@@ -111,8 +111,8 @@ extension JobSpec {
 
         package mutating func fields(_ visitor: inout some FieldVisitor) {
             visitor.field(
-                "status", &status, ListRule(0...50, of: .statusPattern), .plain,
-                "Status codes as \"404\" or \"2xx\". Empty: every status for data jobs, 2xx for uploads, and "
+                "status", &status, ListRule(0...50, of: NoRule()), .plain,
+                "Status codes as 404, \"404\" or \"2xx\". Empty: every status for data jobs, 2xx for uploads, and "
                     + "for downloads 2xx without 202 (the server is not ready), 204 and 205 (no file).")
             visitor.field(
                 "content_type", &contentTypes, ListRule(0...50, of: .mediaRange), .plain,
@@ -128,7 +128,7 @@ extension JobSpec {
 
         /// Returns the default of a kind as patterns; empty for downloads, whose default is not a list of
         /// them.
-        static func standardStatus(_ kind: JobKind) -> [String] {
+        static func standardStatus(_ kind: JobKind) -> [StatusPattern] {
             switch kind {
             case .data: ["1xx", "2xx", "3xx", "4xx", "5xx"]
             case .upload: ["2xx"]
@@ -161,8 +161,8 @@ extension JobSpec {
         /// `true` if a download resumes although the server gave no validator that would show a change of its
         /// file.
         package var resumesWithoutValidator = false
-        /// Status codes as `5xx` or three digits that are retried, or `nil` for the default.
-        package var statuses: [String]?
+        /// Status codes that are retried, or `nil` for the default.
+        package var statuses: [StatusPattern]?
         /// Creates the default rules.
         package init() {}
 
@@ -186,8 +186,8 @@ extension JobSpec {
                     + "neither a strong ETag nor a safe Last-Modified. Only the length then shows a changed "
                     + "file.")
             visitor.field(
-                "statuses", &statuses, ListRule(0...50, of: .statusPattern), .plain,
-                "Status codes as \"404\" or \"5xx\" that are retried, also with Retry-After; no others are. "
+                "statuses", &statuses, ListRule(0...50, of: NoRule()), .plain,
+                "Status codes as 404, \"404\" or \"5xx\" that are retried, also with Retry-After; no others are. "
                     + "null: 408, 425, 429, 500, 502, 503, 504, 520 to 524, and every 4xx and 5xx with "
                     + "Retry-After.")
         }
@@ -258,10 +258,6 @@ extension TextRule {
         }
     }
 
-    fileprivate static let statusPattern = TextRule(1...3, pattern: "^[1-5](xx|[0-9][0-9])$") {
-        isStatusPattern($0) ? nil : "This must be three digits such as \"404\", or a class such as \"2xx\"."
-    }
-
     fileprivate static let mediaRange = TextRule(
         1...255,
         pattern: #"^(\*/\*|[A-Za-z0-9!#$%&'+.^_`|~-]+/(\*|[A-Za-z0-9!#$%&'+.^_`|~-]+))$"#
@@ -277,13 +273,6 @@ extension TextRule {
         WebhookSecret($0) == nil
             ? "A secret is whsec_ and the base64 of 24 to 64 bytes (Standard Webhooks)." : nil
     }
-}
-
-private func isStatusPattern(_ text: String) -> Bool {
-    let bytes = Array(text.utf8)
-    guard bytes.count == 3, (49...53).contains(bytes[0]) else { return false }
-    return bytes[1...].allSatisfy { $0 == UInt8(ascii: "x") }
-        || bytes[1...].allSatisfy { (48...57).contains($0) }
 }
 
 private func isMediaRange(_ text: String) -> Bool {

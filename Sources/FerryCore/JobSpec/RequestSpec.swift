@@ -24,7 +24,8 @@ extension JobSpec {
         var boxedAdditionalHeaders: Boxed<AdditionalHeaders>?
         /// Creates a request without URL and method.
         package init() {}
-        /// Creates a request. `url` must be a URL.
+        /// Creates a request. `url` must be a URL: for tests and constants, never for outside data, which
+        /// `setURL` reads.
         package init(url: String, method: String) {
             guard let target = try? RequestURL(url) else { preconditionFailure("\(url) is no URL") }
             self.target = target

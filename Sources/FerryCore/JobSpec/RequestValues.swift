@@ -93,28 +93,33 @@ struct Metadata: FieldValue {
         }
         var pairs: [JobSpec.Pair] = []
         for member in members {
-            let item = place.item(member.name)
-            if !(1...Limits.metadataNameByteCountMax).contains(member.name.utf8.count)
-                || member.name.utf8.contains(0)
-            {
-                item.add(
-                    "invalid_value",
-                    "A name has 1 to \(Limits.metadataNameByteCountMax) bytes and no U+0000.")
-            }
-            let rule = TextRule(0...Limits.metadataValueByteCountMax)
-            if let value = String.decode(member.value, rule, item) {
-                pairs.append(JobSpec.Pair(member.name, value))
-            }
+            if let pair = pair(member.name, member.value, place.item(member.name)) { pairs.append(pair) }
         }
         return Metadata(pairs)
+    }
+
+    /// Returns an entry, or `nil` after its errors have been reported at `place`.
+    static func pair(_ name: String, _ value: JSONView, _ place: FieldPlace) -> JobSpec.Pair? {
+        let isName =
+            (1...Limits.metadataNameByteCountMax).contains(name.utf8.count) && !name.utf8.contains(0)
+        if !isName {
+            place.add(
+                "invalid_value", "A name has 1 to \(Limits.metadataNameByteCountMax) bytes and no U+0000.")
+        }
+        let rule = TextRule(0...Limits.metadataValueByteCountMax)
+        guard let text = String.decode(value, rule, place), isName else { return nil }
+        return JobSpec.Pair(name, text)
     }
 
     func merging(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> Metadata? {
         var writer = JSONWriter()
         encode(into: &writer, isRedacted: false)
-        // What the encoder writes is JSON.
-        let current = (try? JSON.parse(writer.bytes)) ?? .null
-        return Self.decode(JSONView(current.merged(with: json.json)), rule, place)
+        do throws(JSON.SyntaxError) {
+            let current = try JSON.parse(writer.bytes)
+            return Self.decode(try JSONView(current.merged(with: json.json)), rule, place)
+        } catch {
+            return place.fail("invalid_value", "This is no valid JSON: \(error.reason).")
+        }
     }
 
     static func restore(_ json: JSON) -> Metadata? {

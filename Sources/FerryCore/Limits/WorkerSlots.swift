@@ -75,6 +75,7 @@ package final class WorkerSlots: Sendable {
     package func end(_ count: Int) {
         free.withLock { free in
             free.slots += count
+            // No input reaches this: an attempt ends once.
             precondition(free.slots <= capacity, "a slot was freed twice")
         }
     }
@@ -103,6 +104,7 @@ package final class WorkerSlots: Sendable {
     package func takeBack(for origin: String) {
         free.withLock { free in
             let count = free.lent[origin, default: 0]
+            // No input reaches this: only an attempt that has lent its slot takes one back.
             precondition(count > 0, "a slot was taken back twice")
             free.lent[origin] = count > 1 ? count - 1 : nil
             free.lentCount -= 1

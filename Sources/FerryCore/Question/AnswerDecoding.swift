@@ -144,7 +144,7 @@ extension JobRequest {
             draft.spec.answers = answers
             return .cancel(draft)
         case (.useNewRequest, _):
-            let patch = JSONView(.object([.init("request", answer.request ?? .null)]))
+            let patch = try JSONView(.object([.init("request", answer.request ?? .null)]), at: "#")
             draft = try merging(patch, isAnswer: true, node: node, refusal: refusal)
             answers.isConfirmed = true
         case (.follow, .redirect(_, let hop)):

@@ -48,7 +48,9 @@ package struct ValidatedSchedule: Sendable {
             else { continue }
             patch.append(JSON.Member(outer, .object([JSON.Member(inner, .string(expanded))])))
         }
-        let expanded = patch.isEmpty ? template : JSONView(template.json.merged(with: .object(patch)))
+        let expanded =
+            patch.isEmpty
+            ? template : try JSONView(template.json.merged(with: .object(patch)), at: "#/job")
         var job = try validate(expanded)
         try checkTimes(job)
         if let url, ScheduledText.hasPlaceholder(url) {

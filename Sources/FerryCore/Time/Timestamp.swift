@@ -20,7 +20,11 @@ package struct Timestamp: Hashable, Comparable, Sendable, CustomStringConvertibl
         return Timestamp(microseconds: Int64(min(max(added, -62_135_596_800e6), 253_402_300_799e6)))
     }
     /// Seconds from `b` to `a`.
-    package static func - (a: Self, b: Self) -> Double { Double(a.microseconds - b.microseconds) / 1_000_000 }
+    package static func - (a: Self, b: Self) -> Double {
+        let (difference, overflows) = a.microseconds.subtractingReportingOverflow(b.microseconds)
+        // Only far beyond the calendar, where a row or another node can name an instant.
+        return (overflows ? Double(a.microseconds) - Double(b.microseconds) : Double(difference)) / 1_000_000
+    }
 
     /// The instant as RFC 3339 in UTC with six decimals: `2026-11-21T22:00:00.000000Z`.
     package var description: String { String(decoding: utf8, as: UTF8.self) }

@@ -82,6 +82,7 @@ package final class DeliveryCredits: Sendable {
     private static func release(_ deliveries: [Delivery], _ state: inout State) {
         for delivery in deliveries {
             let (id, tenant, weight) = (delivery.receiverQueue, delivery.tenant, delivery.weight)
+            // No input reaches this: each reservation is in one value, which is released once.
             guard var receiver = state.receivers[id], receiver.reservedCount > 0 else {
                 preconditionFailure("a reservation was released twice")
             }

@@ -234,8 +234,8 @@ struct ResponseTable: Sendable {
         }
     }
 
-    private static func matches(_ status: Int, _ patterns: [String]) -> Bool {
-        patterns.contains { $0 == "\(status)" || $0.hasSuffix("xx") && $0.hasPrefix("\(status / 100)") }
+    private static func matches(_ status: Int, _ patterns: [StatusPattern]) -> Bool {
+        patterns.contains { $0.matches(status) }
     }
 
     private func acceptsType(_ type: String?) -> Bool {

@@ -83,6 +83,7 @@ package struct SegmentPlan: Sendable, Equatable {
     ///
     /// `halfMin`: bytes that each half of a part's rest must have.
     package mutating func begin(_ part: Part, halfMin: (Part) -> Int64) -> Range<Int64>? {
+        // No input reaches this: a part begins once, when its request is made.
         precondition(index(of: part) == nil, "the part runs already")
         if let index = pieces.firstIndex(where: { $0.state == .free }) {
             pieces[index].state = .running(part, limit: pieces[index].end)

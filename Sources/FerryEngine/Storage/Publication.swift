@@ -196,6 +196,7 @@ final class Publication: Sendable {
 
     /// Reads back the bytes of an inline result from its file.
     private func readBack() -> Outcome {
+        // No input reaches this: only a body in a file is read back.
         guard case .file(let file, let tail) = plan.bytes else {
             preconditionFailure("what is in memory is the result already")
         }

@@ -8,6 +8,7 @@ enum StateJSON {
         do {
             writer.value(try StateEncoder.json(of: state))
         } catch {
+            // No input reaches this: the encoder throws nothing itself, and neither do the states.
             preconditionFailure("The state of a host cannot be encoded: \(error)")
         }
         return writer.bytes
@@ -21,7 +22,8 @@ enum StateJSON {
         return try? StateDecoder.value(of: json) as State
     }
 
-    /// Stops the process: a state has no arrays or superclasses.
+    /// Stops the process: a state has no arrays or superclasses. Which containers are asked for is decided by
+    /// the types of the states, for every input alike.
     fileprivate static func unused() -> Never { preconditionFailure("A state has objects and values only.") }
 }
 

@@ -1,3 +1,4 @@
+import FerryCore
 import Sys
 
 /// Values of settings. Flags override the environment, which overrides the file that FERRY_CONFIG names.
@@ -79,10 +80,11 @@ package struct SettingSource: Sendable {
     }
 
     private static func read(_ path: String, for name: String) throws(Configuration.Failure) -> String {
-        let bytes: [UInt8]
+        var bytes: [UInt8]
         do { bytes = try readFile(path, byteCountMax: 1 << 20) } catch {
             throw Configuration.Failure(description: "\(name): the file \(path) cannot be read: \(error).")
         }
+        if bytes.starts(with: JSON.byteOrderMark) { bytes.removeFirst(JSON.byteOrderMark.count) }
         guard let text = String(validating: bytes, as: UTF8.self) else {
             throw Configuration.Failure(description: "\(name): the file \(path) is not UTF-8.")
         }

@@ -30,6 +30,7 @@ struct Bootstrap: Sendable {
         _ configuration: Configuration, _ settings: inout FirstSettings, box: SecretBox
     ) throws -> WebhookSecret {
         if let secret = configuration.webhookSecret { return secret }
+        // No input reaches this: the length is a constant.
         guard let fresh = WebhookSecret(key: randomBytes(32)) else {
             preconditionFailure("32 bytes are a webhook secret")
         }

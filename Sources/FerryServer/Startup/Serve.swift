@@ -30,6 +30,7 @@ package func serve(_ configuration: Configuration, json: Bool) -> Int32 {
     keepFreedMemory(perHeap: 4 << 20, mappedFrom: 1 << 20)
     ProcessMetrics.begin()
     let logger = makeLogger(configuration)
+    reportCrashes { signal in crashLine(signal, isJSON: configuration.logFormat == .json) }
     defer { LogSink.standardError.finish(milliseconds: logMilliseconds) }
     let signals = TerminationSignals(blocked, logger: logger)
     let watchdog = ShutdownWatchdog()
@@ -75,6 +76,21 @@ func makeLogger(_ configuration: Configuration) -> Logger {
     }
     logger.logLevel = configuration.logLevel
     return logger
+}
+
+/// Returns the line of the log for a signal that ends the process. It has no time: nothing can be formatted
+/// when it is written.
+private func crashLine(_ signal: String, isJSON: Bool) -> [UInt8] {
+    let message = "The process ends after a crash."
+    guard isJSON else { return Array("critical ferry: \(message) signal=\(signal)\n".utf8) }
+    var writer = JSONWriter(reservingCapacity: 256)
+    writer.beginObject()
+    writer.member("level", Logger.Level.critical.rawValue)
+    writer.member("logger", "ferry")
+    writer.member("message", message)
+    writer.member("signal", signal)
+    writer.endObject()
+    return writer.bytes + [UInt8(ascii: "\n")]
 }
 
 func processEnvironment() -> [String: String] {

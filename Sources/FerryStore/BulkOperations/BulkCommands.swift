@@ -154,9 +154,11 @@ extension BulkOperation {
         counts.examined = rows.int64(row, 6)
         counts.changed = rows.int64(row, 7)
         try counts.restore(reasons: rows.bytes(row, 8))
-        let command = BulkCommand(rawValue: rows.text(row, 2))
-        let state = BulkOperationState(rawValue: rows.text(row, 3))
-        guard let command, let state else { preconditionFailure("an unknown kind of bulk operation") }
+        // A later version may have stored others.
+        guard let command = BulkCommand(rawValue: rows.text(row, 2)) else { throw StoredJSONError("command") }
+        guard let state = BulkOperationState(rawValue: rows.text(row, 3)) else {
+            throw StoredJSONError("state")
+        }
         let filter = rows.bytesOrNil(row, 4)
         self.init(
             id: rows.identifier(row, 0), tenant: rows.text(row, 1), command: command, state: state,

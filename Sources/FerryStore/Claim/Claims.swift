@@ -245,7 +245,8 @@ extension Claims.Outcome {
             order.sort { (urgencies[$0], $0) < (urgencies[$1], $1) }
         }
         for row in order {
-            jobs.append(StoredJob(claimed: rows, row, log))
+            guard let job = StoredJob(claimed: rows, row, log) else { continue }
+            jobs.append(job)
             let (queue, urgency) = (only ?? rows.int64(row, 20), rows.instant(row, 21))
             queues.append(queue)
             let before = leased[queue] ?? (0, nil)

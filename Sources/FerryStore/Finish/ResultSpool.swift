@@ -91,6 +91,7 @@ package struct ResultSpool: Sendable {
     }
 
     private static func encode(_ entry: Entry, into bytes: inout [UInt8]) {
+        // No input reaches this: callers choose among the same statements.
         guard let index = statements.firstIndex(where: { $0.name == entry.statement.name }) else {
             preconditionFailure("\(entry.statement.name) writes no result")
         }

@@ -156,7 +156,7 @@ extension StoreContext {
         let rows = try connection.execute(Statements.readJobs, parameters)
         var found: [JobID: StoredJob] = [:]
         for row in 0..<rows.rowCount {
-            let stored = StoredJob(rows, row, isWide: true, damagedRows)
+            guard let stored = StoredJob(rows, row, isWide: true, damagedRows) else { continue }
             found[stored.record.id] = stored
         }
         return found

@@ -69,6 +69,7 @@ struct JobChange: Sendable {
     /// transition from all of them, except that an edit leaves the state as it is.
     fileprivate var transition: (origins: [JobState], JobTransition) {
         let origins = JobTransition.origins(of: input).compactMap(\.self)
+        // No input reaches this: the table of transitions is a constant, and a test goes through it.
         guard let first = origins.first, let transition = JobTransition(input, from: first) else {
             preconditionFailure("\(input) does not change a job")
         }

@@ -101,7 +101,8 @@ private struct JobListReading: ListReading {
         var stoppedAt: JobID?
         for row in 0..<rows.rowCount {
             if rows.int64(row, 33) == Int64(rowCount) { stoppedAt = rows.identifier(row, 0) }
-            if !rows.isNull(row, 1) { records.append(StoredJob(rows, row, isWide: true, log).record) }
+            guard !rows.isNull(row, 1), let stored = StoredJob(rows, row, isWide: true, log) else { continue }
+            records.append(stored.record)
         }
         // No job below the floor matches the query. The scan of a session does not stop there by itself.
         let lowerBound = Parameters.lowerBound(of: query)

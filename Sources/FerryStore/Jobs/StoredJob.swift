@@ -32,13 +32,15 @@ package struct StoredJob: Sendable {
     package let traceparent: String?
 
     /// Reads columns 0 to 19 of claim_jobs.sql, and those of read_jobs.sql if `isWide`. `log`: gets the error
-    /// of a damaged row.
-    init(_ rows: borrowing ResultSet, _ row: Int, isWide: Bool, _ log: DamagedRows) {
+    /// of a damaged row. `nil` if only a later version knows the job's state.
+    init?(_ rows: borrowing ResultSet, _ row: Int, isWide: Bool, _ log: DamagedRows) {
         let id: JobID = rows.identifier(row, 0)
-        let state = JobState(rawValue: rows.text(row, 2))
-        precondition(state != nil, "the database has a job state that we do not know")
+        guard let state = JobState(rawValue: rows.text(row, 2)) else {
+            log.report(id, StoredJSONError("state"))
+            return nil
+        }
         var record = JobRecord(
-            id: id, tenant: rows.text(row, 1), state: state ?? .failed,
+            id: id, tenant: rows.text(row, 1), state: state,
             waitingFor: rows.textOrNil(row, 3).flatMap(WaitingFor.init), revision: rows.int32(row, 4),
             attempt: rows.int32(row, 5), failedAttemptCount: rows.int32(row, 6),
             node: rows.identifierOrNil(row, 7), createdAt: rows.instant(row, 8),
@@ -89,7 +91,7 @@ package struct StoredJob: Sendable {
     }
 
     /// Reads the columns of claim_jobs.sql.
-    init(claimed rows: borrowing ResultSet, _ row: Int, _ log: DamagedRows) {
+    init?(claimed rows: borrowing ResultSet, _ row: Int, _ log: DamagedRows) {
         self.init(rows, row, isWide: false, log)
         // Only attempts after the first, and cancelled jobs, can have these values.
         guard isCancelRequested || record.attempt > 1 else { return }
@@ -100,13 +102,13 @@ package struct StoredJob: Sendable {
     }
 
     /// Reads the columns of expired_jobs.sql.
-    init(overdue rows: borrowing ResultSet, _ row: Int, _ log: DamagedRows) {
+    init?(overdue rows: borrowing ResultSet, _ row: Int, _ log: DamagedRows) {
         self.init(rows, row, isWide: false, log)
         hasBytes = rows.bool(row, 20)
     }
 
     /// Reads the columns of due_questions.sql.
-    init(asked rows: borrowing ResultSet, _ row: Int, _ log: DamagedRows) {
+    init?(asked rows: borrowing ResultSet, _ row: Int, _ log: DamagedRows) {
         self.init(rows, row, isWide: false, log)
         record.questionJSON = rows.bytesOrNil(row, 20)
     }

@@ -97,7 +97,7 @@ struct Reaper {
         while true {
             let stored = try database.withConnection { connection throws(PostgresError) in
                 let rows = try connection.execute(overdue, .int32(Self.batchMax), timeout: .seconds(5))
-                return (0..<rows.rowCount).map { StoredJob(overdue: rows, $0, context.damagedRows) }
+                return (0..<rows.rowCount).compactMap { StoredJob(overdue: rows, $0, context.damagedRows) }
             }
             guard !stored.isEmpty else { return true }
             let now = context.clock.now()

@@ -74,11 +74,11 @@ package final class Housekeeper: Sendable {
                 connection throws(PostgresError) -> (isFull: Bool, outcome: JobCommand.Outcome)? in
                 guard try connection.execute(Statements.tryLock, lock).bool(0, 0) else { return nil }
                 let rows = try connection.execute(Statements.cancelSessions, .int32(Self.batchMax))
-                let stored = (0..<rows.rowCount).map {
+                let stored = (0..<rows.rowCount).compactMap {
                     StoredJob(rows, $0, isWide: false, context.damagedRows)
                 }
                 let outcome = try JobCommand.cancel(keepsBytes: false).carryOut(stored, &connection, context)
-                return (stored.count == Int(Self.batchMax), outcome)
+                return (rows.rowCount == Int(Self.batchMax), outcome)
             }
         }
         guard let batch else { return false }

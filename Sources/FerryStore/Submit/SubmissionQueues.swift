@@ -32,13 +32,22 @@ struct SubmissionQueues {
         var last: (name: ClaimQueueCache.Name, number: Int64)?
         numbers.reserveCapacity(names.count)
         for names in names {
-            numbers.append(
-                names.map { name in
-                    if let last, last.name == name { return last.number }
-                    guard let queue = known[name] else { preconditionFailure("a claim queue was not found") }
-                    last = (name, queue.id)
-                    return queue.id
-                })
+            var own: [Int64] = []
+            own.reserveCapacity(names.count)
+            for name in names {
+                if let last, last.name == name {
+                    own.append(last.number)
+                    continue
+                }
+                guard let queue = known[name] else {
+                    throw PostgresError(
+                        .statementFailed, statement: Statements.findLots.name,
+                        message: "The claim queue of a job was not returned.")
+                }
+                last = (name, queue.id)
+                own.append(queue.id)
+            }
+            numbers.append(own)
         }
     }
 

@@ -117,8 +117,9 @@ struct Dependents {
             let rows = try connection.execute(Statements.lockDependents, .identifiers(Array(reasons.keys)))
             let now = context.clock.now()
             for row in 0..<rows.rowCount {
-                let stored = StoredJob(rows, row, isWide: false, context.damagedRows)
-                guard let error = reasons[stored.record.id] else { continue }
+                guard let stored = StoredJob(rows, row, isWide: false, context.damagedRows),
+                    let error = reasons[stored.record.id]
+                else { continue }
                 // An unreadable spec cannot ask to ignore the failure.
                 if stored.record.spec?.schedule.onDependencyFailure == .ignore {
                     ignoring.append(stored.record.id)

@@ -78,8 +78,8 @@ struct DueQuestion {
 
     /// Rows of due_questions.sql.
     fileprivate static func all(_ rows: borrowing ResultSet, _ context: StoreContext) -> [DueQuestion] {
-        (0..<rows.rowCount).map { row in
-            let stored = StoredJob(asked: rows, row, context.damagedRows)
+        (0..<rows.rowCount).compactMap { row in
+            guard let stored = StoredJob(asked: rows, row, context.damagedRows) else { return nil }
             return DueQuestion(
                 stored: stored, question: stored.record.question(opening: context.configuration.seal))
         }

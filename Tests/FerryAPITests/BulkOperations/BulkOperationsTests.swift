@@ -85,7 +85,7 @@ struct BulkOperationsTests {
             (#"{"filter": {"host": "a/b"}}"#, "#/filter/host"),
             (#"{"filter": {"acknowledged": true}}"#, "#/filter/acknowledged"),
             (#"{"filter": {"session": "a b"}}"#, "#/filter/session"),
-            (#"{"filter": {"metadata.a": 1}}"#, "#/filter/metadata/a"),
+            (#"{"filter": {"metadata.a": 1}}"#, "#/filter/metadata.a"),
             (#"{"filter": {"limit": 5}}"#, "#/filter/limit"),
             (#"{"filter": {}, "dry_run": 1}"#, "#/dry_run"),
             (#"{"filter": {}, "x": 1}"#, "#/x"),

@@ -103,6 +103,18 @@ struct FieldReferenceTests {
     /// Returns a type with its bounds in words.
     private static func type(_ schema: [JSON.Member], _ field: FieldDescription) -> String {
         let value = { (name: String) in schema.first { $0.name == name }?.value }
+        let forms = (value("oneOf")?.array ?? []).map { $0.members ?? [] }
+        if !forms.isEmpty, forms.allSatisfy({ $0.contains { $0.name == "type" } }) {
+            let types = forms.map { form in self.type(form, unit: nil) }.joined(separator: ", or ")
+            return field.isNullable ? types + ", or null" : types
+        }
+        let text = type(schema, unit: field.traits.unit)
+        return field.isNullable ? text + ", or null" : text
+    }
+
+    /// Returns a type that has one form.
+    private static func type(_ schema: [JSON.Member], unit: FieldTraits.Unit?) -> String {
+        let value = { (name: String) in schema.first { $0.name == name }?.value }
         var type = value("type")?.string ?? (schema.isEmpty ? "any value" : "object")
         if let choices = value("enum")?.array {
             type = choices.map { "`\(text($0))`" }.joined(separator: ", ")
@@ -115,8 +127,8 @@ struct FieldReferenceTests {
         } else if let most = value("maxProperties") {
             type += ", at most \(text(most)) members"
         }
-        if let unit = field.traits.unit { type += ", \(unit.rawValue)" }
-        return field.isNullable ? type + ", or null" : type
+        if let unit { type += ", \(unit.rawValue)" }
+        return type
     }
 
     private static func text(_ json: JSON) -> String {

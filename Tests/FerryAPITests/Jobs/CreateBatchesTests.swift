@@ -26,6 +26,23 @@ struct CreateBatchesTests {
         #expect(bad.status == 400 && bad.json["detail"]?.string?.contains("line 2") == true)
     }
 
+    @Test("a byte order mark before a body is skipped, in JSON and before the first line of a batch")
+    func byteOrderMark() throws {
+        let fixture = Fixture()
+        let mark = "\u{FEFF}"
+        #expect(try fixture.send("POST", "/v1/jobs", mark + small()).status == 201)
+        #expect(try fixture.send("POST", "/v1/jobs/batch", mark + "{\"jobs\":[\(small())]}").status == 201)
+        for body in ["\(mark)\(small())\n\(small())\n", "\(mark)\n\(small())\n\(small())"] {
+            let response = try fixture.send("POST", "/v1/jobs/batch", body, ndjson)
+            #expect(response.status == 201 && response.json["data"]?.array?.count == 2, "\(response.json)")
+        }
+        for body in [mark, mark + mark + small(), " " + mark + small(), small() + mark] {
+            #expect(
+                try fixture.send("POST", "/v1/jobs", body).code == "bad_json", "\(Array(body.utf8.prefix(8)))"
+            )
+        }
+    }
+
     @Test("empty lines use no memory and count in the line numbers of errors")
     func emptyLines() throws {
         let fixture = Fixture()

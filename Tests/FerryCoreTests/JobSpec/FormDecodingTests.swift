@@ -34,7 +34,7 @@ struct FormDecodingTests {
     @Test("a form has its fields before the file; without inline bytes there is no payload")
     func form() throws {
         let job = try decode(upload(#"{"path":"a/b.png","form":{"fields":{"x":"1","y":"22"}}}"#))
-        guard case .form(let parts)? = job.spec.source else { throw StoreError.failed }
+        guard case .form(let parts, _)? = job.spec.source else { throw StoreError.failed }
         #expect(parts.map(\.name) == ["x", "y", "file"])
         #expect(parts.last?.source == .path("a/b.png") && parts.last?.fileName == "b.png")
         #expect(job.payload == Array("122".utf8))
@@ -49,6 +49,49 @@ struct FormDecodingTests {
                 #""source":{"path":"a/b.png","form":{"field":"file","file_name":"b.png","#
                     + #""content_type":"application/octet-stream","fields":{"x":{"size":1},"y":{"size":2}}}}"#
             ))
+    }
+
+    @Test("the fields of a form repeat names in a list, and are stored and shown as they were given")
+    func fieldList() throws {
+        for (fields, shown) in [
+            (
+                #"[{"name":"x","value":"1"},{"name":"x","value":""},{"name":"y","value":"22"}]"#,
+                #"[{"name":"x","value":{"size":1}},{"name":"x","value":{"size":0}},"#
+                    + #"{"name":"y","value":{"size":2}}]"#
+            ),
+            (#"[{"name":"x","value":"1"}]"#, #"[{"name":"x","value":{"size":1}}]"#),
+            ("[]", "[]"), ("{}", "{}"), (#"{"x":"1"}"#, #"{"x":{"size":1}}"#),
+        ] {
+            let job = try decode(upload(#"{"path":"a","form":{"fields":\#(fields)}}"#))
+            let text = String(decoding: job.spec.encode(), as: UTF8.self)
+            #expect(text.contains(#""fields":\#(shown)}}"#), "\(text)")
+            let restored = try JobSpec(storedJSON: job.spec.encodeStored())
+            #expect(String(decoding: restored.encode(), as: UTF8.self) == text)
+        }
+        let job = try decode(upload(#"{"path":"a","form":{"fields":[{"value":"1","name":"x"}]}}"#))
+        #expect(job.spec.parts?.map(\.name) == ["x", "file"] && job.payload == Array("1".utf8))
+    }
+
+    @Test("an encoded form repeats names in a list, in its order")
+    func encodedList() throws {
+        let data = { (form: String) in
+            #"{"kind":"data","request":{"url":"http://a.example/","method":"POST","#
+                + #""body":{"form":\#(form)}}}"#
+        }
+        let list = #"[{"name":"b","value":"1"},{"name":"a","value":"é"},{"name":"b","value":"2"}]"#
+        let job = try decode(data(list))
+        #expect(job.payload == Array("b=1&a=%C3%A9&b=2".utf8))
+        #expect(try decode(data(#"[]"#)).payload?.isEmpty ?? true)
+        for (form, pointers) in [
+            (#"[{"name":"b"}]"#, ["#/request/body/form/0/value"]),
+            (#"[{"name":"b","value":1}]"#, ["#/request/body/form/0/value"]),
+            (#"[{"name":1,"value":"1"}]"#, ["#/request/body/form/0/name"]),
+            (#"[{"name":"b","value":"1","x":1}]"#, ["#/request/body/form/0/x"]),
+            (#"[["b","1"]]"#, ["#/request/body/form/0"]), (#""b=1""#, ["#/request/body/form"]),
+        ] { #expect(errors(data(form)).map(\.pointer) == pointers, "\(form)") }
+        #expect(
+            errors(upload(#"{"path":"a","form":{"fields":[{"name":"","value":"1"}]}}"#)).map(\.pointer)
+                == ["#/source/form/fields/0/name"])
     }
 
     @Test("errors of parts have the pointer of the part")

@@ -107,7 +107,7 @@ import Testing
     func nonIdempotent() throws {
         for kind in [JobKind.download, .upload, .data] {
             for status in 200..<600 where status != 425 && status != 429 {
-                for retried in [nil, ["2xx", "3xx", "4xx", "5xx"]] as [[String]?] {
+                for retried in [nil, ["2xx", "3xx", "4xx", "5xx"]] as [[StatusPattern]?] {
                     let spec = Self.spec(kind) {
                         $0.request.method = "POST"
                         $0.redirects.policy = .reject
@@ -211,7 +211,7 @@ import Testing
     func withoutFile() throws {
         for status in [202, 204, 205] {
             for kind in [JobKind.download, .upload, .data] {
-                for named in [[], ["2xx"], ["\(status)"], ["200"]] {
+                for named in [[], ["2xx"], ["\(status)"], ["200"]] as [[StatusPattern]] {
                     let spec = Self.spec(kind) { $0.accept.status = named }
                     let step = try Self.step(spec, Self.head(status, [("Retry-After", "3")]))
                     let isAccepted = named.isEmpty ? kind != .download : named != ["200"]
@@ -231,7 +231,9 @@ import Testing
 
     @Test("retry.statuses widens or narrows what is retried, also with Retry-After")
     func retryStatuses() throws {
-        func isRetried(_ status: Int, _ statuses: [String]?, _ kind: JobKind = .download) throws -> Bool {
+        func isRetried(_ status: Int, _ statuses: [StatusPattern]?, _ kind: JobKind = .download) throws
+            -> Bool
+        {
             let spec = Self.spec(kind) { $0.retry.statuses = statuses }
             let step = try Self.step(spec, Self.head(status, [("Retry-After", "3")]))
             guard case .refuse(let error, let retryAfter) = step else { return false }

@@ -91,7 +91,9 @@ private let dates = [
         "the status is judged as 200, whatever status a part has",
         arguments: [1, 4], ["404", "200", "2xx"])
     func status(segments: Int, accepted: String) throws {
-        try Self.attempts(segments: segments, { _, _ in }, second: { $0.spec.accept.status = [accepted] }) {
+        try Self.attempts(
+            segments: segments, { _, _ in }, second: { $0.spec.accept.status = [StatusPattern(accepted)] }
+        ) {
             result, _, _ in
             guard accepted == "404" else { return Self.expectWhole(result, 206) }
             #expect(result.failure?.code == .unacceptableStatus && result.failure?.isRetryable == false)

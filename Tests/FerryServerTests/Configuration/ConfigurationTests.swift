@@ -35,6 +35,16 @@ struct ConfigurationTests {
         }
     }
 
+    @Test("a byte order mark at the begin of a settings or secret file is skipped")
+    func byteOrderMark() throws {
+        #expect(try configuration(file: "\u{FEFF}FERRY_CONCURRENCY=3\n").concurrency == 3)
+        let directory = try TemporaryDirectory.make("secret")
+        defer { TemporaryDirectory.remove(directory) }
+        try writeFile(directory + "/key", Array("\u{FEFF}an-admin-key-of-32-bytes-or-more-in-a-file\n".utf8))
+        let found = try configuration(environment: ["FERRY_ADMIN_KEY_FILE": directory + "/key"])
+        #expect(found.adminKey == "an-admin-key-of-32-bytes-or-more-in-a-file")
+    }
+
     @Test("flags override the environment, which overrides the file, unless they are empty")
     func order() throws {
         let name = "FERRY_CONCURRENCY"

@@ -15,6 +15,16 @@ extension Hop {
         next.digest = answer
         return next
     }
+
+    /// Whether every Digest challenge of a response that the job does not accept demands a hash of the body
+    /// (`auth-int`, RFC 7616 §3.4.3). Ferry does not compute it, and libcurl would send that of an empty one.
+    func needsBodyHash(_ head: ResponseHead, for spec: JobSpec) -> Bool {
+        guard head.status == 401, keepsCredentials, sendsBody,
+            spec.request.connection?.authentication?.scheme == .digest,
+            !ResponseTable(spec: spec).accepts(401)
+        else { return false }
+        return DigestAnswer.needsBodyHash(head.octets("www-authenticate"))
+    }
 }
 
 /// The answer to a Digest challenge (RFC 7616) that libcurl does not read, does not choose, or whose
@@ -80,6 +90,13 @@ struct DigestAnswer: Sendable, Equatable {
         case let offered? where offered.contains("auth-int") && !sendsBody: quality = "auth-int"
         case .some: return nil
         }
+    }
+
+    /// Whether only a request without a body can be answered.
+    fileprivate static func needsBodyHash(_ fields: [FieldOctets]) -> Bool {
+        let challenges = AuthenticationChallenge.all(in: fields.map(\.text)).filter { $0.scheme == "digest" }
+        return !challenges.contains { Self($0, sendsBody: true) != nil || isAnsweredByCurl($0) }
+            && challenges.contains { Self($0, sendsBody: false) != nil }
     }
 
     private static func isAnsweredByCurl(_ challenge: AuthenticationChallenge) -> Bool {

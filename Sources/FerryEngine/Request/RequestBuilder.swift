@@ -226,6 +226,7 @@ extension Attempt {
     /// libcurl would answer wrongly: the caller stops the transfer, and sends the answer.
     func mayBeAnswered(_ head: ResponseHead, of hop: Hop) -> Bool {
         answersChallenges(of: hop) && hop.answering(head, for: spec) == nil
+            && !hop.needsBodyHash(head, for: spec)
     }
 
     /// Whether libcurl answers a challenge to this hop by itself.

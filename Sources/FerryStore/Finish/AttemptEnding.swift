@@ -153,6 +153,7 @@ enum AttemptEnding: Sendable {
             case .final(let last):
                 record.state = .failed
                 record.errorJSON = last.json
+                record.body = result.rejectedBody
             }
         }
         let leavesBytes = result.leavesBytes && !result.ranFull

@@ -129,6 +129,31 @@ import Testing
         }
     }
 
+    @Test(
+        "an upload to a server that offers only auth-int fails with that reason, and sends no wrong answer",
+        arguments: ["MD5", "SHA-256", "SHA-512-256"])
+    func bodyHash(algorithm: String) throws {
+        let challenge = #"Digest realm="r", nonce="n", qop="auth-int", algorithm=\#(algorithm)"#
+        let origin = try ScriptedOrigin.answering { _, _ in
+            let head = "HTTP/1.1 401 x\r\nWWW-Authenticate: \(challenge)\r\nContent-Length: 2\r\n\r\nno"
+            return Array(head.utf8)
+        }
+        let fixture = try Fixture()
+        defer {
+            fixture.stop()
+            origin.stop()
+        }
+        try writeFile(fixture.root + "/source", patternBytes(100_000))
+        let result = fixture.run(.upload, origin.url + "/x") {
+            $0.authenticate(.digest)
+            $0.spec.source = .path("source")
+        }
+        let error = try #require(result?.failure)
+        #expect(error.code == .authenticationRequired && !error.isRetryable)
+        #expect(error.message.contains("auth-int"), "\(error)")
+        #expect(origin.requests.map { $0.header("authorization") } == [nil])
+    }
+
     @Test("spaces around = in a challenge do not matter")
     func spaces() throws {
         let (result, sent, count) = try Self.run([#"Digest realm = "r" , nonce= "n2", qop ="auth""#])

@@ -661,11 +661,10 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
             isBlocked: outcome.blockedAddress != nil, in: &trace)
         guard let error = outcome.error else {
             response.endRejected()
-            if takeHeldHead(), !(response.writer?.isShort ?? false)
-                || !goesOn(after: .shortBody) && !repeatsOutcome(after: .shortBody)
-            {
-                handle(.transferEnded(nil))
-            }
+            guard takeHeldHead() else { return }
+            let isShort = response.writer?.isShort ?? false
+            if isShort, goesOn(after: .shortBody) || repeatsOutcome(after: .shortBody) { return }
+            handle(.transferEnded(nil))
             return
         }
         reader.dropHeld()

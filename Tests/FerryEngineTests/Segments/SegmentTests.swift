@@ -58,7 +58,8 @@ private let bytes = segmentedBytes
                 let end = isSame && ends?.count == 2 ? (ends?.last ?? 0) + 1 : size
                 let range = "Content-Range: bytes \(first)-\(end - 1)/\(size)\r\n"
                 let status = isSame && ends != nil ? "206 x\r\n\(range)" : "200 OK\r\n"
-                let head = "HTTP/1.1 \(status)Accept-Ranges: bytes\r\nContent-Length: \(end - first)\r\nETag: "
+                let length = "Content-Length: \(end - first)\r\n"
+                let head = "HTTP/1.1 \(status)Accept-Ranges: bytes\r\n\(length)ETag: "
                 guard connection.send(Array(head.utf8) + tag + Array("\r\n\r\n".utf8)),
                     connection.send(Array(bytes[first..<end]))
                 else { return }

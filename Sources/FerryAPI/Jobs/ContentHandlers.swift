@@ -1,7 +1,7 @@
 internal import FerryCore
 internal import HTTPServer
 
-/// Metadata of a succeeded job's content.
+/// Metadata of a terminal job's content.
 private struct ContentDescription {
     let sha256: String
     let mediaType: String
@@ -38,7 +38,7 @@ private struct ContentDescription {
     }
 }
 
-/// Sends what a succeeded job has received.
+/// Sends what a succeeded job has received, or the response that has rejected an upload.
 final class ContentHandlers: Sendable {
     private let reader: any JobReader
     private let content: any ContentStore
@@ -63,8 +63,8 @@ final class ContentHandlers: Sendable {
     }
 
     private func send(_ job: JobRecord, _ request: RequestContext) throws(Problem) {
-        guard job.state == .succeeded else { throw Problem(StoreError.invalidState(of: job)) }
         guard let content = JobContent(job) else {
+            guard job.state == .succeeded else { throw Problem(StoreError.invalidState(of: job)) }
             throw Problem(.noContent, "The job has no content.")
         }
         let description = ContentDescription(content)

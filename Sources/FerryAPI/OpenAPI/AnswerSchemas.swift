@@ -74,6 +74,11 @@ let answerSchemas = #"""
           "type": "string",
           "description": "First 2 KiB of a text body that is not stored, because the response was not \#
     accepted. Absent if there is none."
+        },
+        "content": {
+          "$ref": "#/components/schemas/ResponseContent",
+          "description": "Only of a failed upload whose response had a body of at most 256 KiB: GET \#
+    /v1/jobs/{id}/content returns the body."
         }
       }
     },

@@ -78,7 +78,7 @@ extension Operation {
         case .answerURLExpired: answer("Give a job whose URL is outdated another one", "URLExpiredAnswer")
         case .readContent:
             OperationDescription(
-                "Fetch the file or body that a job received",
+                "Fetch the file or body that a job received, or the response that rejected an upload",
                 ["Follow", "Range", "IfRange", "IfNoneMatch", "IfMatch"], nil,
                 .init(200, "The whole content.", bytes, contentHeaders + ["Digest"]),
                 .init(206, "The range.", bytes, contentHeaders + ["Content-Range"]),

@@ -154,6 +154,8 @@ package struct TransferResponse: Sendable, Equatable {
     package var expectedContentLength: Int64?
     /// Beginning of a text body that is not stored elsewhere: that of a response which was not accepted.
     package var bodyExcerpt: String?
+    /// The kept body of a response that rejects an upload, or `nil` if none is kept.
+    package var content: TransferResult.Content?
 
     /// Creates a response without an excerpt.
     package init(
@@ -231,6 +233,11 @@ package struct TransferResult: Sendable, Equatable {
         package let size: Int64
         /// SHA-256 in lower-case hexadecimal.
         package let sha256: String
+        /// Creates a description of the bytes.
+        package init(size: Int64, sha256: String) {
+            self.size = size
+            self.sha256 = sha256
+        }
     }
     /// The body of the response to an upload, or `nil` if it had none.
     package var content: Content?
@@ -302,6 +309,9 @@ package struct AttemptResult: Sendable {
     package var lentSeconds = 0.0
     /// The request with which the next attempt begins, or `nil`: the job's own.
     package var delayedRedirect: DelayedRedirect?
+    /// Body of the response that has rejected an upload, described by `response.content`; `nil` if there is
+    /// none, or it is not kept.
+    package var rejectedBody: [UInt8]?
 
     /// Creates a result. `leavesBytes` is implied by `partialDownload`.
     package init(
@@ -349,6 +359,7 @@ package struct AttemptResult: Sendable {
             bytesSent: bytesSent, trace: trace, endedAtOtherHost: endedAtOtherHost,
             hostResponse: hostResponse)
         result.lentSeconds = lentSeconds
+        result.rejectedBody = rejectedBody
         return result
     }
 

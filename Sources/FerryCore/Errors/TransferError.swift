@@ -103,8 +103,9 @@ package struct TransferError: Error, Sendable, Equatable {
     /// The `error` object of the API.
     package var json: [UInt8] { json(heldBy: nil) }
 
-    /// Returns the `error` object; `heldBy` is the reason of `host_held` and `nil` for other codes.
-    func json(heldBy hold: WaitingReason.Code?) -> [UInt8] {
+    /// Returns the `error` object of a job that waits. `heldBy`: the reason of `host_held`, `redirect_delay`
+    /// for a redirect that asks for a delay, and `nil` otherwise.
+    package func json(heldBy hold: WaitingReason.Code?) -> [UInt8] {
         ShownError(error: self, hold: hold).shown(reservingCapacity: 160)
     }
 }
@@ -138,6 +139,7 @@ package struct ShownError: ShownObject {
         list.member("retryable", \.error.isRetryable, "true if another attempt can succeed.")
         list.optional(
             "held_by", \.hold,
-            "Only with the code host_held: why the host gets no request now, as in waiting_reason.")
+            "Why the job waits, as in waiting_reason. Only with the code host_held, and redirect_delay after "
+                + "a redirect with Retry-After.")
     }
 }

@@ -1,4 +1,4 @@
-/// The file or body that a succeeded job has left.
+/// The file or body that a succeeded job has left, or the response that has rejected an upload.
 package struct JobContent: Sendable {
     /// Where the bytes are.
     package enum Place: Sendable {
@@ -21,28 +21,32 @@ package struct JobContent: Sendable {
     /// File name for the client.
     package let fileName: String
 
-    /// Reads a record; `nil` if the job has not succeeded or has left nothing, as an upload does whose
-    /// response had no body.
+    /// Reads a record; `nil` if the job has not ended or has left nothing, as an upload does whose response
+    /// had no body.
     package init?(_ job: JobRecord) {
-        // Written by Ferry as JSON; a result that cannot be read has no content to show.
-        guard job.state == .succeeded, let text = job.resultJSON, let result = try? JSON.parse(text),
-            let kept = Optional(result["content"] ?? result), let sha256 = kept["sha256"]?.string,
-            let size = kept["size"]?.integer, result["content_url"]?.string != nil
-        else { return nil }
-        self.size = size
-        self.sha256 = sha256
         // A response that cannot be read names no media type or file.
         let response = job.responseJSON.flatMap { try? JSON.parse($0) }
-        let parts = result["parts"]
+        // Written by Ferry as JSON; a result that cannot be read has no content to show.
+        let result = job.resultJSON.flatMap { try? JSON.parse($0) }
+        let kept: JSON? =
+            switch job.state {
+            case .succeeded: result?["content_url"]?.string == nil ? nil : result?["content"] ?? result
+            case .failed: job.body == nil ? nil : response?["content"]
+            case .waiting, .queued, .running, .suspended, .cancelled: nil
+            }
+        guard let sha256 = kept?["sha256"]?.string, let size = kept?["size"]?.integer else { return nil }
+        self.size = size
+        self.sha256 = sha256
+        let parts = result?["parts"]
         mediaType = parts == nil ? Self.mediaType(response) : parts?["mime_type"]?.string
-        let path = result["path"]?.string
+        let path = result?["path"]?.string
         let name = path.flatMap { $0.split(separator: "/").last.map(String.init) }
         // Jobs from before the check of `NameCharacters` may have any name.
         let clean = (name ?? response?["suggested_filename"]?.string).map {
             NameCharacters.removingForbidden(from: $0)
         }
         fileName = clean.flatMap { $0.isEmpty ? nil : $0 } ?? job.id.description
-        let file = result["file"]?.string.flatMap { FileIdentity($0) }
+        let file = result?["file"]?.string.flatMap { FileIdentity($0) }
         place = job.body.map { .body($0) } ?? path.map { .path($0, file) } ?? .managedFile
     }
 

@@ -218,6 +218,13 @@ extension TransferResponse {
         writer.memberOrNull("suggested_filename", suggestedFilename)
         writer.memberOrNull("expected_content_length", expectedContentLength)
         if let bodyExcerpt { writer.member("body_excerpt", bodyExcerpt) }
+        if let content {
+            writer.name("content")
+            writer.beginObject()
+            writer.member("size", content.size)
+            writer.member("sha256", content.sha256)
+            writer.endObject()
+        }
         writer.endObject()
         return writer.bytes
     }

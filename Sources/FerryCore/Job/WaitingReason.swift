@@ -7,6 +7,7 @@ package struct WaitingReason: ShownObject, Equatable {
     package enum Code: String, ShownChoice {
         case beginDate = "begin_date"
         case retryBackoff = "retry_backoff"
+        case redirectDelay = "redirect_delay"
         case dependency, confirmation, challenge, redirect, connectivity, discretionary
         case urlExpired = "url_expired"
         case hostBackoff = "host_backoff"
@@ -161,10 +162,11 @@ package struct WaitingReason: ShownObject, Equatable {
             return
         }
         if waitingFor == .retry, let hold = job.hold {
-            self.init(
-                hold.code,
-                "\(hold.sentence) It is looked at again at next_attempt_at, and uses up no attempt.",
-                nextCheckAt: job.nextAttemptAt)
+            let next =
+                hold.code == .redirectDelay
+                ? "The request to the new URL is sent at next_attempt_at; the wait uses up no attempt."
+                : "It is looked at again at next_attempt_at, and uses up no attempt."
+            self.init(hold.code, "\(hold.sentence) \(next)", nextCheckAt: job.nextAttemptAt)
             return
         }
         let (code, detail): (Code, String) =
@@ -318,7 +320,8 @@ extension JobRecord {
         return "Attempt \(attempt) failed\(failure); the next one starts at next_attempt_at."
     }
 
-    /// The hold at another host than the job's own (`HostHold`), or `nil`.
+    /// The hold at another host than the job's own (`HostHold`), or the delay that a redirect has asked for;
+    /// `nil` if the job waits for neither.
     fileprivate var hold: (code: WaitingReason.Code, sentence: String)? {
         guard let error = lastError, let sentence = error["message"]?.string,
             let code = error["held_by"]?.string.flatMap(WaitingReason.Code.init)

@@ -57,7 +57,8 @@ extension JobSpec {
             visitor.object(
                 "body", &body, .of(.answered, kinds: [.download, .data]), "The body of the request.")
             visitor.field(
-                "cache_policy", &CachePolicy.only, .of(.never), "How the session's cache is used.")
+                "cache_policy", &CachePolicy.only, .of(.never),
+                "Use of a cache. This version has none, so that every request goes to the server.")
             visitor.field(
                 "timeout_for_request", &timeoutForRequest, 1...604_800, .of(from: .session, unit: .seconds),
                 "Time without a byte after which an attempt fails.")

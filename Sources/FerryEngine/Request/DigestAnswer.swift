@@ -9,11 +9,21 @@ extension Hop {
         guard head.status == 401, keepsCredentials,
             spec.request.connection?.authentication?.scheme == .digest,
             let answer = DigestAnswer(
-                toFields: head.all("www-authenticate"), sendsBody: sendsBody, after: digest)
+                toFields: head.octets("www-authenticate"), sendsBody: sendsBody, after: digest)
         else { return nil }
         var next = self
         next.digest = answer
         return next
+    }
+
+    /// Whether every Digest challenge of a response that the job does not accept demands a hash of the body
+    /// (`auth-int`, RFC 7616 §3.4.3). Ferry does not compute it, and libcurl would send that of an empty one.
+    func needsBodyHash(_ head: ResponseHead, for spec: JobSpec) -> Bool {
+        guard head.status == 401, keepsCredentials, sendsBody,
+            spec.request.connection?.authentication?.scheme == .digest,
+            !ResponseTable(spec: spec).accepts(401)
+        else { return false }
+        return DigestAnswer.needsBodyHash(head.octets("www-authenticate"))
     }
 }
 
@@ -41,6 +51,7 @@ struct DigestAnswer: Sendable, Equatable {
     private let isSession: Bool
     /// Quality of protection: `auth`, `auth-int` for a request without a body, or `nil` (RFC 2069).
     private let quality: String?
+    /// Its texts are octets (`FieldOctets.text`), which the answer repeats.
     private let challenge: AuthenticationChallenge
     /// Whether an answer with another nonce came before.
     private var isRenewed = false
@@ -48,8 +59,8 @@ struct DigestAnswer: Sendable, Equatable {
     /// Makes the answer to the first challenge that this node can answer. `nil` if libcurl answers the first
     /// one itself, or if none can be answered. `last`: the answer that the request had, in place of
     /// libcurl's; it is renewed once, if only its nonce was wrong.
-    init?(toFields fields: [String], sendsBody: Bool, after last: DigestAnswer? = nil) {
-        let challenges = AuthenticationChallenge.all(in: fields).filter { $0.scheme == "digest" }
+    init?(toFields fields: [FieldOctets], sendsBody: Bool, after last: DigestAnswer? = nil) {
+        let challenges = AuthenticationChallenge.all(in: fields.map(\.text)).filter { $0.scheme == "digest" }
         guard let first = challenges.first, last != nil || !Self.isAnsweredByCurl(first),
             let answer = challenges.lazy.compactMap({ Self($0, sendsBody: sendsBody) }).first
         else { return nil }
@@ -81,6 +92,13 @@ struct DigestAnswer: Sendable, Equatable {
         }
     }
 
+    /// Whether only a request without a body can be answered.
+    fileprivate static func needsBodyHash(_ fields: [FieldOctets]) -> Bool {
+        let challenges = AuthenticationChallenge.all(in: fields.map(\.text)).filter { $0.scheme == "digest" }
+        return !challenges.contains { Self($0, sendsBody: true) != nil || isAnsweredByCurl($0) }
+            && challenges.contains { Self($0, sendsBody: false) != nil }
+    }
+
     private static func isAnsweredByCurl(_ challenge: AuthenticationChallenge) -> Bool {
         let names = ["md5", "md5-sess", "sha-256", "sha-256-sess"]
         return !challenge.hasSpacedParameter
@@ -94,11 +112,12 @@ struct DigestAnswer: Sendable, Equatable {
         }
     }
 
-    /// Returns the value of `Authorization`. `uri`: the request's target. `clientNonce`: a new one for each
-    /// request.
+    /// Returns the value of `Authorization`. It repeats the octets of the challenge; user and password are
+    /// UTF-8. `uri`: the request's target. `clientNonce`: a new one for each request.
     func authorization(
         user: String, password: String, method: String, uri: String, clientNonce: String
-    ) -> String {
+    ) -> FieldOctets? {
+        let (user, password) = (FieldOctets(user).text, FieldOctets(password).text)
         let (realm, nonce) = (challenge.realm ?? "", challenge["nonce"] ?? "")
         var secret = digest("\(user):\(realm):\(password)")
         if isSession { secret = digest("\(secret):\(nonce):\(clientNonce)") }
@@ -114,10 +133,13 @@ struct DigestAnswer: Sendable, Equatable {
         if let algorithm = challenge["algorithm"] { text += ", algorithm=\(algorithm)" }
         if let opaque = challenge["opaque"] { text += ", opaque=\(quoted(opaque))" }
         if hidesUser { text += ", userhash=true" }
-        return text
+        return FieldOctets(text: text)
     }
 
-    private func digest(_ text: String) -> String { hexEncoded(Digest.of(Array(text.utf8), hash.algorithm)) }
+    /// Returns the hash of the octets that the characters are.
+    private func digest(_ text: String) -> String {
+        hexEncoded(Digest.of(FieldOctets(text: text)?.bytes ?? Array(text.utf8), hash.algorithm))
+    }
 
     private func quoted(_ text: String) -> String {
         "\"" + text.replacing("\\", with: "\\\\").replacing("\"", with: "\\\"") + "\""

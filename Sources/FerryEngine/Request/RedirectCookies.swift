@@ -14,8 +14,8 @@ struct RedirectCookies: Sendable, Equatable {
 
     /// Takes the cookies that a redirect sets. Cookies beyond the limits are dropped, the oldest first.
     mutating func take(_ head: ResponseHead, from url: WebURL, now: Timestamp) {
-        for field in head.cookies {
-            guard let (cookie, isExpired) = Self.read(field, from: url, now: now) else { continue }
+        for field in head.octets("set-cookie") {
+            guard let (cookie, isExpired) = Self.read(field.text, from: url, now: now) else { continue }
             cookies.removeAll { $0.isSame(as: cookie) }
             if !isExpired { cookies.append(cookie) }
         }
@@ -28,19 +28,19 @@ struct RedirectCookies: Sendable, Equatable {
         cookies.reduce(0) { $0 + $1.name.unicodeScalars.count + $1.value.unicodeScalars.count }
     }
 
-    /// Returns the value of `Cookie` for a request, each character one octet; `nil` if it has none. `own`:
-    /// values of the job's own fields, whose cookies of the same name are replaced.
-    func field(for url: WebURL, with own: [String]) -> String? {
+    /// Returns the value of `Cookie` for a request; `nil` if it has none. `own`: values of the job's own
+    /// fields, whose cookies of the same name are replaced.
+    func field(for url: WebURL, with own: [String]) -> FieldOctets? {
         let sent = cookies.filter { $0.isFor(url) }.enumerated().sorted {
             ($1.element.path.utf8.count, $0.offset) < ($0.element.path.utf8.count, $1.offset)
         }.map(\.element)
-        let kept = own.flatMap { String(octets: $0.utf8).split(separator: ";") }.map { String($0.trimmed) }
+        let kept = own.flatMap { FieldOctets($0).text.split(separator: ";") }.map { String($0.trimmed) }
             .filter { pair in
                 let name = pair.prefix { $0 != "=" }
                 return !pair.isEmpty && !sent.contains { $0.name == name }
             }
         let pairs = kept + sent.map { "\($0.name)=\($0.value)" }
-        return pairs.isEmpty ? nil : pairs.joined(separator: "; ")
+        return pairs.isEmpty ? nil : FieldOctets(text: pairs.joined(separator: "; "))
     }
 
     /// Reads one field, each character one octet (RFC 6265 §5.2 and §5.3); `nil` if the cookie is not
@@ -60,7 +60,7 @@ struct RedirectCookies: Sendable, Equatable {
             let text = words.count > 1 ? String(words[1].trimmed) : ""
             switch words[0].trimmed.lowercased() {
             case "domain":
-                var asked = String(decoding: text.octets, as: UTF8.self)
+                var asked = String(decoding: FieldOctets(text: text)?.bytes ?? [], as: UTF8.self)
                 if asked.hasPrefix(".") { asked.removeFirst() }
                 // A name that has no ASCII form is no domain of the URL (RFC 6265 §5.1.2).
                 asked = (try? HostName.ascii(asked[...])) ?? asked

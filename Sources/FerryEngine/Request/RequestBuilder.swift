@@ -63,7 +63,7 @@ struct RequestBuilder: Sendable {
     /// for and decodes. `resuming`: fields that ask for the rest of a file.
     func request(
         for attempt: Attempt, _ hop: Hop, body: BodySource?, expects: Bool, codings: [String]?,
-        resuming: [JobSpec.Pair]
+        resuming: [TransferRequest.Header]
     ) -> TransferRequest {
         let spec = attempt.spec
         var request = TransferRequest(url: hop.url.string)
@@ -72,7 +72,7 @@ struct RequestBuilder: Sendable {
         if !hop.sendsBody, ["POST", "PUT", "PATCH"].contains(hop.method) { request.body = .known(0) }
         request.headers = headers(
             attempt, hop, contentType: body?.contentType, asksForCodings: codings != nil)
-        for pair in resuming { request.headers.append(.init(pair.name, pair.value)) }
+        request.headers += resuming
         request.acceptEncoding = codings?.joined(separator: ", ")
         request.expectsContinue = expects
         if supportsHTTP2 { request.httpVersion = .http2 }
@@ -119,15 +119,16 @@ struct RequestBuilder: Sendable {
     /// Returns the credentials that are sent without a challenge (RFC 7617 §2.2, RFC 6750 §2.1), or that
     /// answer one that libcurl cannot answer. Those of a redirect's URL replace the job's, but never a scheme
     /// that waits for a challenge.
-    private static func authorization(_ attempt: Attempt, _ hop: Hop) -> String? {
+    private static func authorization(_ attempt: Attempt, _ hop: Hop) -> FieldOctets? {
         let own = hop.keepsCredentials ? attempt.spec.request.connection?.authentication : nil
         let secrets = attempt.secrets.connection
         let user = hop.credentials ?? (own?.user ?? "", secrets?.password ?? "")
-        let basic = "Basic " + Base64.encode(Array("\(user.name):\(user.password)".utf8))
+        let basic = FieldOctets("Basic " + Base64.encode(Array("\(user.name):\(user.password)".utf8)))
         switch own?.scheme {
         case nil: return hop.credentials == nil ? nil : basic
         case .basic: return basic
-        case .bearer: return hop.credentials == nil ? "Bearer " + (secrets?.token ?? "") : basic
+        case .bearer:
+            return hop.credentials == nil ? FieldOctets("Bearer " + (secrets?.token ?? "")) : basic
         case .digest:
             return hop.digest?.authorization(
                 user: user.name, password: user.password, method: hop.method,
@@ -161,7 +162,7 @@ struct RequestBuilder: Sendable {
             headers.append(.init("Authorization", credential))
         }
         if let cookie = hop.cookies.field(for: hop.url, with: cookies) {
-            headers.append(.init("Cookie", cookie, hasOctets: true))
+            headers.append(.init("Cookie", cookie))
         }
         for pair in spec.request.headers {
             let name = pair.name.lowercased()
@@ -225,6 +226,7 @@ extension Attempt {
     /// libcurl would answer wrongly: the caller stops the transfer, and sends the answer.
     func mayBeAnswered(_ head: ResponseHead, of hop: Hop) -> Bool {
         answersChallenges(of: hop) && hop.answering(head, for: spec) == nil
+            && !hop.needsBodyHash(head, for: spec)
     }
 
     /// Whether libcurl answers a challenge to this hop by itself.

@@ -1,4 +1,5 @@
 import FerryCore
+import OpenSSL
 
 /// Takes the body of a transfer's current response: the job's body to a writer or into parts, any other one
 /// counted and dropped, but for an excerpt of a text. Loop thread only.
@@ -27,6 +28,10 @@ final class ResponseBody {
     private var range: (skip: Int64, left: Int64?) = (0, nil)
     private var discardedByteCount = 0
     private var excerpt: [UInt8] = []
+    /// The body of a response that is not accepted but kept; `nil` if it is not kept.
+    private var rejected: [UInt8]?
+    private var rejectedByteCountMax = 0
+    private var isRejectedWhole = false
     /// Whether reading pauses because the digest is far behind.
     private(set) var waitsForDigest = false
 
@@ -41,6 +46,7 @@ final class ResponseBody {
         waitsForDigest = false
         discardedByteCount = 0
         excerpt = []
+        (rejected, isRejectedWhole) = (nil, false)
     }
 
     // MARK: Content codings
@@ -136,24 +142,61 @@ final class ResponseBody {
     /// Counts bytes of an unwanted body. Returns `true` once there are more than are worth reading.
     /// `isRedirect`: whether another request follows, so that no excerpt of the text is needed.
     func discard(_ bytes: UnsafeRawBufferPointer, of head: ResponseHead?, isRedirect: Bool) -> Bool {
-        if !isRedirect, let head, head.isText { addToExcerpt(bytes, head) }
+        if !isRedirect, let head, head.isText || keepsRejected { note(bytes, head) }
         discardedByteCount += bytes.count
-        return discardedByteCount > EngineLimits.discardByteCountMax
+        return !keepsRejected && discardedByteCount > EngineLimits.discardByteCountMax
     }
 
-    private func addToExcerpt(_ bytes: UnsafeRawBufferPointer, _ head: ResponseHead) {
+    private func note(_ bytes: UnsafeRawBufferPointer, _ head: ResponseHead) {
         let countMax = Limits.responseExcerptByteCountMax
         guard isDecoded else {
-            if head.contentCodings.isEmpty {
+            if head.isText, head.contentCodings.isEmpty {
                 excerpt.append(contentsOf: bytes.prefix(countMax - excerpt.count))
             }
-            return
+            return keepRejected(bytes)
         }
-        guard excerpt.count < countMax else { return }
-        // A text that cannot be decoded is not shown.
-        try? decoding?.decode(bytes, turn: 0) { piece in
-            excerpt.append(contentsOf: piece.prefix(countMax - excerpt.count))
+        guard excerpt.count < countMax || keepsRejected else { return }
+        do throws(TransferError) {
+            try decoding?.decode(bytes, turn: 0) { (piece) throws(TransferError) in
+                if head.isText { excerpt.append(contentsOf: piece.prefix(countMax - excerpt.count)) }
+                keepRejected(piece)
+            }
+        } catch {
+            // A body that cannot be decoded is neither shown nor kept.
+            rejected = nil
         }
+    }
+
+    // MARK: The body of a response that is not accepted
+
+    /// Whether the body that arrives is kept although the response is not accepted.
+    var keepsRejected: Bool { rejected != nil }
+
+    /// Keeps the body that follows, unless it is longer.
+    func keepRejected(byteCountMax: Int) { (rejected, rejectedByteCountMax) = ([], byteCountMax) }
+
+    private func keepRejected(_ piece: UnsafeRawBufferPointer) {
+        guard let count = rejected?.count else { return }
+        guard piece.count <= rejectedByteCountMax - count else { return rejected = nil }
+        rejected?.append(contentsOf: piece)
+    }
+
+    /// The response has come whole.
+    func endRejected() {
+        guard rejected != nil else { return }
+        do throws(TransferError) {
+            if isDecoded { try decoding?.checkEnd() }
+            isRejectedWhole = true
+        } catch {
+            rejected = nil
+        }
+    }
+
+    /// The kept body; `nil` if there is none, or it is not whole.
+    var rejectedBody: (bytes: [UInt8], content: TransferResult.Content)? {
+        guard isRejectedWhole, let rejected, !rejected.isEmpty else { return nil }
+        let digest = hexEncoded(Digest.of(rejected))
+        return (rejected, .init(size: Int64(rejected.count), sha256: digest))
     }
 
     /// The beginning of a refused text, for people; `nil` if there is none.

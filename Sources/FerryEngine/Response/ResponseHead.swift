@@ -15,8 +15,8 @@ package struct ResponseHead: Sendable, Equatable {
     /// The first `Content-Type`: `type/subtype` in lower case, without parameters.
     package private(set) var mimeType: String?
     private var hasType = false
-    /// The values of `Set-Cookie` as received: each character is one octet (RFC 6265 §5.2).
-    package private(set) var cookies: [String] = []
+    /// Values as received, by their position in `headers`: those that are not its UTF-8 form.
+    private var received: [Int: [UInt8]] = [:]
 
     /// Makes a head without fields.
     package init(status: Int, isHTTP1: Bool) {
@@ -25,10 +25,10 @@ package struct ResponseHead: Sendable, Equatable {
     }
 
     /// Appends a field. Length and media type, which are asked for often, are parsed here once.
-    /// `octets`: the value as received, if that is not UTF-8.
-    package mutating func append(_ name: String, _ value: String, octets: String? = nil) {
+    /// `octets`: the value as received, if that is not the UTF-8 form of `value`.
+    package mutating func append(_ name: String, _ value: String, octets: [UInt8]? = nil) {
+        if let octets { received[headers.count] = octets }
         headers.append(JobSpec.Pair(name, value))
-        if equalIgnoringCase(name, "set-cookie") { cookies.append(octets ?? String(octets: value.utf8)) }
         if equalIgnoringCase(name, "content-length") {
             noteLength(value)
         } else if !hasType, equalIgnoringCase(name, "content-type") {
@@ -39,16 +39,15 @@ package struct ResponseHead: Sendable, Equatable {
     }
 
     /// Appends a folded line to the last field (RFC 9112 §5.2).
-    fileprivate mutating func unfold(_ text: String, octets: String) {
+    fileprivate mutating func unfold(_ text: String, octets line: [UInt8]) {
         guard let last = headers.popLast() else { return }
-        if equalIgnoringCase(last.name, "set-cookie"), let cookie = cookies.popLast() {
-            let whole = cookie.isEmpty ? octets : "\(cookie) \(octets)"
-            return append(last.name, last.value.isEmpty ? text : "\(last.value) \(text)", octets: whole)
-        }
+        let before = received.removeValue(forKey: headers.count) ?? Array(last.value.utf8)
+        let whole = before.isEmpty ? line : before + [0x20] + line
         if equalIgnoringCase(last.name, "content-type"), first("content-type") == nil {
             (hasType, mimeType) = (false, nil)
         }
-        append(last.name, last.value.isEmpty ? text : "\(last.value) \(text)")
+        let value = last.value.isEmpty ? text : "\(last.value) \(text)"
+        append(last.name, value, octets: whole.elementsEqual(value.utf8) ? nil : whole)
     }
 
     private mutating func noteLength(_ value: String) {
@@ -73,6 +72,14 @@ package struct ResponseHead: Sendable, Equatable {
     /// The values of all fields of that name, ignoring case.
     package func all(_ name: String) -> [String] {
         headers.compactMap { equalIgnoringCase($0.name, name) ? $0.value : nil }
+    }
+
+    /// The values of all fields of that name as received, ignoring the case of the name.
+    package func octets(_ name: String) -> [FieldOctets] {
+        headers.indices.compactMap { index in
+            guard equalIgnoringCase(headers[index].name, name) else { return nil }
+            return received[index].map { FieldOctets($0) } ?? FieldOctets(headers[index].value)
+        }
     }
 
     /// `Content-Length`, when it is one number, equal duplicates counted as one (RFC 9110 §8.6), and no
@@ -220,8 +227,7 @@ package struct ResponseHeadParser: Sendable {
             }
             value = Self.withoutControls(value)
         }
-        let isCookie = equalIgnoringCase(name, "set-cookie")
-        head.append(name, value, octets: isCookie ? String(octets: octets) : nil)
+        head.append(name, value, octets: octets.elementsEqual(value.utf8) ? nil : Array(octets))
         return .more
     }
 
@@ -237,7 +243,7 @@ package struct ResponseHeadParser: Sendable {
         guard !Self.isUsed(name) || !value.utf8.contains(where: Self.isControl) else {
             return .invalid("The field \(name) has a control character (RFC 9110 §5.5).")
         }
-        head.unfold(Self.withoutControls(value), octets: String(octets: trim(line)))
+        head.unfold(Self.withoutControls(value), octets: Array(trim(line)))
         return .more
     }
 
@@ -290,22 +296,12 @@ private func text(_ bytes: some Collection<UInt8>, encodes: Bool = false) -> Str
     // Nearly all texts are ASCII; the validating initializer is several times slower.
     if bytes.allSatisfy({ $0 < 0x80 }) { return String(decoding: bytes, as: UTF8.self) }
     if let text = String(validating: bytes, as: UTF8.self) { return text }
-    guard encodes else { return String(octets: bytes) }
+    guard encodes else { return FieldOctets(bytes).text }
     var encoded: [UInt8] = []
     for byte in bytes {
         if byte < 0x80 { encoded.append(byte) } else { appendPercentEncoded(byte, to: &encoded) }
     }
     return String(decoding: encoded, as: UTF8.self)
-}
-
-extension String {
-    /// A text in which each character is one octet (ISO 8859-1).
-    init(octets: some Collection<UInt8>) {
-        self = String(String.UnicodeScalarView(octets.map { Unicode.Scalar($0) }))
-    }
-
-    /// The octets that the characters are. Characters beyond ISO 8859-1 are left out.
-    var octets: [UInt8] { unicodeScalars.compactMap { UInt8(exactly: $0.value) } }
 }
 
 /// RFC 9110 §5.6.2.

@@ -48,7 +48,9 @@ struct ResponseJudge: Sendable {
             return .followLater(next, .delayedRedirect(head.status, seconds: delay), after: delay)
         case .again(let change): return .again(change)
         case .take(let body): return .take(body)
-        case .refuse(let error, let retryAfter): return .refuse(error, retryAfter: retryAfter)
+        case .refuse(let error, let retryAfter):
+            let isAboutHash = error.code == .authenticationRequired && hop.needsBodyHash(head, for: spec)
+            return .refuse(isAboutHash ? .bodyHashNeeded : error, retryAfter: retryAfter)
         case .wait(let error, let retryAfter): return .wait(error, retryAfter: retryAfter)
         }
     }
@@ -124,6 +126,11 @@ struct ResponseJudge: Sendable {
 }
 
 extension TransferError {
+    fileprivate static let bodyHashNeeded = TransferError(
+        .authenticationRequired,
+        "The server offers Digest only with qop=auth-int, a hash of the body, which Ferry does not send "
+            + "(status 401).", phase: .waiting, isRetryable: false)
+
     /// A redirect asks to wait for so long that the attempt ends. That is no failure of the job.
     fileprivate static func delayedRedirect(_ status: Int, seconds: Double) -> TransferError {
         var error = TransferError(

@@ -223,7 +223,8 @@ struct ResponseTable: Sendable {
 
     private func refuse(_ error: TransferError) -> Step { .refuse(error, retryAfter: nil) }
 
-    private func accepts(_ status: Int) -> Bool {
+    /// Whether the job takes a response with this status.
+    func accepts(_ status: Int) -> Bool {
         if !spec.accept.status.isEmpty { return Self.matches(status, spec.accept.status) }
         if let retried = spec.retry.statuses, Self.matches(status, retried) { return false }
         switch spec.kind {

@@ -1,3 +1,4 @@
+import Curl
 import FerryCore
 
 /// How an attempt continues a body that stops too early: which fields the next request has, when it is sent,
@@ -61,11 +62,11 @@ struct BodyContinuation {
     }
 
     /// Returns the fields `Range` and, if there is a validator, `If-Range` (RFC 9110 §13.1.5, §14.2).
-    func fields(from offset: Int64?) -> [JobSpec.Pair] {
+    func fields(from offset: Int64?) -> [TransferRequest.Header] {
         guard let offset else { return [] }
-        let range = JobSpec.Pair("Range", "bytes=\(offset)-")
+        let range = TransferRequest.Header("Range", "bytes=\(offset)-")
         guard hasIfRange, let validator = record?.validator else { return [range] }
-        return [range, JobSpec.Pair("If-Range", validator.text)]
+        return [range, .init("If-Range", validator.value)]
     }
 
     /// Sends no `If-Range` any more.

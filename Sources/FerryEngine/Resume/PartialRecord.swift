@@ -5,30 +5,30 @@ import OpenSSL
 /// Validator of a server's file (RFC 9110 §8.8).
 enum Validator: Sendable, Equatable {
     /// A strong entity tag, with its quotes.
-    case entityTag(String)
-    /// A date that was at least one second old, byte for byte as the server sent it.
-    case lastModified(String)
+    case entityTag(FieldOctets)
+    /// A date that was at least one second old.
+    case lastModified(FieldOctets)
 
-    /// Value of the `If-Range` field (RFC 9110 §13.1.5).
-    var text: String {
+    /// Value of the `If-Range` field (RFC 9110 §13.1.5): the octets that the server sent.
+    var value: FieldOctets {
         switch self {
-        case .entityTag(let text), .lastModified(let text): text
+        case .entityTag(let value), .lastModified(let value): value
         }
     }
 
     /// `nil` if the response has no field that surely changes with its bytes.
     init?(_ head: ResponseHead) {
-        let tags = head.all("etag")
-        if tags.count == 1, Self.isEntityTag(tags[0].utf8) {
-            guard tags[0].first == "\"", tags[0].utf8.count <= Self.byteCountMax else { return nil }
+        let tags = head.octets("etag")
+        if tags.count == 1, Self.isEntityTag(tags[0].bytes) {
+            guard tags[0].bytes.first == 0x22, tags[0].bytes.count <= Self.byteCountMax else { return nil }
             self = .entityTag(tags[0])
             return
         }
         // RFC 9110 §8.8.2.2: the file could have changed again within the second that the date names. A
         // malformed entity tag counts as none.
-        let dates = head.all("last-modified")
-        guard tags.count <= 1, dates.count == 1, dates[0].utf8.count <= Self.byteCountMax,
-            DateValidator(lastModified: dates[0], date: head.first("date"), now: .ofThisNode)?.isStrong
+        let dates = head.octets("last-modified")
+        guard tags.count <= 1, dates.count == 1, dates[0].bytes.count <= Self.byteCountMax,
+            DateValidator(lastModified: dates[0].text, date: head.first("date"), now: .ofThisNode)?.isStrong
                 == true
         else { return nil }
         self = .lastModified(dates[0])
@@ -37,8 +37,8 @@ enum Validator: Sendable, Equatable {
     /// Whether a response has the same validator. `false` if it has none.
     func matches(_ head: ResponseHead) -> Bool {
         switch self {
-        case .entityTag(let text): head.all("etag") == [text]
-        case .lastModified(let text): head.all("last-modified") == [text]
+        case .entityTag(let value): head.octets("etag") == [value]
+        case .lastModified(let value): head.octets("last-modified") == [value]
         }
     }
 
@@ -53,7 +53,7 @@ enum Validator: Sendable, Equatable {
     private static let byteCountMax = 1_024
 
     /// `entity-tag` (RFC 9110 §8.8.3), weak or strong.
-    private static func isEntityTag(_ text: String.UTF8View) -> Bool {
+    private static func isEntityTag(_ text: [UInt8]) -> Bool {
         let opaque = text.starts(with: #"W/""#.utf8) ? text.dropFirst(2) : text[...]
         guard opaque.count >= 2, opaque.first == 0x22, opaque.last == 0x22 else { return false }
         return opaque.dropFirst().dropLast().allSatisfy { $0 == 0x21 || $0 >= 0x23 && $0 != 0x7F }
@@ -142,8 +142,8 @@ extension PartialRecord {
         writer.member("identity", identity)
         writer.member("source", source)
         switch validator {
-        case .entityTag(let text): writer.member("etag", text)
-        case .lastModified(let text): writer.member("last_modified", text)
+        case .entityTag(let value): writer.member("etag", value.text)
+        case .lastModified(let value): writer.member("last_modified", value.text)
         case nil: break
         }
         writer.memberOrNull("total", total)
@@ -170,8 +170,9 @@ extension PartialRecord {
         else { return nil }
         self.init(
             identity: identity, source: source,
-            validator: stored["etag"]?.string.map(Validator.entityTag)
-                ?? stored["last_modified"]?.string.map(Validator.lastModified),
+            validator: stored["etag"]?.string.flatMap { FieldOctets(text: $0) }.map(Validator.entityTag)
+                ?? stored["last_modified"]?.string.flatMap { FieldOctets(text: $0) }
+                .map(Validator.lastModified),
             total: stored["total"]?.integer, inode: inode, isSequential: isSequential, boot: boot,
             ranges: ranges, synced: synced)
         mimeType = stored["content_type"]?.string

@@ -297,12 +297,12 @@ final class SegmentedTransfer: RunningAttempt {
     // MARK: For parts
 
     func request(for part: SegmentPart) -> TransferRequest {
-        var range: [JobSpec.Pair] = []
+        var range: [TransferRequest.Header] = []
         if let asked = part.asked {
             let end = asked.upperBound == .max ? "" : "\(asked.upperBound - 1)"
-            range.append(.init("Range", "bytes=\(asked.lowerBound)-\(end)"))
+            range.append(TransferRequest.Header("Range", "bytes=\(asked.lowerBound)-\(end)"))
             if let validator = validatorToSend(to: part.source) {
-                range.append(.init("If-Range", validator.text))
+                range.append(.init("If-Range", validator.value))
             }
         }
         var request = context.builder.request(

@@ -434,7 +434,10 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
             if head.isAmbiguouslyFramed { transfer?.forbidReuse() }
             guard attempt.mayBeAnswered(head, of: hop) else {
                 guard takeHead(head) else { return false }
-                guard attempt.answersChallenges(of: hop), redirect?.digest != nil else { return true }
+                // Otherwise libcurl sends an answer of its own.
+                guard attempt.answersChallenges(of: hop),
+                    redirect?.digest != nil || hop.needsBodyHash(head, for: attempt.spec)
+                else { return true }
                 handle(.enoughDiscarded)
                 return false
             }
@@ -513,10 +516,23 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
             delayedRedirect = DelayedRedirect(next, after: attempt)
             return .refuse(error, retryAfter: delay)
         case .wait(let error, let retryAfter):
-            return continuation.mayWait(retryAfter) ? .wait : .refuse(error, retryAfter: nil)
-        case .refuse(let error, let retryAfter): return .refuse(error, retryAfter: retryAfter)
+            if continuation.mayWait(retryAfter) { return .wait }
+            keepRejectedBody(head)
+            return .refuse(error, retryAfter: nil)
+        case .refuse(let error, let retryAfter):
+            keepRejectedBody(head)
+            return .refuse(error, retryAfter: retryAfter)
         case .ask(let question): return .ask(question)
         }
+    }
+
+    /// Keeps what the server says about an upload that it rejects, as long as it is short enough for the
+    /// database.
+    private func keepRejectedBody(_ head: ResponseHead) {
+        guard attempt.spec.kind == .upload, head.hasBody(hop.method) else { return }
+        let limit = min(attempt.spec.accept.byteCountMax ?? .max, Int64(Limits.inlineBodyByteCountMax))
+        guard head.contentLength ?? 0 <= limit else { return }
+        response.keepRejected(byteCountMax: Int(limit))
     }
 
     /// Takes the body of an accepted response.
@@ -644,9 +660,11 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
             outcome.info, measured, isWhole: outcome.error == nil,
             isBlocked: outcome.blockedAddress != nil, in: &trace)
         guard let error = outcome.error else {
-            if takeHeldHead(), !(response.writer?.isShort ?? false) || !goesOn(after: .shortBody) {
-                handle(.transferEnded(nil))
-            }
+            response.endRejected()
+            guard takeHeldHead() else { return }
+            let isShort = response.writer?.isShort ?? false
+            if isShort, goesOn(after: .shortBody) || repeatsOutcome(after: .shortBody) { return }
+            handle(.transferEnded(nil))
             return
         }
         reader.dropHeld()
@@ -668,7 +686,11 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
             proxy: context.builder.proxyScheme(attempt, hop.url), isSecure: hop.url.scheme == .https,
             host: hop.url.host)
         let failure = transportFailure(error, outcome.info, facts)
-        if !goesOn(after: failure.error) { handle(.transferEnded(failure)) }
+        if goesOn(after: failure.error) { return }
+        // A dead kept connection is replaced at once.
+        if failure.mayRepeatAtOnce || !repeatsOutcome(after: failure.error) {
+            handle(.transferEnded(failure))
+        }
     }
 
     /// Continues the body with another request if it has stopped too early and new bytes have come that this
@@ -676,6 +698,17 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
     private func goesOn(after error: TransferError) -> Bool {
         guard let writer = response.writer, error.mayContinue,
             continuation.goesOn(at: writer.byteCount, jitter: .random(in: 0...1))
+        else { return false }
+        handle(.interrupted)
+        return true
+    }
+
+    /// Requests the outcome of a request that must not be sent again once more, from byte 0 on, if its
+    /// response has not come whole. Returns `false` if the attempt ends instead.
+    private func repeatsOutcome(after error: TransferError) -> Bool {
+        let isLost = error.mayContinue || [.couldNotConnect, .hostNotFound].contains(error.code)
+        guard hop.hasActed, repetition.maySendTwice, error.isRetryable, isLost, !machine.isDiscarding,
+            continuation.mayWait(nil)
         else { return false }
         handle(.interrupted)
         return true
@@ -836,6 +869,8 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         let head = reader.head
         var shown = head?.response(from: hop.url)
         shown?.bodyExcerpt = response.excerptText
+        let rejected = response.rejectedBody
+        shown?.content = rejected?.content
         // Whether a failure says nothing about the job's own host.
         let isElsewhere = attempt.hasOwnProxy || hop.url.origin != attempt.origin
         var result = AttemptResult(
@@ -847,6 +882,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
             home: bodyNode)
         result.lentSeconds = slot.lentSeconds
         result.delayedRedirect = delayedRedirect
+        result.rejectedBody = rejected?.bytes
         return result
     }
 
@@ -891,7 +927,8 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
             return handle(.bodyRefused(error))
         }
         let timeout = attempt.spec.request.timeoutForRequest
-        discardSeconds = transfer != nil && machine.isDiscarding ? discardSeconds + 1 : 0
+        let isUnwanted = machine.isDiscarding && !response.keepsRejected
+        discardSeconds = transfer != nil && isUnwanted ? discardSeconds + 1 : 0
         if now >= resourceDeadline {
             handle(.timedOut(attempt.overdue(phase)))
         } else if discardSeconds > EngineLimits.discardSecondsMax {
@@ -911,7 +948,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
     /// with another connection if that is possible.
     private func endSlow(_ error: TransferError) {
         if machine.isDiscarding { return handle(.enoughDiscarded) }
-        if !goesOn(after: error) { handle(.timedOut(error)) }
+        if !goesOn(after: error), !repeatsOutcome(after: error) { handle(.timedOut(error)) }
     }
 
     private var phase: TransferError.Phase {

@@ -142,7 +142,8 @@ enum AttemptEnding: Sendable {
                 var retry = Change(.retry, lease)
                 retry.change.failedAttemptCount = record.failedAttemptCount
                 retry.change.dueAt = instant
-                retry.change.errorJSON = json
+                let isRedirected = result.delayedRedirect != nil
+                retry.change.errorJSON = isRedirected ? error.json(heldBy: .redirectDelay) : json
                 retry.change.ended = result.packed(.failed, json, node: node, at: now, seal)
                 retry.change.hasBytes = result.leavesBytes
                 retry.change.delayedRedirect = result.delayedRedirect?.encode(seal)
@@ -153,6 +154,7 @@ enum AttemptEnding: Sendable {
             case .final(let last):
                 record.state = .failed
                 record.errorJSON = last.json
+                record.body = result.rejectedBody
             }
         }
         let leavesBytes = result.leavesBytes && !result.ranFull

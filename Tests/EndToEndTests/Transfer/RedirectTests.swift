@@ -71,6 +71,9 @@ struct RedirectTests {
         let waiting = try ferry.json("GET", "/v1/jobs/\(id)")
         #expect(waiting["state"]?.string == "waiting", "\(waiting)")
         #expect(waiting["error"]?["message"]?.string?.contains("asked to wait 6 s") == true, "\(waiting)")
+        let reason = waiting["waiting_reason"]
+        #expect(reason?["code"]?.string == "redirect_delay", "\(waiting)")
+        #expect(reason?["detail"]?.string?.contains("failed") == false)
         let job = try ferry.finished(id)
         #expect(job["state"]?.string == "succeeded", "\(job)")
         #expect(job["attempt"]?.integer == 2, "\(job)")

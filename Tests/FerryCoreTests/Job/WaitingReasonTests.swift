@@ -45,6 +45,18 @@ struct WaitingReasonTests {
         #expect(reason?.code == expected && reason?.nextCheckAt == Timestamp(microseconds: 9))
     }
 
+    @Test("a job that waits for the delay of a redirect says so, and not that an attempt failed")
+    func redirectDelay() {
+        var job = record(.waiting, .retry)
+        let error = TransferError(
+            .unacceptableStatus, "The server redirected and asked to wait 600 s.", phase: .waiting,
+            isRetryable: true)
+        job.errorJSON = error.json(heldBy: .redirectDelay)
+        let reason = WaitingReason(job, queue: .init())
+        #expect(reason?.code == .redirectDelay && reason?.nextCheckAt == Timestamp(microseconds: 9))
+        #expect(reason?.detail.contains("redirected") == true && reason?.detail.contains("failed") == false)
+    }
+
     @Test("reasons of all jobs precede those of a single job")
     func queue() {
         let code = { (queue: QueueConditions) in WaitingReason(record(.queued), queue: queue)?.code }

@@ -1,5 +1,6 @@
 import FerryCore
 import FerryEngine
+import OpenSSL
 import TestSupport
 import TestThreads
 import Testing
@@ -128,6 +129,31 @@ import Testing
         }
     }
 
+    @Test(
+        "an upload to a server that offers only auth-int fails with that reason, and sends no wrong answer",
+        arguments: ["MD5", "SHA-256", "SHA-512-256"])
+    func bodyHash(algorithm: String) throws {
+        let challenge = #"Digest realm="r", nonce="n", qop="auth-int", algorithm=\#(algorithm)"#
+        let origin = try ScriptedOrigin.answering { _, _ in
+            let head = "HTTP/1.1 401 x\r\nWWW-Authenticate: \(challenge)\r\nContent-Length: 2\r\n\r\nno"
+            return Array(head.utf8)
+        }
+        let fixture = try Fixture()
+        defer {
+            fixture.stop()
+            origin.stop()
+        }
+        try writeFile(fixture.root + "/source", patternBytes(100_000))
+        let result = fixture.run(.upload, origin.url + "/x") {
+            $0.authenticate(.digest)
+            $0.spec.source = .path("source")
+        }
+        let error = try #require(result?.failure)
+        #expect(error.code == .authenticationRequired && !error.isRetryable)
+        #expect(error.message.contains("auth-int"), "\(error)")
+        #expect(origin.requests.map { $0.header("authorization") } == [nil])
+    }
+
     @Test("spaces around = in a challenge do not matter")
     func spaces() throws {
         let (result, sent, count) = try Self.run([#"Digest realm = "r" , nonce= "n2", qop ="auth""#])
@@ -136,5 +162,47 @@ import Testing
             return
         }
         #expect(count == 2 && sent.last??.contains("qop=auth") ?? false)
+    }
+
+    @Test(
+        "an answer repeats the octets of realm, nonce and opaque as they came",
+        arguments: [[0xC3, 0xA9], [0xE9]] as [[UInt8]])
+    func octets(word: [UInt8]) throws {
+        let challenge =
+            Array("WWW-Authenticate: Digest algorithm=SHA-512-256, realm=\"r".utf8) + word
+            + Array("\", nonce=\"n".utf8) + word + Array("\", opaque=\"o".utf8) + word
+            + Array("\", qop=\"auth\"\r\n".utf8)
+        let origin = try ScriptedOrigin.answering { request, _ in
+            let isAnswer = request.octets("authorization") != nil
+            let status = isAnswer ? "200 OK" : "401 x"
+            return Array("HTTP/1.1 \(status)\r\n".utf8) + (isAnswer ? [] : challenge)
+                + Array("Content-Length: 0\r\n\r\n".utf8)
+        }
+        let fixture = try Fixture()
+        defer {
+            fixture.stop()
+            origin.stop()
+        }
+        let result = fixture.run(.data, origin.url + "/x") { $0.authenticate(.digest, "ü", "ö") }
+        #expect(result?.response?.status == 200)
+        let sent = try #require(origin.requests.last?.octets("authorization"))
+        let fields = sent.split(separator: 0x2C).map { Array($0.drop { $0 == 0x20 }) }
+        func value(_ name: String) -> [UInt8]? {
+            let start = Array("\(name)=".utf8)
+            return fields.first { $0.starts(with: start) }.map { field in
+                field.dropFirst(start.count).filter { $0 != 0x22 }
+            }
+        }
+        for (name, letter) in [("realm", "r"), ("nonce", "n"), ("opaque", "o")] {
+            #expect(value(name) == Array(letter.utf8) + word, "\(name)")
+        }
+        func hash(_ bytes: [UInt8]) -> [UInt8] {
+            Array(hexEncoded(Digest.of(bytes, .sha512by256)).utf8)
+        }
+        let colon: [UInt8] = [0x3A]
+        let secret = hash(Array("ü:r".utf8) + word + Array(":ö".utf8))
+        let middle = [Array("n".utf8) + word, Array("00000001".utf8), value("cnonce") ?? []]
+        let words = [secret] + middle + [Array("auth".utf8), hash(Array("GET:/x".utf8))]
+        #expect(value("response") == hash(Array(words.joined(separator: colon))))
     }
 }

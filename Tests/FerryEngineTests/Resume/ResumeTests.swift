@@ -72,6 +72,45 @@ import Testing
         }
     }
 
+    @Test(
+        "If-Range has the octets of the entity tag, within an attempt and in the next one",
+        arguments: [[0xC3, 0xA9], [0xE9], [0x80, 0xFF]] as [[UInt8]])
+    func tagOctets(word: [UInt8]) throws {
+        let tag = [0x22] + word + [0x22]
+        let left = Cuts([1_200_000, 700_000, 0])
+        let size = Self.size
+        let origin = try ScriptedOrigin { connection in
+            while let request = connection.readRequest() {
+                let start = request.header("range").flatMap { Int($0.dropFirst(6).dropLast()) }
+                let isSame = request.octets("if-range") == tag
+                let first = isSame ? start ?? 0 : 0
+                let status = isSame ? "206 Partial Content" : "200 OK"
+                let range = isSame ? "Content-Range: bytes \(first)-\(size - 1)/\(size)\r\n" : ""
+                let head = "HTTP/1.1 \(status)\r\n\(range)Content-Length: \(size - first)\r\nETag: "
+                guard connection.send(Array(head.utf8) + tag + Array("\r\n\r\n".utf8)) else { return }
+                guard let cut = left.next() else {
+                    guard connection.send(Array(Self.bytes[first...])) else { return }
+                    continue
+                }
+                connection.send(Array(Self.bytes[first..<min(first + cut, size)]))
+                return
+            }
+        }
+        let fixture = try Fixture()
+        defer {
+            fixture.stop()
+            origin.stop()
+        }
+        let first = fixture.run(.download, origin.url + "/f") { $0.to("d/f") }
+        #expect(first?.partialDownload == PartialDownload(byteCount: 1_900_000, total: Int64(size)))
+        let last = fixture.run(.download, origin.url + "/f", job: first?.attempt.job, number: 2) {
+            $0.to("d/f")
+        }
+        #expect(last?.success?.sha256 == sha256(Self.bytes))
+        #expect(Self.ranges(origin) == [nil, "bytes=1200000-", "bytes=1900000-", "bytes=1900000-"])
+        #expect(origin.requests.dropFirst().allSatisfy { $0.octets("if-range") == tag })
+    }
+
     @Test("nginx continues the same file; one that was replaced meanwhile is fetched again")
     func nginx() throws {
         let nginx = try Nginx()

@@ -46,6 +46,39 @@ private let bytes = segmentedBytes
         #expect(result.bytesReceived == Int64(bytes.count))
     }
 
+    @Test(
+        "parts send the octets of the entity tag", arguments: [[0xC3, 0xA9], [0xE9]] as [[UInt8]])
+    func tagOctets(word: [UInt8]) throws {
+        let tag = [0x22] + word + [0x22]
+        let origin = try ScriptedOrigin { connection in
+            while let request = connection.readRequest() {
+                let ends = request.header("range")?.dropFirst(6).split(separator: "-").compactMap { Int($0) }
+                let isSame = request.octets("if-range").map { $0 == tag } ?? true
+                let first = isSame ? ends?.first ?? 0 : 0
+                let end = isSame && ends?.count == 2 ? (ends?.last ?? 0) + 1 : size
+                let range = "Content-Range: bytes \(first)-\(end - 1)/\(size)\r\n"
+                let status = isSame && ends != nil ? "206 x\r\n\(range)" : "200 OK\r\n"
+                let length = "Content-Length: \(end - first)\r\n"
+                let head = "HTTP/1.1 \(status)Accept-Ranges: bytes\r\n\(length)ETag: "
+                guard connection.send(Array(head.utf8) + tag + Array("\r\n\r\n".utf8)),
+                    connection.send(Array(bytes[first..<end]))
+                else { return }
+            }
+        }
+        let fixture = try Fixture()
+        defer {
+            fixture.stop()
+            origin.stop()
+        }
+        let result = fixture.run(.download, origin.url + "/f") {
+            $0.to("file")
+            $0.spec.segmentCountMax = 4
+        }
+        #expect(result?.success?.sha256 == sha256(bytes))
+        let sent = origin.requests.compactMap { $0.octets("if-range") }
+        #expect(!sent.isEmpty && sent.allSatisfy { $0 == tag })
+    }
+
     @Test("four parts are asked for once each, all but the first with If-Range, and make one file")
     func parts() throws {
         let origin = try RangeOrigin(bytes)

@@ -85,6 +85,46 @@ import Testing
         }
     }
 
+    @Test(
+        "a result of a POST that is cut in its body is requested again, and the POST is not",
+        arguments: [JobSpec.Kind.data, .download, .upload], [2, 3])
+    func cutResult(kind: JobSpec.Kind, cutCount: Int) throws {
+        let bytes = patternBytes(300_000)
+        let left = Mutex(cutCount)
+        try Self.with { connection in
+            while let request = connection.readRequest() {
+                _ = connection.readBody(of: request)
+                if request.method == "POST" {
+                    connection.send("HTTP/1.1 303 x\r\nLocation: /end\r\nContent-Length: 0\r\n\r\n")
+                    continue
+                }
+                let isCut = left.withLock { left in
+                    left -= 1
+                    return left >= 0
+                }
+                connection.send("HTTP/1.1 200 OK\r\nETag: \"a\"\r\nContent-Length: 300000\r\n\r\n")
+                connection.send(isCut ? Array(bytes.prefix(200_000)) : bytes)
+                if isCut { return }
+            }
+        } _: { origin, fixture in
+            let result = fixture.run(kind, origin.url) {
+                Self.post(&$0)
+                if kind == .upload { $0.spec.source = .inline(.init(form: .base64, byteCount: 3)) }
+                if kind == .download { $0.to("f") }
+                $0.spec.retry.attemptCountMax = 3
+                ($0.spec.retry.delayInitial, $0.spec.retry.multiplier) = (0.01, 1)
+            }
+            #expect(origin.requests.map(\.method) == ["POST", "GET", "GET", "GET"])
+            guard cutCount == 2 else {
+                #expect(result?.failure?.code == .incompleteBody && result?.failure?.isRetryable == false)
+                return
+            }
+            let received = kind == .upload ? result?.success?.content?.sha256 : result?.success?.sha256
+            #expect(received == sha256(bytes), "\(String(describing: result?.failure))")
+            #expect(result?.bytesReceived == Int64(bytes.count))
+        }
+    }
+
     @Test("a POST whose response cannot be stored is not repeated")
     func answerRefused() throws {
         try Self.with { connection in

@@ -73,8 +73,6 @@ CREATE TABLE jobs (
     started_at timestamptz,
     -- When the job became queued, if not at its creation. Read for the age of the oldest queued job only.
     queued_at timestamptz,
-    -- When the job must have ended; null: no deadline.
-    deadline_at timestamptz,
     -- Of a discretionary job: its earliest start, and the bytes that it expects.
     discretionary_from timestamptz,
     discretionary_bytes bigint,
@@ -144,12 +142,9 @@ CREATE INDEX jobs_tenant ON jobs (tenant, id) WHERE tenant IS NOT NULL;
 -- Jobs of a session. The default session is left out: it has most jobs, and no end.
 -- Used by list_jobs, count_session_jobs, cancel_sessions, end_sessions.
 CREATE INDEX jobs_session ON jobs (tenant, session, id) WHERE session <> 'default';
--- Resource timeouts of jobs that no node runs, in order.
--- Used by expired_jobs.
+-- Ends of the time of jobs that no node runs, in order.
+-- Used by next_expiry, expired_jobs.
 CREATE INDEX jobs_expiry ON jobs (expires_at) WHERE state IN ('waiting', 'queued', 'suspended');
--- The next deadline, and those that have passed. Few jobs have one.
--- Used by next_deadline, due_deadlines.
-CREATE INDEX jobs_deadline ON jobs (deadline_at) WHERE deadline_at IS NOT NULL;
 -- Questions that are due.
 -- Used by due_begins, due_questions, has_due_questions.
 CREATE INDEX jobs_asking ON jobs (next_attempt_at) WHERE state = 'waiting' AND asks;

@@ -136,6 +136,9 @@ private struct JobEnvelope: ShownObject {
             "Why the job does not run; null for running and terminal jobs.")
         list.described("created_at", Timestamp.self, "Time of the submission.")
         list.described("started_at", Timestamp?.self, "Start of the first attempt.")
+        list.described(
+            "expires_at", Timestamp.self,
+            "End of timeout_for_resource, which counts from the later of created_at and earliest_begin_at.")
         list.described("finished_at", Timestamp?.self, "Time of the terminal state.")
         list.described("next_attempt_at", Timestamp?.self, "Time at which a waiting job continues.")
         list.described("acknowledged_at", Timestamp?.self, "Time of the acknowledgement.")

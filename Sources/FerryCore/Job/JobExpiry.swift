@@ -1,15 +1,20 @@
 extension JobSpec.Schedule {
-    /// Returns the time by which the job must have ended: the earlier of `deadline_at` and the end of
-    /// `timeout_for_resource`.
+    /// Returns the end of `timeout_for_resource`, which counts from the later of the acceptance of the job and
+    /// `earliest_begin_at`.
+    package func resourceExpiry(createdAt: Timestamp) -> Timestamp {
+        max(createdAt, earliestBeginAt ?? createdAt) + timeoutForResource
+    }
+
+    /// Returns the time by which the job must have ended: the earlier of `deadline_at` and `resourceExpiry`.
     package func expiry(createdAt: Timestamp) -> Timestamp {
-        let timeout = createdAt + timeoutForResource
+        let timeout = resourceExpiry(createdAt: createdAt)
         guard let deadlineAt else { return timeout }
         return min(deadlineAt, timeout)
     }
 
     /// Returns the error code of a job that has not ended by `expiry`.
     package func overdueCode(createdAt: Timestamp) -> TransferError.Code {
-        guard let deadlineAt, deadlineAt <= createdAt + timeoutForResource else { return .resourceTimeout }
+        guard let deadlineAt, deadlineAt <= resourceExpiry(createdAt: createdAt) else { return .resourceTimeout }
         return .deadlineExceeded
     }
 

@@ -32,6 +32,7 @@ extension JobRecord {
         .show(into: &writer, isRedacted: disclosure.isRedacted)
         let spec = storedSpec.shown(for: disclosure)
         if let spec {
+            writer.member("expires_at", spec.schedule.resourceExpiry(createdAt: createdAt))
             writer.name("answered_by")
             (spec.answers?.last).show(into: &writer, isRedacted: true)
             writer.memberOrNull("schedule_id", spec.occurrence?.schedule.description)

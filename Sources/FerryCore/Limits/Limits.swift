@@ -374,6 +374,9 @@ package enum Limits {
     /// Time for which a connection adds to one row of counts, in seconds.
     /// If exceeded: it starts another row.
     package static let shardSeconds = 2
+    /// Time before the end of a job's time from which on a node that accepts it is told at once, in seconds.
+    /// Later ends are read from the database.
+    package static let expiryNoticeSeconds = 60.0
     /// Retention of the audit, in seconds.
     /// If exceeded: removed.
     package static let auditSeconds = 90 * 86_400.0

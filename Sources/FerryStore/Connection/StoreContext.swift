@@ -20,8 +20,8 @@ final class StoreContext: Sendable {
     let specs = SpecCache()
     let edits = EditRegistry()
     let recentResults = RecentResults()
-    /// Deadlines of jobs for the `Reaper`; closed to end the heartbeat thread.
-    let deadlines = Mailbox<Timestamp>()
+    /// Times at which jobs must have ended, for the `Reaper`; closed to end the heartbeat thread.
+    let expiries = Mailbox<Timestamp>()
     let workers = WorkerCounts()
     let events = EventSignal()
     let sessions: SessionCache
@@ -90,6 +90,12 @@ final class StoreContext: Sendable {
     /// Wakes the reader of dependencies. Call after a commit that has written to `dependency_news`.
     func noteDependencies() { wakeDependents() }
 
+    /// Wakes the reaper for a job that must have ended at this time, if that is before the reaper reads the
+    /// next such time from the database: at each heartbeat. Call after the commit.
+    func noteExpiry(_ expiry: Timestamp) {
+        if expiry - clock.now() < Limits.expiryNoticeSeconds { expiries.send(expiry) }
+    }
+
     /// Notes a committed submission that has leased no job.
     func noteSubmitted(_ outcome: SubmissionBatch.Outcome) {
         metrics.submittedJobs.add(Int64(outcome.jobCount), ordering: .relaxed)
@@ -100,7 +106,7 @@ final class StoreContext: Sendable {
             dispatcherWake(nil)
         }
         if let earliest = outcome.earliestBegin { dispatcherWake(earliest) }
-        if let deadline = outcome.earliestDeadline { deadlines.send(deadline) }
+        if let earliest = outcome.earliestExpiry { noteExpiry(earliest) }
     }
 
     /// `true` if this node may lease and begin jobs: nothing forbids it, and its own lease is held. Without a

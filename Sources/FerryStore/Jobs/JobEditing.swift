@@ -92,7 +92,7 @@ extension ControlLane {
         }
         guard isWritten, let edited = try context.job(record.id, &connection) else { return nil }
         context.adopt(edited)
-        if let deadline = spec.schedule.deadlineAt { context.deadlines.send(deadline) }
+        context.noteExpiry(spec.schedule.expiry(createdAt: record.createdAt))
         // Another node may run the job, or wait for work.
         var payload: String?
         if record.state == .running {
@@ -163,7 +163,6 @@ extension Parameters {
         parameters.append(float32: Float(spec.schedule.priority))
         parameters.append(spec.schedule.expiry(createdAt: record.createdAt))
         parameters.append(text: origin)
-        parameters.append(spec.schedule.deadlineAt)
         parameters.append(int64: queue)
         parameters.append(
             spec.urgency(

@@ -5,7 +5,7 @@ extension Statements {
         "acknowledge_jobs", PackageResources.acknowledge_jobs_sql, parameters: 3)
     package static let changeJobs = make("change_jobs", PackageResources.change_jobs_sql, parameters: 23)
     package static let deleteJob = make("delete_job", PackageResources.delete_job_sql, parameters: 3)
-    package static let editSpec = make("edit_spec", PackageResources.edit_spec_sql, parameters: 18)
+    package static let editSpec = make("edit_spec", PackageResources.edit_spec_sql, parameters: 17)
     package static let lockSuspendedJobs = make(
         "lock_suspended_jobs", PackageResources.lock_suspended_jobs_sql, parameters: 2)
     package static let readLeftovers = make(

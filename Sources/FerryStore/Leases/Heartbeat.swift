@@ -41,7 +41,7 @@ package final class Heartbeat: LeaseHolder {
     }
 
     /// Makes the thread give back what this node holds, and end.
-    func close() { context.deadlines.close() }
+    func close() { context.expiries.close() }
 
     func makeConnection() -> ReconnectingConnection {
         context.connection(
@@ -60,11 +60,11 @@ package final class Heartbeat: LeaseHolder {
     func run() {
         let database = makeConnection()
         var reaper = Reaper(context, deliveryReclaimer, wakeDispatcher: wakeDispatcher)
-        while !context.deadlines.isClosed {
+        while !context.expiries.isClosed {
             let start = Sys.monotonicNanoseconds()
             do {
                 let beat = try beat(database)
-                reaper.note(deadline: beat.nextDeadline)
+                reaper.note(expiry: beat.nextExpiry)
                 try reaper.reap(
                     beat.others, database, startedAt: start,
                     until: start + Int64(context.configuration.heartbeatSeconds * 1e9))
@@ -86,8 +86,8 @@ package final class Heartbeat: LeaseHolder {
     struct Beat {
         /// The last heartbeats of the other nodes.
         let others: [NodeID: Timestamp]
-        /// The earliest deadline of a job that no node holds; `nil` if there is none.
-        let nextDeadline: Timestamp?
+        /// The next time at which a job that no node holds must have ended; `nil` if there is none.
+        let nextExpiry: Timestamp?
     }
 
     /// Writes one heartbeat. Also sets the clock, adopts limits, settings and sessions, and stops attempts
@@ -109,7 +109,7 @@ package final class Heartbeat: LeaseHolder {
                 pipeline.send(Statements.heartbeat, .heartbeat(context, demand))
                 pipeline.send(Statements.checkLeases, held)
                 pipeline.send(Statements.readSetting, limits)
-                pipeline.send(Statements.nextDeadline)
+                pipeline.send(Statements.nextExpiry)
                 pipeline.send(Statements.readHostLimits, HostLimitsLoader.parameters)
                 pipeline.send(Statements.readSessionEpoch)
                 pipeline.send(Statements.readOperations, .operatorSettings(context))
@@ -120,7 +120,7 @@ package final class Heartbeat: LeaseHolder {
         let nodes = results.take(1)
         let confirmedLeases = results.take(2)
         let stored = results.take(3)
-        let deadline = results.take(4)
+        let expiry = results.take(4)
         let hosts = results.take(5)
         let epoch = results.take(6).int64(0, 0)
         let operations = results.take(7)
@@ -128,7 +128,7 @@ package final class Heartbeat: LeaseHolder {
         context.peers.withLock { $0 = others.peers }
         let beat = Beat(
             others: others.heartbeats,
-            nextDeadline: deadline.rowCount > 0 ? deadline.instant(0, 0) : nil)
+            nextExpiry: expiry.rowCount > 0 ? expiry.instant(0, 0) : nil)
         try renewLease(sentAt: start, database)
         context.metrics.roundTripNanoseconds.store(end - start, ordering: .relaxed)
         context.clock.adjust(nodes.instant(0, 0), between: start, and: end)

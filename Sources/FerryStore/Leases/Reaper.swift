@@ -25,7 +25,7 @@ struct Reaper {
     // Instants of the monotonic clock, in nanoseconds.
     private var nextSweep = Sys.monotonicNanoseconds()
     private var nextOrphanSearch = Sys.monotonicNanoseconds()
-    private var nextDeadline = Int64.max
+    private var nextExpiry = Int64.max
 
     init(
         _ context: StoreContext, _ deliveryReclaimer: DeliveryReclaimer,
@@ -89,14 +89,15 @@ struct Reaper {
         }
     }
 
-    /// Fails jobs whose time ended while no node held them: the rows of `overdue`. `end`: as for `reap`.
+    /// Fails jobs whose time ended while no node held them. `end`: as for `reap`.
     /// Returns `false` if some are left.
     func expire(
-        _ database: ReconnectingConnection, _ overdue: Statement = Statements.expiredJobs, until end: Int64
+        _ database: ReconnectingConnection, until end: Int64
     ) throws(PostgresError) -> Bool {
         while true {
             let stored = try database.withConnection { connection throws(PostgresError) in
-                let rows = try connection.execute(overdue, .int32(Self.batchMax), timeout: .seconds(5))
+                let rows = try connection.execute(
+                    Statements.expiredJobs, .int32(Self.batchMax), timeout: .seconds(5))
                 return (0..<rows.rowCount).compactMap { StoredJob(overdue: rows, $0, context.damagedRows) }
             }
             guard !stored.isEmpty else { return true }
@@ -175,42 +176,42 @@ struct Reaper {
         }
     }
 
-    // MARK: Deadlines
+    // MARK: Ends of the time of jobs
 
-    /// Replaces the next deadline by the one that was read; `nil` if there is none.
-    mutating func note(deadline: Timestamp?) {
-        nextDeadline = .max
-        if let deadline { expect(deadline) }
+    /// Replaces the next end by the one that was read; `nil` if there is none.
+    mutating func note(expiry: Timestamp?) {
+        nextExpiry = .max
+        if let expiry { expect(expiry) }
     }
 
-    private mutating func expect(_ deadline: Timestamp) {
+    private mutating func expect(_ expiry: Timestamp) {
         // A millisecond later, because the database's clock decides, not this machine's.
-        let delay = min(max(0, deadline - context.clock.now()), 1e6) * 1e9 + 1e6
-        nextDeadline = min(nextDeadline, Sys.monotonicNanoseconds() + Int64(delay))
+        let delay = min(max(0, expiry - context.clock.now()), 1e6) * 1e9 + 1e6
+        nextExpiry = min(nextExpiry, Sys.monotonicNanoseconds() + Int64(delay))
     }
 
-    /// Fails jobs at their deadlines until the monotonic instant `end`, when the next heartbeat is due, or
+    /// Fails jobs at the ends of their time until the monotonic instant `end`, when the next heartbeat is due, or
     /// until the thread is to end.
     mutating func failOverdueJobs(_ database: ReconnectingConnection, until end: Int64) {
-        while !context.deadlines.isClosed {
+        while !context.expiries.isClosed {
             let now = Sys.monotonicNanoseconds()
             guard now < end else { return }
-            if now >= nextDeadline {
+            if now >= nextExpiry {
                 do {
                     // Jobs that are left are due after the heartbeat as well.
-                    guard try expire(database, Statements.dueDeadlines, until: end) else { return }
+                    guard try expire(database, until: end) else { return }
                     let rows = try database.withConnection { connection throws(PostgresError) in
-                        try connection.execute(Statements.nextDeadline, timeout: .seconds(5))
+                        try connection.execute(Statements.nextExpiry, timeout: .seconds(5))
                     }
-                    note(deadline: rows.rowCount > 0 ? rows.instant(0, 0) : nil)
+                    note(expiry: rows.rowCount > 0 ? rows.instant(0, 0) : nil)
                 } catch {
                     // The next heartbeat reads it again.
-                    nextDeadline = .max
+                    nextExpiry = .max
                 }
             }
-            let wait = max(0, min(end, nextDeadline) - Sys.monotonicNanoseconds())
-            for deadline in context.deadlines.wait(milliseconds: Int32((wait + 999_999) / 1_000_000)) {
-                expect(deadline)
+            let wait = max(0, min(end, nextExpiry) - Sys.monotonicNanoseconds())
+            for expiry in context.expiries.wait(milliseconds: Int32((wait + 999_999) / 1_000_000)) {
+                expect(expiry)
             }
         }
     }

@@ -45,7 +45,7 @@ struct SubmissionBatch {
         /// Of the jobs that wait for their begin date.
         var earliestBegin: Timestamp?
         /// Of all inserted jobs.
-        var earliestDeadline: Timestamp?
+        var earliestExpiry: Timestamp?
         var hasDependencies = false
     }
 
@@ -211,9 +211,8 @@ struct SubmissionBatch {
                             .compactMap(\.self).min()
                     }
                 }
-                if let deadline = job.spec.schedule.deadlineAt {
-                    outcome.earliestDeadline = min(outcome.earliestDeadline ?? deadline, deadline)
-                }
+                let expiry = job.spec.schedule.expiry(createdAt: now)
+                outcome.earliestExpiry = min(outcome.earliestExpiry ?? expiry, expiry)
                 accepted.append(acceptance(job, begins: lease == .begins))
             }
             outcome.results.append(.success(Submission.Accepted(jobs: accepted, isReplay: false)))

@@ -106,14 +106,9 @@ extension SubmissionBatch {
         return parameters
     }
 
-    /// Appends deadlines, what the jobs wait for or that they are suspended, and the events that their
+    /// Appends what the jobs wait for or that they are suspended, and the events that their
     /// webhooks want.
     private func appendHints(_ chosen: [Int], to parameters: inout Parameters) {
-        parameters.beginArray(.timestamp)
-        for index in chosen {
-            for job in submissions[index].jobs { parameters.append(job.spec.schedule.deadlineAt) }
-        }
-        parameters.endArray()
         parameters.beginArray(.text)
         for index in chosen {
             for job in submissions[index].jobs {

@@ -225,7 +225,7 @@ package final class SubmissionWriter: SubmissionSink {
         }
         if let earliest = outcome.earliestBegin { wakeDispatcher(earliest) }
         if outcome.hasDependencies { context.noteDependencies() }
-        if let earliest = outcome.earliestDeadline { context.deadlines.send(earliest) }
+        if let earliest = outcome.earliestExpiry { context.noteExpiry(earliest) }
         for (submission, result) in zip(work.submissions, outcome.results) {
             waitingJobCount.subtract(submission.jobs.count, ordering: .relaxed)
             submission.reply(result)

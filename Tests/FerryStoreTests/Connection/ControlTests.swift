@@ -284,7 +284,7 @@ struct ControlTests {
         #expect(status.queued == 0 && status.deliveriesPending == 1 && status.oldestDeliverySeconds != nil)
     }
 
-    @Test("a terminal job is deleted with its deliveries; others are not deleted")
+    @Test("a terminal job is deleted and its pending delivery stays; others are not deleted")
     func deleting() throws {
         defer { node.store.stop() }
         let job = newJob(webhook: true)
@@ -302,7 +302,11 @@ struct ControlTests {
             Issue.record("the job is still there")
             return
         }
-        #expect(try node.status().deliveriesPending == 0)
+        #expect(try node.status().deliveriesPending == 1)
+        let delivery = try #require(try claim().first)
+        #expect(delivery.job == job.id && delivery.type == "job.cancelled")
+        node.store.deliveries.record([tried(delivery, .accepted, status: 204, excerpt: "")])
+        try eventually("it is accepted") { try node.status().deliveriesPending == 0 }
     }
 
     @Test("deliveries are leased, tried, retried when due, and redelivered on request")

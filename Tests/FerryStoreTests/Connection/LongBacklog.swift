@@ -14,12 +14,11 @@ enum LongBacklog {
             CASE WHEN i < 3 THEN 'default' ELSE 'lot ' || i END, '' FROM generate_series(1, 500) AS i
         UNION ALL
         SELECT -i, 'backlog', 'default', 'https://' || i || '.example:443' FROM generate_series(1, 500) AS i;
-        INSERT INTO jobs (id, created_at, expires_at, deadline_at, urgency, lot, priority, kind, state,
+        INSERT INTO jobs (id, created_at, expires_at, urgency, lot, priority, kind, state,
             waiting_for,
             next_attempt_at, asks, question, discretionary_from, tenant, session, origin, spec, awaits_host)
         SELECT history_id(i + 4000000), now(),
             now() + CASE WHEN i % 10000 = 0 THEN interval '-1 second' ELSE interval '1 day' END,
-            CASE WHEN i % 1000 = 0 THEN now() + i * interval '1 second' - interval '10000 seconds' END,
             now(), 2, 0.5, 'download', 'waiting', w, CASE WHEN w = 'connectivity' THEN NULL
                 ELSE now() + i * interval '1 second' - interval '1000 seconds' END,
             w IN ('challenge', 'confirmation', 'redirect'),

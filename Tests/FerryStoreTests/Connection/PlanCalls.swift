@@ -108,7 +108,7 @@ struct PlanCall {
     private static let submitArguments = """
         ARRAY[history_id(7000000)], '{acme}', '{default}', '{download}', '{0}', '{0.5}', '{NULL}',
         '{now}', '{https://a.example:443}', '{NULL}', '{NULL}', '{"{}"}', '{NULL}', '{NULL}', '{NULL}',
-        now(), history_id(1), '{NULL}', '{NULL}', '{NULL}', '{1}', '{now}', '{acme}', '{default}', '{a}',
+        now(), history_id(1), '{NULL}', '{NULL}', '{1}', '{now}', '{acme}', '{default}', '{a}',
         1000, '{false}', '{""}', '{true}', '{true}'
         """
 
@@ -310,10 +310,9 @@ struct PlanCall {
     ]
 
     private static let finish: [PlanCall] = [
-        lane(Statements.dueDeadlines, "10"),
         lane(Statements.finishJobs, finishArguments),
         command(Statements.finishJobs, finishArguments),
-        lane(Statements.nextDeadline),
+        lane(Statements.nextExpiry),
         lane(Statements.tellJobs, "ARRAY[history_id(4200001)], '{1}', '{now}', '{7}', '{now}'"),
     ]
 
@@ -372,7 +371,7 @@ struct PlanCall {
         command(
             Statements.editSpec,
             """
-            history_id(4400001), '{}', NULL, 0.5, now(), 'https://new.example:443', NULL, 2, now(), false,
+            history_id(4400001), '{}', NULL, 0.5, now(), 'https://new.example:443', 2, now(), false,
             false, NULL, '', true, true, false, NULL, true
             """),
         read(
@@ -496,7 +495,7 @@ struct PlanCall {
             ARRAY[history_id(7000000)], '{acme}', '{default}', '{download}', '{0}', '{0.5}', '{NULL}',
             '{now}', '{https://a.example:443}', '{NULL}', '{NULL}', '{"{}"}', '{NULL}', '{NULL}', '{NULL}',
             now(), history_id(1), '{0}', '{0}', '{acme}', '{jobs}', '{new}', '{a}', '{NULL}', '{NULL}',
-            '{NULL}', '{a}', '{1}', '{now}', 1000, '{false}', '{""}', '{true}', '{true}'
+            '{a}', '{1}', '{now}', 1000, '{false}', '{""}', '{true}', '{true}'
             """),
     ]
 

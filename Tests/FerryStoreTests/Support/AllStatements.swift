@@ -30,7 +30,7 @@ extension Statements {
         tryLockRelay,
         listEvents, numberEvents, putBackEvents, rejectEvents, removeOldEvents, takeEvents,
         // Finish
-        dueDeadlines, finishJobs, nextDeadline, tellJobs,
+        finishJobs, nextExpiry, tellJobs,
         // Hosts
         createHosts, forgetHosts, grantConnections, keepDecisions, listHosts, loadHosts, lockHosts,
         lockWaitingJobs,

@@ -1,7 +1,7 @@
--- Deletes a terminal job with its earlier specs, its deliveries, their tries and its row of
--- unacknowledged_jobs.
+-- Deletes a terminal job with its earlier specs, its accepted and given up deliveries, their tries and its
+-- row of unacknowledged_jobs. Pending deliveries stay and are sent: they do not need the job.
 -- Locks: its row of unacknowledged_jobs, then the job, in the order of acknowledge_jobs.sql; then its
--- deliveries, then this connection's row of job_counts.
+-- deliveries.
 -- $1 id, $2 expected revision, $3 payload of the notification to other nodes, or null.
 -- Returns the id; no row if the job has changed meanwhile or is gone.
 WITH held AS MATERIALIZED (
@@ -14,13 +14,9 @@ WITH held AS MATERIALIZED (
     DELETE FROM unacknowledged_jobs u USING gone g WHERE u.job = ANY (ARRAY[g.id])
 ), earlier AS (
     DELETE FROM earlier_specs s USING gone g WHERE s.job = ANY (ARRAY[g.id])
-), untold AS (
-    DELETE FROM deliveries WHERE job IN (SELECT id FROM gone) RETURNING id, state
+), told AS (
+    DELETE FROM deliveries WHERE job IN (SELECT id FROM gone) AND state <> 'pending' RETURNING id
 ), tries AS (
-    DELETE FROM delivery_tries WHERE delivery IN (SELECT id FROM untold)
-), counted AS (
-    INSERT INTO job_counts AS c (shard, deliveries_pending)
-    SELECT current_setting('ferry.shard'), -count(*) FROM untold WHERE state = 'pending' HAVING count(*) > 0
-    ON CONFLICT (shard) DO UPDATE SET deliveries_pending = c.deliveries_pending + excluded.deliveries_pending
+    DELETE FROM delivery_tries WHERE delivery IN (SELECT id FROM told)
 )
 SELECT id, CASE WHEN $3::text IS NOT NULL THEN pg_notify('ferry', $3::text) END FROM gone

@@ -3,11 +3,11 @@
 -- the first one with the new fields. The claim queue of a leased job stays unless its scope changes: limits
 -- then count the job where its next request goes.
 -- Locks: the job and the new row.
--- $1 id, $2 spec, $3 metadata or null, $4 priority, $5 expiry, $6 origin, $7 deadline or null, $8 claim queue
--- (column `lot`), $9 urgency, $10 whether it needs a confirmation before it begins, used if no question is
--- open, $11 whether the secrets change, $12 new sealed secrets or null, $13 path of its scope, $14 whether
--- its request may be repeated, $15 whether it waits for its host, $16 whether the inline body changes, $17
--- new inline body or null, $18 whether the request changes, so that no redirect of the former one counts.
+-- $1 id, $2 spec, $3 metadata or null, $4 priority, $5 expiry, $6 origin, $7 claim queue
+-- (column `lot`), $8 urgency, $9 whether it needs a confirmation before it begins, used if no question is
+-- open, $10 whether the secrets change, $11 new sealed secrets or null, $12 path of its scope, $13 whether
+-- its request may be repeated, $14 whether it waits for its host, $15 whether the inline body changes, $16
+-- new inline body or null, $17 whether the request changes, so that no redirect of the former one counts.
 WITH replaced AS (
     INSERT INTO earlier_specs (job, last_revision, spec)
     SELECT id, revision - 1, spec FROM jobs WHERE id = $1::uuid AND spec <> $2::text
@@ -15,13 +15,13 @@ WITH replaced AS (
 UPDATE jobs SET
     spec_revision = CASE WHEN spec <> $2::text THEN revision ELSE spec_revision END,
     spec = $2::text, metadata = $3::jsonb, priority = $4::real, expires_at = $5::timestamptz,
-    origin = $6::text, deadline_at = $7::timestamptz,
-    lot = CASE WHEN node IS NOT NULL AND origin = $6::text AND scope_path = $13::text THEN lot
-        ELSE $8::bigint END,
-    urgency = $9::timestamptz,
-    asks = CASE WHEN question IS NULL THEN $10::boolean ELSE asks END,
-    secrets = CASE WHEN $11::boolean THEN $12::bytea ELSE secrets END,
-    payload = CASE WHEN $16::boolean THEN $17::bytea ELSE payload END,
-    scope_path = $13::text, is_repeatable = $14::boolean, awaits_host = $15::boolean,
-    delayed_redirect = CASE WHEN NOT $18::boolean THEN delayed_redirect END
+    origin = $6::text,
+    lot = CASE WHEN node IS NOT NULL AND origin = $6::text AND scope_path = $12::text THEN lot
+        ELSE $7::bigint END,
+    urgency = $8::timestamptz,
+    asks = CASE WHEN question IS NULL THEN $9::boolean ELSE asks END,
+    secrets = CASE WHEN $10::boolean THEN $11::bytea ELSE secrets END,
+    payload = CASE WHEN $15::boolean THEN $16::bytea ELSE payload END,
+    scope_path = $12::text, is_repeatable = $13::boolean, awaits_host = $14::boolean,
+    delayed_redirect = CASE WHEN NOT $17::boolean THEN delayed_redirect END
 WHERE id = $1::uuid

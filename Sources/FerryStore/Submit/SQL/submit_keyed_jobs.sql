@@ -1,14 +1,14 @@
 -- Inserts the jobs of submissions whose idempotency key is new, with the keys, writes their events, and
--- counts them. Fails if sessions have changed since epoch $30, as submit_jobs.sql.
+-- counts them. Fails if sessions have changed since epoch $29, as submit_jobs.sql.
 -- Locks: the keys (waits for a transaction that inserts the same one), only then session_epoch, shared (a
 -- session change that waits for that lock would otherwise stand between two submissions of one key), the new
 -- rows, and this connection's row of job_counts.
 -- $1 to $17 as in submit_jobs.sql. One array element for each submission: $19 its number, $20 tenants, $21
 -- routes, $22 keys, $23 fingerprints.
--- One array element for each job: $18 its submission, $24 its deadline or null, $25 what it waits for,
--- `suspended` or null, $26 the events that its webhook wants or null, $27 its events (EventRecord), $28 its
--- claim queue, $29 its urgency, $31 whether it is to be confirmed before it begins, $32 the path of its
--- scope, $33 is_repeatable, $34 awaits_host.
+-- One array element for each job: $18 its submission, $24 what it waits for,
+-- `suspended` or null, $25 the events that its webhook wants or null, $26 its events (EventRecord), $27 its
+-- claim queue, $28 its urgency, $30 whether it is to be confirmed before it begins, $31 the path of its
+-- scope, $32 is_repeatable, $33 awaits_host.
 -- Returns the numbers of the inserted submissions; the keys of the others exist.
 WITH u AS (
     SELECT u.*,
@@ -17,12 +17,12 @@ WITH u AS (
     FROM unnest(
         $1::uuid[], $2::text[], $3::text[], $4::text[], $5::integer[], $6::real[], $7::timestamptz[],
         $8::timestamptz[], $9::text[], $10::uuid[], $11::jsonb[], $12::text[], $13::bytea[], $14::bytea[],
-        $15::text[], $18::integer[], $24::timestamptz[], $25::text[], $26::integer[], $27::bytea[],
-        $28::bigint[], $29::timestamptz[], $31::boolean[], $32::text[], $33::boolean[],
-        $34::boolean[]
+        $15::text[], $18::integer[], $24::text[], $25::integer[], $26::bytea[],
+        $27::bigint[], $28::timestamptz[], $30::boolean[], $31::text[], $32::boolean[],
+        $33::boolean[]
     ) WITH ORDINALITY AS u(
         id, tenant, session, kind, lease, priority, begin_at, expires_at, origin, retry_of, metadata, spec,
-        secrets, payload, traceparent, submission, deadline_at, waits, wanted_events, events, lot,
+        secrets, payload, traceparent, submission, waits, wanted_events, events, lot,
         urgency, asks, scope_path, is_repeatable, awaits_host, position)
 ), k AS (
     SELECT * FROM unnest($19::integer[], $20::text[], $21::text[], $22::text[], $23::bytea[])
@@ -41,14 +41,14 @@ WITH u AS (
     ON CONFLICT DO NOTHING
     RETURNING tenant, key
 ), checked AS MATERIALIZED (
-    SELECT expect_session_epoch($30::bigint) FROM (SELECT count(*) FROM fresh) AS keys
+    SELECT expect_session_epoch($29::bigint) FROM (SELECT count(*) FROM fresh) AS keys
 ), accepted AS (
     SELECT k.submission FROM k JOIN fresh f ON f.tenant = k.tenant AND f.key = k.key
 ), inserted AS (
     INSERT INTO jobs (
         id, tenant, session, kind, state, waiting_for, attempt, node, started_at, priority, next_attempt_at,
         expires_at, origin, retry_of, metadata, spec, secrets, payload, traceparent, created_at,
-        deadline_at, wanted_events, lot, urgency, asks, scope_path, is_repeatable,
+        wanted_events, lot, urgency, asks, scope_path, is_repeatable,
         awaits_host)
     SELECT u.id, u.tenant, u.session, u.kind::job_kind, u.state::job_state,
         CASE WHEN u.state = 'waiting' THEN replace(u.waits, 'confirmation', 'begin_date') END::waiting_for,
@@ -56,7 +56,7 @@ WITH u AS (
         CASE WHEN u.lease > 0 THEN $17::uuid END,
         CASE WHEN u.lease = 1 THEN $16::timestamptz END,
         u.priority, u.begin_at, u.expires_at, u.origin, u.retry_of, u.metadata, u.spec, u.secrets, u.payload,
-        u.traceparent, $16::timestamptz, u.deadline_at, u.wanted_events, u.lot,
+        u.traceparent, $16::timestamptz, u.wanted_events, u.lot,
         u.urgency, u.asks, u.scope_path, u.is_repeatable, u.awaits_host
     FROM u WHERE u.submission IN (SELECT submission FROM accepted)
     RETURNING state

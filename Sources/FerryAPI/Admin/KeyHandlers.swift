@@ -77,7 +77,10 @@ final class KeyHandlers: Sendable {
         store.revokeKey(
             id,
             reply: request.onSuccess { [table] in
-                table.refresh { _ in request.send(Response(status: 204)) }
+                table.refresh { result in
+                    if case .failure = result { table.remove(id) }
+                    request.send(Response(status: 204))
+                }
             })
     }
 }

@@ -57,7 +57,7 @@ final class EventHandlers: Sendable {
             after = id
         }
         let subject = EventStream.Subject(query: query, job: job, showsProgress: showsProgress)
-        streams.open(subject, after: after, request)
+        try streams.open(subject, after: after, request)
     }
 }
 

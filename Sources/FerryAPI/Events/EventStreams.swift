@@ -8,6 +8,7 @@ internal import Sys
 final class EventStreams: EventSink {
     private struct State {
         var streams: [UInt64: EventStream] = [:]
+        var pool = TenantPool(capacity: Limits.eventListenerCountMax)
         var numberLast: UInt64 = 0
         var isStopped = false
         var audiences: [String: Audience] = [:]
@@ -58,14 +59,10 @@ final class EventStreams: EventSink {
     // MARK: Opening
 
     /// Responds with a stream, or with an error. `after`: the last event that the client has seen.
-    func open(_ subject: EventStream.Subject, after: EventID?, _ request: RequestContext) {
-        guard let stream = enter(subject) else {
-            return request.fail(
-                Problem(
-                    .tooManyStreams,
-                    "This node is stopping or has \(Limits.eventListenerCountMax) event streams; reconnect."
-                ))
-        }
+    func open(
+        _ subject: EventStream.Subject, after: EventID?, _ request: RequestContext
+    ) throws(Problem) {
+        let stream = try enter(subject)
         if let after { stream.start(after: after) }
         feed.follow(self) { [self] in
             if let job = subject.job {
@@ -76,9 +73,12 @@ final class EventStreams: EventSink {
         }
     }
 
-    private func enter(_ subject: EventStream.Subject) -> EventStream? {
-        state.withLock { state in
-            guard !state.isStopped, state.streams.count < Limits.eventListenerCountMax else { return nil }
+    private func enter(_ subject: EventStream.Subject) throws(Problem) -> EventStream {
+        try state.withLock { state throws(Problem) in
+            guard !state.isStopped else { throw Problem.stopping }
+            guard state.pool.take(for: subject.query.tenant) else {
+                throw Problem.tooManyStreams("event streams", "event-streams", quota: state.pool.shareMax)
+            }
             if state.streams.isEmpty { arrivals.send(()) }
             state.numberLast += 1
             let stream = EventStream(
@@ -95,6 +95,7 @@ final class EventStreams: EventSink {
         let isLast = state.withLock { state in
             guard state.streams.removeValue(forKey: stream.number) != nil else { return false }
             let tenant = stream.subject.query.tenant
+            state.pool.release(of: tenant)
             state.audiences[tenant]?.add(-1, stream.subject.job)
             if state.audiences[tenant]?.isEmpty == true { state.audiences[tenant] = nil }
             return state.streams.isEmpty

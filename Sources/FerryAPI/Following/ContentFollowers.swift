@@ -6,7 +6,9 @@ internal import Sys
 /// The requests of this node that follow the content of jobs.
 ///
 /// One thread carries all changes to the streams: transfers only send it a message, once for many bytes. A
-/// job is read when it has ended here, and every 0.5 s while it does not run here (`JobWaiters`).
+/// job is read when it has ended here, and every 0.5 s while it does not run here (`JobWaiters`). A stream
+/// that waits has a connection, which is suspended, and no thread. `TenantPool` divides the streams among the
+/// tenants.
 final class ContentFollowers: Sendable {
     private enum Message: Sendable {
         case add(FollowStream, JobRecord)
@@ -24,8 +26,10 @@ final class ContentFollowers: Sendable {
     private let arriving: any ArrivingContent
     private let waiters: JobWaiters
     private let others: any OtherNodes
+    /// Seconds of a clock that only goes forward.
+    private let now: @Sendable () -> Double
     private let mailbox = Mailbox<Message>()
-    private let openCount = Atomic<Int>(0)
+    private let pool = Mutex(TenantPool(capacity: Limits.contentFollowerCountMax))
 
     init(_ ports: APIPorts) {
         jobs = ports.store
@@ -33,23 +37,30 @@ final class ContentFollowers: Sendable {
         arriving = ports.arriving
         waiters = ports.waiters
         others = ports.others
+        now = ports.uptime
         _ = Thread(name: "content-follow") { [self] in run() }
     }
 
-    /// Returns the stream of an unfinished job; `nil` if this node has too many or is stopping.
-    func open(_ job: JobRecord) -> FollowStream? {
-        let id = job.id
-        guard openCount.add(1, ordering: .relaxed).newValue <= Limits.contentFollowerCountMax else {
-            openCount.subtract(1, ordering: .relaxed)
-            return nil
+    /// Number of open streams.
+    var count: Int { pool.withLock { $0.taken } }
+
+    /// Returns the stream of an unfinished job.
+    func open(_ job: JobRecord) throws(Problem) -> FollowStream {
+        let (id, tenant) = (job.id, job.tenant)
+        try pool.withLock { pool throws(Problem) in
+            guard pool.take(for: tenant) else {
+                throw Problem.tooManyStreams("followers of content", "followers", quota: pool.shareMax)
+            }
         }
         let stream = FollowStream { [self] stream in
-            openCount.subtract(1, ordering: .relaxed)
+            pool.withLock { $0.release(of: tenant) }
             mailbox.send(.remove(stream, id))
         }
-        if mailbox.send(.add(stream, job)) { return stream }
-        stream.cancelled()
-        return nil
+        guard mailbox.send(.add(stream, job)) else {
+            stream.cancelled()
+            throw Problem.stopping
+        }
+        return stream
     }
 
     /// Fails all streams; their clients repeat the request at another node. Later streams are refused.
@@ -57,10 +68,29 @@ final class ContentFollowers: Sendable {
 
     // MARK: The thread
 
+    /// One stream, and since when it waits.
+    private struct Follower {
+        let stream: FollowStream
+        /// Bytes that its client had when the wait began; `nil` if it was not waiting.
+        var byteCount: Int64?
+        var since: Double
+
+        /// Ends the stream if it has waited for too long.
+        mutating func look(at now: Double) {
+            let byteCount = stream.waitingByteCount
+            if byteCount == nil || byteCount != self.byteCount {
+                (self.byteCount, since) = (byteCount, now)
+            } else if now - since >= Limits.contentFollowerWaitSecondsMax {
+                stream.fail()
+            }
+        }
+    }
+
     /// A job that streams follow.
     private struct Followed {
         let tenant: String
-        var streams: [ObjectIdentifier: FollowStream] = [:]
+        var followers: [ObjectIdentifier: Follower] = [:]
+        var streams: [FollowStream] { followers.values.map(\.stream) }
         var token: JobWaiters.Token?
         /// The file of the running attempt.
         var source: (any FollowedContent)?
@@ -86,14 +116,16 @@ final class ContentFollowers: Sendable {
         switch message {
         case .add(let stream, let job): add(stream, job, &followed)
         case .remove(let stream, let id):
-            followed[id]?.streams[ObjectIdentifier(stream)] = nil
-            if followed[id]?.streams.isEmpty == true { end(id, &followed) { _ in } }
+            followed[id]?.followers[ObjectIdentifier(stream)] = nil
+            if followed[id]?.followers.isEmpty == true { end(id, &followed) { _ in } }
         case .changed(let id):
             guard let known = followed[id] else { return }
             refresh(id, &followed)
-            for stream in known.streams.values { stream.wake() }
+            for stream in known.streams { stream.wake() }
         case .look(let id, let isOver):
-            guard followed[id] != nil else { return }
+            guard let known = followed[id] else { return }
+            let now = now()
+            for key in known.followers.keys { followed[id]?.followers[key]?.look(at: now) }
             if isOver { wait(id, &followed) }
             refresh(id, &followed)
             // A job that runs here tells its end.
@@ -111,7 +143,8 @@ final class ContentFollowers: Sendable {
     private func add(_ stream: FollowStream, _ job: JobRecord, _ followed: inout [JobID: Followed]) {
         let id = job.id
         let isFirst = followed[id] == nil
-        followed[id, default: Followed(tenant: job.tenant)].streams[ObjectIdentifier(stream)] = stream
+        followed[id, default: Followed(tenant: job.tenant)].followers[ObjectIdentifier(stream)] =
+            Follower(stream: stream, since: now())
         guard isFirst else {
             if let source = followed[id]?.source { stream.show(source) }
             return
@@ -136,7 +169,7 @@ final class ContentFollowers: Sendable {
             return
         }
         followed[id]?.source = source
-        for stream in known.streams.values { stream.show(source) }
+        for stream in known.streams { stream.show(source) }
     }
 
     private func read(_ id: JobID, _ followed: inout [JobID: Followed]) {
@@ -188,6 +221,6 @@ final class ContentFollowers: Sendable {
         guard let known = followed.removeValue(forKey: id) else { return }
         arriving.unfollow(id)
         if let token = known.token { waiters.remove(token) }
-        for stream in known.streams.values { ending(stream) }
+        for stream in known.streams { ending(stream) }
     }
 }

@@ -82,6 +82,9 @@ final class FollowStream: ResponseStream {
     /// More bytes can be read.
     func wake() { change { _ in } }
 
+    /// Bytes that the client has got if the stream waits for more; `nil` if it does not wait.
+    var waitingByteCount: Int64? { state.withLock { $0.waits ? $0.sentByteCount : nil } }
+
     private func change(_ body: (inout State) -> Void) {
         let waker = state.withLock { state in
             body(&state)

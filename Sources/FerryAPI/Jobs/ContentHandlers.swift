@@ -136,12 +136,7 @@ final class ContentHandlers: Sendable {
             if job.state == .running, let owner = request.belongs(to: job.node, among: others) {
                 return request.forward(to: owner, by: others)
             }
-            guard let stream = followers.open(job) else {
-                throw Problem(
-                    .tooManyStreams,
-                    "This node is stopping or has \(Limits.contentFollowerCountMax) followers of content.")
-            }
-            return request.send(stream.response(followFields(nil)))
+            return request.send(try followers.open(job).response(followFields(nil)))
         }
         guard let content = JobContent(job) else {
             throw Problem(.noContent, "The job has no content.")

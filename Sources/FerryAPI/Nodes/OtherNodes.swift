@@ -36,8 +36,8 @@ package struct ForwardedRequest: Sendable {
 package enum ForwardFailure: Error, Sendable {
     /// The node cannot be asked.
     case unavailable(NodeUnavailable)
-    /// `Limits.nodeRequestCountMax` requests are under way.
-    case isOverloaded
+    /// The tenant has as many requests under way as it leaves to others: up to `quota`.
+    case hasTooMany(quota: Int)
 }
 
 /// For a service without other nodes.
@@ -82,12 +82,12 @@ extension RequestContext {
             case .success(let response): send(response)
             case .failure(.unavailable(let failure)):
                 if let otherwise { otherwise() } else { fail(Problem(failure)) }
-            case .failure(.isOverloaded):
+            case .failure(.hasTooMany(let quota)):
                 var problem = Problem(
                     .overloaded,
-                    "\(Limits.nodeRequestCountMax) requests to other nodes are under way; try again later.")
-                problem.fields = quotaFields(
-                    "nodes", quota: Int64(Limits.nodeRequestCountMax), seconds: 1)
+                    "The tenant has as many requests to other nodes under way as it leaves to others, or "
+                        + "\(quota); try again later.")
+                problem.fields = quotaFields("nodes", quota: Int64(quota), seconds: 1)
                 fail(problem)
             }
         }

@@ -131,7 +131,8 @@ private let problemText: [Int: String] = [
     414: "The target is too long.", 415: "The media type is not supported.",
     416: "The range is beyond the content.", 421: "The target is of another host.",
     422: "Fields are wrong; errors names each. Nothing was stored.",
-    429: "Too many requests with this key, unfinished jobs, or submissions, reads, bodies or files at once.",
+    429: "Too many requests with this key, unfinished jobs, or submissions, reads, bodies, files or streams "
+        + "at once.",
     431: "The header fields are too large.", 500: "Something went wrong here.",
     501: "The transfer coding is not known.", 503: "The service cannot answer now; ask again.",
 ]

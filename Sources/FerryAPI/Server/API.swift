@@ -120,6 +120,7 @@ package final class API: RequestHandler {
     private let logger: Logger
     private let batches = BatchThread()
     private let streams: EventStreams
+    private let keyStreams = KeyStreams()
     private let nodes: NodeRequests?
     private let followers: ContentFollowers
     private let waiters: JobWaiters
@@ -137,7 +138,7 @@ package final class API: RequestHandler {
         waiters = ports.waiters
         streams = EventStreams(ports)
         followers = ContentFollowers(ports)
-        keys = KeyTable(ports.store, adminKey: configuration.adminKey)
+        keys = KeyTable(ports.store, keyStreams, adminKey: configuration.adminKey)
         limiter = RateLimiter(configuration.rateLimit)
         bodies = BodyBudget(capacity: configuration.bodyBytesMax)
         audit = AuditTrail(ports, identifiers, logger)
@@ -150,6 +151,9 @@ package final class API: RequestHandler {
 
     /// Number of open event streams.
     package var listenerCount: Int { streams.count }
+
+    /// Number of requests that follow the content of unfinished jobs.
+    package var followerCount: Int { followers.count }
 
     /// Ends the event streams and the requests that follow content; their clients reconnect to another node.
     package func endStreams() {
@@ -222,9 +226,10 @@ package final class API: RequestHandler {
             if route.role != nil, let wait = limiter.take(principal.key) { throw limiter.problem(wait: wait) }
             let query = try queryRules[index].items(head)
             if route.body != .none { try needPlainBody(head.fields) }
-            let context = RequestContext(
+            var context = RequestContext(
                 message: request, parameters: try route.parameters(head), query: query,
                 principal: principal, disclosure: principal.disclosure(secrets), responder: responder)
+            if route.role != nil { context.streams = keyStreams }
             let handler = route.handler(handlers)
             guard route.isAudited else { return try handler(context) }
             audit.record(context, route) { context in

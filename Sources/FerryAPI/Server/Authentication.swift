@@ -15,23 +15,36 @@ struct Principal: Sendable, Equatable {
 /// A key is looked up by the SHA-256 of what the client sent. The duration of a look-up can reveal something
 /// about digests only, and a digest cannot be used as a key.
 final class KeyTable: Sendable {
+    private struct State {
+        var principals: [[UInt8]: Principal] = [:]
+        /// Number of the last read that has begun, and of the one that `principals` comes from.
+        var beginLast = 0
+        var current = 0
+    }
     private let store: any KeyStore
-    private let principals = Mutex<[[UInt8]: Principal]>([:])
+    private let streams: KeyStreams
+    private let state = Mutex(State())
     private let configured: [UInt8]?
 
     /// `adminKey`: the key of the configuration. It is in the store as well, so that it has an identifier and
-    /// can be revoked.
-    init(_ store: any KeyStore, adminKey: String?) {
+    /// can be revoked. `streams`: the responses that end with their key.
+    init(_ store: any KeyStore, _ streams: KeyStreams, adminKey: String?) {
         self.store = store
+        self.streams = streams
         configured = adminKey.map { digest(ofKey: $0) }
     }
 
     /// Reloads the keys from the store.
     func refresh(done: @escaping Reply<Void>) {
-        store.keys { [self] result in done(result.map { replace($0) }) }
+        let number = state.withLock { state in
+            state.beginLast += 1
+            return state.beginLast
+        }
+        store.keys { [self] result in done(result.map { replace($0, number) }) }
     }
 
-    private func replace(_ keys: [APIKey]) {
+    /// `number`: of the read. An earlier read that is answered later changes nothing.
+    private func replace(_ keys: [APIKey], _ number: Int) {
         var table: [[UInt8]: Principal] = [:]
         for key in keys where key.revokedAt == nil {
             // The key of the configuration is always an admin's, whatever role is stored with its digest.
@@ -40,13 +53,34 @@ final class KeyTable: Sendable {
                 ? Principal(key: key.id, tenant: APIKey.defaultTenant, role: .admin)
                 : Principal(key: key.id, tenant: key.tenant, role: key.role)
         }
-        principals.withLock { [table] in $0 = table }
+        use(table) { state in
+            guard number > state.current else { return false }
+            state.current = number
+            return true
+        }
+    }
+
+    /// Removes a key that was revoked, if the keys cannot be read again.
+    func remove(_ id: KeyID) {
+        let table = state.withLock { $0.principals }.filter { $0.value.key != id }
+        use(table) { _ in true }
+    }
+
+    /// Sets the valid keys if `isCurrent` says so, and ends the streams of all others.
+    private func use(_ table: [[UInt8]: Principal], _ isCurrent: (inout State) -> Bool) {
+        let owners = Dictionary(table.values.map { ($0.key, $0) }) { $1 }
+        let ended = state.withLock { state in
+            guard isCurrent(&state) else { return [] as [KeyedStream] }
+            state.principals = table
+            return streams.replace(owners)
+        }
+        for stream in ended { stream.end() }
     }
 
     /// Returns the owner of a key, or `nil` if the key is unknown or revoked.
     func principal(_ key: String) -> Principal? {
         let digest = digest(ofKey: key)
-        return principals.withLock { $0[digest] }
+        return state.withLock { $0.principals[digest] }
     }
 }
 

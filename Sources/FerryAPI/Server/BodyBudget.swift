@@ -2,25 +2,23 @@ internal import FerryCore
 internal import HTTPServer
 internal import Synchronization
 
-/// Memory of a node for request bodies. A body counts from its header fields until its response. A tenant may
-/// use as much as it leaves free: half of the memory if no other tenant uses any, else less. Any thread.
+/// Memory of a node for request bodies. A body counts from its header fields until its response. `TenantPool`
+/// divides the memory among the tenants. Any thread.
 final class BodyBudget: Sendable {
-    private struct State {
-        var taken = 0
-        /// Bytes by tenant, without zeros.
-        var takenByTenant: [String: Int] = [:]
-    }
-    private let capacity: Int
-    private let state = Mutex(State())
-
-    /// `capacity` in bytes.
-    init(capacity: Int) { self.capacity = capacity }
+    private let pool: Mutex<TenantPool>
 
     /// Size of the largest body that can fit, in bytes.
-    var largest: Int { capacity / 2 }
+    let largest: Int
+
+    /// `capacity` in bytes.
+    init(capacity: Int) {
+        let pool = TenantPool(capacity: capacity)
+        largest = pool.shareMax
+        self.pool = Mutex(pool)
+    }
 
     /// Bytes in use.
-    var taken: Int { state.withLock { $0.taken } }
+    var taken: Int { pool.withLock { $0.taken } }
 
     /// Returns the account of one body of a tenant.
     func reservation(for tenant: String, requestID: String) -> any BodyReservation {
@@ -28,21 +26,11 @@ final class BodyBudget: Sendable {
     }
 
     fileprivate func take(_ count: Int, for tenant: String) -> Bool {
-        state.withLock { state in
-            let own = state.takenByTenant[tenant, default: 0] + count
-            guard own <= capacity - state.taken - count else { return false }
-            state.taken += count
-            state.takenByTenant[tenant] = own
-            return true
-        }
+        pool.withLock { $0.take(count, for: tenant) }
     }
 
     fileprivate func release(_ count: Int, of tenant: String) {
-        state.withLock { state in
-            state.taken -= count
-            let own = state.takenByTenant[tenant, default: 0] - count
-            state.takenByTenant[tenant] = own > 0 ? own : nil
-        }
+        pool.withLock { $0.release(count, of: tenant) }
     }
 
     fileprivate var problem: Problem {

@@ -51,9 +51,9 @@ enum ProblemCode: String, Sendable, CaseIterable {
         case .rangeNotSatisfiable: 416
         case .invalidFields, .idempotencyKeyReused: 422
         case .preconditionRequired: 428
-        case .rateLimited, .tooManyJobs, .overloaded: 429
+        case .rateLimited, .tooManyJobs, .overloaded, .tooManyStreams: 429
         case .internalError: 500
-        case .storeUnavailable, .tooManyStreams, .nodeUnavailable: 503
+        case .storeUnavailable, .nodeUnavailable: 503
         }
     }
 
@@ -89,7 +89,7 @@ enum ProblemCode: String, Sendable, CaseIterable {
         case .internalError: "Internal error"
         case .storeUnavailable: "The database is not available"
         case .overloaded: "Too many requests are waiting"
-        case .tooManyStreams: "This node accepts no more streams"
+        case .tooManyStreams: "The tenant has too many streams on this node"
         case .nodeUnavailable: "The node that has this does not answer"
         case .nodeRequestRefused: "The request of a node is refused"
         }
@@ -154,7 +154,7 @@ struct Problem: Error, Sendable {
         title = code.title
         self.detail = detail
         switch code {
-        case .storeUnavailable, .tooManyStreams, .idempotencyKeyInProgress, .nodeUnavailable:
+        case .storeUnavailable, .idempotencyKeyInProgress, .nodeUnavailable:
             fields.append(("Retry-After", "1"))
         default: break
         }
@@ -167,6 +167,21 @@ struct Problem: Error, Sendable {
         title = code.title
         self.detail = detail
         if status == 503 { fields.append(("Retry-After", "1")) }
+    }
+
+    /// The node ends its streams and opens no others.
+    static var stopping: Problem {
+        Problem(refusal: .shuttingDown, "This node is stopping; use another node, or try again later.")
+    }
+
+    /// A tenant has as many streams as it leaves free. `quota`: the most that it can have.
+    static func tooManyStreams(_ subject: String, _ name: String, quota: Int) -> Problem {
+        var problem = Problem(
+            .tooManyStreams,
+            "The tenant has as many \(subject) on this node as it leaves to others, or \(quota); close one, or "
+                + "try again later.")
+        problem.fields = quotaFields(name, quota: Int64(quota), seconds: 5)
+        return problem
     }
 
     init(_ failure: NodeUnavailable) {

@@ -18,6 +18,8 @@ struct RequestContext: Sendable {
     var observer: (@Sendable (Response) -> Void)?
     /// `true` if another node has sent the request on behalf of its client.
     var isFromNode = false
+    /// Ends the response with its key if its length is not known; `nil` for requests without a key.
+    var streams: KeyStreams?
 
     var head: RequestHead { message.head }
     var fields: HTTPFields { message.head.fields }
@@ -27,6 +29,14 @@ struct RequestContext: Sendable {
     // MARK: Responses
 
     func send(_ response: Response) {
+        var response = response
+        if let streams, case .stream(let stream, nil) = response.body {
+            guard let keyed = streams.open(stream, for: principal) else {
+                stream.cancelled()
+                return fail(.unauthorized(hasKey: true))
+            }
+            response.body = .stream(keyed)
+        }
         observer?(response)
         responder.send(response)
     }

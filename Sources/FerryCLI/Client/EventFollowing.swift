@@ -60,8 +60,8 @@ struct EventFollowing {
         case .stopped, .over: return false
         case .broken: return true
         case .refused(let status, let body):
-            // A node serves a limited number of streams. Beyond that, the list is polled.
-            guard status == 503 else { throw ServiceClient.failure(status, body) }
+            // A tenant has a limited number of streams on a node. Beyond that, the list is polled.
+            guard status == 429 || status == 503 else { throw ServiceClient.failure(status, body) }
             return try pollList(&reader)
         }
     }

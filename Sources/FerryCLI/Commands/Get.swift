@@ -1,6 +1,7 @@
 package import ArgumentParser
 import Curl
 import FerryCore
+import Glibc
 
 /// `ferry get`: downloads a URL and saves the file locally, unless it stays with the service.
 package struct Get: ParsableCommand {
@@ -117,16 +118,26 @@ package struct Get: ParsableCommand {
     private func stream(_ id: String, service: ServiceClient, console: Console) throws {
         let content = Content(
             service: service, path: "/v1/jobs/\(percentEncoded(id))/content?follow=true", byteCount: nil)
-        let broken: ClientFailure
-        do throws(ClientFailure) {
-            return try content.fetch { console.out($0) }
-        } catch {
-            broken = error
+        while true {
+            var byteCount = 0
+            let broken: ClientFailure
+            do throws(ClientFailure) {
+                return try content.fetch { bytes in
+                    byteCount += bytes.count
+                    return console.out(bytes)
+                }
+            } catch {
+                broken = error
+            }
+            // The connection also closes if the job has failed: the job tells why.
+            let job = try service.send("GET", "/v1/jobs/\(percentEncoded(id))").json
+            let state = job["state"]?.string.flatMap { JobState(rawValue: $0) }
+            if state == .failed || state == .cancelled { throw ClientFailure(.failed, failureText(job)) }
+            // A response without bytes ends after some minutes, and when the job begins on another node.
+            let mayContinue = broken.kind == .unreachable && byteCount == 0 && state?.isTerminal == false
+            guard mayContinue else { throw broken }
+            poll(nil, 0, 250)
         }
-        // The connection also closes if the job has failed: the job tells why.
-        let job = try service.send("GET", "/v1/jobs/\(percentEncoded(id))").json
-        guard job["state"]?.string == "failed" || job["state"]?.string == "cancelled" else { throw broken }
-        throw ClientFailure(.failed, failureText(job))
     }
 
     private func save(_ job: JSON, id: String, service: ServiceClient, console: Console) throws {

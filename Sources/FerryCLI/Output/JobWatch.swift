@@ -70,8 +70,8 @@ struct JobWatch {
         case .broken: return nil
         case .refused(let status, let body):
             let failure = ServiceClient.failure(status, body)
-            // A node serves a limited number of streams. Beyond that, the job is requested.
-            guard failure.kind == .unreachable, status == 503 else { throw failure }
+            // A tenant has a limited number of streams on a node. Beyond that, the job is requested.
+            guard status == 429 || status == 503 else { throw failure }
             return try ended(service.send("GET", path, wait: waitTime(25) / 1_000), display)
         case .stopped, .over: return try ended(service.send("GET", path), display)
         }

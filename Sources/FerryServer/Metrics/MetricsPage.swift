@@ -16,6 +16,8 @@ final class MetricsPage: Sendable {
     /// Current numbers of requests that wait on purpose.
     struct WaitingRequests: Sendable {
         let listenerCount: @Sendable () -> Int
+        let followerCount: @Sendable () -> Int
+        let forwardedCount: @Sendable () -> Int
         let waitCount: @Sendable () -> Int
     }
 
@@ -42,6 +44,12 @@ final class MetricsPage: Sendable {
         if let waiting = waiting.withLock({ $0 }) {
             page.add(
                 .gauge, "ferry_event_streams", "Open event streams.", waiting.listenerCount())
+            page.add(
+                .gauge, "ferry_content_followers", "Requests that follow the content of unfinished jobs.",
+                waiting.followerCount())
+            page.add(
+                .gauge, "ferry_forwarded_requests", "Requests of clients that other nodes answer.",
+                waiting.forwardedCount())
             page.add(
                 .gauge, "ferry_waiting_requests", "API requests that wait for a job (Prefer: wait).",
                 waiting.waitCount())

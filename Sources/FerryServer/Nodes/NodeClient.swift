@@ -17,7 +17,7 @@ final class NodeClient: OtherNodes {
     /// `nil` without a usable libcurl, which only other roles need.
     private let loop: CurlLoop?
     private let readings = Mutex<[NodeID: PeerProgress]>([:])
-    private let forwardedCount = Mutex(0)
+    private let forwarded = Mutex(TenantPool(capacity: Limits.nodeRequestCountMax))
 
     init(node: NodeID, key: [UInt8], store: ControlLane, clock: DatabaseClock, logger: Logger) {
         self.node = node
@@ -32,6 +32,9 @@ final class NodeClient: OtherNodes {
             loop = nil
         }
     }
+
+    /// Number of clients' requests that other nodes are answering.
+    var forwardedCount: Int { forwarded.withLock { $0.taken } }
 
     /// Ends all requests.
     func stop() { loop?.stop() }
@@ -117,13 +120,12 @@ final class NodeClient: OtherNodes {
         _ request: ForwardedRequest, to node: NodeID,
         reply: @escaping @Sendable (Result<Response, ForwardFailure>) -> Void
     ) {
-        let isAdmitted = forwardedCount.withLock { count in
-            guard count < Limits.nodeRequestCountMax else { return false }
-            count += 1
-            return true
+        let tenant = request.tenant
+        let refusal = forwarded.withLock { pool in
+            pool.take(for: tenant) ? nil : ForwardFailure.hasTooMany(quota: pool.shareMax)
         }
-        guard isAdmitted else { return reply(.failure(.isOverloaded)) }
-        let leave = { @Sendable [self] in forwardedCount.withLock { $0 -= 1 } }
+        if let refusal { return reply(.failure(refusal)) }
+        let leave = { @Sendable [self] in forwarded.withLock { $0.release(of: tenant) } }
         withAddress(of: node) { [self] result in
             switch result {
             case .failure(let failure):

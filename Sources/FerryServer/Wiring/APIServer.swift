@@ -64,7 +64,9 @@ final class APIServer: Sendable {
         page.connect(
             api.requestMetrics,
             waiting: .init(
-                listenerCount: { [weak api] in api?.listenerCount ?? 0 }, waitCount: { waiters.count }))
+                listenerCount: { [weak api] in api?.listenerCount ?? 0 },
+                followerCount: { [weak api] in api?.followerCount ?? 0 },
+                forwardedCount: { nodes.forwardedCount }, waitCount: { waiters.count }))
         var limits = ServerLimits()
         limits.connections = parts.budget.clients
         server = try Server(
@@ -141,9 +143,10 @@ struct NodeParts: Sendable {
     let paths: StoragePaths
 }
 
-/// Reads the API keys every five seconds, so that keys created or revoked on other nodes take effect.
+/// Reads the API keys every three seconds, so that keys created or revoked on other nodes take effect within
+/// five.
 private final class KeyRefresh: Sendable {
-    private static let milliseconds: Int32 = 5_000
+    private static let milliseconds: Int32 = 3_000
     private let api: API
     private let stopping = Mailbox<Void>()
 

@@ -25,10 +25,11 @@ final class EventListener: Sendable {
 
     /// `stopsSending`: closes the client's sending side after the request.
     init(
-        _ ferry: FerryProcess, _ path: String, after lastEventID: String? = nil, stopsSending: Bool = false
+        _ ferry: FerryProcess, _ path: String, after lastEventID: String? = nil, stopsSending: Bool = false,
+        key: String = adminKey
     ) throws {
         descriptor = try Self.connected(to: ferry.port)
-        var request = "GET \(path) HTTP/1.0\r\nHost: localhost\r\nAuthorization: Bearer \(adminKey)\r\n"
+        var request = "GET \(path) HTTP/1.0\r\nHost: localhost\r\nAuthorization: Bearer \(key)\r\n"
         request += "Accept: text/event-stream\r\n"
         if let lastEventID { request += "Last-Event-ID: \(lastEventID)\r\n" }
         let bytes = Array("\(request)\r\n".utf8)

@@ -91,6 +91,9 @@ final class FerryProcess: Sendable {
         guard isReady, !hasEnded else { throw TestSupportError("ferry did not get ready: \(log)") }
     }
 
+    /// Number of threads of the process.
+    var threadCount: Int { pid.withLock { $0 }.map { directoryNames("/proc/\($0)/task").count } ?? 0 }
+
     /// Names of the threads of the process.
     var threads: Set<String> {
         guard let pid = pid.withLock({ $0 }) else { return [] }

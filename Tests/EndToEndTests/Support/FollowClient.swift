@@ -18,14 +18,14 @@ final class FollowClient {
     /// Sends a request and reads the head of the response.
     init(
         _ ferry: FerryProcess, _ id: String, method: String = "GET", version: String = "1.1",
-        _ fields: String = "", receiveBuffer: Int32? = nil
+        _ fields: String = "", receiveBuffer: Int32? = nil, key: String = adminKey
     ) throws {
         descriptor = try EventListener.connected(to: ferry.port, receiveBuffer: receiveBuffer)
         var timeout = timeval(tv_sec: 120, tv_usec: 0)
         setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &timeout, socklen_t(MemoryLayout<timeval>.size))
         let request = Array(
             ("\(method) /v1/jobs/\(id)/content?follow=true HTTP/\(version)\r\nHost: localhost\r\n"
-                + "Authorization: Bearer \(adminKey)\r\n\(fields)\r\n").utf8)
+                + "Authorization: Bearer \(key)\r\n\(fields)\r\n").utf8)
         guard Glibc.send(descriptor, request, request.count, Int32(MSG_NOSIGNAL)) == request.count else {
             throw SystemError("send")
         }

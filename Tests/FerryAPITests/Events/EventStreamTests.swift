@@ -97,7 +97,7 @@ struct EventStreamTests {
         for _ in 0..<250 { fixture.store.addEvent(.jobStarted, job) }
         let path = subject.isEmpty ? "/v1/events" : "/v1/jobs/\(job)/events"
         let reader = try open(path, after: "\(EventID(high: 1, low: 3))")
-        let stream = try #require(reader.stream as? EventStream)
+        let stream = try #require((reader.stream as? KeyedStream)?.stream as? EventStream)
         #expect(stream.queued.textCount <= 101 && stream.queued.byteCount <= 1_300_000)
         let ids = reader.text(pieceMax: 100_000).split(separator: "\n").filter { $0.hasPrefix("id: ") }
         #expect(
@@ -177,7 +177,7 @@ struct EventStreamTests {
     func givenBack(_ behind: Int) throws {
         let reader = try open("/v1/events")
         _ = reader.text()
-        let stream = try #require(reader.stream as? EventStream)
+        let stream = try #require((reader.stream as? KeyedStream)?.stream as? EventStream)
         var sent: [UInt8] = []
         var got: [UInt8] = []
         var buffer = [UInt8](repeating: 0, count: 64)
@@ -243,6 +243,23 @@ struct EventStreamTests {
         }
     }
 
+    @Test("a tenant that opens as many streams as it can leaves as many to another one")
+    func shares() throws {
+        let accept = [(name: "Accept", value: "text/event-stream")]
+        var readers: [Reader] = []
+        for _ in 0..<Limits.eventListenerCountMax / 2 { readers.append(try open("/v1/events")) }
+        let refused = try fixture.send("GET", "/v1/events", accept)
+        #expect(refused.status == 429 && refused.code == "too_many_streams")
+        #expect(refused.header("Retry-After") == "5" && refused.header("RateLimit") != nil)
+        let other = try fixture.send("GET", "/v1/events", nil, key: fixture.strangerKey, accept)
+        #expect(other.status == 200)
+        try Reader(other).stream.cancelled()
+        readers.removeLast().stream.cancelled()
+        readers.append(try open("/v1/events"))
+        for reader in readers { reader.stream.cancelled() }
+        #expect(fixture.api.listenerCount == 0)
+    }
+
     @Test("a stopping node ends its streams")
     func stop() throws {
         let reader = try open("/v1/events")
@@ -251,7 +268,7 @@ struct EventStreamTests {
         #expect(reader.text().isEmpty && reader.last == .end)
         reader.stream.cancelled()
         let response = try fixture.send("GET", "/v1/events", [("Accept", "text/event-stream")])
-        #expect(response.status == 503)
+        #expect(response.status == 503 && response.code == "shutting_down")
     }
 
     @Test("events are listed in pages, newest first")

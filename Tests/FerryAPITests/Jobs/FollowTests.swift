@@ -1,4 +1,5 @@
 import FerryCore
+import Glibc
 import HTTPServer
 import Synchronization
 import Sys
@@ -42,8 +43,8 @@ struct FollowTests {
         }
     }
 
-    private func open(_ id: JobID) throws -> Reader {
-        try Reader(try fixture.send("GET", "/v1/jobs/\(id)/content?follow=true"))
+    private func open(_ id: JobID, key: String = Fixture.adminKey) throws -> Reader {
+        try Reader(try fixture.send("GET", "/v1/jobs/\(id)/content?follow=true", key: key))
     }
 
     private func finish(_ id: JobID, body: [UInt8]) {
@@ -130,18 +131,49 @@ struct FollowTests {
         #expect(try fixture.send("GET", path, key: fixture.strangerKey).status == 404)
     }
 
-    @Test("beyond the limit of followers, and after the end of streams, requests are refused")
-    func limits() throws {
-        let id = try fixture.submit()
-        var readers = try (0..<Limits.contentFollowerCountMax).map { _ in try open(id) }
-        let path = "/v1/jobs/\(id)/content?follow=true"
-        let refused = try fixture.send("GET", path)
-        #expect(refused.status == 503 && refused.json["code"] == "too_many_streams")
+    @Test("a tenant with as many followers as it can have leaves as many to another one")
+    func shares() throws {
+        let id = try fixture.submit(#","suspended":true"#)
+        var readers = try (0..<Limits.contentFollowerCountMax / 2).map { _ in try open(id) }
+        let refused = try fixture.send(
+            "GET", "/v1/jobs/\(id)/content?follow=true", key: fixture.viewerKey)
+        #expect(refused.status == 429 && refused.code == "too_many_streams")
+        #expect(refused.header("Retry-After") == "5" && refused.header("RateLimit") != nil)
+        let created = try fixture.send("POST", "/v1/jobs", small(), key: fixture.strangerKey)
+        let other = try #require(created.json["id"]?.string.flatMap { JobID($0) })
+        let reader = try open(other, key: fixture.strangerKey)
+        fixture.arrivals.set(MemoryContent(file: 5, [1, 2, 3]), of: other)
+        #expect(reader.read(upTo: 3) == .wait && reader.bytes == [1, 2, 3])
         readers.removeLast()
         readers.append(try open(id))
+        #expect(fixture.api.followerCount == readers.count + 1)
+    }
+
+    @Test("after the end of streams, followers are refused")
+    func stopping() throws {
+        let id = try fixture.submit()
+        let reader = try open(id)
         fixture.api.endStreams()
-        #expect(readers.allSatisfy { $0.read() == .fail })
-        readers = []
-        #expect(try fixture.send("GET", path).status == 503)
+        #expect(reader.read() == .fail)
+        let refused = try fixture.send("GET", "/v1/jobs/\(id)/content?follow=true")
+        #expect(refused.status == 503 && refused.code == "shutting_down")
+        #expect(refused.header("Retry-After") == "1")
+    }
+
+    @Test("a follower ends after the documented time without bytes, which begins again with each byte")
+    func idle() throws {
+        let (waiting, arriving) = (try fixture.submit(#","suspended":true"#), try fixture.submit())
+        let (first, second) = (try open(waiting), try open(arriving))
+        var bytes: [UInt8] = []
+        // The waits are looked at every 0.5 s.
+        for _ in 0..<1_200 where first.read(upTo: 0) == .wait {
+            fixture.uptime.advance(Limits.contentFollowerWaitSecondsMax * 0.6)
+            bytes.append(7)
+            fixture.arrivals.set(MemoryContent(file: 5, bytes), of: arriving)
+            #expect(second.read(upTo: bytes.count) == .wait)
+            _ = poll(nil, 0, 100)
+        }
+        #expect(first.read() == .fail && first.bytes.isEmpty)
+        #expect(second.bytes == bytes)
     }
 }

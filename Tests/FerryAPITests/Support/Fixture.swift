@@ -21,6 +21,13 @@ struct ReceivedResponse: Sendable {
     func header(_ name: String) -> String? { message.fields[name] }
 }
 
+/// A clock that a test sets: seconds since the process started.
+final class ManualUptime: Sendable {
+    private let seconds = Mutex(12.5)
+    func now() -> Double { seconds.withLock { $0 } }
+    func advance(_ count: Double) { seconds.withLock { $0 += count } }
+}
+
 /// The API with a store in memory, without an HTTP server.
 final class Fixture: Sendable {
     /// The key of the configuration: an admin key, whatever role is stored for it.
@@ -30,6 +37,7 @@ final class Fixture: Sendable {
     let waiters = JobWaiters()
     /// Content of running jobs.
     let arrivals = MemoryArrivals()
+    let uptime = ManualUptime()
     let api: API
     let clientKey: String
     let viewerKey: String
@@ -53,7 +61,7 @@ final class Fixture: Sendable {
         ports.seal = { [0xEE] + $0.reversed() }
         ports.open = { sealed in Array(sealed.dropFirst().reversed()) }
         ports.openWebhookKeys = { Fixture.openKeys($0) }
-        ports.uptime = { 12.5 }
+        ports.uptime = { [uptime] in uptime.now() }
         var configuration = APIConfiguration(version: "9.9", adminKey: Self.adminKey)
         configuration.rateLimit = rateLimit
         configuration.bodyBytesMax = bodyBytesMax

@@ -60,8 +60,10 @@ struct EventsTests {
         #expect(run.status == 0 && service.requests.take().count == 3)
     }
 
-    @Test("without a match, following begins after the newest event; after 503 the list is polled")
-    func ofTenant() throws {
+    @Test(
+        "without a match, following begins after the newest event; a refused stream is polled as a list",
+        arguments: [(429, "too_many_streams"), (503, "shutting_down")])
+    func ofTenant(status: Int, code: String) throws {
         let streams = Counter()
         let service = try FakeService { request in
             guard request.header("accept") == "text/event-stream" else {
@@ -72,7 +74,7 @@ struct EventsTests {
                 return (200, isFirst ? #"{"data":[]}"# : #"{"data":[\#(Self.json(8, "job.failed"))]}"#)
             }
             switch streams.next() {
-            case 1: return (503, #"{"code":"too_many_streams"}"#)
+            case 1: return (status, #"{"code":"\#(code)"}"#)
             case 2: return (200, "id: evt_9\nevent: snapshot\ndata: {\"jobs\":[]}\n\n")
             default: return (404, #"{"detail":"enough","code":"not_found"}"#)
             }

@@ -43,14 +43,14 @@ struct WatchTests {
         #expect(requests[0].header("prefer") == nil && requests[3].header("accept") == "application/json")
     }
 
-    @Test("204 ends the watch, and after 503 the job is requested")
-    func withoutStream() throws {
+    @Test("204 ends the watch, and after 429 or 503 the job is requested", arguments: [429, 503])
+    func withoutStream(status: Int) throws {
         let answers = Counter()
         let service = try FakeService { request in
             guard request.path.hasSuffix("/events") else {
                 return (200, request.header("prefer") == nil ? succeeded : running)
             }
-            return answers.next() == 1 ? (503, #"{"code":"too_many_streams"}"#) : (204, "")
+            return answers.next() == 1 ? (status, #"{"code":"too_many_streams"}"#) : (204, "")
         }
         defer { service.stop() }
         #expect(watch(service).status == 0)

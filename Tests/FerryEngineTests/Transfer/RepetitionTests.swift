@@ -87,8 +87,8 @@ import Testing
 
     @Test(
         "a result of a POST that is cut in its body is requested again, and the POST is not",
-        arguments: [JobSpec.Kind.data, .download, .upload], [2, 3])
-    func cutResult(kind: JobSpec.Kind, cutCount: Int) throws {
+        arguments: [JobKind.data, .download, .upload], [2, 3])
+    func cutResult(kind: JobKind, cutCount: Int) throws {
         let bytes = patternBytes(300_000)
         let left = Mutex(cutCount)
         try Self.with { connection in

@@ -45,8 +45,10 @@ package final class Store: Sendable {
         let wakeDue: @Sendable (Timestamp?) -> Void = { [weak dispatcher] earliest in
             dispatcher?.send(earliest.map { .due($0) } ?? .wake)
         }
-        context.dispatcherWake.withLock { $0 = wakeDue }
-        context.heldResult.withLock { $0 = { [weak dispatcher] in dispatcher?.send(.result($0)) } }
+        context.dispatcherWake.withLock { $0 = ValueCallback(wakeDue) }
+        context.heldResult.withLock { [weak dispatcher] send in
+            send = ValueCallback { dispatcher?.send(.result($0)) }
+        }
         submissions = SubmissionWriter(
             context, wakeDispatcher: wakeDue,
             reconcile: { dispatcher.send(.reconcile) })

@@ -52,10 +52,10 @@ final class StoreContext: Sendable {
     let isListening = Atomic<Bool>(false)
     let held: HeldAttempts
     /// Receives the results of prefetched attempts that have not begun.
-    let heldResult = Mutex<@Sendable (AttemptResult) -> Void>({ _ in })
-    private let wakeDependents = Mutex<(@Sendable () -> Void)?>(nil)
+    let heldResult = Mutex(ValueCallback<AttemptResult> { _ in })
+    private let wakeDependents = Mutex<Callback?>(nil)
     /// Wakes the dispatcher for queued jobs (`nil`) or at the next begin date.
-    let dispatcherWake = Mutex<@Sendable (Timestamp?) -> Void>({ _ in })
+    let dispatcherWake = Mutex(ValueCallback<Timestamp?> { _ in })
     private let runner = Mutex<(any AttemptRunner)?>(nil)
     private let observer = Mutex<(any CommitObserver)?>(nil)
     private let prober = Mutex<(any HostProber)?>(nil)
@@ -86,7 +86,8 @@ final class StoreContext: Sendable {
 
     /// Sets the function that `noteDependencies` calls.
     func connect(dependents wake: @escaping @Sendable () -> Void) {
-        wakeDependents.withLock { $0 = wake }
+        let callback = Callback(wake)
+        wakeDependents.withLock { $0 = callback }
     }
 
     /// Wakes the reader of dependencies. Call after a commit that has written to `dependency_news`.

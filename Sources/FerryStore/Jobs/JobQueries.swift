@@ -100,7 +100,7 @@ private struct JobListReading: ListReading {
             Statements.listJobs, .query(rest, rowCount: rowCount, isNarrow: false))
         var stoppedAt: JobID?
         for row in 0..<rows.rowCount {
-            if rows.int64(row, 33) == Int64(rowCount) { stoppedAt = rows.identifier(row, 0) }
+            if rows.int64(row, 34) == Int64(rowCount) { stoppedAt = rows.identifier(row, 0) }
             if !rows.isNull(row, 1) { records.append(StoredJob(rows, row, isWide: true, log).record) }
         }
         // No job below the floor matches the query. The scan of a session does not stop there by itself.

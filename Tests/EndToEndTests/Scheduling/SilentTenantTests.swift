@@ -13,8 +13,8 @@ struct SilentTenantTests {
     ) throws -> [String] {
         try (0..<count).map { number in
             try ferry.submit(
-                #"{"kind":"data","session":"\#(session)","schedule":{"timeout_for_request":3600},"#
-                    + #""request":{"url":"\#(url)/f/\#(number)"}}"#, key: key)
+                #"{"kind":"data","session":"\#(session)","#
+                    + #""request":{"timeout_for_request":3600,"url":"\#(url)/f/\#(number)"}}"#, key: key)
         }
     }
 

@@ -192,7 +192,7 @@ final class ScheduleTests {
             try number("SELECT count(*) FROM schedules WHERE next_scheduled_at > now() - interval '1 s'") == 1
         }
         let record = try read(made.id)
-        #expect(record.counts.runs >= 20 && record.counts.skipped == 0 && record.counts.missed == 0)
+        #expect(record.counts.runs >= 19 && record.counts.skipped == 0 && record.counts.missed == 0)
     }
 
     @Test("`overlap` skips an occurrence, or cancels the previous job")

@@ -46,9 +46,8 @@ package final class Store: Sendable {
             dispatcher?.send(earliest.map { .due($0) } ?? .wake)
         }
         context.dispatcherWake.withLock { $0 = ValueCallback(wakeDue) }
-        context.heldResult.withLock { [weak dispatcher] send in
-            send = ValueCallback { dispatcher?.send(.result($0)) }
-        }
+        let record = ValueCallback<AttemptResult> { [weak dispatcher] in dispatcher?.send(.result($0)) }
+        context.heldResult.withLock { $0 = record }
         submissions = SubmissionWriter(
             context, wakeDispatcher: wakeDue,
             reconcile: { dispatcher.send(.reconcile) })

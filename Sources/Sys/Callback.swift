@@ -1,34 +1,26 @@
-internal import Synchronization
-
-/// A function that is set after its owner was made, and called by any thread.
+/// Function without arguments that can be stored in a generic container, such as a `Mutex`.
 ///
-/// Functions are not stored in a `Mutex` directly: the lock passes its value as a generic `inout`, and each access
-/// wraps the function in one more conversion between the generic and the specific calling convention. After some
-/// thousand accesses a call goes through so many conversions that it overflows the stack. A structure that holds the
-/// function is passed unchanged.
-package final class Callback<Argument>: Sendable {
-    private struct Function: Sendable {
-        let body: @Sendable (Argument) -> Void
-    }
+/// A bare function must not be stored there. `Mutex.withLock` passes its value as `inout` with the calling
+/// convention of generic code: each access converts the function to the usual convention and back, and stores
+/// the result. Every conversion adds a frame to each later call, so that the stack overflows after some
+/// thousand accesses. A structure is passed as it is.
+package struct Callback: Sendable {
+    private let body: @Sendable () -> Void
 
-    private let function = Mutex<Function?>(nil)
+    /// Wraps a function.
+    package init(_ body: @escaping @Sendable () -> Void) { self.body = body }
 
-    package init() {}
-
-    /// Replaces the function.
-    package func set(_ body: @escaping @Sendable (Argument) -> Void) {
-        let new = Function(body: body)
-        function.withLock { $0 = new }
-    }
-
-    /// Calls the function outside of the lock. Has no effect if none was set.
-    package func callAsFunction(_ argument: Argument) {
-        let current = function.withLock { $0 }
-        current?.body(argument)
-    }
+    /// Calls the function.
+    package func callAsFunction() { body() }
 }
 
-extension Callback<Void> {
-    /// Calls the function outside of the lock. Has no effect if none was set.
-    package func callAsFunction() { callAsFunction(()) }
+/// Like `Callback`, for a function with one argument.
+package struct ValueCallback<Value>: Sendable {
+    private let body: @Sendable (Value) -> Void
+
+    /// Wraps a function.
+    package init(_ body: @escaping @Sendable (Value) -> Void) { self.body = body }
+
+    /// Calls the function.
+    package func callAsFunction(_ value: Value) { body(value) }
 }

@@ -50,15 +50,6 @@ struct TidyTests {
         }
     }
 
-    @Test("no Mutex holds a function: Callback explains why", arguments: Tree.sourceFiles)
-    func functionsInMutexes(_ file: SourceFile) {
-        for (index, line) in file.lines.enumerated() where !line.contains("//") {
-            #expect(
-                line.firstMatch(of: /Mutex<\(?(@Sendable )?\([^>]*->/) == nil,
-                "\(file.path):\(index + 1) holds a function in a Mutex; use Callback")
-        }
-    }
-
     @Test("a precondition has a comment why no input reaches it", arguments: Tree.sourceFiles)
     func preconditions(_ file: SourceFile) {
         let words = ["precondition(", "preconditionFailure(", "fatalError(", "assert(", "assertionFailure("]
@@ -67,6 +58,61 @@ struct TidyTests {
             guard words.contains(where: { code.contains($0) }) else { continue }
             let before = file.lines[max(0, index - 4)..<index]
             #expect(before.contains { $0.contains("//") }, "\(file.path):\(index + 1) states no reason")
+        }
+    }
+
+    @Test("no Mutex holds a bare function: see Sources/Sys/Callback.swift", arguments: Tree.swiftFiles)
+    func mutexOfFunction(_ file: SourceFile) {
+        for (index, line) in file.lines.enumerated() {
+            let code = line.split(separator: "//", maxSplits: 1, omittingEmptySubsequences: false).first ?? ""
+            for match in code.matches(of: /Mutex</) {
+                #expect(
+                    !Self.holdsFunction(code[match.range.upperBound...]),
+                    "\(file.path):\(index + 1) stores a function in a Mutex")
+            }
+            // The type of the closure is inferred.
+            let closure = "Mutex(" + "{"
+            #expect(!code.contains(closure), "\(file.path):\(index + 1) stores a function in a Mutex")
+        }
+    }
+
+    /// Returns `true` if the generic arguments that `text` begins with, behind their `<`, have a function
+    /// type or the name of one.
+    private static func holdsFunction(_ text: Substring) -> Bool {
+        var depth = 1
+        var last: Character = " "
+        var arguments = ""
+        for character in text {
+            if character == ">", last == "-" { return true }
+            if character == "<" { depth += 1 }
+            if character == ">" { depth -= 1 }
+            if depth == 0 { break }
+            arguments.append(character)
+            last = character
+        }
+        let names = arguments.matches(of: /\w+/).map { String($0.output) }
+        return names.contains { functionTypes.contains($0) }
+    }
+
+    /// Names of function types in this repository (`typealias`).
+    private static let functionTypes = Set(
+        Tree.swiftFiles.flatMap { file in
+            file.lines.compactMap { line in
+                line.firstMatch(of: /typealias (\w+)(<.*>)? = .*->/).map { String($0.output.1) }
+            }
+        })
+
+    @Test("a Mutex with a function type is found, one with a callback is not")
+    func findsFunctions() {
+        for text in [
+            "(@Sendable () -> Void)?>(nil)", "[Int: @Sendable (Int) -> Void]>([:])", "Reply<Int>>()",
+        ] {
+            #expect(Self.holdsFunction(Substring(text)), "\(text)")
+        }
+        for text in [
+            "Callback?>(nil)", "Int>(0) { (a: Int) -> Int in a }", "[Int: Set<Int>]>([:]), f: () -> Void",
+        ] {
+            #expect(!Self.holdsFunction(Substring(text)), "\(text)")
         }
     }
 

@@ -218,9 +218,14 @@ extension HostLimits {
         return nil
     }
 
-    /// Returns why a job of this scope is queued, from the limits alone, without counting running jobs.
-    /// `sessionLimit`: connections of its session to one host, or `nil` for no limit.
-    package func reason(for scope: RequestScope, sessionLimit: Int?, at now: Timestamp) -> QueueReason {
+    /// Returns why a job of this scope is queued, from the limits of the host alone, without counting running
+    /// jobs. `sessionLimit`: connections that its session may have to one host, or `nil` for no limit;
+    /// `sessionCount`: connections that it has to this host, or `nil` if not known. A limit that is not
+    /// reached is not the reason.
+    package func reason(
+        for scope: RequestScope, sessionLimit limit: Int?, sessionCount: Int? = nil, at now: Timestamp
+    ) -> QueueReason {
+        let sessionLimit = limit.flatMap { sessionCount ?? $0 >= $0 ? $0 : nil }
         let all = limits(of: scope)
         if let hold = hold(on: scope, at: now) { return hold.reason }
         let rates = all.compactMap { limit in limit.limit.requestRate.map { (limit.scope, $0) } }

@@ -131,6 +131,8 @@ package struct JobRecord: Sendable {
     package var pendingDependencies: [JobID] = []
     /// The only node that can do the job, or `nil` if every node can.
     package var home: NodeAffinity?
+    /// Connections that the session of a queued job has to its host, or `nil` if not known.
+    package var sessionConnectionCount: Int?
 
     /// Creates a record.
     package init(

@@ -245,7 +245,8 @@ package struct QueueConditions: Sendable {
         guard let hosts, let now, let spec = job.spec else { return .noFreeSlot }
         let limit = sessionLimit(job.tenant, spec.session)
         guard !hosts.isEmpty || limit != nil, let scope = job.scope(hosts) else { return .noFreeSlot }
-        return hosts.reason(for: scope, sessionLimit: limit, at: now)
+        return hosts.reason(
+            for: scope, sessionLimit: limit, sessionCount: job.sessionConnectionCount, at: now)
     }
 
     /// Returns what has to happen before the job starts earlier than its latest start, and when, if known.

@@ -6,34 +6,29 @@ import Synchronization
 /// A slot is held while a transfer runs. A lease is held from before it is written until the result is
 /// committed: longer than the slot, so that no slot waits for a commit, and for at most `surplus` jobs more
 /// than there are slots. A stalled attempt lends its slot with one more lease, and takes it back when it
-/// continues, free or not (docs/decisions/0028).
+/// continues, free or not (docs/decisions/0028 and 0049).
 package final class WorkerSlots: Sendable {
     private struct Free {
         var slots: Int
         /// Free leases; negative if a commit of results has failed.
         var leases: Int
-        /// Lent slots by the origin that sends nothing.
+        /// Lent slots by the tenant of the attempt.
         var lent: [String: Int] = [:]
         var lentCount = 0
     }
     private let free: Mutex<Free>
     /// Number of slots.
     package let capacity: Int
-    /// Number of slots that may be lent at once.
+    /// Number of slots that may be lent at once, by all tenants.
     private let lentMax: Int
 
     /// Leases beyond the slots, for results that are not committed yet and for prefetched jobs.
     package static let surplus = 64
-    /// Slots that may be lent: by attempts of one origin; for each slot; and in total, but at least as many
-    /// as there are slots.
-    package static let lentOfOriginMax = 8
-    private static let lentPerSlot = 16
-    private static let lentCountMax = 1_024
 
-    /// `lentMax`: number of lent slots that the process has resources for.
+    /// `lentMax`: number of lent slots that the process has descriptors and memory for.
     package init(capacity: Int, lentMax: Int = .max) {
         self.capacity = capacity
-        self.lentMax = min(lentMax, max(capacity, min(capacity * Self.lentPerSlot, Self.lentCountMax)))
+        self.lentMax = capacity > 0 ? lentMax : 0
         free = Mutex(Free(slots: capacity, leases: capacity > 0 ? capacity + Self.surplus : 0))
     }
 
@@ -86,12 +81,14 @@ package final class WorkerSlots: Sendable {
     /// Takes back a release of leases, after the commit has failed.
     package func unsettle(_ count: Int) { free.withLock { $0.leases -= count } }
 
-    /// Lends the slot of a stalled attempt. Returns `false` if the maximum is lent.
-    package func lend(for origin: String) -> Bool {
+    /// Lends the slot of a stalled attempt of the tenant. Returns `false` if the tenant has lent at least as
+    /// many slots as may still be lent: so one tenant lends half of all, a second one half of the rest, and a
+    /// part is left for every further tenant.
+    package func lend(for tenant: String) -> Bool {
         free.withLock { free in
-            let count = free.lent[origin, default: 0]
-            guard count < Self.lentOfOriginMax, free.lentCount < lentMax else { return false }
-            free.lent[origin] = count + 1
+            let count = free.lent[tenant, default: 0]
+            guard count < lentMax - free.lentCount else { return false }
+            free.lent[tenant] = count + 1
             free.lentCount += 1
             free.slots += 1
             free.leases += 1
@@ -101,12 +98,12 @@ package final class WorkerSlots: Sendable {
 
     /// Takes a lent slot back for an attempt that continues. Until others end, more slots may be taken than
     /// there are.
-    package func takeBack(for origin: String) {
+    package func takeBack(for tenant: String) {
         free.withLock { free in
-            let count = free.lent[origin, default: 0]
             // No input reaches this: only an attempt that has lent its slot takes one back.
+            let count = free.lent[tenant, default: 0]
             precondition(count > 0, "a slot was taken back twice")
-            free.lent[origin] = count > 1 ? count - 1 : nil
+            free.lent[tenant] = count > 1 ? count - 1 : nil
             free.lentCount -= 1
             free.slots -= 1
             free.leases -= 1

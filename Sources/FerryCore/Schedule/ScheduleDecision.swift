@@ -14,13 +14,15 @@ package struct ScheduleDecision: Sendable, Equatable {
         package var isHeld: Bool
         /// `true` if a job of an earlier occurrence is unfinished.
         package var hasUnfinished: Bool
+        /// Time of the last submission, or `nil` if there was none.
+        package var lastRunAt: Timestamp?
         /// Current time.
         package var now: Timestamp
 
         /// Creates a state.
         package init(
             id: ScheduleID, spec: ScheduleSpec, recurrence: Recurrence, scheduledAt: Timestamp, isHeld: Bool,
-            hasUnfinished: Bool, now: Timestamp
+            hasUnfinished: Bool, lastRunAt: Timestamp? = nil, now: Timestamp
         ) {
             self.id = id
             self.spec = spec
@@ -28,6 +30,7 @@ package struct ScheduleDecision: Sendable, Equatable {
             self.scheduledAt = scheduledAt
             self.isHeld = isHeld
             self.hasUnfinished = hasUnfinished
+            self.lastRunAt = lastRunAt
             self.now = now
         }
     }
@@ -48,7 +51,9 @@ package struct ScheduleDecision: Sendable, Equatable {
 
     /// Seconds until the next decision about a waiting occurrence.
     private static let cancelSeconds = 0.5
-    private static let queueSeconds = 2.0
+    private static let queueSeconds = 0.05...2.0
+    /// Part of the time since the last submission after which a queued occurrence is decided about again.
+    private static let queuePart = 0.1
 
     /// Creates a decision to do nothing, without a next occurrence.
     package init() {}
@@ -80,7 +85,17 @@ package struct ScheduleDecision: Sendable, Equatable {
         cancelsPrevious = input.spec.overlap == .cancelPrevious
         next = due
         isHeld = true
-        nextRunAt = input.now + (cancelsPrevious ? Self.cancelSeconds : Self.queueSeconds)
+        nextRunAt = input.now + (cancelsPrevious ? Self.cancelSeconds : Self.queuePause(input))
+    }
+
+    /// Returns the seconds until the next decision about a queued occurrence. In proportion to the time that
+    /// the earlier job has taken so far: the pause adds a tenth to a job at most, beyond the shortest pause.
+    /// So a schedule that is behind catches up if its jobs are shorter than its interval, and long jobs need
+    /// few decisions.
+    private static func queuePause(_ input: Input) -> Double {
+        guard let lastRunAt = input.lastRunAt else { return queueSeconds.upperBound }
+        let pause = (input.now - lastRunAt) * queuePart
+        return min(max(pause, queueSeconds.lowerBound), queueSeconds.upperBound)
     }
 
     private mutating func settle(_ occurrence: Timestamp?, _ input: Input) {

@@ -1,6 +1,7 @@
 package import FerryCore
 import Glibc
 import Synchronization
+import Sys
 
 /// The bytes of a partial file from byte 0 on without a gap, for readers that follow a download. Any thread.
 ///
@@ -67,12 +68,13 @@ package final class FollowedFile: Sendable {
 /// The jobs whose content readers of this node follow, running or not. Any thread.
 final class FollowedJobs: Sendable {
     private let count = Atomic<Int>(0)
-    private let observers = Mutex<[JobID: @Sendable () -> Void]>([:])
+    private let observers = Mutex<[JobID: Callback]>([:])
 
     /// Calls `changed` when further bytes of the job can be read. It must not block.
     func add(_ job: JobID, changed: @escaping @Sendable () -> Void) {
+        let callback = Callback(changed)
         observers.withLock { observers in
-            observers[job] = changed
+            observers[job] = callback
             count.store(observers.count, ordering: .sequentiallyConsistent)
         }
     }

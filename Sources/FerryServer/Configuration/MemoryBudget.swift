@@ -12,11 +12,17 @@ struct MemoryBudget {
     let bodies: Int
     /// Bytes of received bodies that wait to be written.
     let gathered: Int
+    /// Attempts that wait for a silent server beyond the number of slots.
+    let lentSlots: Int
+
+    /// Bytes that such an attempt takes at most: buffers of libcurl and TLS, and the job.
+    private static let lentByteCount = 128 << 10
 
     /// `limit`: bytes of memory that the process may use.
     init(limit: Int) {
         bodies = min(Limits.bodyBytesMax, max(4 << 20, limit / 8))
         gathered = min(Limits.gatheredBytesMax, max(1 << 20, limit / 16))
+        lentSlots = max(16, limit / 8 / Self.lentByteCount)
     }
 }
 

@@ -119,7 +119,7 @@ final class Application: Sendable {
         let box = SecretBox(key: try secretKey(configuration))
         let bootstrap = try Bootstrap.prepare(configuration, url: database.url, box: box)
         let clock = DatabaseClock()
-        let slots = WorkerSlots(capacity: budget.transfers, lentMax: budget.lentSlots)
+        let slots = WorkerSlots(capacity: budget.transfers, lentMax: min(budget.lentSlots, memory.lentSlots))
         // Ferry's own endpoints, which transfers may never reach, whatever networks are allowed.
         let own = OwnEndpoints(isOwnAddress: isOwnAddress)
         let egress = EgressPolicy(allowing: configuration.egressAllow, own: own)

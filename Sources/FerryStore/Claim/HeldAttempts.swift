@@ -350,7 +350,8 @@ extension StoreContext {
 
     /// Reports the result of an attempt that has not begun.
     private func end(_ attempt: Attempt, _ outcome: AttemptResult.Outcome, leavesBytes: Bool = false) {
-        heldResult(
+        let send = heldResult.withLock { $0 }
+        send(
             AttemptResult(
                 attempt: attempt, outcome: outcome, response: nil, bytesReceived: 0, bytesSent: 0,
                 leavesBytes: leavesBytes))
@@ -387,7 +388,7 @@ extension StoreContext {
             let changed = try ChangedJob.commit([change], &connection)
             leaseRegistry.remove([(job, held.attempt.number)])
             for one in changed { backlog.add([one.queue: .init(head: one.urgency, count: 1)]) }
-            dispatcherWake(nil)
+            dispatcherWake.withLock { $0 }(nil)
             return true
         }
         guard let attempt = held.begun(job) else { return false }

@@ -45,14 +45,14 @@ package final class JobDispatcher: ResultSink {
     }
 
     package func lendSlot(of attempt: Attempt) -> Bool {
-        guard context.configuration.slots.lend(for: attempt.origin) else { return false }
+        guard context.configuration.slots.lend(for: attempt.tenant) else { return false }
         context.beginHeld()
         mailbox.send(.wake)
         return true
     }
 
     package func takeBackSlot(of attempt: Attempt) {
-        context.configuration.slots.takeBack(for: attempt.origin)
+        context.configuration.slots.takeBack(for: attempt.tenant)
     }
 
     func send(_ message: Message) { mailbox.send(message) }

@@ -45,8 +45,9 @@ package final class Store: Sendable {
         let wakeDue: @Sendable (Timestamp?) -> Void = { [weak dispatcher] earliest in
             dispatcher?.send(earliest.map { .due($0) } ?? .wake)
         }
-        context.dispatcherWake.set(wakeDue)
-        context.heldResult.set { [weak dispatcher] in dispatcher?.send(.result($0)) }
+        context.dispatcherWake.withLock { $0 = ValueCallback(wakeDue) }
+        let record = ValueCallback<AttemptResult> { [weak dispatcher] in dispatcher?.send(.result($0)) }
+        context.heldResult.withLock { $0 = record }
         submissions = SubmissionWriter(
             context, wakeDispatcher: wakeDue,
             reconcile: { dispatcher.send(.reconcile) })

@@ -52,10 +52,10 @@ final class StoreContext: Sendable {
     let isListening = Atomic<Bool>(false)
     let held: HeldAttempts
     /// Receives the results of prefetched attempts that have not begun.
-    let heldResult = Callback<AttemptResult>()
-    private let wakeDependents = Callback<Void>()
+    let heldResult = Mutex(ValueCallback<AttemptResult> { _ in })
+    private let wakeDependents = Mutex<Callback?>(nil)
     /// Wakes the dispatcher for queued jobs (`nil`) or at the next begin date.
-    let dispatcherWake = Callback<Timestamp?>()
+    let dispatcherWake = Mutex(ValueCallback<Timestamp?> { _ in })
     private let runner = Mutex<(any AttemptRunner)?>(nil)
     private let observer = Mutex<(any CommitObserver)?>(nil)
     private let prober = Mutex<(any HostProber)?>(nil)
@@ -85,10 +85,13 @@ final class StoreContext: Sendable {
     }
 
     /// Sets the function that `noteDependencies` calls.
-    func connect(dependents wake: @escaping @Sendable () -> Void) { wakeDependents.set(wake) }
+    func connect(dependents wake: @escaping @Sendable () -> Void) {
+        let callback = Callback(wake)
+        wakeDependents.withLock { $0 = callback }
+    }
 
     /// Wakes the reader of dependencies. Call after a commit that has written to `dependency_news`.
-    func noteDependencies() { wakeDependents() }
+    func noteDependencies() { wakeDependents.withLock { $0 }?() }
 
     /// Wakes the reaper for a job that must have ended at this time, if that is before the reaper reads the
     /// next such time from the database: at each heartbeat. Call after the commit.
@@ -100,12 +103,13 @@ final class StoreContext: Sendable {
     func noteSubmitted(_ outcome: SubmissionBatch.Outcome) {
         metrics.submittedJobs.add(Int64(outcome.jobCount), ordering: .relaxed)
         if outcome.jobCount > 0 { events.written(isWanted: outcome.tells) }
+        let wake = dispatcherWake.withLock { $0 }
         if !outcome.queued.isEmpty, configuration.isWorker {
             specs.insert(outcome.queued)
             backlog.add(outcome.additions)
-            dispatcherWake(nil)
+            wake(nil)
         }
-        if let earliest = outcome.earliestBegin { dispatcherWake(earliest) }
+        if let earliest = outcome.earliestBegin { wake(earliest) }
         if let earliest = outcome.earliestExpiry { noteExpiry(earliest) }
     }
 

@@ -28,7 +28,7 @@ final class EventSignal: Sendable {
     private enum Urgency: UInt8 { case none, soon, now }
     /// Highest urgency sent to the relay since it last began to look.
     private let sentUrgency = Atomic<UInt8>(Urgency.none.rawValue)
-    private let numberedCallback = Callback<Void>()
+    private let numberedBody = Mutex<Callback?>(nil)
 
     /// Call after a commit with events. `isWanted`: `true` if a webhook wants one of them.
     func written(isWanted: Bool) {
@@ -76,10 +76,13 @@ final class EventSignal: Sendable {
     }
 
     /// Sets the function that is called when the log has grown.
-    func onNumbered(_ body: @escaping @Sendable () -> Void) { numberedCallback.set(body) }
+    func onNumbered(_ body: @escaping @Sendable () -> Void) {
+        let callback = Callback(body)
+        numberedBody.withLock { $0 = callback }
+    }
 
     /// Call after a pass of this node.
     func numbered() {
-        if hasListeners.load(ordering: .relaxed) { numberedCallback() }
+        if hasListeners.load(ordering: .relaxed) { numberedBody.withLock { $0 }?() }
     }
 }

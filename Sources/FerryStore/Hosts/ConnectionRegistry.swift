@@ -62,7 +62,7 @@ final class ConnectionRegistry: ConnectionLimiter {
     private let state = Mutex(State())
     private let hasHoldings = Atomic<Bool>(false)
     private let hasNews = Atomic<Bool>(false)
-    private let wake = Callback<Void>()
+    private let wake = Mutex(Callback {})
 
     init(_ configuration: StoreConfiguration) {
         hosts = configuration.hosts
@@ -71,7 +71,10 @@ final class ConnectionRegistry: ConnectionLimiter {
     }
 
     /// Sets the function that is called when `hasWork` becomes true.
-    func connect(_ wake: @escaping @Sendable () -> Void) { self.wake.set(wake) }
+    func connect(_ wake: @escaping @Sendable () -> Void) {
+        let callback = Callback(wake)
+        self.wake.withLock { $0 = callback }
+    }
 
     var hasWork: Bool { hasNews.load(ordering: .acquiring) }
 
@@ -168,7 +171,7 @@ final class ConnectionRegistry: ConnectionLimiter {
 
     private func noteNews() {
         hasNews.store(true, ordering: .releasing)
-        wake()
+        wake.withLock { $0 }()
     }
 
     // MARK: Work of the dispatcher

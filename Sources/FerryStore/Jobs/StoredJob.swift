@@ -55,6 +55,7 @@ package struct StoredJob: Sendable {
             record.questionJSON = rows.bytesOrNil(row, 27)
             record.acknowledgedAt = rows.instantOrNil(row, 28)
             record.specRevision = rows.isNull(row, 32) ? nil : rows.int32(row, 32)
+            record.sessionConnectionCount = rows.isNull(row, 33) ? nil : Int(rows.int32(row, 33))
             if let packed = rows.bytesOrNil(row, 29) {
                 record.partialDownload = AttemptRecord(packed: packed, node: nil)?.partialDownload
             }

@@ -175,7 +175,7 @@ package final class ScheduleRunner: Sendable {
         guard startedCount > 0 else { return }
         context.metrics.discretionaryStarts.add(Int64(startedCount), ordering: .relaxed)
         context.backlog.addUnknown()
-        context.dispatcherWake(nil)
+        context.dispatcherWake.withLock { $0 }(nil)
     }
 
     // MARK: Housekeeping

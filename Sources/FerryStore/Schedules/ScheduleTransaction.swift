@@ -134,7 +134,8 @@ struct ScheduleTransaction {
         return ScheduleDecision(
             ScheduleDecision.Input(
                 id: record.id, spec: record.spec, recurrence: recurrence, scheduledAt: due,
-                isHeld: stored.isHeld, hasUnfinished: hasUnfinished, now: now))
+                isHeld: stored.isHeld, hasUnfinished: hasUnfinished,
+                lastRunAt: record.lastRunAt, now: now))
     }
 
     /// Postpones a schedule for an hour: an operator has to repair it.

@@ -99,6 +99,11 @@ struct WaitingReasonTests {
         #expect(WaitingReason(job, queue: conditions)?.code == .hostLimit)
         conditions.sessionLimit = { _, _ in 2 }
         #expect(WaitingReason(job, queue: conditions)?.code == .sessionLimit)
+        for (count, code) in [(1, WaitingReason.Code.hostLimit), (2, .sessionLimit)] {
+            var counted = job
+            counted.sessionConnectionCount = count
+            #expect(WaitingReason(counted, queue: conditions)?.code == code)
+        }
         let until = Timestamp(microseconds: 5)
         limit(.origin, HostLimit(blockedUntil: until))
         let reason = WaitingReason(job, queue: conditions)

@@ -126,6 +126,59 @@ struct ScheduleDecisionTests {
         #expect(freed.missedCount == 0 && freed.skippedCount == 0, "no occurrence waits any more")
     }
 
+    /// Runs a schedule with an interval of 1 s, `overlap: queue` and jobs of `jobSeconds`, from `behind`
+    /// seconds after its due occurrence for `seconds`. Returns the occurrences that were submitted, the number
+    /// of decisions, and whether the schedule is behind at the end.
+    private func queue(
+        behind: Double, jobSeconds: Double, seconds: Double
+    ) throws -> (submitted: [Timestamp], decisionCount: Int, isBehind: Bool) {
+        let json = #"{"interval":1.0,"time_zone":"UTC","missed":"run_all","overlap":"queue","enabled":true}"#
+        let spec = try ScheduleSpec(storedJSON: Array(json.utf8))
+        let recurrence = try #require(spec.recurrence(KnownTimeZones(), createdAt: noon))
+        var due = noon + 1
+        var now = due + behind
+        let end = now + seconds
+        var isHeld = false
+        var lastRunAt: Timestamp?
+        var submitted: [Timestamp] = []
+        var decisionCount = 0
+        while now < end {
+            let turn = ScheduleDecision(
+                .init(
+                    id: id, spec: spec, recurrence: recurrence, scheduledAt: due, isHeld: isHeld,
+                    hasUnfinished: lastRunAt.map { now < $0 + jobSeconds } ?? false, lastRunAt: lastRunAt,
+                    now: now))
+            decisionCount += 1
+            if let occurrence = turn.submits {
+                submitted.append(occurrence)
+                lastRunAt = now
+            }
+            #expect(turn.skippedCount == 0 && turn.missedCount == 0)
+            due = try #require(turn.next)
+            isHeld = turn.isHeld
+            now = max(now + 0.001, try #require(turn.nextRunAt))
+        }
+        return (submitted, decisionCount, now > due + 1)
+    }
+
+    @Test(
+        "a queue that fell behind catches up if its jobs are shorter than its interval",
+        arguments: [0.01, 0.2, 0.5, 0.8])
+    func catchesUp(jobSeconds: Double) throws {
+        let run = try queue(behind: 30, jobSeconds: jobSeconds, seconds: 600)
+        #expect(!run.isBehind)
+        let expected = (0..<run.submitted.count).map { noon + 1 + Double($0) }
+        #expect(run.submitted == expected, "each once, in order")
+        #expect(run.submitted.count >= 600)
+    }
+
+    @Test("a long job of a queue needs few decisions")
+    func fewDecisions() throws {
+        let run = try queue(behind: 0, jobSeconds: 3_000, seconds: 600)
+        #expect(run.submitted.count == 1)
+        #expect(run.decisionCount < 400)
+    }
+
     @Test("a waiting occurrence is dropped after a day, also if it is the last one")
     func heldLast() throws {
         let day = 86_400.0

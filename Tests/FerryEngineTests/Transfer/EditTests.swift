@@ -1,5 +1,6 @@
 import FerryCore
 import Synchronization
+import Sys
 import TestSupport
 import TestThreads
 import Testing
@@ -12,9 +13,12 @@ private let bytes = patternBytes(1_000_000, seed: 71)
 @Suite(.serialized, .onOwnThread) struct EditTests {
     /// What an origin does once, at a moment that the test chooses.
     private final class Moment: Sendable {
-        private let body = Mutex<(@Sendable () -> Void)?>(nil)
+        private let body = Mutex<Callback?>(nil)
 
-        func set(_ body: @escaping @Sendable () -> Void) { self.body.withLock { $0 = body } }
+        func set(_ body: @escaping @Sendable () -> Void) {
+            let callback = Callback(body)
+            self.body.withLock { $0 = callback }
+        }
         func come() { body.withLock { $0.take() }?() }
     }
 

@@ -18,6 +18,7 @@ struct MemoryBudgetTests {
     func less() {
         let budget = MemoryBudget(limit: 256 << 20)
         #expect(budget.bodies == 32 << 20 && budget.gathered == 16 << 20)
+        #expect(budget.lentSlots == 256 && MemoryBudget(limit: 0).lentSlots == 16)
         #expect(MemoryBudget(limit: 0).bodies == 4 << 20 && MemoryBudget(limit: 0).gathered == 1 << 20)
     }
 

@@ -52,12 +52,6 @@ struct ReasonTests {
             try node.changeHost("https://\(host):443", patch, known: [node])
             try expect(code, of: node.submit(newJob(host: host)).id)
         }
-        var configuration = SessionConfiguration()
-        configuration.connectionsPerHostMax = 2
-        let draft = SessionDraft(configuration: configuration, secrets: JobSecrets(), sealedSecrets: nil)
-        let key = SessionKey(tenant: "acme", name: "narrow")
-        _ = try wait { node.store.control.putSession(key, draft, if: .none, reply: $0) }.get()
-        try expect(.sessionLimit, of: node.submit(newJob(session: "narrow")).id)
         node.downloads.set(.noSpace)
         try expect(.storageLow, of: free)
         node.downloads.set(.unwritable)
@@ -65,6 +59,27 @@ struct ReasonTests {
         node.downloads.set(nil)
         _ = try wait { node.store.control.pause(true, reply: $0) }.get()
         try expect(.paused, of: free)
+    }
+
+    @Test("a queued job names the limit of its session only while the session has that many connections")
+    func sessionLimit() throws {
+        defer { node.store.stop() }
+        var configuration = SessionConfiguration()
+        configuration.connectionsPerHostMax = 1
+        let draft = SessionDraft(configuration: configuration, secrets: JobSecrets(), sealedSecrets: nil)
+        let key = SessionKey(tenant: "acme", name: "narrow")
+        _ = try wait { node.store.control.putSession(key, draft, if: .none, reply: $0) }.get()
+        let other = try fill()
+        let job = try node.submit(newJob(session: "narrow")).id
+        #expect(try reason(job)?.code == .noFreeSlot, "another session holds the only slot")
+        let listed = try wait { reply in
+            node.store.control.jobs(JobQuery(tenant: "acme"), reply: reply)
+        }.get()
+        #expect(listed.records.first { $0.id == job }?.sessionConnectionCount == 0)
+        node.end(other, success)
+        #expect(try node.attempt().job == job)
+        let next = try node.submit(newJob(session: "narrow")).id
+        try expect(.sessionLimit, of: next)
     }
 
     @Test("a queued job of an unreachable origin has that as its reason")

@@ -180,6 +180,21 @@ final class ScheduleTests {
         #expect(try read(made.id).counts.skipped == 0)
     }
 
+    @Test("a queue of occurrences that is 20 s behind catches up with an interval of 1 s")
+    func catchesUp() throws {
+        node.runner.react { [node] attempt in
+            node.store.dispatcher.record(result(attempt, success))
+        }
+        let made = try create(schedule(interval: 1, missed: "run_all", overlap: "queue"))
+        try age(made.id, seconds: 20)
+        // At one occurrence each 2 s it would fall further behind.
+        try eventually("it is on time") {
+            try number("SELECT count(*) FROM schedules WHERE next_scheduled_at > now() - interval '1 s'") == 1
+        }
+        let record = try read(made.id)
+        #expect(record.counts.runs >= 19 && record.counts.skipped == 0 && record.counts.missed == 0)
+    }
+
     @Test("`overlap` skips an occurrence, or cancels the previous job")
     func overlap() throws {
         let skipping = try create(schedule(interval: 100, overlap: "skip"))

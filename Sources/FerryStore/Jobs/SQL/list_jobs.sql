@@ -12,7 +12,7 @@
 -- use the primary key, which has the same order by id, and read rows of all tenants.
 -- In a session candidates below $13 are read but not looked up. A branch whose condition names only
 -- parameters is not executed if the condition is false.
--- Columns 0 to 32 as in read_jobs.sql; 33 the number of the candidate. The last candidate ($14) is always
+-- Columns 0 to 33 as in read_jobs.sql; 34 the number of the candidate. The last candidate ($14) is always
 -- returned, since its id is where the next page begins; its other columns are null if the filters exclude it.
 SELECT c.id, w.tenant, w.state, w.waiting_for, w.revision, w.attempt, w.failed_attempts, w.node, w.created_at,
     w.started_at, w.next_attempt_at, w.expires_at, w.cancel_requested, w.retry_of,
@@ -21,7 +21,8 @@ SELECT c.id, w.tenant, w.state, w.waiting_for, w.revision, w.attempt, w.failed_a
     CASE WHEN NOT $16::boolean THEN w.response END AS response,
     CASE WHEN NOT $16::boolean THEN w.result END AS result, NULL::bytea AS body,
     CASE WHEN NOT $16::boolean THEN w.resume_data END AS resume_data, w.has_bytes, w.dependencies, w.question,
-    w.acknowledged_at, w.kept, w.home, w.home_node, w.spec_revision, c.number
+    w.acknowledged_at, w.kept, w.home, w.home_node, w.spec_revision,
+    w.session_count, c.number
 FROM (
     SELECT u.of, u.id, u.is_finished, row_number() OVER (ORDER BY u.of DESC, u.id DESC) AS number
     FROM (
@@ -77,7 +78,10 @@ FROM (
         CASE WHEN j.home IS NOT NULL THEN (
             SELECT json_build_object('name', n.name, 'drains', n.draining, 'works', n.is_worker,
                 'heartbeat_at', (extract(epoch FROM n.heartbeat_at) * 1000000)::bigint)::text
-            FROM nodes n WHERE n.id = j.home) END AS home_node, j.spec_revision
+            FROM nodes n WHERE n.id = j.home) END AS home_node, j.spec_revision,
+        CASE WHEN j.state = 'queued' AND NOT $16::boolean THEN coalesce((
+            SELECT n.session_count FROM narrow_lots n WHERE n.lot = ANY (ARRAY[j.lot]))::integer, 0)
+        END AS session_count
     FROM jobs j
     WHERE c.is_finished IS NOT TRUE AND ($13::uuid IS NULL OR c.id >= $13::uuid)
         AND j.id = c.id AND j.tenant = $1::text
@@ -94,7 +98,7 @@ FROM (
         j.response, j.result, j.resume_data, false, NULL, NULL, j.acknowledged_at,
         CASE WHEN j.resume_data IS NOT NULL
             THEN kept_attempt(array_append(j.attempts, j.last_attempt)) END,
-        NULL, NULL, j.spec_revision
+        NULL, NULL, j.spec_revision, NULL
     FROM finished_jobs j
     WHERE c.is_finished IS NOT FALSE AND ($13::uuid IS NULL OR c.id >= $13::uuid)
         AND j.id = c.id AND j.tenant = $1::text

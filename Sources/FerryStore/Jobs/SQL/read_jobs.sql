@@ -1,8 +1,10 @@
 -- Reads jobs by id, finished or not. Locks nothing.
 -- $1 ids, $2 whether to read secrets, payloads and bodies; otherwise they are null and nothing is fetched for
 -- them.
--- Columns 0 to 19 as in claim_jobs.sql. Each job is looked up alone, a finished one in the partition of its
--- id: the planner never turns a subquery with LIMIT into a join that reads more.
+-- Columns 0 to 19 as in claim_jobs.sql; 33 the number of connections that the session of a queued job has to
+-- its host, 0 in a wide claim queue: no limit has held back such a job.
+-- Each job is looked up alone, a finished one in the partition of its id: the planner never turns a subquery
+-- with LIMIT into a join that reads more.
 SELECT j.id, j.tenant, j.state, j.waiting_for, j.revision, j.attempt, j.failed_attempts, j.node, j.created_at,
     j.started_at, j.next_attempt_at, j.expires_at, j.cancel_requested, j.retry_of, j.spec,
     CASE WHEN $2::boolean THEN j.secrets END AS secrets, CASE WHEN $2::boolean THEN j.payload END AS payload,
@@ -15,7 +17,10 @@ SELECT j.id, j.tenant, j.state, j.waiting_for, j.revision, j.attempt, j.failed_a
     CASE WHEN j.home IS NOT NULL THEN (
         SELECT json_build_object('name', n.name, 'drains', n.draining, 'works', n.is_worker,
             'heartbeat_at', (extract(epoch FROM n.heartbeat_at) * 1000000)::bigint)::text
-        FROM nodes n WHERE n.id = j.home) END AS home_node, j.spec_revision
+        FROM nodes n WHERE n.id = j.home) END AS home_node, j.spec_revision,
+    CASE WHEN j.state = 'queued' THEN coalesce((
+        SELECT n.session_count FROM narrow_lots n WHERE n.lot = ANY (ARRAY[j.lot]))::integer, 0)
+    END AS session_count
 FROM unnest($1::uuid[]) AS u(id) CROSS JOIN LATERAL (SELECT * FROM jobs WHERE id = u.id LIMIT 1) j
 UNION ALL
 SELECT j.id, j.tenant, j.state, NULL, j.revision, j.attempt, j.failed_attempts, j.node, j.created_at,
@@ -24,7 +29,7 @@ SELECT j.id, j.tenant, j.state, NULL, j.revision, j.attempt, j.failed_attempts, 
     j.error, j.origin, j.traceparent, j.finished_at, j.response, j.result,
     CASE WHEN $2::boolean THEN j.body END, j.resume_data, false, NULL, NULL, j.acknowledged_at,
     CASE WHEN j.resume_data IS NOT NULL THEN kept_attempt(array_append(j.attempts, j.last_attempt)) END,
-    NULL, NULL, j.spec_revision
+    NULL, NULL, j.spec_revision, NULL
 FROM unnest($1::uuid[]) AS u(id) CROSS JOIN LATERAL (
     SELECT * FROM finished_jobs WHERE id = u.id LIMIT 1
 ) j

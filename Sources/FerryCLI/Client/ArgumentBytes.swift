@@ -7,7 +7,9 @@ package enum ArgumentBytes {
     private static let scalars = first..<(first + 256)
 
     /// Arguments of the process without the program's name.
-    package static let all: [String] = raw.map { isEscaped ? escaped($0) : String(decoding: $0, as: UTF8.self) }
+    package static let all: [String] = raw.map {
+        isEscaped ? escaped($0) : String(decoding: $0, as: UTF8.self)
+    }
 
     /// `true` if an argument of the process is not UTF-8: all arguments are escaped then.
     private static let isEscaped = raw.contains { String(validating: $0, as: UTF8.self) == nil }

@@ -20,7 +20,8 @@ enum LocalFile {
             if count == 0 { return bytes }
             bytes += buffer[..<count]
             guard bytes.count <= byteCountMax else {
-                throw ClientFailure(.usage, "\(file.text) has more than \(byteCountText(Int64(byteCountMax))).")
+                throw ClientFailure(
+                    .usage, "\(file.text) has more than \(byteCountText(Int64(byteCountMax))).")
             }
         }
     }

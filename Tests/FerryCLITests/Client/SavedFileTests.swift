@@ -74,7 +74,8 @@ struct SavedFileTests {
     @Test(
         "the bytes of an argument are restored from its text",
         arguments: [
-            Array("a\u{301}é".utf8), [0x63, 0xE9, 0x2E], [0xFF, 0xFE], [0x61, 0xC3], [0xED, 0xA0, 0x80, 0x78],
+            Array("a\u{301}é".utf8), [0x63, 0xE9, 0x2E], [0xFF, 0xFE], [0x61, 0xC3],
+            [0xED, 0xA0, 0x80, 0x78],
             Array("\u{10FE41}".utf8), [],
         ] as [[UInt8]])
     func bytes(argument: [UInt8]) {

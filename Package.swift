@@ -101,7 +101,8 @@ let package = Package(
         .executableTarget(
             name: "ferry",
             dependencies: [
-                "FerryServer", "FerryCLI", .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                "FerryServer", "FerryCLI", "Sys",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             swiftSettings: strict),
 

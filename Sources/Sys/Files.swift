@@ -1,3 +1,4 @@
+import CSys
 import Glibc
 
 /// Returns the content of a file. Throws EFBIG if it has more than `byteCountMax` bytes.
@@ -67,4 +68,20 @@ package func syncDirectory(_ path: String) throws(SystemError) {
 package func parentDirectory(of path: String) -> String {
     guard let slash = path.lastIndex(of: "/") else { return "." }
     return slash == path.startIndex ? "/" : String(path[..<slash])
+}
+
+/// Renames a file without replacing an existing one. Returns 0, or -1 with errno (EEXIST if `to` exists).
+/// On a file system without RENAME_NOREPLACE (renameat2(2), EINVAL), `to` is created exclusively and then
+/// replaced. Needs no hard links.
+package func renameNoReplace(_ from: UnsafePointer<CChar>, _ to: UnsafePointer<CChar>) -> Int32 {
+    if csys_rename_noreplace(AT_FDCWD, from, AT_FDCWD, to) == 0 { return 0 }
+    guard errno == EINVAL || errno == ENOSYS else { return -1 }
+    let descriptor = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
+    guard descriptor >= 0 else { return -1 }
+    close(descriptor)
+    if rename(from, to) == 0 { return 0 }
+    let code = errno
+    unlink(to)
+    errno = code
+    return -1
 }

@@ -2,6 +2,7 @@ import ArgumentParser
 import FerryCLI
 import FerryServer
 import Glibc
+import Sys
 
 /// The `ferry` program: the service, its maintenance commands and its client.
 @main
@@ -26,8 +27,9 @@ struct Ferry: ParsableCommand {
 
     /// Exits with status 2 for invalid arguments, and with the command's own status for other errors.
     static func main() {
+        StandardDescriptors.reserve()
         do {
-            var command = try parseAsRoot()
+            var command = try parseAsRoot(ArgumentBytes.all)
             try command.run()
         } catch {
             let status = exitStatus(for: error)
@@ -35,7 +37,8 @@ struct Ferry: ParsableCommand {
             if !message.isEmpty {
                 // Help and version are requested output: they go to standard output.
                 let line = Array((message + "\n").utf8)
-                _ = write(status == 0 ? STDOUT_FILENO : STDERR_FILENO, line, line.count)
+                let count = write(status == 0 ? STDOUT_FILENO : STDERR_FILENO, line, line.count)
+                if status == 0, count != line.count { Glibc.exit(1) }
             }
             Glibc.exit(status)
         }

@@ -3,9 +3,9 @@ package import ArgumentParser
 /// Commands that are clients of a running service, in the order of the help text.
 package var clientCommands: [any ParsableCommand.Type] {
     [
-        Get.self, Put.self, Submit.self, Jobs.self, Show.self, Watch.self, Events.self, Cancel.self,
-        Suspend.self, Resume.self, Retry.self, Acknowledge.self, BulkOperations.self, Schedules.self,
-        Sessions.self, Webhooks.self, Admin.self, Healthcheck.self,
+        Get.self, Put.self, Submit.self, Jobs.self, Show.self, Watch.self, FetchContent.self, Events.self,
+        Cancel.self, Suspend.self, Resume.self, Retry.self, Acknowledge.self, BulkOperations.self,
+        Schedules.self, Sessions.self, Webhooks.self, Admin.self, Healthcheck.self,
     ]
 }
 

@@ -1,5 +1,4 @@
 package import ArgumentParser
-import Curl
 import FerryCore
 import Glibc
 
@@ -46,6 +45,9 @@ package struct Get: ParsableCommand {
         name: .long, help: ArgumentHelp("Another URL of the same file; repeatable.", valueName: "url"))
     var mirror: [String] = []
 
+    @Flag(name: .long, help: "Begin only after 'ferry resume JOB'.")
+    var suspended = false
+
     @Option(name: .long, help: "Method of the request, such as POST.")
     var method: String?
 
@@ -75,6 +77,7 @@ package struct Get: ParsableCommand {
     package func run() throws {
         let console = Console.current
         let service = try client.service()
+        let file = waiting.wait && stored == nil ? try SavedFile(output) : nil
         let submission = try job.body(
             kind: "download", url: source, method: method, sending: body
         ) { writer in
@@ -85,6 +88,7 @@ package struct Get: ParsableCommand {
                 if let ifExists { writer.member("if_exists", ifExists) }
                 writer.endObject()
             }
+            if suspended { writer.member("suspended", .bool(true)) }
             if let segments { writer.member("segments", segments) }
             if !mirror.isEmpty { writer.member("mirrors", .array(mirror.map { .string($0) })) }
             if let sha256 { writer.member("integrity", .object([.init("sha256", .string(sha256))])) }
@@ -101,9 +105,8 @@ package struct Get: ParsableCommand {
             if client.json { try console.data(json: ended.bytes) }
             throw ClientFailure(.failed, failureText(ended.json))
         }
-        if stored == nil {
-            Detachment.disarm()
-            try save(ended.json, id: id, service: service, console: console)
+        if let file {
+            try Content.save(ended.json, id: id, in: file, service: service, console: console)
         } else {
             let result = ended.json["result"]
             console.message(
@@ -117,7 +120,8 @@ package struct Get: ParsableCommand {
     /// that were written are to be dropped then.
     private func stream(_ id: String, service: ServiceClient, console: Console) throws {
         let content = Content(
-            service: service, path: "/v1/jobs/\(percentEncoded(id))/content?follow=true", byteCount: nil)
+            service: service, path: "/v1/jobs/\(percentEncoded(id))/content?follow=true", byteCount: nil,
+            isComplete: false)
         while true {
             var byteCount = 0
             let broken: ClientFailure
@@ -139,85 +143,4 @@ package struct Get: ParsableCommand {
             poll(nil, 0, 250)
         }
     }
-
-    private func save(_ job: JSON, id: String, service: ServiceClient, console: Console) throws {
-        let size = job["result"]?["size"]?.integer
-        let content = Content(
-            service: service, path: "/v1/jobs/\(percentEncoded(id))/content", byteCount: size)
-        if output == "-" { return try content.fetch { console.out($0) } }
-        let suggested = LocalFile.safeName(job["response"]?["suggested_filename"]?.string) ?? "download"
-        var path = output ?? suggested
-        if let directory = output, LocalFile.isDirectory(directory) {
-            path = directory.hasSuffix("/") ? directory + suggested : "\(directory)/\(suggested)"
-        }
-        // A name chosen by the server must not replace a local file.
-        let writer = try FileWriter(path, replaces: path == output)
-        try content.fetch { writer.write($0) }
-        try writer.finish()
-        console.message("\(path): \(byteCountText(size ?? 0)) (\(id))")
-    }
-}
-
-/// Content of a finished job, which the service keeps.
-struct Content {
-    let service: ServiceClient
-    let path: String
-    /// Expected size in bytes; `nil` if the service did not report it.
-    let byteCount: Int64?
-
-    /// Passes all bytes to `write` in order. `write` returns `false` if it cannot take more.
-    func fetch(_ write: @escaping (UnsafeRawBufferPointer) -> Bool) throws(ClientFailure) {
-        var request = TransferRequest(url: service.base + path)
-        request.headers = service.headers.filter { $0.name != "Accept" }
-        request.receiveBufferSize = 262_144
-        let delegate = ContentDelegate(write)
-        do throws(CurlError) {
-            try BlockingTransfer.perform(request, delegate: delegate)
-        } catch {
-            throw ClientFailure(.unreachable, "\(service.base) could not be reached: \(error.text)")
-        }
-        guard !delegate.isRefused else {
-            throw ClientFailure(.failed, "The file could not be written completely.")
-        }
-        if let status = delegate.status, status != 200 {
-            throw ServiceClient.failure(status, delegate.problem)
-        }
-        if let error = delegate.error {
-            throw ClientFailure(.unreachable, "The download from the service failed: \(error.text)")
-        }
-        if let byteCount, byteCount != delegate.byteCount {
-            throw ClientFailure(.failed, "The file has \(delegate.byteCount) bytes instead of \(byteCount).")
-        }
-    }
-}
-
-private final class ContentDelegate: EasyDelegate {
-    private let write: (UnsafeRawBufferPointer) -> Bool
-    private(set) var status: Int?
-    private(set) var problem: [UInt8] = []
-    private(set) var byteCount: Int64 = 0
-    private(set) var isRefused = false
-    private(set) var error: CurlError?
-
-    init(_ write: @escaping (UnsafeRawBufferPointer) -> Bool) { self.write = write }
-
-    func receiveHeaderLine(_ line: UnsafeRawBufferPointer) -> Bool {
-        if line.starts(with: "HTTP/".utf8) {
-            let words = String(decoding: line, as: UTF8.self).split(whereSeparator: \.isWhitespace)
-            status = words.count > 1 ? Int(words[1]) : nil
-        }
-        return true
-    }
-
-    func receiveBody(_ bytes: UnsafeRawBufferPointer) -> BodyVerdict {
-        guard status == 200 else {
-            problem += bytes.prefix(max(0, 65_536 - problem.count))
-            return .proceed
-        }
-        isRefused = !write(bytes)
-        byteCount += Int64(bytes.count)
-        return isRefused ? .abort : .proceed
-    }
-
-    func finished(_ outcome: TransferOutcome) { error = outcome.error }
 }

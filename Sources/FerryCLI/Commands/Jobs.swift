@@ -108,8 +108,8 @@ package struct Watch: ParsableCommand {
         let console = Console.current
         let watch = JobWatch(service: service, console: console, timeout: timeout)
         var failures: [String] = []
-        for id in ids {
-            let ended = try watch.end(of: id)
+        for (index, id) in ids.enumerated() {
+            let ended = try watch.end(of: id, others: Array(ids[(index + 1)...]))
             let state = ended.json["state"]?.string ?? "?"
             if json {
                 try console.data(json: ended.bytes)

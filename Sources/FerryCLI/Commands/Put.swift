@@ -104,7 +104,7 @@ package struct Put: ParsableCommand {
             place = .init("job", .string(sourceJob))
         } else {
             place = .init("base64", .string(Base64.encode(try inlineBytes())))
-            fileName = operands[0] == "-" ? nil : LocalFile.safeName(operands[0])
+            fileName = operands[0] == "-" ? nil : LocalFile.safeName(LocalPath(operands[0]).text)
         }
         guard sendsForm else { return [place] }
         let fields = form.compactMap { JobOptions.pair($0, separator: "=") }
@@ -119,7 +119,7 @@ package struct Put: ParsableCommand {
         if file != "-", let count = try LocalFile.byteCount(file), count > Int64(Self.inlineByteCountMax) {
             throw ClientFailure(
                 .usage,
-                "\(file) has \(byteCountText(count)); a file in the request may have at most 512 KiB. "
+                "\(LocalPath(file).text) has \(byteCountText(count)); a file in the request may have at most 512 KiB. "
                     + "Put it into the service's storage root (FERRY_STORAGE_ROOT) and use: "
                     + "ferry put --stored PATH URL"
             )

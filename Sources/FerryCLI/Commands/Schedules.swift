@@ -66,7 +66,7 @@ package struct Schedules: ParsableCommand {
         package init() {}
 
         package func run() throws {
-            let body = try LocalFile.read(file, byteCountMax: Limits.submissionByteCountMax)
+            let body = try LocalFile.readJSON(file, byteCountMax: Limits.submissionByteCountMax)
             let response = try client.service().send(
                 "POST", "/v1/schedules", body: body, idempotencyKey: idempotencyKey)
             try printIdentifier(response, client)

@@ -44,7 +44,7 @@ package struct Submit: ParsableCommand {
         let console = Console.current
         let service = try client.service()
         let submission = try Submission(
-            LocalFile.read(file, byteCountMax: Limits.batchByteCountMax), name: file
+            LocalFile.readJSON(file, byteCountMax: Limits.batchByteCountMax), name: file
         ).scheduled(scheduleMembers(after: after, deadline: deadline))
         let response = try service.send(
             "POST", submission.isBatch ? "/v1/jobs/batch" : "/v1/jobs", body: submission.body,

@@ -30,16 +30,33 @@ package struct ClientOptions: ParsableArguments {
     }
 
     private func key() throws -> String? {
-        if let path = keyFile { return try key(inFile: path) }
-        if let key = environmentValue("FERRY_KEY"), !key.isEmpty { return key }
-        if let path = environmentValue("FERRY_KEY_FILE"), !path.isEmpty { return try key(inFile: path) }
+        if let path = keyFile { return try key(inFile: path, named: "--key-file") }
+        if let key = environmentValue("FERRY_KEY"), !key.isEmpty {
+            return try Self.key(key, named: "FERRY_KEY")
+        }
+        if let path = environmentValue("FERRY_KEY_FILE"), !path.isEmpty {
+            return try key(inFile: path, named: "FERRY_KEY_FILE")
+        }
         return nil
     }
 
-    private func key(inFile path: String) throws -> String {
+    private func key(inFile path: String, named name: String) throws -> String {
         let bytes = try LocalFile.read(path, byteCountMax: 4_096)
-        let key = String(decoding: bytes, as: UTF8.self).split(whereSeparator: \.isWhitespace).first
-        guard let key else { throw ClientFailure(.usage, "\(path): the file contains no key.") }
+        return try Self.key(String(decoding: bytes, as: UTF8.self), named: "\(name) (\(path))")
+    }
+
+    /// Returns the key without white space at its ends. Throws `usage` if no key remains, or one that a header
+    /// field cannot contain. `name`: the source of the key.
+    static func key(_ text: String, named name: String) throws(ClientFailure) -> String {
+        let isSpace = { (scalar: Unicode.Scalar) in scalar.properties.isWhitespace || scalar == "\u{FEFF}" }
+        var key = text.unicodeScalars[...]
+        key = key.drop(while: isSpace)
+        while let last = key.last, isSpace(last) { key.removeLast() }
+        guard !key.isEmpty else { throw ClientFailure(.usage, "\(name) contains no key.") }
+        guard key.allSatisfy({ (0x21...0x7E).contains($0.value) }) else {
+            throw ClientFailure(
+                .usage, "\(name): a key has no white space, control characters or non-ASCII characters.")
+        }
         return String(key)
     }
 }

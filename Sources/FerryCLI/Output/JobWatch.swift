@@ -23,12 +23,15 @@ struct JobWatch {
         deadline = timeout.map { monotonicNanoseconds() + Int64($0 * 1e9) }
     }
 
-    /// Follows the event stream of a job until it has ended, and returns the job. Ctrl-C ends this process
-    /// with status 130; the job continues.
+    /// Follows the event stream of a job until it has ended, and returns the job. A signal such as Ctrl-C ends
+    /// this process; the job and `others` continue, and the message names them.
     ///
     /// Throws `timedOut` if the timeout passes, `unreachable` if the service is unreachable for too long.
-    func end(of id: String) throws(ClientFailure) -> ServiceClient.Response {
-        Detachment.arm(ids: [id])
+    func end(of id: String, others: [String] = []) throws(ClientFailure) -> ServiceClient.Response {
+        let ids = [id] + others
+        Interruption.arm(
+            "Detached: \(ids.count == 1 ? "the job continues" : "the jobs continue"). "
+                + "To wait again: ferry watch \(ids.joined(separator: " "))")
         let display = ProgressDisplay(console)
         defer { display.end() }
         var reader = EventStreamReader(lastEventID: nil)
@@ -112,29 +115,4 @@ private final class SeenJob {
         }
         return job["state"]?.string.flatMap(JobState.init)?.isTerminal == true
     }
-}
-
-/// Ctrl-C while a command waits: ends the command but not the job.
-enum Detachment {
-    static func arm(ids: [String]) {
-        let list = printable(ids.joined(separator: " "))
-        let text = Array("\nDetached: the job continues. To wait again: ferry watch \(list)\n".utf8)
-        let message = UnsafeMutableBufferPointer<UInt8>.allocate(capacity: text.count)
-        _ = message.initialize(from: text)
-        // The previous text is not freed: a handler may be writing it.
-        detachMessage = message
-        signal(SIGINT, detach)
-    }
-
-    /// Restores the default action of Ctrl-C.
-    static func disarm() { signal(SIGINT, SIG_DFL) }
-}
-
-// Written before the handler is installed; read only by the handler.
-private nonisolated(unsafe) var detachMessage: UnsafeMutableBufferPointer<UInt8>?
-
-/// Signal handler: makes only calls that signal-safety(7) allows.
-private func detach(_ number: Int32) {
-    if let message = detachMessage { _ = write(STDERR_FILENO, message.baseAddress, message.count) }
-    _exit(130)
 }

@@ -189,7 +189,7 @@ extension Configuration {
         isTenantStorageRootNamed = source["FERRY_TENANT_STORAGE_ROOT"] != nil
         umask = try Self.umask(source["FERRY_UMASK"])
         databaseURL = source["FERRY_DATABASE_URL"]
-        adminKey = source["FERRY_ADMIN_KEY"]
+        adminKey = source["FERRY_ADMIN_KEY"]?.trimmed
         secretKey = source["FERRY_SECRET_KEY"]
         webhookSecret = try Self.webhookSecret(source["FERRY_WEBHOOK_SECRET"])
         egressAllow = try read.value("FERRY_EGRESS_ALLOW").split(separator: ",").map { part throws(Failure) in
@@ -296,6 +296,10 @@ extension Configuration {
             throw Failure(
                 description:
                     "FERRY_ADMIN_KEY is too short: use at least 20 random characters.")
+        }
+        // Clients could not send such a key: a field value ends at a line end.
+        if let adminKey, adminKey.unicodeScalars.contains(where: \.properties.isWhitespace) {
+            throw Failure(description: "FERRY_ADMIN_KEY contains white space.")
         }
         if let secretKey, secretKey.utf8.count < 16 {
             throw Failure(

@@ -21,7 +21,7 @@ struct LocalFileTests {
     func longNames() throws {
         try withTemporaryDirectory { directory in
             let path = "\(directory)/" + String(repeating: "x", count: 255)
-            let writers = [try FileWriter(path, replaces: true), try FileWriter(path, replaces: true)]
+            let writers = try (0..<2).map { _ in try FileWriter(LocalPath(path), replaces: true) }
             for (writer, text) in zip(writers, ["first", "second"]) {
                 #expect(Array(text.utf8).withUnsafeBytes { writer.write($0) })
                 try writer.finish()

@@ -1,4 +1,5 @@
 import FerryCore
+import Synchronization
 import TestSupport
 import Testing
 

@@ -155,7 +155,8 @@ struct JSONComparisonTests {
             body.append(.init("kind", .string(kind.rawValue)))
             let errors: [FieldError]
             do throws(InvalidFields) {
-                _ = try JobRequest(JSONView(.object(body)), refusal: { _ in nil })
+                let json = try JSONView(.object(body), at: "#")
+                _ = try JobRequest(json, refusal: { _ in nil })
                 errors = []
             } catch {
                 errors = error.errors

@@ -196,7 +196,7 @@ enum GoldenAdapter {
     // MARK: Contexts
 
     private static func input(_ item: GoldenCase) throws -> JSONView {
-        JSONView(try #require(item["input"], "\(item.name) has no input"))
+        try JSONView(#require(item["input"], "\(item.name) has no input"))
     }
 
     private static func kind(_ json: JSON?) -> JobQuestion.Kind {

@@ -101,7 +101,7 @@ struct SavedFileTests {
 
     @Test("a byte order mark before JSON is skipped")
     func byteOrderMark() throws {
-        try withTemporaryDirectory { directory in
+        try withTemporaryDirectory { (directory) throws in
             write("\u{FEFF}{}", to: "\(directory)/a")
             #expect(try LocalFile.readJSON("\(directory)/a", byteCountMax: 100) == Array("{}".utf8))
         }

@@ -147,15 +147,15 @@ struct JSONComparisonTests {
     @Test("the decoder reports exactly the values that the declared types and bounds exclude")
     func decoder() throws {
         let description = ObjectDescription(JobSpec.self)
-        Self.repeatedly(600) { seed in
+        try Self.repeatedly(600) { seed in
             var random = SeededRandom(seed: seed)
             var choices: [String: Bool] = [:]
             let kind = JobKind.allCases.randomElement(using: &random) ?? .data
             var body = Self.object(description, kind, at: "#", &choices, &random)
             body.append(.init("kind", .string(kind.rawValue)))
+            let json = try JSONView(.object(body), at: "#")
             let errors: [FieldError]
             do throws(InvalidFields) {
-                let json = try JSONView(.object(body), at: "#")
                 _ = try JobRequest(json, refusal: { _ in nil })
                 errors = []
             } catch {

@@ -194,8 +194,8 @@ package struct ResultSet: ~Copyable {
 
     // MARK: Cells
 
-    // No row reaches these preconditions: the text of a statement decides the number and types of its columns,
-    // and a column that can be null is read by a function of optional values.
+    // No row reaches these preconditions: the text of a statement decides the number and types of its
+    // columns, and a column that can be null is read by a function of optional values.
 
     private func cell(_ row: Int, _ column: Int) -> UnsafeRawBufferPointer {
         precondition(row < rowCount && column < columnCount, "the result has no cell (\(row), \(column))")

@@ -48,7 +48,7 @@ enum Tree {
             "OpenSSL", "Sys", "CSys",
         ],
         "FerryCLI": ["ArgumentParser", "FerryCore", "Curl", "Sys"],
-        "ferry": ["ArgumentParser", "FerryServer", "FerryCLI"],
+        "ferry": ["ArgumentParser", "FerryServer", "FerryCLI", "Sys"],
     ]
 
     static let sourceFiles = (try? files(below: "Sources", ending: ".swift")) ?? []

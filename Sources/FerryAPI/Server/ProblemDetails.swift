@@ -178,8 +178,8 @@ struct Problem: Error, Sendable {
     static func tooManyStreams(_ subject: String, _ name: String, quota: Int) -> Problem {
         var problem = Problem(
             .tooManyStreams,
-            "The tenant has as many \(subject) on this node as it leaves to others, or \(quota); close one, or "
-                + "try again later.")
+            "The tenant has as many \(subject) on this node as it leaves to others, or \(quota); close one, "
+                + "or try again later.")
         problem.fields = quotaFields(name, quota: Int64(quota), seconds: 5)
         return problem
     }

@@ -115,8 +115,8 @@ final class FileWriter {
     private var descriptor: Int32
     private var isDone = false
 
-    /// `replaces`: `true` to replace an existing file, whose mode and owner are kept; otherwise `finish` fails
-    /// if there is one.
+    /// `replaces`: `true` to replace an existing file, whose mode and owner are kept; otherwise `finish`
+    /// fails if there is one.
     init(_ path: LocalPath, replaces: Bool) throws(ClientFailure) {
         self.path = path
         self.replaces = replaces

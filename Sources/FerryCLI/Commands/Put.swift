@@ -119,8 +119,8 @@ package struct Put: ParsableCommand {
         if file != "-", let count = try LocalFile.byteCount(file), count > Int64(Self.inlineByteCountMax) {
             throw ClientFailure(
                 .usage,
-                "\(LocalPath(file).text) has \(byteCountText(count)); a file in the request may have at most 512 KiB. "
-                    + "Put it into the service's storage root (FERRY_STORAGE_ROOT) and use: "
+                "\(LocalPath(file).text) has \(byteCountText(count)); a file in the request may have at "
+                    + "most 512 KiB. Put it into the service's storage root (FERRY_STORAGE_ROOT) and use: "
                     + "ferry put --stored PATH URL"
             )
         }

@@ -45,8 +45,8 @@ package struct ClientOptions: ParsableArguments {
         return try Self.key(String(decoding: bytes, as: UTF8.self), named: "\(name) (\(path))")
     }
 
-    /// Returns the key without white space at its ends. Throws `usage` if no key remains, or one that a header
-    /// field cannot contain. `name`: the source of the key.
+    /// Returns the key without white space at its ends. Throws `usage` if no key remains, or one that a
+    /// header field cannot contain. `name`: the source of the key.
     static func key(_ text: String, named name: String) throws(ClientFailure) -> String {
         let isSpace = { (scalar: Unicode.Scalar) in scalar.properties.isWhitespace || scalar == "\u{FEFF}" }
         var key = text.unicodeScalars[...]

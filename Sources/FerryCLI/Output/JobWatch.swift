@@ -23,8 +23,8 @@ struct JobWatch {
         deadline = timeout.map { monotonicNanoseconds() + Int64($0 * 1e9) }
     }
 
-    /// Follows the event stream of a job until it has ended, and returns the job. A signal such as Ctrl-C ends
-    /// this process; the job and `others` continue, and the message names them.
+    /// Follows the event stream of a job until it has ended, and returns the job. A signal such as Ctrl-C
+    /// ends this process; the job and `others` continue, and the message names them.
     ///
     /// Throws `timedOut` if the timeout passes, `unreachable` if the service is unreachable for too long.
     func end(of id: String, others: [String] = []) throws(ClientFailure) -> ServiceClient.Response {

@@ -64,9 +64,9 @@ package struct JSONView: Sendable, Equatable {
         self.index = index
     }
 
-    /// Reads one value that fills the whole text, except for white space around it and a byte order mark before
-    /// it. Strict: UTF-8 only, no
-    /// duplicate names, at most `depthMax` levels and `JSON.valueCountMax` values.
+    /// Reads one value that fills the whole text, except for white space around it and a byte order mark
+    /// before it. Strict: UTF-8 only, no duplicate names, at most `depthMax` levels and `JSON.valueCountMax`
+    /// values.
     package init(parsing text: [UInt8], depthMax: Int = 64) throws(JSON.SyntaxError) {
         var valuesLeft = JSON.valueCountMax
         try self.init(parsing: text, depthMax: depthMax, valuesLeft: &valuesLeft)

@@ -1,6 +1,6 @@
 extension JobSpec.Schedule {
-    /// Returns the end of `timeout_for_resource`, which counts from the later of the acceptance of the job and
-    /// `earliest_begin_at`.
+    /// Returns the end of `timeout_for_resource`, which counts from the later of the acceptance of the job
+    /// and `earliest_begin_at`.
     package func resourceExpiry(createdAt: Timestamp) -> Timestamp {
         max(createdAt, earliestBeginAt ?? createdAt) + timeoutForResource
     }
@@ -14,8 +14,8 @@ extension JobSpec.Schedule {
 
     /// Returns the error code of a job that has not ended by `expiry`.
     package func overdueCode(createdAt: Timestamp) -> TransferError.Code {
-        guard let deadlineAt, deadlineAt <= resourceExpiry(createdAt: createdAt) else { return .resourceTimeout }
-        return .deadlineExceeded
+        guard let deadlineAt else { return .resourceTimeout }
+        return deadlineAt <= resourceExpiry(createdAt: createdAt) ? .deadlineExceeded : .resourceTimeout
     }
 
     /// Returns the error of a job that has not ended by `expiry`.

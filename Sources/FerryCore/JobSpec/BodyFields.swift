@@ -77,8 +77,8 @@ extension JobSpec {
                 switch self {
                 case .json: "Any JSON value, sent as application/json."
                 case .form:
-                    "Fields by name, or a list of fields with name and value, whose names may repeat; sent as "
-                        + "application/x-www-form-urlencoded."
+                    "Fields by name, or a list of fields with name and value, whose names may repeat; "
+                        + "sent as application/x-www-form-urlencoded."
                 case .text: "Text to send as UTF-8."
                 case .base64: "Bytes as base64 (RFC 4648 section 4), with padding."
                 case .multipart: "The parts, sent as multipart/form-data (RFC 7578)."
@@ -166,8 +166,8 @@ extension JobSpec {
         case job(JobID)
         /// The payload, given as `base64` or `text`.
         case inline(Body)
-        /// A `multipart/form-data` body of fields, with the uploaded file as last part. `isList`: `true` if the
-        /// client has given the fields as a list.
+        /// A `multipart/form-data` body of fields, with the uploaded file as last part. `isList`: `true` if
+        /// the client has given the fields as a list.
         case form([Part], isList: Bool = false)
     }
 }
@@ -310,8 +310,8 @@ private struct UploadForm: FieldObject {
         visitor.field(
             "fields", &texts, JobSpec.FormTexts.Rule(countMax: Limits.partCountMax - 1, name: .partName),
             .plain,
-            "Further fields by name, or a list of fields with name and value, whose names may repeat; sent before "
-                + "the file.")
+            "Further fields by name, or a list of fields with name and value, whose names may repeat; "
+                + "sent before the file.")
     }
 }
 

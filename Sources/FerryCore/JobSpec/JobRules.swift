@@ -112,8 +112,9 @@ extension JobSpec {
         package mutating func fields(_ visitor: inout some FieldVisitor) {
             visitor.field(
                 "status", &status, ListRule(0...50, of: NoRule()), .plain,
-                "Status codes as 404, \"404\" or \"2xx\". Empty: every status for data jobs, 2xx for uploads, and "
-                    + "for downloads 2xx without 202 (the server is not ready), 204 and 205 (no file).")
+                "Status codes as 404, \"404\" or \"2xx\". Empty: every status for data jobs, 2xx for "
+                    + "uploads, and for downloads 2xx without 202 (the server is not ready), 204 and 205 (no "
+                    + "file).")
             visitor.field(
                 "content_type", &contentTypes, ListRule(0...50, of: .mediaRange), .plain,
                 "Media types as \"image/png\" or \"image/*\"; empty: all.")
@@ -187,9 +188,9 @@ extension JobSpec {
                     + "file.")
             visitor.field(
                 "statuses", &statuses, ListRule(0...50, of: NoRule()), .plain,
-                "Status codes as 404, \"404\" or \"5xx\" that are retried, also with Retry-After; no others are. "
-                    + "null: 408, 425, 429, 500, 502, 503, 504, 520 to 524, and every 4xx and 5xx with "
-                    + "Retry-After.")
+                "Status codes as 404, \"404\" or \"5xx\" that are retried, also with Retry-After; no "
+                    + "others are. null: 408, 425, 429, 500, 502, 503, 504, 520 to 524, and every 4xx and "
+                    + "5xx with Retry-After.")
         }
 
         package mutating func inherit(from session: SessionConfiguration) {

@@ -69,7 +69,8 @@ extension JobSpec {
             visitor.field(
                 "timeout_for_resource", &timeoutForResource, 1...31_536_000,
                 .of(from: .session, unit: .seconds, column: "expires_at"),
-                "Time for all attempts together, from acceptance, or from earliest_begin_at if that is later.")
+                "Time for all attempts together, from acceptance, or from earliest_begin_at if that is "
+                    + "later.")
             visitor.field(
                 "depends_on", &dependsOn, ListRule(0...Limits.dependencyCountMax, of: NoRule()),
                 .of(.repeated),

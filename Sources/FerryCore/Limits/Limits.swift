@@ -14,8 +14,8 @@ package enum Limits {
     /// If exceeded: 422.
     package static let batchJobCountMax = 10_000
     /// Request bodies in memory on a node, in bytes.
-    /// If exceeded: 429 `overloaded`. An eighth of the memory that the node may use, if that is less. A tenant
-    /// has at most as much as it leaves free.
+    /// If exceeded: 429 `overloaded`. An eighth of the memory that the node may use, if that is less. A
+    /// tenant has at most as much as it leaves free.
     package static let bodyBytesMax = 256 << 20
     /// Size above which a request body counts toward that total, in bytes.
     package static let smallBodyBytes: Int64 = 16_384
@@ -270,8 +270,8 @@ package enum Limits {
     /// Setting `FERRY_EVENT_RETENTION`.
     package static let eventRetentionSeconds = 604_800.0
     /// Event streams of a node.
-    /// If exceeded: 429 `too_many_streams`. A tenant has at most as many as it leaves free: half of them if it
-    /// is the only one.
+    /// If exceeded: 429 `too_many_streams`. A tenant has at most as many as it leaves free: half of them if
+    /// it is the only one.
     package static let eventListenerCountMax = 1_500
     /// Events that wait for one stream's reader, in bytes.
     /// If exceeded: the stream ends.
@@ -287,8 +287,8 @@ package enum Limits {
     /// If exceeded: jobs take turns.
     package static let eventProgressTotalByteCountMax = 1 << 20
     /// Requests of a node that follow the content of jobs (`follow=true`).
-    /// If exceeded: 429 `too_many_streams`. A tenant has at most as many as it leaves free: half of them if it
-    /// is the only one.
+    /// If exceeded: 429 `too_many_streams`. A tenant has at most as many as it leaves free: half of them if
+    /// it is the only one.
     package static let contentFollowerCountMax = 500
     /// Wait of a follower for further bytes of the content, in seconds.
     /// If exceeded: the response ends incomplete.
@@ -322,8 +322,8 @@ package enum Limits {
     /// If exceeded: reading pauses.
     package static let nodeResponseByteCountMax = 256 << 10
     /// Requests to other nodes for content and attempts at once.
-    /// If exceeded: 429 `overloaded`. A tenant has at most as many as it leaves free: half of them if it is the
-    /// only one.
+    /// If exceeded: 429 `overloaded`. A tenant has at most as many as it leaves free: half of them if it is
+    /// the only one.
     package static let nodeRequestCountMax = 100
     /// Time for which a node that has left is remembered, in seconds.
     package static let formerNodeSeconds = 7_776_000.0

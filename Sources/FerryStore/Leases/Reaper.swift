@@ -190,8 +190,8 @@ struct Reaper {
         nextExpiry = min(nextExpiry, Sys.monotonicNanoseconds() + Int64(delay))
     }
 
-    /// Fails jobs at the ends of their time until the monotonic instant `end`, when the next heartbeat is due, or
-    /// until the thread is to end.
+    /// Fails jobs at the ends of their time until the monotonic instant `end`, when the next heartbeat is
+    /// due, or until the thread is to end.
     mutating func failOverdueJobs(_ database: ReconnectingConnection, until end: Int64) {
         while !context.expiries.isClosed {
             let now = Sys.monotonicNanoseconds()

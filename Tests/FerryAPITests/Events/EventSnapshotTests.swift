@@ -13,7 +13,9 @@ struct EventSnapshotTests {
     private func open(_ path: String, after id: EventID) throws -> EventStream {
         let response = try fixture.send(
             "GET", path, [("Accept", "text/event-stream"), ("Last-Event-ID", "\(id)")])
-        guard case .stream(let body, _) = response.message.body, let stream = body as? EventStream else {
+        guard case .stream(let body, _) = response.message.body,
+            let stream = (body as? KeyedStream)?.stream as? EventStream
+        else {
             throw Problem(.notFound, "no stream")
         }
         stream.attach(StreamWaker {})

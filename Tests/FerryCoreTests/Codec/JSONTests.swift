@@ -84,7 +84,8 @@ struct JSONTests {
             "Infinity",
             "\"\\x\"", "\"\\u12\"", "\"\\ud800\"", "\"\\udc00\"", "\"\\ud800\\u0041\"", "\"\t\"", "tru",
             "nulll", "1 2",
-            "{\"a\":1,\"a\":2}", "1e999", "[", "\"", "'a'", "{\"a\"}", "{\"a\":}", "[1 2]", "\u{feff}1",
+            "{\"a\":1,\"a\":2}", "1e999", "[", "\"", "'a'", "{\"a\"}", "{\"a\":}", "[1 2]", "1\u{feff}",
+            "\u{feff}\u{feff}1",
         ])
     func forbidden(_ text: String) {
         #expect(throws: JSON.SyntaxError.self) { try JSON.parse(Array(text.utf8)) }

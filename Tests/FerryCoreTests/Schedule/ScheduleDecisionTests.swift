@@ -127,8 +127,8 @@ struct ScheduleDecisionTests {
     }
 
     /// Runs a schedule with an interval of 1 s, `overlap: queue` and jobs of `jobSeconds`, from `behind`
-    /// seconds after its due occurrence for `seconds`. Returns the occurrences that were submitted, the number
-    /// of decisions, and whether the schedule is behind at the end.
+    /// seconds after its due occurrence for `seconds`. Returns the occurrences that were submitted, the
+    /// number of decisions, and whether the schedule is behind at the end.
     private func queue(
         behind: Double, jobSeconds: Double, seconds: Double
     ) throws -> (submitted: [Timestamp], decisionCount: Int, isBehind: Bool) {

@@ -177,7 +177,7 @@ struct LeaseReplayTests {
             script: """
                 EXECUTE submit_jobs('{\(Self.job)}', '{acme}', '{default}', '{data}', '{\(lease)}', '{0.5}',
                     '{NULL}', '{tomorrow}', '{http://a.example:80}', '{NULL}', '{NULL}', '{"{}"}', '{NULL}',
-                    '{NULL}', '{NULL}', now(), '\(Self.nodes[node])', '{NULL}', '{NULL}', '{NULL}', '{7}',
+                    '{NULL}', '{NULL}', now(), '\(Self.nodes[node])', '{NULL}', '{NULL}', '{7}',
                     '{now}', '{}', '{}', '{}', 0, '{false}', '{""}', '{true}', '{true}')
                 """)
     }

@@ -30,9 +30,16 @@ static void report_crash(int number, siginfo_t *information, void *context) {
             (void)written;
         }
     }
-    sigaction(number, &report->before, NULL);
+    if (information->si_code > 0) {
+        sigaction(number, &report->before, NULL);
+    } else {
+        /* The signal was sent, by kill(2) or abort(3), as si_code tells: no instruction fails again after a handler
+           such as Swift's backtracer has returned, so the process would go on. */
+        struct sigaction end = {.sa_handler = SIG_DFL};
+        sigaction(number, &end, NULL);
+    }
     /* The signal is blocked until this handler returns. Then the kernel delivers it with the registers of the
-       crash: to the handler that was installed before, such as Swift's backtracer, or as the default action. */
+       crash: to the handler that was installed before, or as the default action. */
     pid_t process = getpid();
     pid_t thread = (pid_t)syscall(SYS_gettid);
     if (syscall(SYS_rt_tgsigqueueinfo, process, thread, number, information) != 0)

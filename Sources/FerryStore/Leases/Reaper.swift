@@ -15,6 +15,8 @@ struct Reaper {
     private static let orphanSearchInterval: Int64 = 60_000_000_000
     /// Nanoseconds between two sweeps.
     private static let sweepInterval: Int64 = 30_000_000_000
+    /// Nanoseconds between two searches for expired jobs.
+    private static let expiryInterval: Int64 = 50_000_000
     /// Seconds after which a narrow claim queue without jobs is removed; nodes remember one for ten minutes.
     private static let claimQueueLifetimeSeconds = 7_200.0
 
@@ -176,9 +178,9 @@ struct Reaper {
         }
     }
 
-    // MARK: Ends of the time of jobs
+    // MARK: Expiry of jobs
 
-    /// Replaces the next end by the one that was read; `nil` if there is none.
+    /// Replaces the next expiry by the one that was read; `nil` if there is none.
     mutating func note(expiry: Timestamp?) {
         nextExpiry = .max
         if let expiry { expect(expiry) }
@@ -190,8 +192,8 @@ struct Reaper {
         nextExpiry = min(nextExpiry, Sys.monotonicNanoseconds() + Int64(delay))
     }
 
-    /// Fails jobs at the ends of their time until the monotonic instant `end`, when the next heartbeat is
-    /// due, or until the thread is to end.
+    /// Fails jobs when they expire, until the monotonic instant `end`, when the next heartbeat is due, or
+    /// until the thread is to end.
     mutating func failOverdueJobs(_ database: ReconnectingConnection, until end: Int64) {
         while !context.expiries.isClosed {
             let now = Sys.monotonicNanoseconds()
@@ -204,6 +206,8 @@ struct Reaper {
                         try connection.execute(Statements.nextExpiry, timeout: .seconds(5))
                     }
                     note(expiry: rows.rowCount > 0 ? rows.instant(0, 0) : nil)
+                    // A row that cannot be read stays, and is not read again and again.
+                    nextExpiry = max(nextExpiry, now + Self.expiryInterval)
                 } catch {
                     // The next heartbeat reads it again.
                     nextExpiry = .max

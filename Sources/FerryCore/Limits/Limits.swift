@@ -381,8 +381,8 @@ package enum Limits {
     /// Time for which a connection adds to one row of counts, in seconds.
     /// If exceeded: it starts another row.
     package static let shardSeconds = 2
-    /// Time before the end of a job's time from which on a node that accepts it is told at once, in seconds.
-    /// Later ends are read from the database.
+    /// Time until the expiry of a job below which a node waits for it from its acceptance on, in seconds.
+    /// If exceeded: a heartbeat reads the expiry from the database.
     package static let expiryNoticeSeconds = 60.0
     /// Retention of the audit, in seconds.
     /// If exceeded: removed.

@@ -119,6 +119,12 @@ def test_a_missing_tool_is_an_error_that_names_its_package(tmp_path):
     assert done.stderr == "valgrind is not installed; install the Debian package valgrind\n"
 
 
+def test_a_machine_that_does_not_allow_tracing_gives_the_words_of_strace():
+    assert ledger.refusal_to_trace(("true",)) is None
+    assert ledger.refusal_to_trace(("false",)) == "status 1"
+    assert ledger.refusal_to_trace(("sh", "-c", "echo 'ptrace: not permitted' >&2; exit 1")) == "ptrace: not permitted"
+
+
 # MARK: The budget
 
 STAGES = ["one", "two"]

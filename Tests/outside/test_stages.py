@@ -11,7 +11,7 @@ import pytest
 from conftest import REPOSITORY, eventually
 
 STAGES = ["build-tests", "prepare-outside", "lint-format", "test-swift", "release", "test-outside-waiting",
-          "test-outside-others", "build-memory", "test-memory"]
+          "test-outside-others", "build-memory", "test-memory", "test-ledger"]
 
 
 @pytest.fixture()
@@ -64,15 +64,16 @@ def test_stages_that_pass_print_their_logs_the_slowest_tests_and_their_times(sta
     assert totals(tmp_path, output) == ["3 passed, 0 failed, 1 skipped"]
 
 
-def test_the_builds_follow_each_other_and_the_tests_of_memory_run_alone(stages):
+def test_the_builds_follow_each_other_and_the_tests_of_memory_and_the_ledger_run_alone(stages):
     process = stages()
     output, _ = process.communicate(timeout=60)
     lines = output.splitlines()
     for before, after in [("build-tests", "release"), ("release", "build-memory"), ("release", "test-outside-waiting"),
                           ("release", "test-outside-others")]:
         assert lines.index(f"of {before}") < lines.index(f"== {after} begins"), (before, after)
-    last = lines.index("== test-memory begins")
-    assert all(lines.index(f"of {name}") < last for name in STAGES if name != "test-memory")
+    for alone, later in [("test-memory", {"test-memory", "test-ledger"}), ("test-ledger", {"test-ledger"})]:
+        begin = lines.index(f"== {alone} begins")
+        assert all(lines.index(f"of {name}") < begin for name in STAGES if name not in later), alone
 
 
 def test_a_stage_that_fails_ends_those_that_need_it_and_no_others(stages, tmp_path):

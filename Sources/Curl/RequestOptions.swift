@@ -60,6 +60,10 @@ extension EasyHandle {
     private func setConnection(_ request: TransferRequest) throws(CurlError) {
         try set(CURLOPT_CONNECTTIMEOUT_MS, request.connectTimeout)
         try set(CURLOPT_TIMEOUT_MS, request.totalTimeout)
+        if request.idleTimeout > 0 {
+            try set(CURLOPT_LOW_SPEED_LIMIT, 1)
+            try set(CURLOPT_LOW_SPEED_TIME, request.idleTimeout)
+        }
         try set(CURLOPT_BUFFERSIZE, request.receiveBufferSize)
         try set(CURLOPT_MAXAGE_CONN, request.maxIdleConnectionAge)
         try set(CURLOPT_MAXLIFETIME_CONN, request.maxConnectionAge)

@@ -109,6 +109,9 @@ package struct TransferRequest: Sendable {
     package var connectTimeout = 30_000
     /// Milliseconds for the whole transfer; 0: no limit.
     package var totalTimeout = 0
+    /// Seconds without a byte in either direction after which the transfer fails with a timeout; 0: no limit
+    /// (CURLOPT_LOW_SPEED_TIME).
+    package var idleTimeout = 0
     /// Receive buffer in bytes. libcurl's default is 16 KiB; a larger one is faster for bodies above 1 MiB.
     package var receiveBufferSize = 16_384
     /// Send buffer in bytes, from 16 KiB to 2 MiB.

@@ -74,6 +74,39 @@ import Testing
         }
     }
 
+    @Test("idleTimeout ends a transfer without bytes, before the head or in the body, and no slow one")
+    func idle() throws {
+        let gate = Gate()
+        let origin = try ScriptedOrigin { connection in
+            guard let request = connection.readRequest() else { return }
+            if request.path != "/silent" { connection.send("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\na") }
+            if request.path == "/slow" {
+                for _ in 0..<4 {
+                    poll(nil, 0, 700)
+                    connection.send("b")
+                }
+            }
+            _ = gate.pass()
+        }
+        defer {
+            gate.open()
+            origin.stop()
+        }
+        try Self.withLoop { loop in
+            var request = TransferRequest(url: origin.url + "/silent")
+            request.idleTimeout = 2
+            for path in ["/silent", "/stops"] {
+                request.url = origin.url + path
+                let outcome = try #require(Running(loop, request).outcome())
+                #expect(outcome.error?.code == CurlError.operationTimedOut, "\(path): \(outcome)")
+            }
+            request.url = origin.url + "/slow"
+            let slow = Running(loop, request)
+            #expect(try #require(slow.outcome()).error == nil)
+            #expect(slow.recorder.received == Array("abbbb".utf8))
+        }
+    }
+
     @Test("a transfer that fails before connecting does not affect later transfers")
     func failureBeforeConnection() throws {
         try Self.withNginx { nginx, loop in

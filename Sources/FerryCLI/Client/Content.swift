@@ -14,6 +14,9 @@ struct Content {
 
     /// Seconds for which the service may be unreachable: longer than a restart.
     private static let outageMax: Int64 = 15
+    /// Seconds without a byte after which a connection is taken as cut. The service answers within 120 s also
+    /// where another node has the content, and ends followed content after 600 s without a byte.
+    private var idleTimeout: Int { isComplete ? 130 : 660 }
 
     /// Saves the file of a succeeded job and says where it is.
     static func save(
@@ -57,6 +60,7 @@ struct Content {
         var request = TransferRequest(url: service.base + path)
         request.headers = service.headers.filter { $0.name != "Accept" }
         request.receiveBufferSize = 262_144
+        request.idleTimeout = idleTimeout
         if delegate.byteCount > 0, let tag = delegate.entityTag {
             request.headers.append(.init("Range", "bytes=\(delegate.byteCount)-"))
             request.headers.append(.init("If-Range", tag, hasOctets: true))

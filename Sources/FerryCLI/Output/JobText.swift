@@ -22,19 +22,21 @@ package func durationText(_ seconds: Double) -> String {
 }
 
 /// Returns one line about a job's progress of at most `width` columns: bar, bytes, rate, remaining time; or
-/// what a job that does not run waits for.
-package func progressLine(_ job: JSON, width: Int, wait: WaitTime? = nil) -> String {
+/// what a job that does not run waits for. `counter`: has taken the bytes of `job`; `nil` shows them as they
+/// are.
+package func progressLine(
+    _ job: JSON, width: Int, counter: ByteCounter? = nil, wait: WaitTime? = nil
+) -> String {
     guard job["state"]?.string == "running", let progress = job["progress"] else {
         return String(waitingText(job, wait).prefix(max(width - 1, 1)))
     }
-    let received = progress["bytes_received"]?.integer ?? 0
-    let sent = progress["bytes_sent"]?.integer ?? 0
     let isUpload = job["kind"]?.string == "upload"
-    let done = isUpload ? sent : received
+    let moved = progress[isUpload ? "bytes_sent" : "bytes_received"]?.integer ?? 0
+    let done = counter?.byteCount ?? moved
     let expected = progress[isUpload ? "bytes_expected_to_send" : "bytes_expected_to_receive"]?.integer
     var parts: [String] = []
     let fraction =
-        progress["fraction_completed"]?.double
+        (done == moved ? progress["fraction_completed"]?.double : nil)
         ?? expected.flatMap { $0 > 0 ? Double(done) / Double($0) : nil }
     if let fraction { parts.append("\(Int((min(max(fraction, 0), 1) * 100).rounded(.down))) %") }
     parts.append(byteCountText(done) + (expected.map { " of \(byteCountText($0))" } ?? ""))
@@ -42,6 +44,7 @@ package func progressLine(_ job: JSON, width: Int, wait: WaitTime? = nil) -> Str
         parts.append("\(byteCountText(Int64(min(rate, 1e18))))/s")
     }
     if let left = progress["seconds_remaining"]?.double { parts.append("\(durationText(left)) left") }
+    if counter?.hasBegunAgain == true { parts.append("begun again") }
     let text = parts.joined(separator: "  ")
     let barWidth = min(40, width - 1 - text.count - 4)
     guard let fraction, barWidth >= 8 else { return String(text.prefix(max(width - 1, 1))) }

@@ -8,6 +8,7 @@ import Sys
 final class ProgressDisplay: Sendable {
     private struct State {
         var job = JSON.null
+        var counter = ByteCounter()
         /// State and reason of the job, and when they were seen first, in monotonic nanoseconds.
         var reason = ""
         var since: Int64 = 0
@@ -28,6 +29,9 @@ final class ProgressDisplay: Sendable {
             let reason = words.map { $0?.string ?? "" }.joined(separator: " ")
             if reason != state.reason { (state.reason, state.since) = (reason, monotonicNanoseconds()) }
             state.job = job
+            if job["state"]?.string == "running", let progress = job["progress"] {
+                state.counter.take(progress, isUpload: job["kind"]?.string == "upload")
+            }
             draw(state)
         }
         thread.withLock { thread in
@@ -56,7 +60,7 @@ final class ProgressDisplay: Sendable {
     private func draw(_ state: State) {
         let waited = Double(monotonicNanoseconds() - state.since) / 1e9
         let line = progressLine(
-            state.job, width: console.width(),
+            state.job, width: console.width(), counter: state.counter,
             wait: WaitTime(now: Timestamp(microseconds: wallMicroseconds()), waitedSeconds: waited))
         console.err("\r\u{1B}[K\(printable(line))")
     }

@@ -39,6 +39,36 @@ struct JobTextTests {
         for width in 1...200 { #expect(progressLine(job, width: width).count <= max(1, width - 1)) }
     }
 
+    @Test("the bytes of a progress line go backwards only if the transfer begins again, which it says")
+    func counter() throws {
+        var counter = ByteCounter()
+        func line(_ progress: String) throws -> String {
+            let size = #""bytes_expected_to_receive":1000"#
+            let text = #"{"state":"running","kind":"download","progress":{\#(size),\#(progress)}}"#
+            let job = try JSON.parse(Array(text.utf8))
+            counter.take(try #require(job["progress"]), isUpload: false)
+            return progressLine(job, width: 40, counter: counter)
+        }
+        #expect(try line(#""bytes_received":500,"fraction_completed":0.5"#).hasSuffix("50 %  500 B of 1000 B"))
+        // The next attempt has no response yet, or the job's node does not answer.
+        for nothing in [
+            #""bytes_received":0"#, #""bytes_received":9,"fraction_completed":0.009,"unavailable":{}"#,
+        ] {
+            #expect(try line(nothing).hasSuffix("50 %  500 B of 1000 B"), "\(nothing)")
+        }
+        // It resumes before the end of what was received.
+        #expect(try line(#""bytes_received":410,"resumed_at_offset":400"#).hasSuffix("50 %  500 B of 1000 B"))
+        #expect(try line(#""bytes_received":600,"resumed_at_offset":400"#).hasSuffix("60 %  600 B of 1000 B"))
+        for count in [100, 599] {
+            let again = try line(#""bytes_received":\#(count),"resumed_at_offset":0"#)
+            #expect(again.hasSuffix(" \(count) B of 1000 B  begun again"), "\(again)")
+        }
+        #expect(try line(#""bytes_received":600,"resumed_at_offset":0"#).hasSuffix("60 %  600 B of 1000 B"))
+        var upload = ByteCounter()
+        upload.take(try JSON.parse(Array(#"{"bytes_received":3,"bytes_sent":7}"#.utf8)), isUpload: true)
+        #expect(upload.byteCount == 7 && !upload.hasBegunAgain)
+    }
+
     @Test("a progress line without length has no bar; a waiting job shows its reason")
     func withoutLength() throws {
         let unknown = try JSON.parse(

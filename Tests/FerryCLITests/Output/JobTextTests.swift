@@ -42,22 +42,23 @@ struct JobTextTests {
     @Test("the bytes of a progress line go backwards only if the transfer begins again, which it says")
     func counter() throws {
         var counter = ByteCounter()
+        let half = "50 %  500 B of 1000 B"
         func line(_ progress: String) throws -> String {
-            let size = #""bytes_expected_to_receive":1000"#
-            let text = #"{"state":"running","kind":"download","progress":{\#(size),\#(progress)}}"#
+            let members = #""bytes_expected_to_receive":1000,\#(progress)"#
+            let text = #"{"state":"running","kind":"download","progress":{\#(members)}}"#
             let job = try JSON.parse(Array(text.utf8))
             counter.take(try #require(job["progress"]), isUpload: false)
             return progressLine(job, width: 40, counter: counter)
         }
-        #expect(try line(#""bytes_received":500,"fraction_completed":0.5"#).hasSuffix("50 %  500 B of 1000 B"))
+        #expect(try line(#""bytes_received":500,"fraction_completed":0.5"#).hasSuffix(half))
         // The next attempt has no response yet, or the job's node does not answer.
         for nothing in [
             #""bytes_received":0"#, #""bytes_received":9,"fraction_completed":0.009,"unavailable":{}"#,
         ] {
-            #expect(try line(nothing).hasSuffix("50 %  500 B of 1000 B"), "\(nothing)")
+            #expect(try line(nothing).hasSuffix(half), "\(nothing)")
         }
         // It resumes before the end of what was received.
-        #expect(try line(#""bytes_received":410,"resumed_at_offset":400"#).hasSuffix("50 %  500 B of 1000 B"))
+        #expect(try line(#""bytes_received":410,"resumed_at_offset":400"#).hasSuffix(half))
         #expect(try line(#""bytes_received":600,"resumed_at_offset":400"#).hasSuffix("60 %  600 B of 1000 B"))
         for count in [100, 599] {
             let again = try line(#""bytes_received":\#(count),"resumed_at_offset":0"#)

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import http.server
 import os
 import signal
@@ -11,9 +12,10 @@ import threading
 
 import pytest
 
-from conftest import binary, eventually
+from conftest import binary, eventually, refusing
 
 DATA = bytes(range(256)) * 8192
+RENAMEAT2 = 316
 
 
 class _Origin(http.server.BaseHTTPRequestHandler):
@@ -138,3 +140,59 @@ def test_closed_standard_output_is_status_1_before_a_job_is_submitted(ferry, ori
     run = subprocess.run(["sh", "-c", line], env=environment(ferry), stderr=subprocess.PIPE, timeout=120)
     assert run.returncode == 1, run.stderr
     assert len(ferry.call("GET", "/v1/jobs?limit=100").json()["data"]) == before
+
+
+def test_closed_standard_descriptors_are_not_used_for_files_or_sockets(ferry, origin, tmp_path):
+    # Messages of the program must not end up in the file or in the request.
+    line = f'"{binary()}" get {origin} -o x.bin <&- 2>&-'
+    run = subprocess.run(["sh", "-c", line], env=environment(ferry), cwd=tmp_path, stdout=subprocess.PIPE, timeout=120)
+    assert run.returncode == 0 and (tmp_path / "x.bin").read_bytes() == DATA
+    line = f'exec "{binary()}" content none -o y.bin <&- >&- 2>&-'
+    run = subprocess.run(["sh", "-c", line], env=environment(ferry), cwd=tmp_path, timeout=120)
+    assert run.returncode == 1 and os.listdir(tmp_path) == ["x.bin"]
+
+
+@pytest.mark.parametrize("error", [errno.EINVAL, errno.ENOSYS])
+def test_a_file_system_without_renaming_that_replaces_nothing_keeps_both_files(ferry, origin, tmp_path, error):
+    def get():
+        return subprocess.run([binary(), "get", origin], cwd=tmp_path, env=environment(ferry), capture_output=True,
+                              text=True, preexec_fn=refusing({RENAMEAT2: error}), timeout=120)
+
+    first = get()
+    assert first.returncode == 0, first.stderr
+    assert (tmp_path / "data.bin").read_bytes() == DATA
+    (tmp_path / "data.bin").write_bytes(b"mine")
+    second = get()
+    assert second.returncode == 1 and "data.bin" in second.stderr, second.stderr
+    assert os.listdir(tmp_path) == ["data.bin"] and (tmp_path / "data.bin").read_bytes() == b"mine"
+
+
+def test_get_suspended_waits_until_the_job_is_resumed(ferry, origin, tmp_path):
+    get = subprocess.Popen([binary(), "get", "--suspended", "--description", tmp_path.name, origin, "-o", "x.bin"],
+                           cwd=tmp_path, stderr=subprocess.PIPE, env=environment(ferry), text=True)
+
+    def mine():
+        jobs = ferry.call("GET", "/v1/jobs?state=suspended&limit=100").json()["data"]
+        return [job["id"] for job in jobs if job["description"] == tmp_path.name]
+
+    job, = eventually(60, mine, "the suspended job")
+    assert get.poll() is None and os.listdir(tmp_path) == []
+    assert ferry.call("POST", f"/v1/jobs/{job}/resume").status_code == 200
+    _, said = get.communicate(timeout=120)
+    assert get.returncode == 0, said
+    assert (tmp_path / "x.bin").read_bytes() == DATA
+
+
+def test_ctrl_c_names_all_jobs_that_go_on(ferry, origin):
+    jobs = [ferry.call("POST", "/v1/jobs", json={"kind": "data", "request": {"url": origin}, "suspended": True})
+            .json()["id"] for _ in range(3)]
+    assert ferry.call("POST", f"/v1/jobs/{jobs[0]}/resume").status_code == 200
+    watch = subprocess.Popen([binary(), "watch", *jobs], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                             env=environment(ferry), text=True)
+    assert jobs[0] in watch.stdout.readline()
+    # The first has ended, and the second has a stream.
+    eventually(60, lambda: "\nferry_event_streams 1\n" in ferry.call("GET", "/metrics").text, "its event stream")
+    watch.send_signal(signal.SIGINT)
+    _, said = watch.communicate(timeout=60)
+    assert watch.returncode == 128 + signal.SIGINT
+    assert f"ferry watch {jobs[1]} {jobs[2]}" in said and jobs[0] not in said, said

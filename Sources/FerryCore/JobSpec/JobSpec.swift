@@ -56,6 +56,7 @@ package struct JobSpec: FieldObject {
     package struct Network: FieldObject {
         package static let summary = "Use of the network."
         package static let schemaName = "Network"
+        package static let standardTexts: StandardTexts? = StandardTexts(Self.self)
         /// Bytes per second in each direction, or `nil` for no limit.
         package var bytesPerSecondMax: Int64?
         package init() {}

@@ -151,21 +151,23 @@ package struct JSONWriter: Sendable {
 
     private mutating func quote(_ text: String) {
         bytes.append(UInt8(ascii: "\""))
-        let start = bytes.count
-        bytes.append(contentsOf: text.utf8)
-        var index = start
-        while index < bytes.count {
-            let byte = bytes[index]
-            if byte < 0x20 || byte == UInt8(ascii: "\"") || byte == UInt8(ascii: "\\") {
-                // Rare: writes the rest from here with escapes.
-                let rest = Array(bytes[index...])
-                bytes.removeSubrange(index...)
-                for byte in rest { escape(byte) }
-                break
-            }
-            index += 1
+        let utf8 = text.utf8
+        if Self.needsNoEscape(utf8.span) {
+            bytes.append(contentsOf: utf8)
+        } else {
+            for byte in utf8 { escape(byte) }
         }
         bytes.append(UInt8(ascii: "\""))
+    }
+
+    /// Without an early return, so that several bytes are compared at once.
+    private static func needsNoEscape(_ text: Span<UInt8>) -> Bool {
+        var count = 0
+        for index in text.indices {
+            let byte = text[index]
+            if byte < 0x20 || byte == UInt8(ascii: "\"") || byte == UInt8(ascii: "\\") { count += 1 }
+        }
+        return count == 0
     }
 
     private mutating func escape(_ byte: UInt8) {

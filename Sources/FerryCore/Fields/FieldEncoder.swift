@@ -29,6 +29,9 @@ package struct FieldEncoder: FieldVisitor {
     ) {
         if leavesOutDefaults, value == Object() { return }
         writer.name(name)
+        if !leavesOutDefaults, let standard = Object.standardTexts, value == Object() {
+            return writer.raw(standard.text(isRedacted: isRedacted))
+        }
         writer.beginObject()
         value.fields(&self)
         writer.endObject()
@@ -47,6 +50,28 @@ package struct FieldEncoder: FieldVisitor {
         object.fields(&self)
         writer.endObject()
     }
+}
+
+/// An object with the default value of each field, as responses show it: most jobs name few fields, and are
+/// shown with all of them.
+package struct StandardTexts: Sendable {
+    private let full: [UInt8]
+    private let redacted: [UInt8]
+
+    init(_ type: (some FieldObject).Type) {
+        (full, redacted) = (Self.text(of: type, isRedacted: false), Self.text(of: type, isRedacted: true))
+    }
+
+    private static func text<Object: FieldObject>(of type: Object.Type, isRedacted: Bool) -> [UInt8] {
+        var writer = JSONWriter()
+        writer.beginObject()
+        Object().writeFields(into: &writer, isRedacted: isRedacted)
+        writer.endObject()
+        return writer.bytes
+    }
+
+    /// `isRedacted`: `true` to hide what may be secret.
+    func text(isRedacted: Bool) -> [UInt8] { isRedacted ? redacted : full }
 }
 
 extension FieldObject {

@@ -25,6 +25,9 @@ package protocol FieldObject: Sendable, Equatable {
     /// none.
     static var memberPrefix: String? { get }
 
+    /// The object with its default values as JSON, made once; `nil` for objects that are seldom shown with them.
+    static var standardTexts: StandardTexts? { get }
+
     /// Declares the fields in the order in which they are shown: calls `visitor` once for each of them. Must
     /// name the same fields whatever their values are.
     mutating func fields(_ visitor: inout some FieldVisitor)
@@ -42,6 +45,7 @@ extension FieldObject {
     package static func schemaRules(for kind: JobKind?) -> [JSON.Member] { [] }
     package static var rejectsNull: Bool { false }
     package static var memberPrefix: String? { nil }
+    package static var standardTexts: StandardTexts? { nil }
     package static func schema(of field: String, for kind: JobKind) -> [JSON.Member]? { nil }
     package mutating func inherit(from session: SessionConfiguration) {}
     package mutating func check(_ body: FieldDecoder) {}

@@ -5,19 +5,6 @@ package enum HeaderRules {
         "content-length", "transfer-encoding", "connection", "expect", "te", "upgrade", "trailer",
         "keep-alive",
     ]
-    // Names in the form of `words`.
-    private static let secret = Set(
-        ["authorization", "proxy-authorization", "cookie", "cookie2", "x-jfrog-art-api"].map {
-            Array($0.utf8)
-        })
-    private static let secretParts = [
-        "token", "secret", "password", "passwd", "passphrase", "credential", "signature", "api-key", "apikey",
-    ].map { Array($0.utf8) }
-    private static let secretLastWords = ["key", "auth", "authorization", "session"].map { Array($0.utf8) }
-    /// Keys that name something and open nothing.
-    private static let plainKeys = ["idempotency-key", "surrogate-key", "partition-key"].map {
-        Array($0.utf8)
-    }
 
     /// Returns `true` for a `field-name` (RFC 9110 §5.1): a token.
     package static func isName(_ name: String) -> Bool {
@@ -52,43 +39,8 @@ package enum HeaderRules {
 
     /// Returns `true` if the value is a credential, which is stored encrypted and never shown.
     package static func isSecret(_ name: String) -> Bool {
-        let words = words(of: name)
-        if secret.contains(words) || secretParts.contains(where: { holds(words, $0) }) { return true }
-        let last = words[((words.lastIndex(of: separator) ?? -1) + 1)...]
-        return secretLastWords.contains { last.elementsEqual($0) } && !plainKeys.contains(words)
-    }
-
-    private static let separator = UInt8(ascii: "-")
-
-    /// Returns the words of a name in lower case with one `-` between them. Every character but letters and
-    /// digits separates words; separators and numbers at the end do not count (`X_Key.2-`: `x-key`).
-    private static func words(of name: String) -> [UInt8] {
-        var words: [UInt8] = []
-        words.reserveCapacity(name.utf8.count)
-        // Bytes up to the last word that has a letter.
-        var count = 0
-        var isSeparated = false
-        for byte in name.utf8 {
-            let lower = (65...90).contains(byte) ? byte | 0x20 : byte
-            let isLetter = (97...122).contains(lower)
-            let isDigit = (48...57).contains(lower)
-            guard isLetter || isDigit else {
-                isSeparated = true
-                continue
-            }
-            if isSeparated, !words.isEmpty { words.append(separator) }
-            isSeparated = false
-            words.append(lower)
-            let continuesWord = count == words.count - 1
-            if isLetter || continuesWord { count = words.count }
-        }
-        words.removeLast(words.count - count)
-        return words
-    }
-
-    private static func holds(_ text: [UInt8], _ part: [UInt8]) -> Bool {
-        guard text.count >= part.count else { return false }
-        return (0...(text.count - part.count)).contains { text[$0...].starts(with: part) }
+        let utf8 = name.utf8
+        return SecretName.isSecret(utf8.span)
     }
 
     /// Returns `true` for a `tchar` (RFC 9110 §5.6.2).

@@ -8,6 +8,7 @@ extension JobSpec {
             "What the bytes must be; each member that is given is checked. Without a digest, those that the "
             + "server announces are checked (Repr-Digest and others, see docs/integrity.md)."
         package static let schemaName = "Integrity"
+        package static let standardTexts: StandardTexts? = StandardTexts(Self.self)
         /// What to do with digests that the server announces.
         package enum Announced: String, FieldChoice { case verify, ignore }
         /// Bytes.
@@ -63,6 +64,7 @@ extension JobSpec {
     package struct Redirects: FieldObject {
         package static let summary = "Rules for redirects."
         package static let schemaName = "Redirects"
+        package static let standardTexts: StandardTexts? = StandardTexts(Self.self)
         /// What to do with a redirect.
         package enum Policy: String, FieldChoice { case follow, reject, ask }
         /// What to do with user information in the URL of a redirect.
@@ -100,6 +102,7 @@ extension JobSpec {
     package struct Acceptance: FieldObject {
         package static let summary = "Responses that are accepted."
         package static let schemaName = "Acceptance"
+        package static let standardTexts: StandardTexts? = StandardTexts(Self.self)
         /// Empty for the default of the kind (`standardStatus`).
         package var status: [StatusPattern] = []
         /// Media types as `type/subtype` or `type/*`; empty for all.
@@ -148,6 +151,7 @@ extension JobSpec {
         package static let summary =
             "Rules for further attempts. max_delay must not be below a given initial_delay."
         package static let schemaName = "Retry"
+        package static let standardTexts: StandardTexts? = StandardTexts(Self.self)
         /// Largest number of failed attempts.
         package var attemptCountMax = 8
         /// Delay after the first failed attempt, in seconds.

@@ -3,6 +3,7 @@ extension JobSpec {
     package struct Schedule: FieldObject {
         package static let summary = "Begin date, timeouts and order of a job."
         package static let schemaName = "JobSchedule"
+        package static let standardTexts: StandardTexts? = StandardTexts(Self.self)
         /// From 0.0 to 1.0; jobs with a higher value are earlier.
         package var priority = 0.5
         /// Purpose of the transfer.

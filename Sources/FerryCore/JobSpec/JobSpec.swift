@@ -4,58 +4,15 @@ package struct JobSpec: FieldObject {
     package static let summary = "A transfer to be done."
     package static let schemaName = "Job"
 
-    /// Kind of the job.
-    package var kind = JobKind.download
-    /// Name of the session.
-    package var session = SessionName.standard
-    /// Text of the client, or `nil`.
-    package var description: String?
-    /// Name-value pairs of the client, in its order; names are unique.
-    package var metadata: [Pair] = []
-    /// The request.
-    package var request = RequestSpec()
-    /// Other URLs of the same bytes, in the client's order; only for downloads by GET.
-    package var mirrors: [String] = []
-    /// Destination of a download, or `nil` if Ferry stores the file; of a `data` job, or `nil` if its body
-    /// needs no file.
-    package var destination: Destination?
-    /// Source of an upload; `nil` for other kinds.
-    package var source: Source?
-    /// Required size and digests.
-    package var integrity = Integrity()
-    /// Rules for redirects.
-    package var redirects = Redirects()
-    /// Responses that are accepted.
-    package var accept = Acceptance()
-    /// What to do after an authentication challenge.
-    package var onChallenge = ChallengePolicy.fail
-    /// What to do with a 401, 403 or 410.
-    package var onURLExpired = ExpiredURLPolicy.fail
-    /// Rules for questions.
-    package var questions = QuestionRules()
-    /// Begin date, timeouts and order.
-    package var schedule = Schedule()
-    /// Use of the network.
-    package var network = Network()
-    /// Rules for further attempts.
-    package var retry = RetryRules()
-    /// Largest number of segments that are fetched at once, at least 1; more than 1 only for downloads by
-    /// GET.
-    package var segmentCountMax = 1
-    /// When a connection counts as too slow.
-    package var lowSpeed = LowSpeed()
-    /// Webhook of the job, or `nil`.
-    package var webhook: WebhookSpec?
-    /// `true` if the job is accepted as suspended.
-    package var startsSuspended = false
-    /// `true` if the client has declined acknowledgement, even for an endpoint that requires it.
-    package var declinesAcknowledgement = false
-    var boxedAcknowledgement: Boxed<AcknowledgementRules>?
-    var boxedAnswers: Boxed<JobAnswers>?
-    var boxedOccurrence: Boxed<ScheduleOccurrence>?
+    /// Shared by all copies until one of them changes.
+    var storage = Storage.standard
 
     /// Creates a spec with default values.
     package init() {}
+
+    package static func == (a: JobSpec, b: JobSpec) -> Bool {
+        a.storage === b.storage || a.storage.fields == b.storage.fields
+    }
 
     /// `true` if the body of the response becomes a file, however short it is.
     package var storesFile: Bool { kind == .download || destination != nil }
@@ -99,6 +56,7 @@ package struct JobSpec: FieldObject {
     package struct Network: FieldObject {
         package static let summary = "Use of the network."
         package static let schemaName = "Network"
+        package static let standardTexts: StandardTexts? = StandardTexts(Self.self)
         /// Bytes per second in each direction, or `nil` for no limit.
         package var bytesPerSecondMax: Int64?
         package init() {}

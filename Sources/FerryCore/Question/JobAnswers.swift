@@ -2,6 +2,7 @@
 package struct QuestionRules: FieldObject {
     package static let summary = "What applies if no client answers a question about the job."
     package static let schemaName = "QuestionRules"
+    package static let standardTexts: StandardTexts? = StandardTexts(Self.self)
     /// Default answer before the job begins.
     package enum Begin: String, FieldChoice {
         case continueLoading = "continue_loading"

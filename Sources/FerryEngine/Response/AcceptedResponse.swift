@@ -11,8 +11,9 @@ struct AcceptedResponse {
     let body: ResponseTable.Body
     /// The bytes of an earlier attempt that the body continues; `nil` if the file begins with it.
     let resumption: Resumption?
-    /// What a later request needs to continue the body; `nil` if none can.
-    let record: PartialRecord?
+    /// What a later attempt needs to continue the file; `nil` if none can, or the body leaves no file
+    /// (`mayLeaveFile`).
+    var record: PartialRecord?
 
     /// Bytes of the whole file; `nil` if that is unknown.
     var length: Int64? { head.hasBody(hop.method) ? body.total : 0 }
@@ -103,12 +104,16 @@ struct AcceptedResponse {
         return BodyWriter.Gathering(claim: claim, since: loop.multi.now)
     }
 
-    /// Makes a new file one that a later attempt can continue. `nil` if the body is small, or continues a
+    /// Whether the body may make a file that a later attempt can continue: it is not small, and continues no
     /// file that has a record.
+    func mayLeaveFile(_ spec: JobSpec, _ context: EngineContext) -> Bool {
+        continued == nil && spec.kind == .download
+            && length ?? .max > Int64(context.configuration.memoryByteCountMax)
+    }
+
+    /// Makes a new file one that a later attempt can continue; `nil` if the body leaves none.
     private func recorder(_ spec: JobSpec, _ context: EngineContext) -> ((PartialFile) -> Void)? {
-        guard continued == nil, spec.kind == .download,
-            length ?? .max > Int64(context.configuration.memoryByteCountMax)
-        else { return nil }
+        guard mayLeaveFile(spec, context) else { return nil }
         return { [record, length, fileThreads = context.fileThreads] file in
             guard let record else { return }
             file.becomeResumable(record)

@@ -7,8 +7,14 @@ struct BodyContinuation {
     private enum Fields { case conditional, unconditional, none }
 
     private let rules: JobSpec.RetryRules
-    /// What is known of the file; `nil` if no later request can continue it.
-    private(set) var record: PartialRecord?
+    /// What begins the file.
+    private enum Start {
+        case nothing
+        case response(FirstResponse)
+        case record(PartialRecord)
+    }
+
+    private var start = Start.nothing
     private var fields = Fields.conditional
     /// Bytes that the attempt found, and the most that it has had since.
     private var foundByteCount: Int64 = 0
@@ -28,41 +34,55 @@ struct BodyContinuation {
         rules = spec.retry
     }
 
+    /// What is known of the file; `nil` if no later request can continue it. Made when it is first asked for:
+    /// most bodies come whole, and fit in memory.
+    var record: PartialRecord? {
+        mutating get {
+            if case .response(let first) = start { start = first.record.map(Start.record) ?? .nothing }
+            guard case .record(let record) = start else { return nil }
+            return record
+        }
+    }
+
     /// Takes the bytes of an earlier attempt.
     mutating func resume(_ resumption: Resumption) {
-        record = resumption.record
+        start = .record(resumption.record)
         foundByteCount = resumption.offset
         mostByteCount = resumption.offset
         isJoined = true
     }
 
-    /// The file begins with a response.
-    mutating func begin(_ record: PartialRecord?) {
-        self.record = record
+    /// The file begins with a response. `nil`: no later request can continue it.
+    mutating func begin(_ first: FirstResponse?) {
+        start = first.map(Start.response) ?? .nothing
         isJoined = false
     }
 
     /// Notes the length of the file, if it was not known.
-    mutating func learn(total: Int64?) { if record?.total == nil { record?.total = total } }
+    mutating func learn(total: Int64?) {
+        guard var record, record.total == nil else { return }
+        record.total = total
+        start = .record(record)
+    }
 
     /// No bytes are there any more.
     mutating func forget() {
-        record = nil
+        start = .nothing
         isJoined = false
     }
 
     // MARK: The next request
 
-    var hasIfRange: Bool { fields == .conditional && record?.validator != nil }
+    var hasIfRange: Bool { mutating get { fields == .conditional && record?.validator != nil } }
 
     /// Returns the first byte to request if so many are there; `nil` for the whole file.
-    func offset(after count: Int64) -> Int64? {
+    mutating func offset(after count: Int64) -> Int64? {
         guard fields != .none, let offset = record?.offset(after: count), offset > 0 else { return nil }
         return offset
     }
 
     /// Returns the fields `Range` and, if there is a validator, `If-Range` (RFC 9110 §13.1.5, §14.2).
-    func fields(from offset: Int64?) -> [TransferRequest.Header] {
+    mutating func fields(from offset: Int64?) -> [TransferRequest.Header] {
         guard let offset else { return [] }
         let range = TransferRequest.Header("Range", "bytes=\(offset)-")
         guard hasIfRange, let validator = record?.validator else { return [range] }

@@ -64,6 +64,19 @@ final class Resumption: Sendable {
     }
 }
 
+/// The response whose bytes begin a file.
+struct FirstResponse {
+    let head: ResponseHead
+    /// Bytes of the whole file, or `nil` if that is unknown.
+    let total: Int64?
+    let attempt: Attempt
+    /// The request that was answered.
+    let hop: Hop
+
+    /// What a later request needs to continue the bytes; `nil` if none can.
+    var record: PartialRecord? { PartialRecord(head, total: total, of: attempt.spec, from: hop) }
+}
+
 extension PartialRecord {
     /// Whether a later attempt can continue a job's download at all: the request must leave `Range` and
     /// `If-Range` to Ferry, and ask for no content coding.

@@ -575,11 +575,11 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
             }
         }
         if resumption == nil, !response.isDecoded, attempt.spec.kind == .download {
-            continuation.begin(PartialRecord(head, total: body.total, of: attempt.spec, from: hop))
+            continuation.begin(FirstResponse(head: head, total: body.total, attempt: attempt, hop: hop))
         }
-        let accepted = AcceptedResponse(
-            head: head, hop: hop, isDecoded: response.isDecoded, body: body, resumption: resumption,
-            record: continuation.record)
+        var accepted = AcceptedResponse(
+            head: head, hop: hop, isDecoded: response.isDecoded, body: body, resumption: resumption)
+        if accepted.mayLeaveFile(attempt.spec, context) { accepted.record = continuation.record }
         let length = accepted.length
         progress.expect(toReceive: length)
         destination?.takeName(from: head, hop.url)

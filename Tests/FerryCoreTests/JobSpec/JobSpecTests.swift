@@ -30,6 +30,24 @@ struct JobSpecTests {
         #expect(job.payload == nil && job.secrets.isEmpty)
     }
 
+    @Test("a changed copy of a spec leaves the others as they are")
+    func copies() throws {
+        let first = try decode(#"{"kind":"download","request":{"url":"http://a.example/"}}"#).spec
+        var second = first
+        #expect(second == first)
+        second.request.headers.append(JobSpec.Pair("Accept", "*/*"))
+        second.description = "second"
+        second.bytesPerSecondMax = 7
+        #expect(first.request.headers.isEmpty && first.description == nil && first.bytesPerSecondMax == nil)
+        #expect(second != first && second.request.headers.count == 1 && second.bytesPerSecondMax == 7)
+        var third = second
+        third.description = nil
+        #expect(second.description == "second" && third.request == second.request && third != second)
+        var standard = JobSpec()
+        standard.kind = .upload
+        #expect(JobSpec().kind == .download && JobSpec() == JobSpec() && standard != JobSpec())
+    }
+
     @Test("an upload uses PUT and sends its text")
     func upload() throws {
         let job = try decode(

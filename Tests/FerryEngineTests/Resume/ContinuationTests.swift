@@ -56,6 +56,24 @@ private let dates = [
         #expect((log?.count ?? 0) + (log?.omittedCount ?? 0) == requests.count)
     }
 
+    @Test("a body that is in memory is continued after a cut, from its validator on")
+    func inMemory() throws {
+        let short = Array(bytes.prefix(2_000))
+        let origin = try RangeOrigin(short) { answer, _, number in if number == 0 { answer.cutAfter = 900 } }
+        let fixture = try Fixture()
+        defer {
+            fixture.stop()
+            origin.stop()
+        }
+        let result = try #require(
+            fixture.run(.download, origin.url) {
+                $0.to("file")
+                $0.spec.retry.delayInitial = 0.01
+            })
+        #expect(result.success?.sha256 == sha256(short) && readFile(fixture.root + "/file") == short)
+        #expect(Self.starts(origin.requests) == [nil, 900])
+    }
+
     @Test(
         "a server that answers each range with at most 100 kB is completed in one attempt", arguments: [1, 4])
     func capped(segments: Int) throws {

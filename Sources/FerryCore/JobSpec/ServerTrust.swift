@@ -11,7 +11,9 @@ enum ServerTrust {
     }
 
     /// Declares `pins`.
-    static func declarePins(_ visitor: inout some FieldVisitor, _ pins: inout [String], _ traits: FieldTraits) {
+    static func declarePins(
+        _ visitor: inout some FieldVisitor, _ pins: inout [String], _ traits: FieldTraits
+    ) {
         visitor.field(
             "pins", &pins, ListRule(0...Limits.pinCountMax, of: .pin), traits,
             "SHA-256 of public keys (RFC 7469); the server's must be one of them.")

@@ -35,12 +35,12 @@ package struct WebhookTLS: FieldObject {
             "TLS settings of the receiver; null for the system's authorities and any public key.")
     }
 
-    /// Removes settings that equal the default, and reports those of a receiver without TLS. `url`: of the
+    /// Reports settings of a receiver without TLS, and removes those that equal the default. `url`: of the
     /// receiver. `owner`: what has the settings.
     static func check(_ tls: inout WebhookTLS?, for url: String, of owner: String, _ body: FieldDecoder) {
-        if tls == WebhookTLS() { tls = nil }
         // A URL that is not valid was reported.
         if tls != nil { body.checkTLS(for: try? WebURL.parse(url), of: owner) }
+        if tls == WebhookTLS() { tls = nil }
     }
 
     /// Removes the text of the authorities and returns the settings with it.

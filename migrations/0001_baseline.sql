@@ -638,6 +638,9 @@ CREATE TABLE webhooks (
     metadata jsonb,
     -- Header fields of deliveries (WebhookHeaders in the source), a JSON object with sealed values.
     headers text,
+    -- TLS settings of the receiver (WebhookTLS in the source), a JSON object with sealed values. Null: the
+    -- default.
+    tls text,
     -- Sealed.
     keys bytea NOT NULL,
     CONSTRAINT webhooks_pkey PRIMARY KEY (id),
@@ -710,7 +713,8 @@ CREATE TABLE deliveries (
     -- The job as it was when the event happened, a JSON object.
     job_json text NOT NULL,
     traceparent text,
-    -- The job's, sealed; with the signing secret and the header fields of its webhook if it has some.
+    -- The job's, sealed; with the signing secret, the header fields and the TLS settings of its webhook if it
+    -- has some.
     secrets bytea,
     CONSTRAINT deliveries_pkey PRIMARY KEY (id)
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,

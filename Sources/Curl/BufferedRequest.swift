@@ -25,6 +25,8 @@ package struct BufferedRequest: Sendable {
     package var deadline = 30_000
     /// Milliseconds for name resolution, connection and TLS handshake together.
     package var connectTimeout = 5_000
+    /// TLS settings, or `nil` for the default.
+    package var tls: TransferRequest.TLS?
     /// Called before each connection and each request with the address; `false` blocks it. `nil` allows all.
     /// Called on the thread of the loop.
     package var allowsAddress: (@Sendable (SocketAddress) -> Bool)?
@@ -119,6 +121,7 @@ package struct BufferedRequest: Sendable {
             // These methods send "Content-Length: 0" if there is no body (RFC 9110 §8.6).
             request.body = .known(0)
         }
+        request.tls = tls
         request.totalTimeout = deadline
         request.connectTimeout = min(connectTimeout, deadline)
         return request

@@ -70,11 +70,13 @@ package final class ScriptedOrigin: Sendable {
         acceptor.withLock { $0 = thread }
     }
 
-    /// Answers all requests on all connections with the complete response that `answer` returns.
+    /// Answers all requests on all connections with the complete response that `answer` returns. Speaks TLS
+    /// if there is an `identity`.
     package static func answering(
+        as identity: TestAuthority.Identity? = nil,
         _ answer: @escaping @Sendable (Request, _ body: [UInt8]) -> [UInt8]
     ) throws -> ScriptedOrigin {
-        try ScriptedOrigin { connection in
+        try ScriptedOrigin(as: identity) { connection in
             while let request = connection.readRequest() {
                 if request.header("expect") != nil { connection.send("HTTP/1.1 100 Continue\r\n\r\n") }
                 let body = connection.readBody(of: request)

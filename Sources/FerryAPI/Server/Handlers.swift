@@ -55,7 +55,7 @@ final class Handlers: Sendable {
         schedules = ScheduleHandlers(ports, identifiers, validation, references, view)
         windows = WindowHandlers(ports)
         events = EventHandlers(ports.store, streams)
-        webhooks = WebhookHandlers(ports, identifiers)
+        webhooks = WebhookHandlers(ports, node, identifiers)
         deliveries = DeliveryHandlers(ports)
         status = StatusHandlers(ports, version: configuration.version)
         limits = LimitHandlers(ports.store)

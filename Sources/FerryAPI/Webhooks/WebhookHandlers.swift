@@ -5,6 +5,7 @@ internal import OpenSSL
 /// Creates, shows, changes and deletes webhook endpoints.
 final class WebhookHandlers: Sendable {
     private let store: any WebhookStore
+    private let node: NodeAbilities
     private let egress: EgressPolicy
     private let identifiers: IdentifierGenerator
     private let clock: any WallClock
@@ -12,8 +13,9 @@ final class WebhookHandlers: Sendable {
     private let openKeys: @Sendable ([UInt8]) -> WebhookKeys?
     private let secrets: SecretSeal
 
-    init(_ ports: APIPorts, _ identifiers: IdentifierGenerator) {
+    init(_ ports: APIPorts, _ node: NodeAbilities, _ identifiers: IdentifierGenerator) {
         store = ports.store
+        self.node = node
         egress = ports.egress
         clock = ports.clock
         seal = ports.seal
@@ -28,7 +30,7 @@ final class WebhookHandlers: Sendable {
         let idempotency = try request.idempotency([json])
         var endpoint: WebhookEndpoint
         do throws(InvalidFields) {
-            endpoint = try WebhookEndpoint(body: json, FieldContext(refusal: egress.refusal(of:)))
+            endpoint = try WebhookEndpoint(body: json, FieldContext(node: node, refusal: egress.refusal(of:)))
         } catch {
             return refuse(json, request, idempotency, Problem(error))
         }
@@ -36,9 +38,11 @@ final class WebhookHandlers: Sendable {
         let made = CreatedWebhook(
             id: identifiers.make(), createdAt: clock.now(), sealedKeys: seal(WebhookKeys(key).encode()))
         let headers = WebhookHeaders.stored(endpoint.takeHeaders(), secrets)
+        let tls = endpoint.takeTLS()?.stored(secrets)
         let shown = endpoint
         var record = WebhookRecord(made, of: shown, key, tenant: request.tenant)
         record.sealedHeaders = headers
+        record.sealedTLS = tls
         let new = NewWebhook(record: record, idempotency: idempotency)
         store.createWebhook(
             new,
@@ -60,7 +64,7 @@ final class WebhookHandlers: Sendable {
         _ json: JSONView, _ request: RequestContext, _ key: Submission.Idempotency?, _ problem: Problem
     ) {
         // If the body is invalid whatever the policy, it was never accepted, and `problem` says why.
-        guard let key, let endpoint = try? WebhookEndpoint(body: json) else {
+        guard let key, let endpoint = try? WebhookEndpoint(body: json, FieldContext(node: node)) else {
             return request.fail(problem)
         }
         store.webhook(createdWith: key) { [self] result in
@@ -97,8 +101,8 @@ final class WebhookHandlers: Sendable {
     func edit(_ request: RequestContext) throws(Problem) {
         let id = try request.identifier(WebhookID.self)
         let patch = try request.mergePatch()
-        change(id, request) { [egress, secrets] record throws(InvalidFields) in
-            try record.merge(patch, secrets, refusal: egress.refusal(of:))
+        change(id, request) { [egress, node, secrets] record throws(InvalidFields) in
+            try record.merge(patch, secrets, node: node, refusal: egress.refusal(of:))
         }
     }
 

@@ -26,6 +26,15 @@ enum LocalFile {
         }
     }
 
+    /// Returns a text of at most the size of a PEM text.
+    static func readPEM(_ path: String) throws(ClientFailure) -> String {
+        let bytes = try read(path, byteCountMax: Limits.pemByteCountMax)
+        guard let text = String(validating: bytes, as: UTF8.self) else {
+            throw ClientFailure(.usage, "\(path) is not UTF-8 text.")
+        }
+        return text
+    }
+
     /// Like `read`, without the byte order mark that some editors write before JSON (RFC 8259 §8.1).
     static func readJSON(_ path: String, byteCountMax: Int) throws(ClientFailure) -> [UInt8] {
         let bytes = try read(path, byteCountMax: byteCountMax)

@@ -59,6 +59,12 @@ package struct Webhooks: ParsableCommand {
             help: ArgumentHelp("Header field of deliveries; repeatable.", valueName: "name: value"))
         var header: [String] = []
         @Flag(help: "Send deliveries of at most 4,096 bytes, without most of the job.") var thin = false
+        @Option(help: "PEM file with the authorities to trust instead of the system's.")
+        var caFile: String?
+        @Option(
+            help: ArgumentHelp(
+                "Public key the receiver must have; repeatable (any).", valueName: "sha256//base64"))
+        var pin: [String] = []
         @Option(help: "Keep results until they are acknowledged by client, or by webhook too.")
         var acknowledgement: String?
         @Option(help: "Longest time to wait for an acknowledgement, in seconds after the end of the job.")
@@ -85,6 +91,7 @@ package struct Webhooks: ParsableCommand {
             if ordered { writer.member("ordered", true) }
             if cloudevents { writer.member("format", "cloudevents") }
             writer.deliveryContent(headers: header, isThin: thin)
+            try writer.receiverTLS(caFile: caFile, pins: pin)
             if let acknowledgement {
                 writer.name("acknowledgement")
                 writer.beginObject()

@@ -86,7 +86,7 @@ struct ConnectionOptions: ParsableArguments {
     private func writeTLS(into writer: inout JSONWriter) throws(ClientFailure) {
         var members: [JSON.Member] = []
         for (name, path) in [("ca", caFile), ("client_certificate", certFile), ("client_key", certKeyFile)] {
-            if let path { members.append(.init(name, .string(try text(path)))) }
+            if let path { members.append(.init(name, .string(try LocalFile.readPEM(path)))) }
         }
         if !pin.isEmpty { members.append(.init("pins", .array(pin.map { .string($0) }))) }
         if !members.isEmpty { writer.member("tls", .object(members)) }
@@ -104,16 +104,8 @@ struct ConnectionOptions: ParsableArguments {
 
     /// Returns the secret in a file, without the line end.
     private func secret(_ path: String) throws(ClientFailure) -> String {
-        var text = try text(path)
+        var text = try LocalFile.readPEM(path)
         while text.last?.isNewline == true { text.removeLast() }
-        return text
-    }
-
-    private func text(_ path: String) throws(ClientFailure) -> String {
-        let bytes = try LocalFile.read(path, byteCountMax: Limits.pemByteCountMax)
-        guard let text = String(validating: bytes, as: UTF8.self) else {
-            throw ClientFailure(.usage, "\(path) is not UTF-8 text.")
-        }
         return text
     }
 }

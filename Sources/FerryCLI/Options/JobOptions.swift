@@ -41,6 +41,17 @@ struct JobOptions: ParsableArguments {
     @Flag(name: .long, help: "Send the webhook small deliveries, without most of the job.")
     var webhookThin = false
 
+    @Option(
+        name: .long,
+        help: "PEM file with the authorities to trust for the webhook instead of the system's.")
+    var webhookCaFile: String?
+
+    @Option(
+        name: .long,
+        help: ArgumentHelp(
+            "Public key the webhook's receiver must have; repeatable (any).", valueName: "sha256//base64"))
+    var webhookPin: [String] = []
+
     @Option(name: .long, help: "Idempotency key: the same key returns the same job.")
     var idempotencyKey: String?
 
@@ -53,8 +64,11 @@ struct JobOptions: ParsableArguments {
     @OptionGroup var connection: ConnectionOptions
 
     mutating func validate() throws {
-        guard webhook != nil || (webhookHeader.isEmpty && !webhookThin) else {
-            throw ValidationError("--webhook-header and --webhook-thin need --webhook.")
+        let hasWebhookOptions =
+            !webhookHeader.isEmpty || webhookThin || webhookCaFile != nil || !webhookPin.isEmpty
+        guard webhook != nil || !hasWebhookOptions else {
+            throw ValidationError(
+                "--webhook-header, --webhook-thin, --webhook-ca-file and --webhook-pin need --webhook.")
         }
         for line in header + webhookHeader where Self.pair(line, separator: ":") == nil {
             throw ValidationError("\"\(line)\" is not a header field. Write it as 'Name: value'.")
@@ -105,6 +119,7 @@ struct JobOptions: ParsableArguments {
             writer.beginObject()
             writer.member("url", webhook)
             writer.deliveryContent(headers: webhookHeader, isThin: webhookThin)
+            try writer.receiverTLS(caFile: webhookCaFile, pins: webhookPin)
             writer.endObject()
         }
         more(&writer)
@@ -151,6 +166,14 @@ extension JSONWriter {
     mutating func deliveryContent(headers: [String], isThin: Bool) {
         headerFields(headers)
         if isThin { member("payload", "thin") }
+    }
+
+    /// Writes `tls` of a webhook's receiver, unless it has the default.
+    mutating func receiverTLS(caFile: String?, pins: [String]) throws(ClientFailure) {
+        var members: [JSON.Member] = []
+        if let caFile { members.append(.init("ca", .string(try LocalFile.readPEM(caFile)))) }
+        if !pins.isEmpty { members.append(.init("pins", .array(pins.map { .string($0) }))) }
+        if !members.isEmpty { member("tls", .object(members)) }
     }
 }
 

@@ -11,6 +11,12 @@ package struct JobSecrets: Sendable, Equatable {
     package var webhookSecret: String?
     /// Header fields of deliveries to the job's own webhook.
     package var webhookHeaders: [JobSpec.Pair] = []
+    /// TLS settings of the job's own webhook with the text of the authorities, or `nil` for the default.
+    package var webhookTLS: WebhookTLS? {
+        get { boxedWebhookTLS?.value }
+        set { boxedWebhookTLS = newValue.map(Boxed.init) }
+    }
+    private var boxedWebhookTLS: Boxed<WebhookTLS>?
     var boxedConnection: Boxed<ConnectionSecrets>?
     /// The job whose bytes this one resumes from (`resume_data`), or `nil`.
     package var resumePoint: ResumePoint? {
@@ -25,8 +31,8 @@ package struct JobSecrets: Sendable, Equatable {
     }
     /// `true` if there are no secrets.
     package var isEmpty: Bool {
-        headers.isEmpty && webhookSecret == nil && webhookHeaders.isEmpty && boxedConnection == nil
-            && boxedResumePoint == nil
+        headers.isEmpty && webhookSecret == nil && webhookHeaders.isEmpty && boxedWebhookTLS == nil
+            && boxedConnection == nil && boxedResumePoint == nil
     }
 }
 

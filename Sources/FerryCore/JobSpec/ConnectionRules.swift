@@ -137,9 +137,7 @@ package struct ConnectionRules: Sendable, Equatable {
         package init() {}
 
         package mutating func fields(_ visitor: inout some FieldVisitor) {
-            visitor.field(
-                "ca", &authorities, .pem, .of(.always),
-                "PEM text (RFC 7468) of one or more certificates of authorities; shown as {\"set\": true}.")
+            ServerTrust.declareAuthorities(&visitor, &authorities, .of(.always))
             visitor.field(
                 "client_certificate", &clientCertificate, .pem, .of(.always),
                 "PEM text (RFC 7468) of the client's certificate; shown as {\"set\": true}.")
@@ -147,9 +145,7 @@ package struct ConnectionRules: Sendable, Equatable {
                 "client_key", &clientKey, .pem, .of(.always),
                 "PEM text of the certificate's private key, not encrypted. Encrypted by Ferry and shown as "
                     + "{\"set\": true}.")
-            visitor.field(
-                "pins", &pins, ListRule(0...Limits.pinCountMax, of: .pin), .of(.always),
-                "SHA-256 of public keys (RFC 7469); the server's must be one of them.")
+            ServerTrust.declarePins(&visitor, &pins, .of(.always))
             visitor.field("minimum_version", &versionMin, .of(.always), "Lowest version of TLS.")
             visitor.field(
                 "maximum_version", &versionMax, .of(.always), "Highest version of TLS; null for no maximum.")
@@ -323,14 +319,6 @@ package struct ConnectionRules: Sendable, Equatable {
     }
 }
 
-extension FieldDecoder {
-    /// Reports a PEM text that this node cannot read.
-    fileprivate func checkCertificates(_ name: String, _ secret: Secret) {
-        guard let pem = secret.text, let reason = context.node.certificateError(pem) else { return }
-        fail(name, "invalid_value", reason)
-    }
-}
-
 extension TextRule {
     private static func hasControls(_ text: String) -> Bool { text.utf8.contains { $0 < 0x20 || $0 == 0x7F } }
 
@@ -349,17 +337,6 @@ extension TextRule {
     package static let token = TextRule(1...Limits.tokenByteCountMax, pattern: "^[!-~]+$") {
         $0.utf8.allSatisfy { (0x21...0x7E).contains($0) }
             ? nil : "A token is visible ASCII without spaces."
-    }
-
-    fileprivate static let pem = TextRule(1...Limits.pemByteCountMax, pattern: nil) { _ in nil }
-
-    fileprivate static let pin = TextRule(
-        1...64, pattern: "^sha256//[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=$"
-    ) { pin in
-        let prefix = "sha256//"
-        let isPin =
-            pin.hasPrefix(prefix) && Base64.decode(String(pin.dropFirst(prefix.count)))?.count == 32
-        return isPin ? nil : "A pin is sha256// and the base64 of the SHA-256 of a public key."
     }
 
     fileprivate static let bypassEntry = TextRule(1...255, pattern: nil) {

@@ -85,8 +85,9 @@ extension JobSpec {
     fileprivate mutating func takeSecrets(resumePoint: ResumePoint?) -> JobSecrets {
         var secrets = JobSecrets(
             headers: request.headers.takeSecrets(), webhookSecret: webhook?.secret.take())
-        if var webhook, !webhook.headers.isEmpty {
+        if var webhook, !webhook.headers.isEmpty || webhook.tls != nil {
             secrets.webhookHeaders = WebhookHeaders.takeValues(&webhook.headers)
+            secrets.webhookTLS = WebhookTLS.takeText(&webhook.tls)
             self.webhook = webhook
         }
         if var connection = request.connection {

@@ -227,6 +227,9 @@ extension JobSpec {
         package var headers: [Pair] = []
         /// How much of the job deliveries contain.
         package var payload = WebhookPayload.full
+        /// TLS settings of the receiver, or `nil` for the default. The authorities have no text here;
+        /// `JobSecrets.webhookTLS` has it.
+        package var tls: WebhookTLS?
         /// Creates a webhook without URL.
         package init() {}
         /// Creates a webhook.
@@ -250,9 +253,13 @@ extension JobSpec {
                     + "signs.")
             WebhookHeaders.declare(&visitor, &headers)
             WebhookPayload.declare(&visitor, &payload)
+            WebhookTLS.declare(&visitor, &tls)
         }
 
-        package mutating func check(_ body: FieldDecoder) { WebhookHeaders.check(headers, body) }
+        package mutating func check(_ body: FieldDecoder) {
+            WebhookHeaders.check(headers, body)
+            WebhookTLS.check(&tls, for: url, of: "webhook", body)
+        }
     }
 }
 

@@ -131,6 +131,10 @@ extension JobSecrets {
         writer.secretFields("headers", headers)
         writer.memberOrNull("webhook_secret", webhookSecret)
         if !webhookHeaders.isEmpty { writer.secretFields("webhook_headers", webhookHeaders) }
+        if let webhookTLS {
+            writer.name("webhook_tls")
+            webhookTLS.write(into: &writer)
+        }
         connection?.write(into: &writer)
         if let resumePoint {
             writer.name("resume_point")
@@ -146,6 +150,7 @@ extension JobSecrets {
         headers = try stored.secretFields("headers")
         webhookSecret = stored.string("webhook_secret")
         webhookHeaders = try stored.secretFields("webhook_headers")
+        webhookTLS = stored.object("webhook_tls").map { WebhookTLS($0) }
         connection = ConnectionSecrets(stored)
         resumePoint = stored.json["resume_point"].flatMap(ResumePoint.init)
     }

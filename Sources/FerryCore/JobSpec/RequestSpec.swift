@@ -199,12 +199,7 @@ extension JobSpec.RequestSpec {
             fields.fail(
                 "auth", "invalid_combination", "Send either this or an Authorization header, not both.")
         }
-        if rules.tls != nil, url?.scheme == .http {
-            fields.fail(
-                fields.isNamed("tls") ? "tls" : "url", "invalid_combination",
-                fields.isNamed("tls")
-                    ? "TLS settings need an https URL." : "The job's TLS settings need an https URL.")
-        }
+        if rules.tls != nil { fields.checkTLS(for: url, of: "job") }
         if rules.httpVersion == .http3 {
             if !context.node.hasHTTP3 {
                 fields.fail("http_version", "not_supported", "The libcurl of this node has no HTTP/3.")

@@ -66,10 +66,10 @@ package enum Limits {
     /// `token` of `request.auth`, in bytes.
     /// If exceeded: 422.
     package static let tokenByteCountMax = 8_192
-    /// Each PEM text of `request.tls` and of a proxy, in bytes.
+    /// Each PEM text of `request.tls`, of a proxy and of a webhook's `tls`, in bytes.
     /// If exceeded: 422.
     package static let pemByteCountMax = 64 << 10
-    /// Entries of `request.tls.pins`.
+    /// Entries of `pins` in `request.tls` and in a webhook's `tls`.
     /// If exceeded: 422.
     package static let pinCountMax = 10
     /// Entries of `request.proxy.no_proxy`.
@@ -255,7 +255,7 @@ package enum Limits {
     /// Body of a delivery with `payload: thin`, in bytes.
     /// If exceeded: members of the job are left out.
     package static let thinPayloadByteCountMax = 4_096
-    /// Size of a job for which its delivery counts once more, in bytes.
+    /// Size of a job with its encrypted secrets for which its delivery counts once more, in bytes.
     /// Applies to the deliveries that a node has in memory.
     package static let deliveryWeightByteCount = 16 << 10
     /// Lease of a delivery by one sender, in seconds.

@@ -26,6 +26,8 @@ package struct Delivery: Sendable {
     package let headers: [JobSpec.Pair]
     /// How much of the job the delivery to a job's own webhook contains; `endpoint` has that of an endpoint.
     package let payload: WebhookPayload
+    /// TLS settings of a job's own webhook, or `nil` for the default; those of an endpoint are in `endpoint`.
+    package let tls: WebhookTLS?
     /// The endpoint, or `nil` for a job's own webhook.
     package let endpoint: Endpoint?
     /// The job at the time of the event as a JSON object, or `null` without a job.
@@ -36,6 +38,8 @@ package struct Delivery: Sendable {
     package let tryNumber: Int32
     /// Number of earlier tries that may or may not have been made, because their senders were lost.
     package var lostTryCount: Int32 = 0
+    /// Bytes of the job's encrypted secrets, from which `secret`, `headers` and `tls` are.
+    package var secretByteCount = 0
     /// Why the delivery cannot be sent, or `nil` if it can.
     package var obstacle: Obstacle?
 
@@ -61,6 +65,8 @@ package struct Delivery: Sendable {
         package let headers: [JobSpec.Pair]
         /// How much of the job deliveries contain.
         package let payload: WebhookPayload
+        /// TLS settings of the receiver, or `nil` for the default.
+        package let tls: WebhookTLS?
         /// `true` if deliveries are sent one after the other.
         package let isOrdered: Bool
         /// Seconds after the first, second, … try.
@@ -69,8 +75,8 @@ package struct Delivery: Sendable {
         /// Creates settings.
         package init(
             id: WebhookID, revision: Int32, keys: WebhookKeys, format: WebhookEndpoint.Format,
-            headers: [JobSpec.Pair] = [], payload: WebhookPayload = .full, isOrdered: Bool,
-            retryDelays: [Double]
+            headers: [JobSpec.Pair] = [], payload: WebhookPayload = .full, tls: WebhookTLS? = nil,
+            isOrdered: Bool, retryDelays: [Double]
         ) {
             self.id = id
             self.revision = revision
@@ -78,6 +84,7 @@ package struct Delivery: Sendable {
             self.format = format
             self.headers = headers
             self.payload = payload
+            self.tls = tls
             self.isOrdered = isOrdered
             self.retryDelays = retryDelays
         }
@@ -88,7 +95,8 @@ package struct Delivery: Sendable {
         id: DeliveryID, receiverQueue: ReceiverQueueID, event: EventID, type: String, tenant: String,
         session: String, job: JobID?, sequence: Int64, occurredAt: Timestamp, url: String,
         secret: String?, headers: [JobSpec.Pair] = [], payload: WebhookPayload = .full,
-        endpoint: Endpoint? = nil, jobJSON: [UInt8], traceparent: String?, tryNumber: Int32
+        tls: WebhookTLS? = nil, endpoint: Endpoint? = nil, jobJSON: [UInt8], traceparent: String?,
+        tryNumber: Int32
     ) {
         self.id = id
         self.receiverQueue = receiverQueue
@@ -103,6 +111,7 @@ package struct Delivery: Sendable {
         self.secret = secret
         self.headers = headers
         self.payload = payload
+        self.tls = tls
         self.endpoint = endpoint
         self.jobJSON = jobJSON
         self.traceparent = traceparent
@@ -110,8 +119,10 @@ package struct Delivery: Sendable {
     }
 
     /// Memory units of the delivery: one, and one more for each `Limits.deliveryWeightByteCount` bytes of its
-    /// job. SQL computes the same.
-    package var weight: Int { 1 + jobJSON.count / Limits.deliveryWeightByteCount }
+    /// job and its secrets. SQL computes the same.
+    package var weight: Int { 1 + (jobJSON.count + secretByteCount) / Limits.deliveryWeightByteCount }
+    /// TLS settings of the receiver, or `nil` for the default.
+    package var receiverTLS: WebhookTLS? { endpoint.map(\.tls) ?? tls }
     /// `true` for a ping.
     package var isPing: Bool { type == WebhookPing.type }
     /// `true` if no later delivery to the receiver may overtake it.

@@ -28,6 +28,9 @@ package struct WebhookEndpoint: FieldObject {
     package var headers: [JobSpec.Pair] = []
     /// How much of the job deliveries contain.
     package var payload = WebhookPayload.full
+    /// TLS settings of the receiver, or `nil` for the default. In a stored endpoint the authorities have no
+    /// text here; `WebhookRecord.sealedTLS` has it.
+    package var tls: WebhookTLS?
     /// Seconds after the first, second, … try.
     package var retryDelays = Self.standardRetryDelays
     /// Seconds of failures alone after which it is disabled.
@@ -70,6 +73,7 @@ package struct WebhookEndpoint: FieldObject {
             "Text of the client: at most 1,024 bytes of UTF-8 without U+0000.")
         WebhookHeaders.declare(&visitor, &headers)
         WebhookPayload.declare(&visitor, &payload)
+        WebhookTLS.declare(&visitor, &tls)
         visitor.field("enabled", &isEnabled, .plain, "Whether the endpoint gets deliveries.")
         visitor.field(
             "ordered", &isOrdered, .plain,
@@ -90,10 +94,16 @@ package struct WebhookEndpoint: FieldObject {
         )
     }
 
-    package mutating func check(_ body: FieldDecoder) { WebhookHeaders.check(headers, body) }
+    package mutating func check(_ body: FieldDecoder) {
+        WebhookHeaders.check(headers, body)
+        WebhookTLS.check(&tls, for: url, of: "endpoint", body)
+    }
 
     /// Removes the values of `headers` and returns the fields with them.
     package mutating func takeHeaders() -> [JobSpec.Pair] { WebhookHeaders.takeValues(&headers) }
+
+    /// Removes the text of the authorities and returns the TLS settings with it.
+    package mutating func takeTLS() -> WebhookTLS? { WebhookTLS.takeText(&tls) }
 
     /// Times of further attempts of a delivery.
     private struct Retry: FieldObject {
@@ -156,13 +166,15 @@ package struct WebhookRecord: Sendable, Equatable {
     package var sealedKeys: [UInt8]
     /// `endpoint.headers` with their values as stored (`WebhookHeaders`), or `nil` if there are none.
     package var sealedHeaders: [UInt8]?
+    /// `endpoint.tls` with the text of the authorities as stored (`WebhookTLS`), or `nil` for the default.
+    package var sealedTLS: [UInt8]?
 
     /// Creates a record.
     package init(
         id: WebhookID, tenant: String, createdAt: Timestamp, updatedAt: Timestamp, revision: Int32 = 1,
         endpoint: WebhookEndpoint, disabledAt: Timestamp? = nil, disabledReason: DisabledReason? = nil,
         failingSince: Timestamp? = nil, publicKey: String, sealedKeys: [UInt8],
-        sealedHeaders: [UInt8]? = nil
+        sealedHeaders: [UInt8]? = nil, sealedTLS: [UInt8]? = nil
     ) {
         self.id = id
         self.tenant = tenant
@@ -176,6 +188,7 @@ package struct WebhookRecord: Sendable, Equatable {
         self.publicKey = publicKey
         self.sealedKeys = sealedKeys
         self.sealedHeaders = sealedHeaders
+        self.sealedTLS = sealedTLS
     }
 
     /// Returns the endpoint as the API shows it. `secret`: shown only in responses that create one.
@@ -251,7 +264,7 @@ extension WebhookRecord {
     /// one or two code points).
     package func isIdentical(to other: WebhookRecord) -> Bool {
         shown(isRedacted: false) == other.shown(isRedacted: false) && sealedKeys == other.sealedKeys
-            && sealedHeaders == other.sealedHeaders
+            && sealedHeaders == other.sealedHeaders && sealedTLS == other.sealedTLS
     }
 }
 

@@ -1,11 +1,14 @@
 extension WebhookRecord {
-    /// Applies a merge patch (RFC 7396) to the endpoint and its stored header fields. `refusal`: the egress
-    /// policy's; `seal`: decrypts and encrypts the fields' values. Throws all errors at once.
+    /// Applies a merge patch (RFC 7396) to the endpoint, its stored header fields and TLS settings. `node`:
+    /// reads certificates. `refusal`: the egress policy's; `seal`: decrypts and encrypts the secret values.
+    /// Throws all errors at once.
     ///
     /// A client that may change an endpoint may not read the values of its header fields, so they must not go
-    /// to another receiver: with a URL of another origin, the patch gives each field again or removes it.
+    /// to another receiver: with a URL of another origin, or with other authorities, the patch gives each
+    /// field again or removes it.
     package mutating func merge(
-        _ patch: JSONView, _ seal: SecretSeal, refusal: @escaping (WebURL) -> String?
+        _ patch: JSONView, _ seal: SecretSeal, node: NodeAbilities = NodeAbilities(),
+        refusal: @escaping (WebURL) -> String?
     ) throws(InvalidFields) {
         let before = endpoint.url
         let changesHeaders = patch["headers"] != nil || patch["header_fields"] != nil
@@ -13,15 +16,38 @@ extension WebhookRecord {
             // Fields whose values cannot be decrypted cannot be sent: only those of the patch are left.
             endpoint.headers = sealedHeaders.flatMap { WebhookHeaders.opened($0, seal) } ?? []
         }
-        let context = FieldContext(refusal: refusal)
+        let context = FieldContext(node: node, refusal: refusal)
         FieldDecoder.decode(patch, into: &endpoint, at: "#", .patch, context)
-        if keepsHeaders(patch), !isSameOrigin(endpoint.url, before) {
-            context.errors.add(
-                "#/url", "invalid_combination",
-                "The endpoint has header fields for its own receiver; for another one, give others or null.")
+        let hasOtherAuthorities = endpoint.tls?.authorities.text != nil
+        if keepsHeaders(patch) {
+            if !isSameOrigin(endpoint.url, before) {
+                context.errors.add(
+                    "#/url", "invalid_combination",
+                    "The endpoint has header fields for its own receiver; for another one, give others or "
+                        + "null.")
+            }
+            if hasOtherAuthorities {
+                context.errors.add(
+                    "#/tls/ca", "invalid_combination",
+                    "The endpoint has header fields for a receiver of other authorities; give them again or "
+                        + "null.")
+            }
         }
+        if patch["tls"] != nil, !hasOtherAuthorities { keepAuthorities(seal, context) }
         guard context.errors.isEmpty else { throw InvalidFields(context.errors.all) }
         if changesHeaders { sealedHeaders = WebhookHeaders.stored(endpoint.takeHeaders(), seal) }
+        if patch["tls"] != nil { sealedTLS = endpoint.takeTLS()?.stored(seal) }
+    }
+
+    /// Reads the text of the authorities that the patched settings still have.
+    private mutating func keepAuthorities(_ seal: SecretSeal, _ context: FieldContext) {
+        guard endpoint.tls?.authorities.isSet == true else { return }
+        // The only errors: damage, or encryption with another key.
+        let known = sealedTLS.flatMap { try? WebhookTLS(storedJSON: $0, opening: seal) }
+        endpoint.tls?.authorities.text = known?.authorities.text
+        guard known?.authorities.text == nil else { return }
+        context.errors.add(
+            "#/tls/ca", "required", "The stored authorities cannot be decrypted; give them again or null.")
     }
 
     /// Returns `true` if a header field has the value that it had before `patch`.

@@ -41,12 +41,13 @@ final class DeliveryHandover {
             leased ?? LeasedDeliveries(leasedUntil: context.clock.now() + Limits.deliveryLeaseSeconds)
         defer { self.leased = leased }
         let (event, record) = (draft.event, draft.event.record)
-        let delivery = Delivery(
+        var delivery = Delivery(
             id: draft.id, receiverQueue: queue, event: event.id, type: record.type.rawValue,
             tenant: event.tenant, session: event.session, job: record.job, sequence: event.sequence,
             occurredAt: event.timestamp, url: draft.url, secret: secrets.webhookSecret,
-            headers: secrets.webhookHeaders, payload: draft.payload, jobJSON: draft.jobJSON,
-            traceparent: draft.traceparent, tryNumber: 1)
+            headers: secrets.webhookHeaders, payload: draft.payload, tls: secrets.webhookTLS,
+            jobJSON: draft.jobJSON, traceparent: draft.traceparent, tryNumber: 1)
+        delivery.secretByteCount = draft.secrets?.count ?? 0
         guard credits.reserve(delivery) else {
             leased.unreserved.insert(queue)
             return false

@@ -75,6 +75,8 @@ private struct OutboxState {
     private static let lookCountMax = 10
     /// Maximum number of deliveries that one sweep removes.
     private static let sweepMax: Int32 = 2_000
+    /// Maximum of `endpointByteCount`.
+    private static let endpointByteCountMax = 16 << 20
     /// Nanoseconds until tries are sent again after a shortage of the database.
     private static let pauseAfterShortage: Int64 = 1_000_000_000
 
@@ -86,6 +88,8 @@ private struct OutboxState {
     /// An unfinished scan of all receiver queues: where it began, and whether it has passed the last one.
     private var scan: (begin: ReceiverQueueID, hasWrapped: Bool)?
     private var endpoints: [WebhookID: Delivery.Endpoint] = [:]
+    /// Bytes of the header fields and TLS settings that `endpoints` were read from.
+    private var endpointByteCount = 0
     private var sweepAt = Sys.monotonicNanoseconds() + 10_000_000_000
     private var restsUntil: Int64 = 0
 
@@ -269,12 +273,14 @@ private struct OutboxState {
     private mutating func delivery(_ rows: borrowing ResultSet, _ row: Int) -> Delivery {
         let id: DeliveryID = rows.identifier(row, 0)
         var secrets = JobSecrets()
+        var secretByteCount = 0
         var endpoint: Delivery.Endpoint?
         var obstacle: Delivery.Obstacle?
         if !rows.isNull(row, 14) {
             endpoint = self.endpoint(rows, row)
             if endpoint == nil { obstacle = rows.isNull(row, 18) ? .endpointGone : .secretUnreadable }
         } else if let sealed = rows.bytesOrNil(row, 10) {
+            secretByteCount = sealed.count
             let opened = context.configuration.openSecrets(sealed)
             if let opened { secrets = opened } else { obstacle = .secretUnreadable }
         }
@@ -286,8 +292,10 @@ private struct OutboxState {
             type: rows.text(row, 3), tenant: rows.text(row, 4), session: rows.text(row, 5),
             job: rows.identifierOrNil(row, 6), sequence: rows.int64(row, 7), occurredAt: rows.instant(row, 8),
             url: rows.text(row, 9), secret: secrets.webhookSecret, headers: secrets.webhookHeaders,
-            payload: rows.bool(row, 21) ? .thin : .full, endpoint: endpoint, jobJSON: rows.bytes(row, 11),
-            traceparent: rows.textOrNil(row, 12), tryNumber: rows.int32(row, 13))
+            payload: rows.bool(row, 21) ? .thin : .full, tls: secrets.webhookTLS, endpoint: endpoint,
+            jobJSON: rows.bytes(row, 11), traceparent: rows.textOrNil(row, 12), tryNumber: rows.int32(row, 13)
+        )
+        delivery.secretByteCount = secretByteCount
         delivery.lostTryCount = rows.int32(row, 20)
         delivery.obstacle = obstacle
         return delivery
@@ -306,14 +314,26 @@ private struct OutboxState {
             guard let opened = WebhookHeaders.opened(stored, context.configuration.seal) else { return nil }
             headers = opened
         }
+        var tls: WebhookTLS?
+        if let stored = rows.bytesOrNil(row, 23) {
+            // The only errors: damage, or encryption with another key.
+            guard let opened = try? WebhookTLS(storedJSON: stored, opening: context.configuration.seal)
+            else { return nil }
+            tls = opened
+        }
         let endpoint = Delivery.Endpoint(
             id: id, revision: revision, keys: keys,
             format: WebhookEndpoint.Format(rawValue: rows.text(row, 16)) ?? .standard, headers: headers,
-            payload: rows.bool(row, 21) ? .thin : .full, isOrdered: rows.bool(row, 15),
+            payload: rows.bool(row, 21) ? .thin : .full, tls: tls, isOrdered: rows.bool(row, 15),
             retryDelays: rows.float64Array(row, 17).compactMap { $0 })
+        let byteCount = (rows.bytesOrNil(row, 22)?.count ?? 0) + (rows.bytesOrNil(row, 23)?.count ?? 0)
         // Many times the number in use at once.
-        if endpoints.count >= 10_000 { endpoints = [:] }
+        if endpoints.count >= 10_000 || endpointByteCount + byteCount > Self.endpointByteCountMax {
+            endpoints = [:]
+            endpointByteCount = 0
+        }
         endpoints[id] = endpoint
+        endpointByteCount += byteCount
         return endpoint
     }
 

@@ -17,7 +17,7 @@ struct DeliveryDraft {
     var payload = WebhookPayload.full
 
     /// Approximate bytes of its row.
-    var byteCount: Int { EventRouter.byteCount(url, jobJSON) }
+    var byteCount: Int { EventRouter.byteCount(url, jobJSON, secrets) }
 }
 
 /// A delivery of an event that has no number yet.
@@ -85,9 +85,10 @@ struct EventRouter {
         self.handover = handover
     }
 
-    /// Returns the approximate bytes of a row: its URL, its job, and 1 KiB for the other columns.
-    fileprivate static func byteCount(_ url: String, _ jobJSON: [UInt8]) -> Int {
-        1_024 + url.utf8.count + jobJSON.count
+    /// Returns the approximate bytes of a row: its URL, its job with its secrets, and 1 KiB for the other
+    /// columns.
+    fileprivate static func byteCount(_ url: String, _ jobJSON: [UInt8], _ secrets: [UInt8]?) -> Int {
+        1_024 + url.utf8.count + jobJSON.count + (secrets?.count ?? 0)
     }
 
     // MARK: Planning
@@ -110,8 +111,8 @@ struct EventRouter {
             for event in some {
                 let stored = event.record.job.flatMap { jobs[$0] }
                 let (deliveries, receiver) = plan(event, stored, interests)
-                var added = deliveries.reduce(0) { $0 + Self.byteCount($1.url, $1.jobJSON) }
-                if let receiver { added += Self.byteCount(receiver.webhook.url, []) }
+                var added = deliveries.reduce(0) { $0 + Self.byteCount($1.url, $1.jobJSON, $1.secrets) }
+                if let receiver { added += Self.byteCount(receiver.webhook.url, [], receiver.secrets) }
                 byteCounts[event.tenant, default: 0] += added
                 if byteCount > 0, added > byteCountMax - byteCount {
                     return (event.place, byteCounts.max { $0.value < $1.value }?.key)

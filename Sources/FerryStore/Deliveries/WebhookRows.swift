@@ -25,13 +25,16 @@ extension WebhookRecord {
         let headers = rows.bytesOrNil(row, 21)
         endpoint.headers = headers.map(WebhookHeaders.names(of:)) ?? []
         endpoint.payload = rows.bool(row, 22) ? .thin : .full
+        let tls = rows.bytesOrNil(row, 23)
+        // Settings that are damaged are not shown; their deliveries fail.
+        endpoint.tls = tls.flatMap { try? WebhookTLS(storedJSON: $0) }
         self.init(
             id: rows.identifier(row, 0), tenant: rows.text(row, 1), createdAt: rows.instant(row, 2),
             updatedAt: rows.instant(row, 3), revision: rows.int32(row, 4), endpoint: endpoint,
             disabledAt: rows.instantOrNil(row, 15),
             disabledReason: rows.textOrNil(row, 16).flatMap { DisabledReason(rawValue: $0) },
             failingSince: rows.instantOrNil(row, 17), publicKey: rows.text(row, 18),
-            sealedKeys: rows.bytes(row, 19), sealedHeaders: headers)
+            sealedKeys: rows.bytes(row, 19), sealedHeaders: headers, sealedTLS: tls)
     }
 
     /// The rules as finish_jobs.sql copies them to rows of jobs: with the endpoint's id.
@@ -84,10 +87,12 @@ extension Parameters {
         return parameters
     }
 
-    /// Appends what deliveries contain, besides the event: header fields, and whether the payload is thin.
+    /// Appends what deliveries contain, besides the event: header fields, and whether the payload is thin; and
+    /// the TLS settings of their receiver.
     private mutating func append(contentOf record: WebhookRecord) {
         append(text: record.sealedHeaders)
         append(bool: record.endpoint.payload == .thin)
+        append(text: record.sealedTLS)
     }
 
     /// Appends the columns from `url` to `disable_after`, as create_webhook.sql and edit_webhook.sql take

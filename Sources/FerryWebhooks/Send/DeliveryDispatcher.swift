@@ -249,6 +249,7 @@ final class DeliveryDispatcher {
         request.byteLimit = delivery.question == nil ? 1_024 : Limits.answerByteCountMax
         request.deadline = configuration.totalTimeout
         request.connectTimeout = configuration.connectTimeout
+        request.tls = delivery.receiverTLS.map { TransferRequest.TLS($0) }
         request.allowsAddress = { [policy = configuration.policy] address in
             let ip =
                 address.isIPv6

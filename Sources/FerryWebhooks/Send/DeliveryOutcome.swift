@@ -1,7 +1,16 @@
 import Curl
 import FerryCore
 
-// Conversions of responses and libcurl errors.
+// Conversions of TLS settings, responses and libcurl errors.
+
+extension TransferRequest.TLS {
+    /// Creates the settings of a receiver. libcurl shares no connection between different settings.
+    init(_ tls: WebhookTLS) {
+        self.init()
+        authorities = tls.authorities.text
+        pins = tls.pins
+    }
+}
 
 extension DeliveryBacklog.Outcome {
     init(_ response: DeliveryResponse, of delivery: Delivery, duration: Double) {
@@ -13,6 +22,9 @@ extension DeliveryBacklog.Outcome {
         case .status(500..., _): self = .failed(retryAfter: nil)
         case .status, .failure(.requestInvalid), .failure(.internalError), .failure(.secretUnreadable),
             .failure(.endpointGone):
+            self = .refused
+        // Other jobs may have other TLS settings for the same receiver.
+        case .failure(.certificateInvalid) where delivery.endpoint == nil && delivery.tls != nil:
             self = .refused
         case .failure: self = .failed(retryAfter: nil)
         }

@@ -63,10 +63,13 @@ final class WebhookReceiver: Sendable {
     private let origin: ScriptedOrigin
     var url: String { origin.url }
 
-    /// `status` returns the response status of each delivery.
-    init(status: @escaping @Sendable (Delivery) -> Int = { _ in 204 }) throws {
+    /// `status` returns the response status of each delivery. Speaks TLS if there is an `identity`.
+    init(
+        as identity: TestAuthority.Identity? = nil,
+        status: @escaping @Sendable (Delivery) -> Int = { _ in 204 }
+    ) throws {
         let deliveries = deliveries
-        origin = try ScriptedOrigin.answering { request, body in
+        origin = try ScriptedOrigin.answering(as: identity) { request, body in
             // The sender was killed while it sent the body.
             let length = request.header("content-length").flatMap { Int($0) } ?? 0
             guard body.count == length else { return [] }

@@ -134,6 +134,7 @@ let wrongs: [Wrong] = [
     Wrong(pointer: "#/webhook/events", values: ["1", "null", "[]", "{}"]),
     Wrong(pointer: "#/webhook/events/0", values: ["1", #""x""#, "null"]),
     Wrong(pointer: "#/webhook/secret", values: ["1", #""x""#, #""whsec_""#, #""whsec_AAAA""#]),
+    Wrong(pointer: "#/webhook/tls", values: [#""1.2""#, "1", "[]", "{}"]),
     Wrong(pointer: "#/unknown", values: ["1", "null"]),
 ]
 

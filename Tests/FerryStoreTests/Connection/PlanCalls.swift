@@ -245,14 +245,14 @@ struct PlanCall {
             """
             history_id(7000000), 'new', now(), 'https://hook.example/', NULL, NULL, NULL, NULL, true, false,
             'standard', '{1}', 1, 'key', 'keys', 'webhooks', 'new', 'fingerprint', history_id(1), 100, NULL,
-            NULL, false
+            NULL, false, NULL
             """),
         command(Statements.deleteWebhook, "history_id(500), 1"),
         command(
             Statements.editWebhook,
             """
             history_id(500), 1, 'https://hook.example/', NULL, NULL, NULL, NULL, true, false, 'standard',
-            '{1}', 1, 'key', 'keys', NULL, NULL, true
+            '{1}', 1, 'key', 'keys', NULL, NULL, true, NULL
             """),
         lane(Statements.expireDeliveries, "history_id(900000), 50, history_id(500000)"),
         lane(Statements.hashReceiverQueues, "'{acme}', '{https://hook.example/}'"),

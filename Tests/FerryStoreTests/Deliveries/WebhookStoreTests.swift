@@ -16,15 +16,18 @@ struct WebhookStoreTests {
         node = try TestNode(database.url)
     }
 
+    private static let tls = WebhookTLS(authorities: "authorities", pins: ["sha256//pin"])
+
     private func record(_ change: (inout WebhookEndpoint) -> Void = { _ in }) -> WebhookRecord {
         var endpoint = WebhookEndpoint(url: "https://hooks.example/in")
         change(&endpoint)
         let now = Timestamp(microseconds: Sys.wallMicroseconds())
         let values = endpoint.headers.enumerated().map { JobSpec.Pair($1.name, "value \($0)") }
+        let tls = endpoint.takeTLS()
         return WebhookRecord(
             id: TestNode.identifiers.make(), tenant: "acme", createdAt: now, updatedAt: now,
             endpoint: endpoint, publicKey: "whpk_x", sealedKeys: TestNode.webhookKeys.encode(),
-            sealedHeaders: WebhookHeaders.stored(values, .inverted))
+            sealedHeaders: WebhookHeaders.stored(values, .inverted), sealedTLS: tls?.stored(.inverted))
     }
 
     private func create(_ change: (inout WebhookEndpoint) -> Void = { _ in }) throws -> WebhookRecord {
@@ -83,6 +86,7 @@ struct WebhookStoreTests {
             endpoint.format = .cloudevents
             endpoint.headers = [.init("X-Note", ""), .init("x-note", "")]
             endpoint.payload = .thin
+            endpoint.tls = Self.tls
             endpoint.retryDelays = [1, 2.5]
             endpoint.disableAfter = 7200
         }
@@ -98,6 +102,8 @@ struct WebhookStoreTests {
                         var record = record
                         record.endpoint.isEnabled = false
                         record.endpoint.filter = WebhookFilter()
+                        record.endpoint.tls = nil
+                        record.sealedTLS = nil
                         return record
                     }, reply: reply)
             }
@@ -109,6 +115,7 @@ struct WebhookStoreTests {
         let edited = try edit(1).get().get()
         #expect(edited.revision == 2 && !edited.endpoint.isEnabled && edited.disabledReason == .requested)
         #expect(edited.disabledAt != nil && edited.endpoint.filter == WebhookFilter())
+        #expect(made.endpoint.tls?.pins == ["sha256//pin"] && edited.endpoint.tls == nil)
         #expect(try read(made.id).get() == edited)
         let second = try create()
         let page = try wait {
@@ -129,6 +136,7 @@ struct WebhookStoreTests {
             endpoint.format = .cloudevents
             endpoint.headers = [.init("X-Note", "")]
             endpoint.payload = .thin
+            endpoint.tls = Self.tls
         }
         let b = try create()
         try add(10, to: a)
@@ -140,13 +148,14 @@ struct WebhookStoreTests {
             #expect(delivery.endpoint?.id == a.id && delivery.endpoint?.format == .cloudevents)
             #expect(delivery.url == "https://hooks.example/in")
             #expect(delivery.endpoint?.headers == [.init("X-Note", "value 0")])
-            #expect(delivery.endpoint?.payload == .thin)
+            #expect(delivery.endpoint?.payload == .thin && delivery.receiverTLS == Self.tls)
             #expect(delivery.endpoint?.keys == TestNode.webhookKeys && delivery.tryNumber == 1)
         }
         #expect(try claim(DeliveryDemand(total: 4, other: 100)).isMore)
         let others = try claim().due
         #expect(others.count == 13)
         #expect(others.last?.endpoint?.headers.isEmpty == true && others.last?.endpoint?.payload == .full)
+        #expect(others.last?.endpoint != nil && others.last?.receiverTLS == nil)
         #expect(try claim().due.isEmpty)
         // A returned delivery is due at once, and its try does not count.
         node.store.deliveries.record(found.due.map { tried($0, .returned) })

@@ -110,7 +110,8 @@ extension Delivery {
         Delivery(
             id: id, receiverQueue: receiverQueue, event: event, type: type, tenant: tenant, session: session,
             job: job, sequence: sequence, occurredAt: occurredAt, url: url, secret: secret,
-            headers: headers, payload: payload, endpoint: endpoint, jobJSON: jobJSON ?? self.jobJSON,
+            headers: headers, payload: payload, tls: tls, endpoint: endpoint,
+            jobJSON: jobJSON ?? self.jobJSON,
             traceparent: traceparent,
             tryNumber: tryNumber ?? self.tryNumber)
     }

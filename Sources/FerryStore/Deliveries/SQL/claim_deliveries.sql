@@ -1,6 +1,6 @@
 -- Leases due deliveries to a sender by moving the time of their next try. Takes unordered deliveries up to a
 -- total weight of $1, and ordered ones up to the same weight; a delivery weighs 1, plus 1 for every $7 bytes
--- of its job.
+-- of its job and its secrets.
 -- Of an ordered receiver queue it takes the first pending delivery and those after it that are due, without a
 -- gap. If another transaction has locked the first one, it takes none.
 -- A delivery that still has a sender's node was lost by that sender: its try counts as lost.
@@ -14,7 +14,9 @@ WITH free AS (
         SELECT d.id, sum(d.weight) OVER (ROWS UNBOUNDED PRECEDING) - d.weight AS before
         FROM unnest($3::uuid[], $4::integer[], $5::boolean[]) AS l(lane, room, is_ordered)
         CROSS JOIN LATERAL (
-            SELECT id, 1 + octet_length(job_json) / $7::integer AS weight FROM deliveries
+            SELECT id,
+                1 + (octet_length(job_json) + coalesce(octet_length(secrets), 0)) / $7::integer AS weight
+            FROM deliveries
             WHERE lane = l.lane AND state = 'pending' AND next_try_at <= now()
             ORDER BY next_try_at LIMIT l.room FOR UPDATE SKIP LOCKED
         ) d WHERE NOT l.is_ordered LIMIT $1::integer
@@ -35,7 +37,8 @@ WITH free AS (
         FROM heads l CROSS JOIN LATERAL (
             SELECT f.id, f.weight, bool_and(f.next_try_at <= now()) OVER (ORDER BY f.position) AS is_due
             FROM (
-                SELECT id, position, next_try_at, 1 + octet_length(job_json) / $7::integer AS weight
+                SELECT id, position, next_try_at,
+                    1 + (octet_length(job_json) + coalesce(octet_length(secrets), 0)) / $7::integer AS weight
                 FROM deliveries
                 WHERE lane = l.lane AND state = 'pending' AND endpoint IS NOT NULL
                 ORDER BY position LIMIT l.room
@@ -52,9 +55,9 @@ WITH free AS (
 )
 SELECT c.id, c.lane, c.event, c.type, c.tenant, c.session, c.job, c.sequence, c.occurred_at,
     coalesce(w.url, c.url), c.secrets, c.job_json, c.traceparent, c.tries, c.endpoint, w.is_ordered, w.format,
-    w.retry_delays, w.revision, w.keys, c.lost_tries, coalesce(w.is_thin, c.is_thin), w.headers
+    w.retry_delays, w.revision, w.keys, c.lost_tries, coalesce(w.is_thin, c.is_thin), w.headers, w.tls
 FROM claimed c LEFT JOIN LATERAL (
-    SELECT url, is_ordered, format, retry_delays, revision, keys, is_thin, headers FROM webhooks
+    SELECT url, is_ordered, format, retry_delays, revision, keys, is_thin, headers, tls FROM webhooks
     WHERE id = c.endpoint OFFSET 0
 ) w ON true
 ORDER BY c.position

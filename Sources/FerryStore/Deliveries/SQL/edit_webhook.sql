@@ -3,7 +3,7 @@
 -- $1 id, $2 expected revision, $3 URL, $4 events or null, $5 session or null, $6 metadata or null, $7
 -- description or null, $8 enabled, $9 ordered, $10 format, $11 retry delays in seconds, $12 disable after
 -- seconds, $13 public key, $14 sealed keys, $15 acknowledgement (JSON) or null, $16 sealed header
--- fields or null, $17 thin payload.
+-- fields or null, $17 thin payload, $18 TLS settings (JSON with sealed values) or null.
 -- Columns as in read_webhook.sql; no row if it has another revision.
 UPDATE webhooks SET
     revision = revision + 1, updated_at = now(), url = $3::text, events = $4::text[], session = $5::text,
@@ -11,6 +11,7 @@ UPDATE webhooks SET
     format = $10::text::webhook_format, retry_delays = $11::double precision[],
     disable_after = $12::double precision, public_key = $13::text, keys = $14::bytea,
     acknowledgement = $15::text, headers = $16::text, is_thin = $17::boolean,
+    tls = $18::text,
     disabled_at = CASE WHEN $8::boolean THEN NULL WHEN is_enabled THEN now() ELSE disabled_at END,
     disabled_reason = CASE WHEN $8::boolean THEN NULL WHEN is_enabled THEN 'requested'
         ELSE disabled_reason END,
@@ -19,4 +20,4 @@ UPDATE webhooks SET
 WHERE id = $1::uuid AND revision = $2::integer AND coalesce(deleted_at, 'infinity') = 'infinity'
 RETURNING id, tenant, created_at, updated_at, revision, url, events, session, metadata, description,
     is_enabled, is_ordered, format, retry_delays, disable_after, disabled_at, disabled_reason, failing_since,
-    public_key, keys, acknowledgement, headers, is_thin
+    public_key, keys, acknowledgement, headers, is_thin, tls

@@ -3,7 +3,7 @@
 -- read_webhook.sql.
 SELECT id, tenant, created_at, updated_at, revision, url, events, session, metadata, description,
     is_enabled, is_ordered, format, retry_delays, disable_after, disabled_at, disabled_reason, failing_since,
-    public_key, keys, acknowledgement, headers, is_thin
+    public_key, keys, acknowledgement, headers, is_thin, tls
 FROM webhooks
 WHERE tenant = ANY (ARRAY[$1::text]) AND deleted_at IS NULL AND id < $2::uuid
 ORDER BY tenant DESC, id DESC LIMIT $3::integer

@@ -54,8 +54,8 @@ package struct Submission: Sendable {
             package let id: JobID
             /// State after the acceptance.
             package let state: JobState
-            /// What it waits for. A replay has `beginDate` for discretionary jobs as well; only the job's
-            /// fields tell the difference.
+            /// What it waits for. A replay has `beginDate` for `discretionary` and `confirmation` as well; only
+            /// the job's fields tell the difference.
             package let waitingFor: WaitingFor?
             /// Time of the submission.
             package let createdAt: Timestamp
@@ -108,6 +108,10 @@ extension JobRecord {
         let schedule = spec.schedule
         if waitingFor == .beginDate, schedule.isDiscretionary, !schedule.confirmsBeforeBegin {
             waitingFor = .discretionary
+        }
+        if let question = spec.firstQuestion(createdAt: createdAt), question.expiresAt == nextAttemptAt {
+            waitingFor = .confirmation
+            questionJSON = question.encodedWithoutSecrets
         }
         pendingDependencies = schedule.dependsOn
     }

@@ -67,9 +67,10 @@ struct SubmissionBatch {
         let slots = context.configuration.slots
         guard lease != nil, let queued = context.backlog.count else { return }
         var due: [(submission: Int, job: Int)] = []
+        let stopped = slots.tenantsWithoutLoans
         for (index, submission) in submissions.enumerated() {
             for (place, job) in submission.jobs.enumerated()
-            where waitingFor(job) == nil && mayBegin(job) {
+            where waitingFor(job) == nil && mayBegin(job) && !stopped.contains(job.tenant) {
                 due.append((index, place))
             }
         }

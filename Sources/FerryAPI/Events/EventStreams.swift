@@ -8,7 +8,7 @@ internal import Sys
 final class EventStreams: EventSink {
     private struct State {
         var streams: [UInt64: EventStream] = [:]
-        var pool = TenantPool(capacity: Limits.eventListenerCountMax)
+        var pool = TenantPool(itemCount: Limits.eventListenerCountMax)
         var numberLast: UInt64 = 0
         var isStopped = false
         var audiences: [String: Audience] = [:]

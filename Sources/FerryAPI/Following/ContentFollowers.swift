@@ -29,7 +29,7 @@ final class ContentFollowers: Sendable {
     /// Seconds of a clock that only goes forward.
     private let now: @Sendable () -> Double
     private let mailbox = Mailbox<Message>()
-    private let pool = Mutex(TenantPool(capacity: Limits.contentFollowerCountMax))
+    private let pool = Mutex(TenantPool(itemCount: Limits.contentFollowerCountMax))
 
     init(_ ports: APIPorts) {
         jobs = ports.store

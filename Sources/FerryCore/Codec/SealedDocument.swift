@@ -6,9 +6,16 @@ package enum SealedDocument {
     /// Returns the stored form of `shown`, a JSON object with members. `patch`: merge patch with the secret
     /// values, or `nil` if there are none.
     package static func make(_ shown: [UInt8], secrets patch: JSON?, _ seal: SecretSeal) -> [UInt8] {
+        make(shown) { write(patch, seal, into: &$0) }
+    }
+
+    /// Returns a document without secrets.
+    static func make(_ shown: [UInt8]) -> [UInt8] { make(shown) { $0.member("sealed", .null) } }
+
+    private static func make(_ shown: [UInt8], _ writeSecrets: (inout JSONWriter) -> Void) -> [UInt8] {
         var writer = JSONWriter(reservingCapacity: shown.count + 16)
         writer.beginObject()
-        write(patch, seal, into: &writer)
+        writeSecrets(&writer)
         writer.rawMembers(of: shown)
         writer.endObject()
         return writer.bytes

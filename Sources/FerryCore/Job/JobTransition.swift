@@ -3,7 +3,7 @@ package enum JobInput: Sendable, Equatable, CaseIterable {
     // Submission.
     /// A request, a schedule or a retry creates the job. It may begin now.
     case submit
-    /// Like `submit`; the job must wait for its begin date or a confirmation.
+    /// Like `submit`; the job must wait for its begin date.
     case submitLater
     /// Like `submit`; the service chooses when the job begins.
     case submitDiscretionary
@@ -52,11 +52,13 @@ package enum JobInput: Sendable, Equatable, CaseIterable {
     case startDiscretionary
     /// The job is discretionary: the service chooses its start.
     case deferStart
-    /// The begin date has come, and the client is to be asked before the job begins.
+    /// The job is due, and a client is asked before it begins.
     case askBegin
+    /// Like `askBegin`, in the transaction that submits the job.
+    case askBeginOnSubmission
     /// The dependencies have ended.
     case endDependencies
-    /// Like `endDependencies`; the begin date or a confirmation is still to come.
+    /// Like `endDependencies`; the begin date is still to come.
     case endDependenciesLater
     /// The origin can be reached again.
     case reachOrigin
@@ -72,7 +74,7 @@ package enum JobInput: Sendable, Equatable, CaseIterable {
     /// Suspension of a running job: its node is asked.
     case requestSuspension
     case resume
-    /// Like `resume`; the begin date, the latest start or a confirmation is still to come.
+    /// Like `resume`; the begin date or the latest start is still to come.
     case resumeLater
     /// Like `resume`; the service chooses when the job begins.
     case resumeDiscretionary
@@ -173,9 +175,10 @@ package struct JobTransition: Sendable, Equatable {
             .requestCancellationKeepingBytes:
             [.running]
         case .fail, .cancel, .edit: [.waiting, .queued, .running, .suspended]
-        case .becomeDue, .startDiscretionary, .deferStart, .askBegin, .endDependencies,
+        case .becomeDue, .startDiscretionary, .deferStart, .askBeginOnSubmission, .endDependencies,
             .endDependenciesLater, .reachOrigin, .answer, .answerWithQuestion:
             [.waiting]
+        case .askBegin: [.waiting, .queued, .suspended]
         case .suspend, .editToBegin, .editToBeginLater: [.waiting, .queued]
         case .resume, .resumeLater, .resumeDiscretionary, .resumeDependent: [.suspended]
         case .acknowledge, .remind, .giveUpAcknowledgement, .delete: [.succeeded, .failed, .cancelled]
@@ -212,6 +215,7 @@ package struct JobTransition: Sendable, Equatable {
             .init(.queued, nil, .revises)
         case .deferStart: .init(.waiting, for: .discretionary, nil, .keepsDueTime)
         case .askBegin: .init(.waiting, for: .confirmation, .jobWillBegin, .revises)
+        case .askBeginOnSubmission: .init(.waiting, for: .confirmation, .jobWillBegin)
         case .endDependenciesLater, .resumeLater: .init(.waiting, for: .beginDate, nil, .revises)
         case .loseOrigin:
             .init(.waiting, for: .connectivity, .jobWaitingForConnectivity, [.revises, .countsWait])

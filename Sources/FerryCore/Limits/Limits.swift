@@ -271,7 +271,7 @@ package enum Limits {
     package static let eventRetentionSeconds = 604_800.0
     /// Event streams of a node.
     /// If exceeded: 429 `too_many_streams`. A tenant has at most as many as it leaves free: half of them if
-    /// it is the only one.
+    /// it is the only one. The last quarter is for tenants that have none: one each.
     package static let eventListenerCountMax = 1_500
     /// Events that wait for one stream's reader, in bytes.
     /// If exceeded: the stream ends.
@@ -288,7 +288,7 @@ package enum Limits {
     package static let eventProgressTotalByteCountMax = 1 << 20
     /// Requests of a node that follow the content of jobs (`follow=true`).
     /// If exceeded: 429 `too_many_streams`. A tenant has at most as many as it leaves free: half of them if
-    /// it is the only one.
+    /// it is the only one. The last quarter is for tenants that have none: one each.
     package static let contentFollowerCountMax = 500
     /// Wait of a follower for further bytes of the content, in seconds.
     /// If exceeded: the response ends incomplete.
@@ -323,7 +323,7 @@ package enum Limits {
     package static let nodeResponseByteCountMax = 256 << 10
     /// Requests to other nodes for content and attempts at once.
     /// If exceeded: 429 `overloaded`. A tenant has at most as many as it leaves free: half of them if it is
-    /// the only one.
+    /// the only one. The last quarter is for tenants that have none: one each.
     package static let nodeRequestCountMax = 100
     /// Time for which a node that has left is remembered, in seconds.
     package static let formerNodeSeconds = 7_776_000.0

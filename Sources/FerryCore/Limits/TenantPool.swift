@@ -2,7 +2,8 @@
 /// requests to other nodes.
 ///
 /// A tenant may take as much as it leaves free: half of all if no other tenant takes any, else less. Whatever
-/// one tenant takes, as much is left for the others.
+/// one tenant takes, as much is left for the others. A pool can have a reserve for tenants that have nothing:
+/// each can take from it once, at most half of what is left.
 package struct TenantPool: Sendable {
     /// The whole amount.
     package let capacity: Int
@@ -11,19 +12,34 @@ package struct TenantPool: Sendable {
     /// Amounts by tenant, without zeros.
     private var takenByTenant: [String: Int] = [:]
 
-    /// Creates a pool of which nothing is taken.
-    package init(capacity: Int) { self.capacity = capacity }
+    /// Creates a pool without a reserve, of an amount that one user takes in several steps.
+    package init(capacity: Int) {
+        self.capacity = capacity
+        reserve = 0
+    }
+
+    /// Creates a pool of items that are taken one by one, a quarter of them as the reserve.
+    package init(itemCount: Int) {
+        capacity = itemCount
+        reserve = itemCount / 4
+    }
+
+    /// Amount that is left to tenants that have nothing.
+    private let reserve: Int
 
     /// The most that one tenant can take.
     package var shareMax: Int { capacity / 2 }
 
     /// Takes `count` for a tenant. Returns `false`, without a change, if the tenant would have more than it
-    /// leaves free.
+    /// leaves free, or would take from the reserve and has something.
     package mutating func take(_ count: Int = 1, for tenant: String) -> Bool {
-        let own = takenByTenant[tenant, default: 0] + count
-        guard own <= capacity - taken - count else { return false }
+        let (own, free) = (takenByTenant[tenant, default: 0], capacity - taken)
+        // The very last one of all can be taken too.
+        let isAllowed =
+            own == 0 ? count <= (free + 1) / 2 : own + count <= free - count && count <= free - reserve
+        guard isAllowed else { return false }
         taken += count
-        takenByTenant[tenant] = own
+        takenByTenant[tenant] = own + count
         return true
     }
 

@@ -6,7 +6,8 @@ import Synchronization
 /// A slot is held while a transfer runs. A lease is held from before it is written until the result is
 /// committed: longer than the slot, so that no slot waits for a commit, and for at most `surplus` jobs more
 /// than there are slots. A stalled attempt lends its slot with one more lease, and takes it back when it
-/// continues, free or not (docs/decisions/0028 and 0049).
+/// continues, free or not (docs/decisions/0028 and 0049). While tenants wait that hold fewer slots than their
+/// share, slow attempts of other tenants lend theirs earlier (docs/decisions/0050).
 package final class WorkerSlots: Sendable {
     private struct Free {
         var slots: Int
@@ -15,12 +16,20 @@ package final class WorkerSlots: Sendable {
         /// Lent slots by the tenant of the attempt.
         var lent: [String: Int] = [:]
         var lentCount = 0
+        /// Free slots that are missing for `waiting`.
+        var missing = 0
+        /// Tenants that hold fewer slots than their share and have jobs that could begin.
+        var waiting: Set<String> = []
     }
     private let free: Mutex<Free>
+    /// `true` while `missing` is not 0. Read for each byte that moves while a slot is lent.
+    private let isMissing = Atomic<Bool>(false)
     /// Number of slots.
     package let capacity: Int
     /// Number of slots that may be lent at once, by all tenants.
     private let lentMax: Int
+    /// Number of slots that tenants may divide among them; the other loans are early ones.
+    private let dividedMax: Int
 
     /// Leases beyond the slots, for results that are not committed yet and for prefetched jobs.
     package static let surplus = 64
@@ -29,6 +38,7 @@ package final class WorkerSlots: Sendable {
     package init(capacity: Int, lentMax: Int = .max) {
         self.capacity = capacity
         self.lentMax = capacity > 0 ? lentMax : 0
+        dividedMax = self.lentMax - min(capacity, self.lentMax / 2)
         free = Mutex(Free(slots: capacity, leases: capacity > 0 ? capacity + Self.surplus : 0))
     }
 
@@ -38,8 +48,14 @@ package final class WorkerSlots: Sendable {
             let taken = max(0, min(free.slots, free.leases, count))
             free.slots -= taken
             free.leases -= taken
+            if taken > 0, free.missing > 0 { setMissing(max(0, free.missing - taken), &free) }
             return taken
         }
+    }
+
+    private func setMissing(_ count: Int, _ free: inout Free) {
+        free.missing = count
+        isMissing.store(count > 0, ordering: .relaxed)
     }
 
     /// Releases slots with their leases.
@@ -86,13 +102,50 @@ package final class WorkerSlots: Sendable {
     /// part is left for every further tenant.
     package func lend(for tenant: String) -> Bool {
         free.withLock { free in
-            let count = free.lent[tenant, default: 0]
-            guard count < lentMax - free.lentCount else { return false }
-            free.lent[tenant] = count + 1
-            free.lentCount += 1
-            free.slots += 1
-            free.leases += 1
+            guard free.lent[tenant, default: 0] < dividedMax - free.lentCount else { return false }
+            lend(for: tenant, &free)
             return true
+        }
+    }
+
+    private func lend(for tenant: String, _ free: inout Free) {
+        free.lent[tenant, default: 0] += 1
+        free.lentCount += 1
+        free.slots += 1
+        free.leases += 1
+    }
+
+    /// Sets which tenants wait for how many slots, because they hold fewer than their share.
+    package func expect(_ count: Int, for tenants: Set<String>) {
+        free.withLock { free in
+            setMissing(count, &free)
+            free.waiting = tenants
+        }
+    }
+
+    /// `true` while tenants wait that hold fewer slots than their share. Lent slots are not taken back then.
+    package var areMissing: Bool { isMissing.load(ordering: .relaxed) }
+
+    /// Lends the slot of a slow attempt while other tenants wait for more slots than are free. Such loans may
+    /// use the parts of other tenants, and the loans that are in no part: a tenant that has used up its part
+    /// begins no further attempts.
+    package func lendEarly(for tenant: String) -> Bool {
+        free.withLock { free in
+            guard max(0, min(free.slots, free.leases)) < free.missing, !free.waiting.contains(tenant),
+                free.lentCount < lentMax
+            else { return false }
+            lend(for: tenant, &free)
+            return true
+        }
+    }
+
+    /// Tenants that may begin no further attempts: they have lent their part, and at least as many slots as
+    /// there are. Few, and none while less than half of all loans are in use.
+    package var tenantsWithoutLoans: [String] {
+        free.withLock { free in
+            let rest = dividedMax - free.lentCount
+            guard free.lentCount >= rest else { return [] }
+            return free.lent.filter { $0.value >= max(capacity, rest) }.map(\.key)
         }
     }
 
@@ -109,6 +162,9 @@ package final class WorkerSlots: Sendable {
             free.leases -= 1
         }
     }
+
+    /// Lent slots by tenant.
+    package var lentByTenant: [String: Int] { free.withLock { $0.lent } }
 
     /// Slots that are lent.
     package var lentCount: Int { free.withLock { $0.lentCount } }

@@ -54,8 +54,8 @@ package struct Submission: Sendable {
             package let id: JobID
             /// State after the acceptance.
             package let state: JobState
-            /// What it waits for. A replay has `beginDate` for discretionary jobs as well; only the job's
-            /// fields tell the difference.
+            /// What it waits for. A replay has `beginDate` for `discretionary` and `confirmation` as well:
+            /// only the job's fields tell the difference.
             package let waitingFor: WaitingFor?
             /// Time of the submission.
             package let createdAt: Timestamp
@@ -108,6 +108,10 @@ extension JobRecord {
         let schedule = spec.schedule
         if waitingFor == .beginDate, schedule.isDiscretionary, !schedule.confirmsBeforeBegin {
             waitingFor = .discretionary
+        }
+        if let question = spec.firstQuestion(createdAt: createdAt), question.expiresAt == nextAttemptAt {
+            waitingFor = .confirmation
+            questionJSON = question.encodedWithoutSecrets
         }
         pendingDependencies = schedule.dependsOn
     }
@@ -214,6 +218,10 @@ package protocol AttemptRunner: Sendable {
     func takeRateDemand() -> RateDemand
     /// Sets the bytes per second of sessions with a limit, of all nodes together.
     func setSessionRates(_ rates: [SessionKey: Int64])
+    /// Returns the number of attempts that run here, by tenant.
+    func attemptCounts() -> [String: Int]
+    /// Lets slow attempts lend their slots while `ResultSink.areSlotsMissing`.
+    func lendSlots()
     /// Sets the bytes per second of single origins, shared like those of sessions; other origins have no
     /// limit of their own.
     func setHostRates(_ rates: [String: Int64])
@@ -263,6 +271,11 @@ package protocol ResultSink: Sendable {
     func noteUnanswered(_ attempt: Attempt, at scope: RequestScope) -> Bool
     /// Lends the slot of a stalled attempt. Returns `false` if too many are lent.
     func lendSlot(of attempt: Attempt) -> Bool
+    /// `true` while tenants wait that hold fewer slots than their share.
+    var areSlotsMissing: Bool { get }
+    /// Lends the slot of a slow attempt to a tenant that waits. Returns `false` if no slot is missing, or too
+    /// many are lent.
+    func lendSlotEarly(of attempt: Attempt) -> Bool
     /// Takes a lent slot back. Called once for each loan, before the result of the attempt.
     func takeBackSlot(of attempt: Attempt)
 }

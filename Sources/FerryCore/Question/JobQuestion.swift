@@ -126,9 +126,32 @@ package struct JobQuestion: Sendable, Equatable {
     }
 }
 
+extension JobSpec {
+    /// Returns the question whether the job may begin if it is asked as the job is accepted: the job is to be
+    /// confirmed and waits for nothing else; `nil` otherwise.
+    package func firstQuestion(createdAt: Timestamp) -> JobQuestion? {
+        guard schedule.confirmsBeforeBegin, schedule.dependsOn.isEmpty, !startsSuspended,
+            schedule.earliestBeginAt.map({ $0 <= createdAt }) ?? true
+        else { return nil }
+        return questions.question(askedAt: createdAt)
+    }
+}
+
+extension QuestionRules {
+    /// Returns the question whether a job may begin.
+    package func question(askedAt: Timestamp) -> JobQuestion {
+        JobQuestion(.begin, askedAt: askedAt, timeout: timeout)
+    }
+}
+
 // MARK: Encoding
 
 extension JobQuestion {
+    /// Stored form without secret values. The question whether a job may begin has none.
+    package var encodedWithoutSecrets: [UInt8] {
+        SealedDocument.make(ShownQuestion(self, isStored: true).shown(reservingCapacity: 256))
+    }
+
     /// Returns the stored form (`SealedDocument`).
     package func encode(_ seal: SecretSeal) -> [UInt8] {
         var patch: JSON?

@@ -114,6 +114,16 @@ package final class Engine: AttemptRunner, HostProber {
         }
     }
 
+    /// Returns the number of attempts that run here, by tenant.
+    package func attemptCounts() -> [String: Int] { context.registry.countsByTenant }
+
+    /// Lets slow attempts lend their slots while tenants wait for some.
+    package func lendSlots() {
+        for handle in loops {
+            handle.loop.perform { [state = handle.state] multi in state.get(multi).lendSlots() }
+        }
+    }
+
     /// Sets the limits of single origins, for all nodes together. Applies at once, also to running transfers.
     package func setHostRates(_ rates: [String: Int64]) {
         if context.rates.set(hosts: rates) { limitsChanged() }

@@ -147,6 +147,14 @@ enum EngineLimits {
     static let connectTimeout = 30_000
     /// Seconds for which an attempt keeps its slot while it has not connected.
     static let connectStallSeconds = 1.0
+    /// Bytes per second below which an attempt lends its slot while other tenants wait for slots, and the
+    /// shortest time over which they are measured.
+    static let slotBytesPerSecondMin = 4_096.0
+    static let slotMeasurementSeconds = 0.5
+    /// Nanoseconds between two looks for slow attempts while tenants wait for slots.
+    static let earlyLoanInterval: Int64 = 250_000_000
+    /// Nanoseconds by which a loop is late whose measurements do not count.
+    static let lateNanoseconds: Int64 = 500_000_000
     /// Hosts that are remembered as sources of bulk.
     static let bulkOriginCountMax = 10_000
     /// Bytes from which a body's record is written while it arrives, so that its bytes outlast a crash.

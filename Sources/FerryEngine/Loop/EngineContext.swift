@@ -157,6 +157,10 @@ final class EngineContext: Sendable {
 
     func lendSlot(of attempt: Attempt) -> Bool { sink.lendSlot(of: attempt) }
 
+    var areSlotsMissing: Bool { sink.areSlotsMissing }
+
+    func lendSlotEarly(of attempt: Attempt) -> Bool { sink.lendSlotEarly(of: attempt) }
+
     func takeBackSlot(of attempt: Attempt) { sink.takeBackSlot(of: attempt) }
 
     /// Reports a result, once it is known whether a host whose name did not resolve exists. Other mirrors may
@@ -239,6 +243,12 @@ final class Registry: Sendable {
     subscript(job: JobID) -> Entry? { entries.withLock { $0[job] } }
     var all: [Entry] { entries.withLock { Array($0.values) } }
     var count: Int { running.withLock { $0.count } }
+    /// Number of attempts by tenant.
+    var countsByTenant: [String: Int] {
+        entries.withLock { entries in
+            entries.values.reduce(into: [:]) { $0[$1.attempt.tenant, default: 0] += 1 }
+        }
+    }
 
     /// Waits until no attempt runs. Returns `false` if the time is over first. One thread at a time.
     func waitUntilEmpty(seconds: Double) -> Bool {

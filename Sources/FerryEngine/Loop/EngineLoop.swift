@@ -14,6 +14,9 @@ final class EngineLoop {
     /// Attempts whose slots are lent.
     private var lentCount = 0
     private var lastScan: Int64
+    /// `true` while `lendEarly` runs every quarter of a second, and when it ran last.
+    private var lendsEarly = false
+    private var lastEarlyLoans: Int64 = 0
     let stage = WriteStage()
 
     init(_ context: EngineContext, index: Int, loop: CurlLoop, multi: CurlMulti, state: LoopBound<EngineLoop>)
@@ -115,6 +118,40 @@ final class EngineLoop {
         return true
     }
 
+    /// Like `lendSlot`, of a slow attempt. Returns `false` also if no other tenant waits for a slot.
+    func lendSlotEarly(of attempt: Attempt) -> Bool {
+        guard context.lendSlotEarly(of: attempt) else { return false }
+        lentCount += 1
+        return true
+    }
+
+    /// Lends slots of slow attempts while tenants wait for some.
+    func lendSlots() {
+        guard !lendsEarly else { return }
+        lendsEarly = true
+        lastEarlyLoans = multi.now
+        lendEarly()
+    }
+
+    /// Lends slots now and every quarter of a second, those of the slowest attempts first.
+    private func lendEarly() {
+        guard context.areSlotsMissing else {
+            lendsEarly = false
+            return
+        }
+        let now = multi.now
+        let isLate = now - lastEarlyLoans > EngineLimits.earlyLoanInterval + EngineLimits.lateNanoseconds
+        lastEarlyLoans = now
+        var slow: [(rate: Double, transfer: any RunningAttempt)] = []
+        for transfer in live.values {
+            transfer.measureSlot(now, isLate: isLate)
+            if let rate = transfer.earlyLoanRate { slow.append((rate, transfer)) }
+        }
+        slow.sort { $0.rate < $1.rate }
+        for one in slow { one.transfer.lendSlotEarly(now) }
+        multi.after(nanoseconds: EngineLimits.earlyLoanInterval) { [unowned self] in lendEarly() }
+    }
+
     func takeBackSlot(of attempt: Attempt) {
         lentCount -= 1
         context.takeBackSlot(of: attempt)
@@ -122,16 +159,17 @@ final class EngineLoop {
 
     private func scan(_ now: Int64) {
         let seconds = Double(now - lastScan) / 1e9
-        lastScan = now
         if index == 0 {
             context.space.measure(on: context.fileThreads)
             context.names.giveUpSlow()
         }
         // A late loop cannot tell whether servers or the loop itself were slow.
-        let isLate = seconds > 1.5
+        let isLate = now - lastScan > 1_000_000_000 + EngineLimits.lateNanoseconds
+        lastScan = now
         let isDiskLost = context.space.isLost
         for transfer in Array(live.values) {
             if !isLate { transfer.lendSlot(now) }
+            transfer.measureSlot(now, isLate: isLate)
             transfer.secondPassed(now, seconds)
             transfer.watchDisk(isLost: isDiskLost)
         }

@@ -22,6 +22,8 @@ protocol RunningAttempt: AnyObject {
     var isConnecting: Bool { get }
     /// Nanoseconds since a byte moved; 0 while the attempt does not wait for its server.
     func idleTime(_ now: Int64) -> Int64
+    /// Whether the attempt waits for its next request or for its server, and reading is not paused.
+    var waitsForServer: Bool { get }
     /// Scope of the server that has got a request and has not begun to respond; `nil` if there is none, or if
     /// the job's own proxy may be the one that does not respond.
     var unansweredScope: RequestScope? { get }
@@ -55,7 +57,8 @@ protocol RunningAttempt: AnyObject {
 
 /// The slot of an attempt. It is lent to another job while no byte moves: names that do not resolve and
 /// servers that do not accept connections take half a minute, servers that do not respond take longer
-/// (docs/decisions/0028). Instants are nanoseconds of the loop's clock.
+/// (docs/decisions/0028). While other tenants wait for slots, it is lent while few bytes move
+/// (docs/decisions/0050). Instants are nanoseconds of the loop's clock.
 struct HeldSlot {
     /// When the attempt got the slot, or took it back.
     private(set) var since: Int64
@@ -63,8 +66,28 @@ struct HeldSlot {
     private(set) var lentSeconds = 0.0
     /// Whether it was reported that the host does not respond.
     var isStallReported = false
+    /// When the bytes that moved were counted, and their number.
+    private var measured: (at: Int64, byteCount: Int64)
+    /// Bytes per second between the last two counts if that is slow; `nil` if it is not, or not known.
+    private(set) var slowRate: Double?
 
-    init(since: Int64) { self.since = since }
+    init(since: Int64) {
+        self.since = since
+        measured = (since, 0)
+    }
+
+    /// Counts bytes if the last count is long enough ago. `isLate`: the loop was late, so that it cannot tell
+    /// whether the server or the loop itself was slow.
+    mutating func measure(_ byteCount: Int64, at now: Int64, isLate: Bool) {
+        let seconds = Double(now - measured.at) / 1e9
+        guard isLate || seconds >= EngineLimits.slotMeasurementSeconds else { return }
+        let moved = byteCount - measured.byteCount
+        measured = (now, byteCount)
+        // A count that goes back is that of a body that begins again.
+        guard !isLate, moved >= 0 else { return slowRate = nil }
+        let rate = Double(moved) / seconds
+        slowRate = rate < EngineLimits.slotBytesPerSecondMin ? rate : nil
+    }
 
     mutating func lend(at now: Int64) { lentSince = now }
 
@@ -74,6 +97,8 @@ struct HeldSlot {
         lentSeconds += Double(now - lentSince) / 1e9
         self.lentSince = nil
         since = now
+        measured.at = now
+        slowRate = nil
         return true
     }
 }
@@ -117,8 +142,29 @@ extension RunningAttempt {
         context.report(response)
     }
 
-    /// Takes back a lent slot: a server is reached, a byte moves, or the attempt ends.
+    /// Measures how fast bytes move.
+    func measureSlot(_ now: Int64, isLate: Bool) {
+        slot.measure(progress.bytesReceived + progress.bytesSent, at: now, isLate: isLate)
+    }
+
+    /// Bytes per second if the slot may be lent early; `nil` if it may not.
+    var earlyLoanRate: Double? {
+        slot.lentSince == nil && waitsForServer && !waitsForDisk ? slot.slowRate : nil
+    }
+
+    /// Lends the slot of a slow attempt if another tenant waits for one.
+    func lendSlotEarly(_ now: Int64) {
+        if loop.lendSlotEarly(of: attempt) { slot.lend(at: now) }
+    }
+
+    /// Takes back a lent slot when a server is reached or a byte moves, unless tenants wait for slots.
     func needSlot() {
+        guard slot.lentSince != nil, !loop.context.areSlotsMissing else { return }
+        takeBackSlot()
+    }
+
+    /// Takes back a lent slot. Call at the end of the attempt.
+    func takeBackSlot() {
         guard slot.lentSince != nil, slot.takeBack(at: loop.multi.now) else { return }
         loop.takeBackSlot(of: attempt)
     }

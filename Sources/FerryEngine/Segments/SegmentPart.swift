@@ -161,6 +161,9 @@ final class SegmentPart: EasyDelegate {
         owner.needSlot()
     }
 
+    /// Whether a request is under way and reading is not paused.
+    var isReading: Bool { transfer.map { !$0.isPaused } ?? false }
+
     /// Nanoseconds without a byte; 0 while reading is paused.
     func idleTime(now: Int64) -> Int64 { transfer?.isPaused ?? true ? 0 : now - lastActivity }
 

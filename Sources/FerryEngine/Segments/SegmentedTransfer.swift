@@ -242,7 +242,7 @@ final class SegmentedTransfer: RunningAttempt {
     }
 
     private func leave() {
-        needSlot()
+        takeBackSlot()
         expectedSpace = nil
         stopParts()
         if isBulk { context.bulk.ended(on: loop.index) }

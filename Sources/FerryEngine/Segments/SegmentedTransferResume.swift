@@ -106,6 +106,8 @@ extension SegmentedTransfer {
         isFetching ? parts.values.map { $0.idleTime(now: now) }.min() ?? 0 : 0
     }
 
+    var waitsForServer: Bool { isFetching && parts.values.contains(where: \.isReading) }
+
     var unansweredScope: RequestScope? {
         guard !isConnecting, plan == nil, attempt.spec.mirrors.isEmpty, !attempt.hasOwnProxy,
             let part = parts.values.first, !part.hasHead

@@ -857,7 +857,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
     }
 
     private func leave() {
-        needSlot()
+        takeBackSlot()
         expectedSpace = nil
         if isBulk { context.bulk.ended(on: loop.index) }
         loop.ended(key)
@@ -904,6 +904,8 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         if let waitsSince { return now - waitsSince }
         return transfer?.isPaused ?? true ? 0 : now - lastActivity
     }
+
+    var waitsForServer: Bool { waitsSince != nil || transfer.map { !$0.isPaused } ?? false }
 
     var unansweredScope: RequestScope? {
         mayHaveReached && reader.head == nil && !attempt.hasOwnProxy ? attempt.scope(of: hop.url) : nil

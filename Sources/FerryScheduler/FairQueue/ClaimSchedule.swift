@@ -102,6 +102,10 @@ package struct ClaimSchedule: Sendable {
     package var readyCount: Int { known.count - blocked.count }
     /// Time at which the next blocked queue becomes ready, or `nil` if none is blocked.
     package var nextWake: Timestamp? { blocked.first?.rank }
+    /// Tenants with a queue that is not blocked.
+    package var readyTenants: [String] { tenants.filter { !$0.value.shares.isEmpty }.map(\.key) }
+    /// Returns `true` if the tenant has a queue that is not blocked.
+    package func isReady(_ tenant: String) -> Bool { tenants[tenant].map { !$0.shares.isEmpty } ?? false }
     /// Returns `true` if the queue is known.
     package func knows(_ queue: Int64) -> Bool { known[queue] != nil }
 
@@ -140,6 +144,14 @@ package struct ClaimSchedule: Sendable {
         guard let entry = known[id] else { return }
         setAside(entry.queue)
         blocked.set(id, instant)
+    }
+
+    /// Blocks all queues of a tenant until `instant`.
+    package mutating func block(tenant: String, until instant: Timestamp) {
+        guard isReady(tenant) else { return }
+        for (id, entry) in known where entry.queue.tenant == tenant && !blocked.contains(id) {
+            block(id, until: instant)
+        }
     }
 
     /// Blocks all queues of a scope of the origin until `instant`.

@@ -17,7 +17,7 @@ final class NodeClient: OtherNodes {
     /// `nil` without a usable libcurl, which only other roles need.
     private let loop: CurlLoop?
     private let readings = Mutex<[NodeID: PeerProgress]>([:])
-    private let forwarded = Mutex(TenantPool(capacity: Limits.nodeRequestCountMax))
+    private let forwarded = Mutex(TenantPool(itemCount: Limits.nodeRequestCountMax))
 
     init(node: NodeID, key: [UInt8], store: ControlLane, clock: DatabaseClock, logger: Logger) {
         self.node = node

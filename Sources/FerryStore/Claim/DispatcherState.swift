@@ -31,6 +31,7 @@ struct DispatcherState {
     /// For passes of the relay within a transaction of results; none before the instant.
     private let handover: DeliveryHandover
     private var numbersNothingUntil: Int64 = 0
+    private var loans: SlotLoans
 
     private static let promotionInterval: Int64 = 1_000_000_000
     private static let reconciliationInterval: Int64 = 15_000_000_000
@@ -43,6 +44,7 @@ struct DispatcherState {
         self.context = context
         queue = QueueView(context)
         connections = ConnectionTransaction(context)
+        loans = SlotLoans(context)
         handover = DeliveryHandover(context)
         database = context.connection(
             "dispatcher", counts: true,
@@ -71,6 +73,7 @@ struct DispatcherState {
         if let ask = connections.nextStep(now) { next = min(next, ask) }
         if context.isPromoting { next = min(next, nextPromotion) }
         if isLeasing, slots.freeCount > 0 { next = min(next, queue.nextInstant(now)) }
+        if isLeasing, let look = loans.nextInstant(queue, now) { next = min(next, look) }
         let wait = max(next - now, Int64(database.retryIn / .nanoseconds(1)), nextStep - now)
         return Int32(min(max(0, (wait + 999_999) / 1_000_000), 1000))
     }
@@ -161,6 +164,8 @@ struct DispatcherState {
         var claims = Claims()
         if isLeasing, reserved.lease != nil {
             claims = planClaims(isAfterEndings: !ended.isEmpty, now, &reserved)
+        } else {
+            loans.forget()
         }
         let begun = context.held.unrecordedBegins(Limits.resultBatchMax, at: now)
         var round = Round(
@@ -201,6 +206,7 @@ struct DispatcherState {
         isAfterEndings: Bool, _ now: Int64, _ reserved: inout Reservation
     ) -> Claims {
         queue.learn()
+        loans.note(queue, now)
         let wanted = queue.wantedSlots
         reserved.slots = slots.reserve(upTo: wanted)
         if isAfterEndings, now >= prefetchesNothingUntil {
@@ -251,6 +257,7 @@ struct DispatcherState {
         if !round.claims.isEmpty {
             queue.settle(round.claims, outcome.claims, nanoseconds: now - began)
         }
+        loans.settle(queue)
         if isLeasing { queue.publish() }
         if round.promotes {
             nextPromotion =

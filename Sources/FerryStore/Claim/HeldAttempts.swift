@@ -180,6 +180,14 @@ final class HeldAttempts: Sendable {
         }
     }
 
+    /// Number of held attempts by tenant.
+    var countsByTenant: [String: Int] {
+        guard count > 0 else { return [:] }
+        return state.withLock { state in
+            state.held.reduce(into: [:]) { $0[$1.attempt.tenant, default: 0] += 1 }
+        }
+    }
+
     var all: [Held] { state.withLock { $0.held.reversed() } }
 
     /// When the first one goes back to the queue, in monotonic nanoseconds; `nil` if none does.
@@ -344,6 +352,7 @@ extension StoreContext {
         guard mayLease, configuration.downloads.admits(attempt.spec.kind),
             Sys.monotonicNanoseconds() < held.returnAt, attempt.expiry > clock.now()
         else { return false }
+        if configuration.slots.tenantsWithoutLoans.contains(attempt.tenant) { return false }
         if attempt.spec.awaitsHost, health.unreachable(attempt.origin) != nil { return false }
         return claimQueueName(attempt.scope, session: attempt.spec.session, sessions.current).origin.isEmpty
     }

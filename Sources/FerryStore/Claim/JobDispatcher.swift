@@ -46,9 +46,21 @@ package final class JobDispatcher: ResultSink {
 
     package func lendSlot(of attempt: Attempt) -> Bool {
         guard context.configuration.slots.lend(for: attempt.tenant) else { return false }
+        useFreeSlot()
+        return true
+    }
+
+    package var areSlotsMissing: Bool { context.configuration.slots.areMissing }
+
+    package func lendSlotEarly(of attempt: Attempt) -> Bool {
+        guard context.configuration.slots.lendEarly(for: attempt.tenant) else { return false }
+        useFreeSlot()
+        return true
+    }
+
+    private func useFreeSlot() {
         context.beginHeld()
         mailbox.send(.wake)
-        return true
     }
 
     package func takeBackSlot(of attempt: Attempt) {

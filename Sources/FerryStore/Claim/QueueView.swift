@@ -21,6 +21,9 @@ struct QueueView {
     private var heads: [Int64: (urgency: Timestamp, until: Int64)] = [:]
     /// Slot seconds that were charged in advance for each leased job.
     private var charged: [JobID: Double] = [:]
+    /// Jobs by tenant that this process has queued since the tenant's claim queues were empty, without those
+    /// that it has leased; other nodes may have leased some.
+    private var queuedCounts: [String: Int] = [:]
     /// When the rate of a scope allows its next request.
     var paced: [OriginScope: Timestamp] = [:]
     /// `Backlog.mark` at the last `learn`.
@@ -49,6 +52,8 @@ struct QueueView {
     /// Nanoseconds until a claim begins at the beginning again: other nodes may have queued more urgent jobs,
     /// or given some back.
     private static let headLifetimeMax: Int64 = 5_000_000_000
+    /// Seconds until the queues of a tenant are looked at again that has lent its part of the slots.
+    private static let loanPause = 0.25
     init(_ context: StoreContext) { self.context = context }
 
     /// Returns when the next claim or scan is due while slots are free, in monotonic nanoseconds.
@@ -88,9 +93,14 @@ struct QueueView {
         mark = context.backlog.mark
         for (queue, addition) in context.backlog.takeAdditions() {
             add(queue, head: addition.head)
+            queuedCounts[queue.tenant, default: 0] += addition.count
             noteNewJob(in: queue, head: addition.head)
         }
-        schedule.wake(at: context.clock.now())
+        let now = context.clock.now()
+        schedule.wake(at: now)
+        for tenant in context.configuration.slots.tenantsWithoutLoans {
+            schedule.block(tenant: tenant, until: now + Self.loanPause)
+        }
     }
 
     /// Notes that jobs of the claim queue were queued.
@@ -138,6 +148,14 @@ struct QueueView {
     }
 
     // MARK: Rounds
+
+    /// Jobs by tenant that a claim could lease now: at least one for each tenant with a claim queue that is
+    /// not blocked.
+    var readyCounts: [String: Int] {
+        var counts: [String: Int] = [:]
+        for tenant in schedule.readyTenants { counts[tenant] = max(1, queuedCounts[tenant] ?? 1) }
+        return counts
+    }
 
     /// Slots to reserve for a claim; 0 if no queued job is known. No more than jobs may be found, so that
     /// jobs that are submitted meanwhile can still be leased in their submission.
@@ -262,6 +280,7 @@ struct QueueView {
                 rests ? .blocked(until: now + closedPause(nanoseconds)) : depth, head: leased.last)
         }
         if !pausedQueues.isEmpty { settlePaused(claims, outcome) }
+        for request in claims.requests { settleCount(request.queue, outcome.leased[request.queue.id]?.count) }
         let sessions = context.sessions.current
         for found in outcome.found {
             guard isForThisNode(found) else {
@@ -277,6 +296,15 @@ struct QueueView {
             }
         }
         if claims.scanAfter != nil { settleScan(outcome, nanoseconds) }
+    }
+
+    private mutating func settleCount(_ queue: ClaimQueue, _ leasedCount: Int?) {
+        guard schedule.isReady(queue.tenant) else {
+            queuedCounts[queue.tenant] = nil
+            return
+        }
+        guard let leasedCount, let count = queuedCounts[queue.tenant] else { return }
+        queuedCounts[queue.tenant] = max(0, count - leasedCount)
     }
 
     private mutating func depth(

@@ -57,6 +57,13 @@ struct JobChange: Sendable {
         revision = record.revision
     }
 
+    /// Asks a client whether the job may begin, and sets when the default answer applies.
+    mutating func ask(_ question: JobQuestion) {
+        questionJSON = question.encodedWithoutSecrets
+        asks = true
+        dueAt = question.expiresAt
+    }
+
     /// The end of an attempt that was lost with its node.
     init(lost job: JobID, attempt: Int32, node: NodeID, at now: Timestamp) {
         self.init(.loseNode, job)

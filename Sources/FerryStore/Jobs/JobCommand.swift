@@ -70,6 +70,8 @@ enum JobCommand: Sendable, Equatable {
         private var stops: [(job: JobID, how: AttemptStop)] = []
         /// `true` if rows were written to `dependency_news`.
         private var hasDependencyNews = false
+        /// `true` if a client was asked whether a job may begin.
+        private var asks = false
 
         /// Asks the nodes of jobs.
         fileprivate mutating func ask(
@@ -105,16 +107,17 @@ enum JobCommand: Sendable, Equatable {
         fileprivate mutating func commit(
             _ changes: [JobChange], _ connection: inout Connection
         ) throws(PostgresError) {
-            let depends = changes.contains { $0.input == .resumeDependent }
             let jobs = try ChangedJob.commit(changes, &connection).map(\.id)
             changed.formUnion(jobs)
-            if depends { hasDependencyNews = true }
+            if changes.contains(where: { $0.input == .resumeDependent }) { hasDependencyNews = true }
+            if changes.contains(where: { $0.input == .askBegin }) { asks = true }
         }
 
         /// Tells the other parts of this node. Call after the commit.
         func note(in context: StoreContext) {
             if hasDependencyNews { context.noteDependencies() }
             for stop in stops { context.stop(stop.job, stop.how) }
+            if asks { context.events.written(isWanted: true) }
             guard !finished.isEmpty else { return }
             let leaving = finished.filter { $0.record.resumeData != nil }.map(\.lease.job)
             if !leaving.isEmpty { context.commitObserver?.jobsLeaveBytes(leaving) }
@@ -167,14 +170,15 @@ extension JobChange {
                 createdAt: record.createdAt, now: now,
                 bytesPerSecond: context.throughputs.bytesPerSecond(stored.origin))
         }
-        let isLater = begin != nil || asks
-        self.init(depends ? .resumeDependent : isLater ? .resumeLater : .resume, record)
+        let resumption: JobInput = begin != nil ? .resumeLater : asks ? .askBegin : .resume
+        self.init(depends ? .resumeDependent : resumption, record)
         self.asks = asks
         if isDiscretionary, let spec {
             discretionary = (max(now, spec.schedule.earliestBeginAt ?? now), spec.expectedByteCount)
             if input == .resumeLater, !asks { input = .resumeDiscretionary }
         }
-        if input != .resumeDependent { dueAt = begin ?? (asks ? now : nil) }
+        if input != .resumeDependent { dueAt = begin }
+        if input == .askBegin { ask((spec?.questions ?? QuestionRules()).question(askedAt: now)) }
         notification = "work"
     }
 }

@@ -72,14 +72,15 @@ extension ControlLane {
             || draft.outdatesQuestion(since: before, record)
         let bytesPerSecond = context.throughputs.bytesPerSecond(spec.request.webURL.origin)
         let begin = isBeginChanged ? spec.begin(record, now: now, bytesPerSecond: bytesPerSecond) : nil
+        let asks = spec.awaitsConfirmation && record.attempt == 0
         let fields = try Parameters.spec(
-            draft, before, stored, asks: spec.awaitsConfirmation && record.attempt == 0, &connection, context,
-            isCommitted: true)
-        let isLater = begin != nil || spec.awaitsConfirmation && record.attempt == 0
-        var changes = [
-            JobChange(!isRescheduled ? .edit : isLater ? .editToBeginLater : .editToBegin, record)
-        ]
-        if isRescheduled, isLater { changes[0].dueAt = begin ?? now }
+            draft, before, stored, asks: asks, &connection, context, isCommitted: true)
+        var changes = [JobChange(.edit, record)]
+        if isRescheduled {
+            changes[0].input = begin != nil ? .editToBeginLater : asks ? .askBegin : .editToBegin
+            changes[0].dueAt = begin
+            if begin == nil, asks { changes[0].ask(spec.questions.question(askedAt: now)) }
+        }
         if isRescheduled, begin != nil, spec.schedule.isDiscretionary {
             changes.append(JobChange(deferring: record.id, spec, now: now))
         }
@@ -91,6 +92,7 @@ extension ControlLane {
             return true
         }
         guard isWritten, let edited = try context.job(record.id, &connection) else { return nil }
+        if isRescheduled, begin == nil, asks { context.events.written(isWanted: true) }
         context.adopt(edited)
         context.noteExpiry(spec.schedule.expiry(createdAt: record.createdAt))
         // Another node may run the job, or wait for work.

@@ -30,6 +30,8 @@ struct SubmissionBatch {
     let isAlone: Bool
     /// The latest starts of discretionary jobs; `nil` if that is now.
     private let latestStarts: [JobID: Timestamp?]
+    /// The questions of jobs that are to be confirmed and wait for nothing else.
+    let questions: [JobID: JobQuestion]
 
     struct Outcome {
         var results: [Result<Submission.Accepted, StoreError>] = []
@@ -38,11 +40,11 @@ struct SubmissionBatch {
         var held: [(attempt: Attempt, urgency: Timestamp)] = []
         var jobCount = 0
         var queued: [NewJob] = []
-        /// `true` if a job has a webhook of its own.
+        /// `true` if a job has a webhook of its own, or a client was asked whether a job may begin.
         var tells = false
         /// `queued` by claim queue.
         var additions: [ClaimQueue: Backlog.Addition] = [:]
-        /// Of the jobs that wait for their begin date.
+        /// Of the jobs that wait for their begin date or an answer.
         var earliestBegin: Timestamp?
         /// Of all inserted jobs.
         var earliestExpiry: Timestamp?
@@ -58,15 +60,17 @@ struct SubmissionBatch {
         now = context.clock.now()
         sessions = context.sessions.current
         latestStarts = Self.latestStarts(submissions, context, now)
+        questions = Self.questions(submissions, now)
         leases = submissions.map { Array(repeating: .none, count: $0.jobs.count) }
         lease = isAlone && context.isLeasing.load(ordering: .relaxed) ? context.lease.number : nil
         // Queued jobs go first: slots are left for as many.
         let slots = context.configuration.slots
         guard lease != nil, let queued = context.backlog.count else { return }
         var due: [(submission: Int, job: Int)] = []
+        let stopped = slots.tenantsWithoutLoans
         for (index, submission) in submissions.enumerated() {
             for (place, job) in submission.jobs.enumerated()
-            where waitingFor(job) == nil && mayBegin(job) {
+            where waitingFor(job) == nil && mayBegin(job) && !stopped.contains(job.tenant) {
                 due.append((index, place))
             }
         }
@@ -112,6 +116,7 @@ struct SubmissionBatch {
         now = context.clock.now()
         sessions = context.sessions.current
         latestStarts = [:]
+        questions = [:]
         leases = submissions.map { Array(repeating: .none, count: $0.jobs.count) }
     }
 
@@ -155,12 +160,12 @@ struct SubmissionBatch {
         let queues = try SubmissionQueues(self, context.claimQueues, &connection)
         let submit = plainParameters(of: plain, queues, epoch: epoch)
         let submitKeyed = keyedParameters(of: keyed, queues, epoch: epoch)
-        let deferred = deferredJobs
+        let changes = firstChanges
         var results = try connection.pipeline { pipeline in
             if !plain.isEmpty { pipeline.send(Statements.submitJobs, submit) }
             if !keyed.isEmpty { pipeline.send(Statements.submitKeyedJobs, submitKeyed) }
             if hasDependencies { pipeline.send(Statements.addDependencies, .dependencies(submissions)) }
-            if !deferred.isEmpty { pipeline.send(Statements.changeJobs, .changes(deferred)) }
+            if !changes.isEmpty { pipeline.send(Statements.changeJobs, .changes(changes)) }
             if notifies { pipeline.send(Statements.notify, workNotification) }
         }
         var replays: [Int: Result<Submission.Accepted, StoreError>] = [:]
@@ -190,7 +195,8 @@ struct SubmissionBatch {
                 continue
             }
             outcome.jobCount += submission.jobs.count
-            outcome.tells = outcome.tells || submission.jobs.contains { $0.spec.webhook != nil }
+            outcome.tells =
+                outcome.tells || !questions.isEmpty || submission.jobs.contains { $0.spec.webhook != nil }
             var accepted: [Submission.Accepted.Job] = []
             accepted.reserveCapacity(submission.jobs.count)
             for (place, job) in submission.jobs.enumerated() {
@@ -361,25 +367,42 @@ struct SubmissionBatch {
         return starts
     }
 
-    /// Discretionary jobs that wait.
-    private var deferredJobs: [JobChange] {
-        guard !latestStarts.isEmpty else { return [] }
-        return submissions.flatMap(\.jobs).filter { waitingFor($0) == .discretionary }
-            .map { JobChange(deferring: $0.id, $0.spec, now: now) }
+    private static func questions(_ submissions: [Submission], _ now: Timestamp) -> [JobID: JobQuestion] {
+        var questions: [JobID: JobQuestion] = [:]
+        for submission in submissions {
+            for job in submission.jobs where job.spec.schedule.confirmsBeforeBegin {
+                questions[job.id] = job.spec.firstQuestion(createdAt: now)
+            }
+        }
+        return questions
     }
 
-    /// What the API shows as the reason: a job to be confirmed waits for its begin date until it is asked
-    /// about.
+    /// Changes of the inserted jobs in the same transaction: discretionary jobs wait, and clients are asked
+    /// about jobs that are due.
+    private var firstChanges: [JobChange] {
+        guard !latestStarts.isEmpty || !questions.isEmpty else { return [] }
+        return submissions.flatMap(\.jobs).compactMap { job in
+            if let question = questions[job.id] {
+                var change = JobChange(.askBeginOnSubmission, job.id)
+                change.ask(question)
+                return change
+            }
+            guard waitingFor(job) == .discretionary else { return nil }
+            return JobChange(deferring: job.id, job.spec, now: now)
+        }
+    }
+
+    /// What the API shows as the reason: a job to be confirmed waits for its begin date first.
     func shownReason(_ job: NewJob) -> WaitingFor? {
         let waitingFor = waitingFor(job)
-        return waitingFor == .confirmation ? .beginDate : waitingFor
+        return waitingFor == .confirmation && questions[job.id] == nil ? .beginDate : waitingFor
     }
 
-    /// When what the job waits for is due. A job to be confirmed is asked about then.
+    /// When what the job waits for is due: for a question, when the default answer applies.
     func dueAt(_ job: NewJob) -> Timestamp? {
         switch waitingFor(job) {
         case .beginDate?, .discretionary?: beginAt(job)
-        case .confirmation?: max(job.spec.schedule.earliestBeginAt ?? now, now)
+        case .confirmation?: questions[job.id]?.expiresAt ?? job.spec.schedule.earliestBeginAt
         default: nil
         }
     }

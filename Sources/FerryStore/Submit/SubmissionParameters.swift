@@ -63,11 +63,13 @@ extension SubmissionBatch {
         let state = state(job, begins: begins)
         let types: [EventType] = begins ? [.jobCreated, .jobStarted] : [.jobCreated]
         let node = begins ? context.configuration.node : nil
-        let detail = EventDetail(node: node, nextAttemptAt: begins ? nil : dueAt(job)).packed
+        var detail = EventDetail(node: node, nextAttemptAt: begins ? nil : dueAt(job))
+        detail.questionJSON = questions[job.id]?.encodedWithoutSecrets
+        let packed = detail.packed
         for type in types {
             EventRecord(
                 type, job: job.id, at: now, wanted: job.spec.wantedEvents, attempt: begins ? 1 : 0,
-                revision: 1, state: state, waitingFor: waitingFor, detail: detail
+                revision: 1, state: state, waitingFor: waitingFor, detail: packed
             ).pack(into: &bytes)
         }
     }

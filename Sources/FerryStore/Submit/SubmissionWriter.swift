@@ -217,6 +217,8 @@ package final class SubmissionWriter: SubmissionSink {
         context.metrics.submittedJobs.add(Int64(outcome.jobCount), ordering: .relaxed)
         context.metrics.leasedAtOnceJobs.add(Int64(outcome.attempts.count), ordering: .relaxed)
         work.begin(outcome)
+        // Held jobs that have no slot may be those of a tenant that holds fewer than its share.
+        if !outcome.held.isEmpty, context.held.count > 0 { wakeDispatcher(nil) }
         if outcome.jobCount > 0 { context.events.written(isWanted: outcome.tells) }
         if !outcome.queued.isEmpty, context.configuration.isWorker {
             context.specs.insert(outcome.queued)

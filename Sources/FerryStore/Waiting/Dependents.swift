@@ -67,10 +67,11 @@ struct Dependents {
     }
 
     private func notifyObservers(_ outcome: DependencyTransaction, _ context: StoreContext) {
-        guard !outcome.failed.isEmpty else { return }
-        context.commitObserver?.jobsFinished(outcome.failed.map(\.lease.job))
         if !outcome.failed.isEmpty {
-            context.events.written(isWanted: outcome.failed.contains(where: \.isWanted))
+            context.commitObserver?.jobsFinished(outcome.failed.map(\.lease.job))
+        }
+        if !outcome.failed.isEmpty || outcome.asks {
+            context.events.written(isWanted: outcome.asks || outcome.failed.contains(where: \.isWanted))
         }
     }
 
@@ -82,6 +83,8 @@ struct Dependents {
         var queuedCount = 0
         var nextDue: Timestamp?
         var failed: [FinishedJob] = []
+        /// `true` if a client was asked whether a job may begin.
+        var asks = false
 
         /// Locks rows of jobs before rows of sessions, like all transactions (finish_jobs.sql).
         init(_ connection: inout Connection, _ context: StoreContext) throws(PostgresError) {
@@ -140,8 +143,11 @@ struct Dependents {
                 let id: JobID = rows.identifier(row, 0)
                 // A job whose spec cannot be read is queued, and fails when it begins.
                 let spec = StoredSpec(rows.bytes(row, 1), of: id, log: context.damagedRows).spec
-                return JobChange(releasing: id, spec?.schedule ?? JobSpec.Schedule(), now: now)
+                return JobChange(
+                    releasing: id, spec?.schedule ?? JobSpec.Schedule(), spec?.questions ?? QuestionRules(),
+                    now: now)
             }
+            asks = changes.contains { $0.input == .askBegin }
             let released = try ChangedJob.commit(changes, &connection)
             queuedCount = released.count { $0.state == .queued }
             nextDue = released.filter { $0.state == .waiting }.compactMap(\.dueAt).min()
@@ -156,12 +162,20 @@ struct Dependents {
 
 extension JobChange {
     /// Lets a job whose dependencies have ended begin, at its begin date or after a confirmation.
-    fileprivate init(releasing job: JobID, _ schedule: JobSpec.Schedule, now: Timestamp) {
-        let begin = schedule.earliestBeginAt ?? now
-        let waits = schedule.confirmsBeforeBegin || begin > now
-        self.init(waits ? .endDependenciesLater : .endDependencies, job)
-        asks = schedule.confirmsBeforeBegin
-        if waits { dueAt = max(begin, now) }
+    fileprivate init(
+        releasing job: JobID, _ schedule: JobSpec.Schedule, _ rules: QuestionRules, now: Timestamp
+    ) {
+        if let begin = schedule.earliestBeginAt, begin > now {
+            self.init(.endDependenciesLater, job)
+            asks = schedule.confirmsBeforeBegin
+            dueAt = begin
+        } else if schedule.confirmsBeforeBegin {
+            self.init(.askBegin, job)
+            ask(rules.question(askedAt: now))
+        } else {
+            self.init(.endDependencies, job)
+            asks = false
+        }
     }
 }
 

@@ -2,9 +2,9 @@ import FerryCore
 import Logging
 import Postgres
 
-/// Asks the client about jobs that need a confirmation before they begin, and applies the default answer to
-/// questions that have expired. Skips rows that other transactions have locked. Runs on the dispatcher's
-/// thread after all jobs that can begin have begun.
+/// Asks clients about jobs that need a confirmation and whose begin date has come, and applies the default
+/// answer to questions that have expired. Skips rows that other transactions have locked. Runs on the
+/// dispatcher's thread after all jobs that can begin have begun.
 struct QuestionTransaction {
     /// Jobs of one transaction: questions asked, and questions expired. The remaining jobs stay due.
     private static let askMax: Int32 = 100
@@ -126,11 +126,8 @@ extension JobChange {
             let id: JobID = rows.identifier(row, 0)
             let stored = StoredSpec(rows.bytes(row, 1), of: id, log: context.damagedRows)
             let rules = stored.spec?.questions ?? QuestionRules()
-            let question = JobQuestion(.begin, askedAt: now, timeout: rules.timeout)
             var change = JobChange(.askBegin, id)
-            change.questionJSON = question.encode(context.configuration.seal)
-            change.asks = true
-            change.dueAt = question.expiresAt
+            change.ask(rules.question(askedAt: now))
             return change
         }
     }

@@ -17,12 +17,19 @@ extension ControlLane {
             (connection: inout Connection) throws(PostgresError) -> Result<
                 Result<JobRecord, InvalidFields>, StoreError
             > in
-            // An iteration fails only if another transaction has changed the job meanwhile.
+            var revision = revision
+            // An iteration fails only if another transaction has changed the job meanwhile, or asks first.
             for _ in 0..<10 {
                 guard let stored = try context.job(id, &connection), stored.record.tenant == tenant else {
                     return .failure(.notFound)
                 }
                 let record = stored.record
+                if kind == .begin, let ask = JobChange(askingDue: record, now: context.clock.now()) {
+                    guard try ChangedJob.commit([ask], &connection).count == 1 else { continue }
+                    context.events.written(isWanted: true)
+                    if revision == record.revision { revision = record.revision + 1 }
+                    continue
+                }
                 guard record.state == .waiting,
                     // An unreadable question cannot be answered; the job fails when it expires.
                     let question = record.question(opening: context.configuration.seal),
@@ -51,6 +58,18 @@ extension ControlLane {
             }
             return .failure(.unavailable)
         }
+    }
+}
+
+extension JobChange {
+    /// Asks about a job whose begin date has come before the dispatcher does. `nil` if the job does not wait
+    /// for that.
+    fileprivate init?(askingDue record: JobRecord, now: Timestamp) {
+        guard record.state == .waiting, record.waitingFor == .beginDate, record.attempt == 0,
+            let due = record.nextAttemptAt, due <= now, let spec = record.spec, spec.awaitsConfirmation
+        else { return nil }
+        self.init(.askBegin, record)
+        ask(spec.questions.question(askedAt: now))
     }
 }
 

@@ -48,4 +48,53 @@ struct SilentTenantTests {
             #expect(job["finished_at"]?.isNull == true, "\(job)")
         }
     }
+
+    @Test("a job begins within 3 s while all slots have slow or silent requests of another tenant")
+    func slowOrigins() throws {
+        let ferry = try FerryProcess(["FERRY_CONCURRENCY": "\(Self.slotCount)"])
+        defer { ferry.remove() }
+        let gate = Gate()
+        let slow = try ScriptedOrigin { connection in
+            guard connection.readRequest() != nil,
+                connection.send("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+            else { return }
+            while !gate.pass(seconds: 0.5) {
+                guard connection.send("x") else { return }
+            }
+        }
+        let silent = try ScriptedOrigin { connection in
+            if connection.readRequest() != nil { _ = connection.waitUntilClosed() }
+        }
+        let healthy = try ScriptedOrigin { connection in
+            while connection.readRequest() != nil {
+                guard connection.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok") else { return }
+            }
+        }
+        defer {
+            gate.open()
+            for origin in [slow, silent, healthy] { origin.stop() }
+        }
+        let bad = try ferry.makeKey(role: "client", tenant: "slow")
+        let good = try ferry.makeKey(role: "client", tenant: "healthy")
+        // Six connections of each session. With one byte each half second, no attempt is silent for 5 s.
+        var waiting: [String] = []
+        for session in 0..<2 {
+            waiting += try submit(6, to: slow.url, session: "s\(session)", on: ferry, key: bad)
+        }
+        #expect(becomes { slow.requests.count >= Self.slotCount }, "all slots are used")
+        waiting += try submit(6, to: silent.url, session: "s2", on: ferry, key: bad)
+        for number in 0..<8 {
+            let id = try #require(try submit(1, to: healthy.url, on: ferry, key: good).first)
+            let job = try ferry.finished(id, key: good)
+            let times = ["created_at", "started_at"].compactMap {
+                job[$0]?.string.flatMap { Timestamp(rfc3339: $0) }
+            }
+            try #require(times.count == 2, "\(job)")
+            #expect(times[1] - times[0] < 3, "job \(number) began after \(times[1] - times[0]) s")
+        }
+        for id in waiting {
+            let job = try ferry.json("GET", "/v1/jobs/\(id)", key: bad)
+            #expect(job["finished_at"]?.isNull == true, "\(job)")
+        }
+    }
 }

@@ -30,6 +30,29 @@ struct TenantPoolTests {
         #expect(pool.taken < 500)
     }
 
+    @Test("after two greedy tenants, each of 25 others gets one of 100, and a second one after an end")
+    func reserve() {
+        var pool = TenantPool(itemCount: 100)
+        #expect(takeAll(&pool, for: "a") == 50 && takeAll(&pool, for: "b") == 25)
+        for number in 0..<25 { #expect(takeAll(&pool, for: "\(number)") == 1, "tenant \(number)") }
+        #expect(takeAll(&pool, for: "late") == 0)
+        pool.release(of: "a")
+        #expect(takeAll(&pool, for: "a") == 0, "the reserve is for others")
+        #expect(takeAll(&pool, for: "late") == 1)
+        pool.release(49, of: "a")
+        #expect(takeAll(&pool, for: "late") == 23)
+    }
+
+    @Test("a large amount of a tenant that has nothing leaves half of the rest")
+    func large() {
+        var pool = TenantPool(itemCount: 100)
+        #expect(takeAll(&pool, for: "a") == 50 && takeAll(&pool, for: "b") == 25)
+        let isTaken = pool.take(14, for: "c")
+        #expect(!isTaken)
+        let isHalfTaken = pool.take(13, for: "c")
+        #expect(isHalfTaken && takeAll(&pool, for: "d") == 1)
+    }
+
     @Test("an amount that does not fit changes nothing")
     func tooLarge() {
         var pool = TenantPool(capacity: 10)

@@ -27,7 +27,8 @@ struct WorkerSlotsTests {
 
     @Test("a tenant lends half of what other tenants have not lent, so that each further one can lend")
     func shares() {
-        let slots = WorkerSlots(capacity: 4, lentMax: 1_024)
+        // As many loans as there are slots are left to early ones.
+        let slots = WorkerSlots(capacity: 4, lentMax: 1_028)
         for (tenant, most) in [("a", 512), ("b", 256), ("c", 128), ("d", 64)] {
             for _ in 0..<most { #expect(slots.lend(for: tenant)) }
             #expect(!slots.lend(for: tenant))
@@ -36,6 +37,57 @@ struct WorkerSlotsTests {
         slots.takeBack(for: "a")
         #expect(!slots.lend(for: "b"), "it has more than the rest")
         #expect(slots.lend(for: "d") && !slots.lend(for: "d"))
+    }
+
+    @Test("slow attempts of other tenants lend as many slots as the waiting tenants miss")
+    func missing() {
+        let slots = WorkerSlots(capacity: 4)
+        #expect(slots.reserve(upTo: 4) == 4 && !slots.areMissing)
+        #expect(!slots.lendEarly(for: "a"), "no tenant waits")
+        slots.expect(2, for: ["b"])
+        #expect(slots.areMissing && !slots.lendEarly(for: "b"), "b waits itself")
+        #expect(slots.lendEarly(for: "a") && slots.lendEarly(for: "a") && !slots.lendEarly(for: "a"))
+        #expect(slots.freeCount == 2 && slots.lentByTenant == ["a": 2])
+        #expect(slots.reserve(upTo: 1) == 1 && slots.areMissing)
+        #expect(slots.reserve(upTo: 1) == 1 && !slots.areMissing && !slots.lendEarly(for: "a"))
+        // Slots that were taken back are missing as well.
+        slots.takeBack(for: "a")
+        slots.takeBack(for: "a")
+        slots.expect(1, for: ["b"])
+        #expect((0..<3).allSatisfy { _ in slots.lendEarly(for: "a") } && !slots.lendEarly(for: "a"))
+        #expect(slots.freeCount == 1)
+        slots.expect(0, for: [])
+        #expect(!slots.areMissing)
+    }
+
+    @Test("a tenant that has lent its part begins nothing more, and its other slots can be lent early")
+    func used() {
+        let slots = WorkerSlots(capacity: 2, lentMax: 10)
+        #expect(slots.reserve(upTo: 2) == 2)
+        for _ in 0..<4 {
+            #expect(slots.tenantsWithoutLoans.isEmpty)
+            #expect(slots.lend(for: "a") && slots.reserve(upTo: 1) == 1)
+        }
+        #expect(!slots.lend(for: "a") && slots.tenantsWithoutLoans == ["a"])
+        slots.expect(2, for: ["b"])
+        #expect(slots.lendEarly(for: "a") && slots.lendEarly(for: "a") && slots.reserve(upTo: 2) == 2)
+        #expect(slots.tenantsWithoutLoans == ["a"])
+        // All loans, also those that no part has.
+        for _ in 0..<4 {
+            slots.expect(1, for: ["c"])
+            #expect(slots.lendEarly(for: "b") && slots.reserve(upTo: 1) == 1)
+        }
+        slots.expect(1, for: ["c"])
+        #expect(!slots.lendEarly(for: "b") && slots.lentCount == 10)
+        for _ in 0..<5 { slots.takeBack(for: "a") }
+        #expect(slots.tenantsWithoutLoans == ["b"])
+    }
+
+    @Test("a tenant that has lent fewer slots than the node has may begin attempts")
+    func few() {
+        let slots = WorkerSlots(capacity: 4, lentMax: 8)
+        #expect(slots.reserve(upTo: 4) == 4 && slots.lend(for: "a") && slots.lend(for: "a"))
+        #expect(!slots.lend(for: "a") && slots.tenantsWithoutLoans.isEmpty)
     }
 
     @Test("slots are scarce if attempts run for at least half of them, lent ones included")

@@ -1,10 +1,11 @@
 import FerryCore
-import FerryEngine
 import Synchronization
 import Sys
 import TestSupport
 import TestThreads
 import Testing
+
+@testable import FerryEngine
 
 @Suite("Slots of stalled attempts", .onOwnThread)
 struct LentSlotTests {
@@ -101,6 +102,78 @@ struct LentSlotTests {
         // That it answers is told as well.
         #expect(fixture.sink.received.wait().map(\.status) == [200])
         #expect(try #require(fixture.sink.arrived.wait().first).text == "ok")
+    }
+
+    /// Sends a body without end, `byteCount` bytes each `milliseconds`.
+    private func slow(_ byteCount: Int, each milliseconds: Int, _ gate: Gate) throws -> ScriptedOrigin {
+        try ScriptedOrigin { connection in
+            _ = connection.readRequest()
+            guard connection.send("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n") else { return }
+            let bytes = [UInt8](repeating: 0, count: byteCount)
+            while !gate.pass(seconds: Double(milliseconds) / 1_000) {
+                guard connection.send(bytes) else { return }
+            }
+        }
+    }
+
+    @Test("while slots are missing, silent and slow attempts lend theirs, and take them back afterwards")
+    func missing() throws {
+        let fixture = try Fixture { $0.stallSeconds = 600 }
+        defer { fixture.stop() }
+        let gate = Gate()
+        let origins = try [
+            silent(gate), slow(1, each: 500, gate), slow(1 << 16, each: 20, gate),
+        ]
+        defer {
+            gate.open()
+            for origin in origins { origin.stop() }
+        }
+        let attempts = origins.map { origin in
+            fixture.attempt(.download, origin.url) { $0.to("file-\(origin.port)") }
+        }
+        fixture.engine.begin(attempts)
+        let received = { (index: Int) in
+            fixture.engine.progress(of: attempts[index].job)?.bytesReceived ?? 0
+        }
+        #expect(eventually { received(1) > 2 && received(2) > 1 << 17 })
+        #expect(fixture.engine.attemptCounts() == [attempts[0].tenant: 3])
+        #expect(fixture.sink.lent.withLock { $0 } == 0)
+        fixture.sink.isMissing.store(true, ordering: .relaxed)
+        fixture.engine.lendSlots()
+        #expect(Set(fixture.sink.lendings.wait(for: 2)) == [attempts[0].job, attempts[1].job])
+        // Bytes that trickle do not take the slot back.
+        let before = received(1)
+        #expect(eventually { received(1) > before + 2 })
+        #expect(fixture.sink.lent.withLock { $0 } == 2)
+        fixture.sink.isMissing.store(false, ordering: .relaxed)
+        #expect(eventually { fixture.sink.lent.withLock { $0 } == 1 }, "the next byte takes it back")
+        for attempt in attempts { fixture.engine.cancel(attempt.job) }
+        #expect(fixture.sink.arrived.wait(for: 3).count == 3)
+        #expect(fixture.sink.lent.withLock { $0 } == 0)
+    }
+
+    @Test("the rate of an attempt is known after half a second, and not after a loop was late")
+    func rate() {
+        let (start, half) = (Int64(7_000_000_000), Int64(500_000_000))
+        var slot = HeldSlot(since: start)
+        slot.measure(1_000_000, at: start + half - 1, isLate: false)
+        #expect(slot.slowRate == nil)
+        slot.measure(100, at: start + half, isLate: false)
+        #expect(slot.slowRate == 200)
+        slot.measure(100 + 4_096, at: start + 2 * half, isLate: false)
+        #expect(slot.slowRate == nil)
+        slot.measure(100 + 4_096, at: start + 3 * half, isLate: false)
+        #expect(slot.slowRate == 0)
+        slot.measure(100 + 4_096, at: start + 4 * half, isLate: true)
+        #expect(slot.slowRate == nil)
+        slot.measure(0, at: start + 5 * half, isLate: false)
+        #expect(slot.slowRate == nil, "the body begins again")
+        slot.measure(0, at: start + 6 * half, isLate: false)
+        slot.lend(at: start + 6 * half)
+        let isTakenBack = slot.takeBack(at: start + 7 * half)
+        #expect(isTakenBack && slot.slowRate == nil)
+        slot.measure(0, at: start + 8 * half - 1, isLate: false)
+        #expect(slot.slowRate == nil)
     }
 
     @Test("the slot is taken back with the first request, and lent time does not count")

@@ -40,6 +40,10 @@ final class Fixture: Sendable {
             lendings.fire(attempt.job)
             return true
         }
+        /// Whether tenants wait for slots.
+        let isMissing = Atomic<Bool>(false)
+        var areSlotsMissing: Bool { isMissing.load(ordering: .relaxed) }
+        func lendSlotEarly(of attempt: Attempt) -> Bool { areSlotsMissing && lendSlot(of: attempt) }
         func takeBackSlot(of attempt: Attempt) { lent.withLock { $0 -= 1 } }
         /// Whatever happens is in the table of docs/errors.md.
         private func expectDocumented(_ error: TransferError) {

@@ -47,6 +47,23 @@ struct ClaimScheduleTests {
         #expect(abs(first[2, default: 0] + all[2, default: 0] - 1_000) <= 56)
     }
 
+    @Test("a blocked tenant gets nothing until its block ends, and its new queues are not blocked")
+    func blockedTenant() {
+        var schedule = ClaimSchedule()
+        for id in 1...3 {
+            schedule.add(ClaimQueue(id: Int64(id), tenant: "a", session: "s\(id)"), head: instant(0))
+        }
+        schedule.add(ClaimQueue(id: 9, tenant: "b", session: "s"), head: instant(0))
+        #expect(Set(schedule.readyTenants) == ["a", "b"] && schedule.isReady("a"))
+        schedule.block(tenant: "a", until: instant(1))
+        #expect(schedule.readyTenants == ["b"] && !schedule.isReady("a") && schedule.readyCount == 1)
+        #expect(schedule.plan(4).map(\.queue.id) == [9] && schedule.nextWake == instant(1))
+        schedule.add(ClaimQueue(id: 4, tenant: "a", session: "s1"), head: instant(0))
+        #expect(schedule.isReady("a"))
+        schedule.wake(at: instant(1))
+        #expect(schedule.readyCount == 5)
+    }
+
     @Test("sessions of equal weight hold slots for the same time, however long their jobs take")
     func slotTime() {
         var slots = SimulatedSlots(count: 12)

@@ -134,7 +134,7 @@ struct SuspendTests {
         let begin = try resume(dated.id, on: node).get()
         #expect(begin.waitingFor == .beginDate && begin.nextAttemptAt == later)
         let asked = try resume(asking.id, on: node).get()
-        #expect(asked.state == .waiting && [.beginDate, .confirmation].contains(asked.waitingFor))
+        #expect(asked.state == .waiting && asked.waitingFor == .confirmation && asked.questionJSON != nil)
         #expect(try resume(dependent.id, on: node).get().waitingFor == .dependency)
         let deferred = try resume(discretionary.id, on: node).get()
         #expect(deferred.waitingFor == .discretionary && deferred.nextAttemptAt != nil)

@@ -52,6 +52,11 @@ final class RecordingRunner: AttemptRunner {
     func setLimits(_ limits: TransferLimits, shares: RateShares) { self.limits.send((limits, shares)) }
     func takeRateDemand() -> RateDemand { demand.withLock { $0 } }
     func setHostRates(_ rates: [String: Int64]) {}
+    /// What it says about its attempts by tenant, and how often it was asked to lend slots.
+    let counts = Mutex<[String: Int]>([:])
+    let loanRequests = Mailbox<Void>()
+    func attemptCounts() -> [String: Int] { counts.withLock { $0 } }
+    func lendSlots() { loanRequests.send(()) }
 }
 
 final class RecordingObserver: CommitObserver {
@@ -85,14 +90,15 @@ final class TestNode: Sendable {
     private let early = Mutex<[Attempt]>([])
 
     init(
-        _ url: String, slots: Int = 4, isWorker: Bool = true, id: NodeID = TestNode.identifiers.make(),
+        _ url: String, slots: Int = 4, lentMax: Int = .max, isWorker: Bool = true,
+        id: NodeID = TestNode.identifiers.make(),
         leaseSeconds: Double? = nil, prober: (any HostProber)? = nil, works: Bool = true,
         adjust: (inout StoreConfiguration) -> Void = { _ in }
     ) throws {
         var logger = Logger(label: "test")
         logger.logLevel = .error
         self.id = id
-        self.slots = WorkerSlots(capacity: slots)
+        self.slots = WorkerSlots(capacity: slots, lentMax: lentMax)
         var configuration = StoreConfiguration(
             url: url, node: id, nodeName: "test", version: "0", isWorker: isWorker, slots: self.slots,
             clock: DatabaseClock(), logger: logger, seal: .inverted,

@@ -13,8 +13,10 @@ struct QuestionTransactionTests {
 
     init() throws { database = try TestDatabase(template: template) }
 
-    private func confirmed(timeout: Double, on dependencies: [JobID] = []) -> NewJob {
-        let plain = newJob()
+    private func confirmed(
+        timeout: Double, on dependencies: [JobID] = [], beginAt: Timestamp? = nil
+    ) -> NewJob {
+        let plain = newJob(beginAt: beginAt)
         var spec = plain.spec
         spec.schedule.dependsOn = dependencies
         spec.schedule.confirmsBeforeBegin = true
@@ -40,7 +42,7 @@ struct QuestionTransactionTests {
                 BEGIN; UPDATE jobs SET next_attempt_at = now() + interval '2 s'; COMMIT;
                 BEGIN; SELECT FROM jobs FOR UPDATE
                 """)
-        let next = confirmed(timeout: 600)
+        let next = confirmed(timeout: 600, beginAt: Timestamp(microseconds: Sys.wallMicroseconds()) + 3)
         let begin = newJob(beginAt: Timestamp(microseconds: Sys.wallMicroseconds()) + 4)
         _ = try node.submit([next, begin]).get()
         // The first question has expired long before.

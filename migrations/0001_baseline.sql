@@ -1075,6 +1075,32 @@ CREATE TABLE settings (
     CONSTRAINT settings_pkey PRIMARY KEY (name)
 );
 
+-- Limits of tenants, which operators set; null: no limit. Tenants without a row have none.
+CREATE TABLE tenant_limits (
+    -- Jobs of all nodes.
+    unfinished_jobs bigint,
+    -- Bytes of bodies in a day (UTC), counted in tenant_transfers.
+    bytes_per_day bigint,
+    -- Managed files and kept bodies.
+    storage_bytes bigint,
+    -- Requests to the API of one node.
+    requests_per_second bigint,
+    tenant text NOT NULL,
+    CONSTRAINT tenant_limits_pkey PRIMARY KEY (tenant)
+);
+
+-- Bytes of bodies that attempts have received and sent, of tenants with a limit of bytes in a day. Each node
+-- writes a row of its own, and a new one each ten minutes: an old snapshot keeps few versions of a row.
+CREATE TABLE tenant_transfers (
+    -- Begin of the ten minutes in which the attempts have ended.
+    since timestamptz NOT NULL,
+    node uuid NOT NULL,
+    bytes bigint NOT NULL,
+    tenant text NOT NULL,
+    CONSTRAINT tenant_transfers_pkey PRIMARY KEY (tenant, since, node)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200,
+        autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
+
 -- Requests of operators that change something; written before they are carried out.
 CREATE TABLE audit (
     -- UUIDv7: ordered by time.

@@ -53,6 +53,8 @@ private func path(_ pattern: String) -> JSON {
     var members: [JSON.Member] = []
     if pattern.contains("{host}") {
         members.append(.init("parameters", [.reference("parameters", "HostName")]))
+    } else if pattern.contains("{tenant}") {
+        members.append(.init("parameters", [.reference("parameters", "TenantName")]))
     } else if pattern.contains("{id}") {
         let isName = pattern.hasPrefix("/v1/sessions/")
         let id = Parameter("", "id", .path, isName ? sessionName : String.shownSchema, "Identifier.")

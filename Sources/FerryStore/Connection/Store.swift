@@ -77,7 +77,7 @@ package final class Store: Sendable {
                 control.adoptHosts()
                 hosts.changed()
             }, onEvents: eventTail.wake, onSessions: { [control] in control.adoptSessions() },
-            onOperations: { control.adoptOperatorSettings() })
+            onOperations: { control.adoptOperatorSettings() }, onTenants: { control.adoptTenantLimits() })
     }
 
     /// Writes the first heartbeat, commits the results that the last process of this node left in the spool,

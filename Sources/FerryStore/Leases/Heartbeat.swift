@@ -100,6 +100,7 @@ package final class Heartbeat: LeaseHolder {
         let start = Sys.monotonicNanoseconds()
         let reading = configuration.hosts.beginReading()
         let limitsReading = context.limits.beginReading()
+        let quotasReading = configuration.quotas.beginReading()
         let held = Parameters.leases(context.leaseRegistry.all.keys, of: configuration.node)
         let demand = context.attemptRunner?.takeRateDemand() ?? RateDemand()
         let ownDemand = context.limits.beginPublishing(demand)
@@ -114,6 +115,7 @@ package final class Heartbeat: LeaseHolder {
                 pipeline.send(Statements.readSessionEpoch)
                 pipeline.send(Statements.readOperations, .operatorSettings(context))
                 pipeline.send(Statements.readHeartbeats, .identifier(configuration.node))
+                pipeline.send(Statements.listTenantLimits)
             }
         }
         let end = Sys.monotonicNanoseconds()
@@ -125,6 +127,7 @@ package final class Heartbeat: LeaseHolder {
         let epoch = results.take(6).int64(0, 0)
         let operations = results.take(7)
         let others = results.take(8)
+        let tenants = results.take(9)
         context.peers.withLock { $0 = others.peers }
         let beat = Beat(
             others: others.heartbeats,
@@ -146,6 +149,7 @@ package final class Heartbeat: LeaseHolder {
             context.backlog.addUnknown()
             wakeDispatcher()
         }
+        TenantLimitsLoader.apply(tenants, reading: quotasReading, context, wakeDispatcher)
         stopRequested(confirmedLeases)
         if epoch != context.sessions.current.epoch { try context.readSessions(database) }
         return beat

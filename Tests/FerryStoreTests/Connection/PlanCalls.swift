@@ -88,7 +88,7 @@ struct PlanCall {
     /// All calls, in the order of the folders of `Sources/FerryStore`.
     static let all =
         admin + bulkOperations + claim + connection + deliveries + events + finish + hosts + jobs + leases
-        + retention
+        + quotas + retention
         + schedules + schema + sessions + submit + waiting
 
     private static let changeArguments = """
@@ -401,6 +401,12 @@ struct PlanCall {
         read(Statements.readPeer, "history_id(1)"),
         lane(Statements.removeFormerNodes, "7776000"),
         lane(Statements.removeNode, "history_id(3)"),
+    ]
+
+    private static let quotas: [PlanCall] = [
+        lane(Statements.listTenantLimits, looksAt: 20, "tenants with limits"),
+        read(Statements.readTenantLimits, "'tenant-7'"),
+        command(Statements.replaceTenantLimits, "'tenant-7', 5, NULL, NULL, NULL, 7, 1000, NULL, NULL"),
     ]
 
     private static let retention: [PlanCall] = [

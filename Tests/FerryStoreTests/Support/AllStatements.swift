@@ -42,7 +42,10 @@ extension Statements {
         // Leases
         checkLeases, heartbeat, lockHeartbeat, lockJobsOfDeadNodes, lockJobsOfNode, lockRescue, readHealth,
         readHeartbeats, readNodes, readPeer, removeFormerNodes,
-        removeNode,  // Retention
+        removeNode,
+        // Quotas
+        listTenantLimits, readTenantLimits, replaceTenantLimits,
+        // Retention
         addHistory, detachHistory, dropHistory, expiredJobs, hasEventsUntil, lateHistory, oldDefaultJobs,
         oldJobs, oldRestJobs, oldSessionJobs, readHistory, removeJobs, removeOldKeys,
         // Schedules

@@ -1,0 +1,138 @@
+import Synchronization
+
+/// The limits of tenants, and what tenants have used of them, as this node knows it. Any thread.
+///
+/// The store reads both at each heartbeat, and the limits when another node has changed some. Tenants without
+/// limits cost one load of an atomic.
+package final class TenantQuotas: Sendable {
+    /// What the store has read about a tenant with limits.
+    package struct Reading: Sendable, Equatable {
+        package let limits: TenantLimits
+        /// Bytes of bodies of ended attempts since midnight (UTC). Counted while the tenant has a limit.
+        package let transferredByteCount: Int64
+
+        package init(limits: TenantLimits, transferredByteCount: Int64 = 0) {
+            self.limits = limits
+            self.transferredByteCount = transferredByteCount
+        }
+    }
+
+    /// A number that the store reads, and to which this node adds until the next reading. What it adds while
+    /// a reading is under way may be counted twice until the next one, and is never missed.
+    private struct Usage {
+        var read: Int64 = 0
+        /// Added since the reading began that `read` comes from.
+        var added: Int64 = 0
+        /// Added since the latest reading began.
+        var addedSinceBegin: Int64 = 0
+        var count: Int64 { read + added }
+
+        mutating func add(_ count: Int64) {
+            added += count
+            addedSinceBegin += count
+        }
+    }
+
+    private struct Tenant {
+        var limits: TenantLimits
+        var transferred = Usage()
+        /// Day (UTC) of `transferred`, in days since 1970.
+        var day: Int64 = 0
+    }
+
+    private struct State {
+        var tenants: [String: Tenant] = [:]
+        var begun = 0
+        var applied = 0
+    }
+
+    private let state = Mutex(State())
+    private let isEmpty = Atomic<Bool>(true)
+
+    /// Creates quotas without limits.
+    package init() {}
+
+    /// The limits of a tenant; `nil` if it has none.
+    package func limits(of tenant: String) -> TenantLimits? {
+        guard !isEmpty.load(ordering: .relaxed) else { return nil }
+        return state.withLock { $0.tenants[tenant]?.limits }
+    }
+
+    // MARK: Readings
+
+    /// Returns the number of this reading. Call before the limits are read.
+    package func beginReading() -> Int {
+        state.withLock { state in
+            state.begun += 1
+            for tenant in state.tenants.keys {
+                state.tenants[tenant]?.transferred.addedSinceBegin = 0
+            }
+            return state.begun
+        }
+    }
+
+    /// Replaces limits and usage by what was read, unless a later reading was applied before. Returns `true`
+    /// if the limits have changed. `reading`: the value of `beginReading`; `now`: the time of the reading.
+    package func apply(_ readings: [String: Reading], reading: Int, at now: Timestamp) -> Bool {
+        state.withLock { state in
+            guard reading > state.applied else { return false }
+            let isLatest = reading == state.begun
+            state.applied = reading
+            var tenants: [String: Tenant] = [:]
+            for (name, read) in readings {
+                let before = state.tenants[name]
+                var tenant = Tenant(limits: read.limits)
+                tenant.day = now.day
+                tenant.transferred.read = read.transferredByteCount
+                if let before, before.day == now.day {
+                    let added = before.transferred.addedSinceBegin
+                    tenant.transferred.addedSinceBegin = added
+                    // If another reading has begun since, what was added before it is not told apart.
+                    tenant.transferred.added = isLatest ? added : before.transferred.added
+                }
+                tenants[name] = tenant
+            }
+            let isChanged = tenants.mapValues(\.limits) != state.tenants.mapValues(\.limits)
+            state.tenants = tenants
+            isEmpty.store(tenants.isEmpty, ordering: .relaxed)
+            return isChanged
+        }
+    }
+
+    // MARK: Bytes of a day
+
+    /// `true` if the bytes of the tenant's transfers are counted.
+    package func countsTransfers(of tenant: String) -> Bool { limits(of: tenant)?.bytesPerDay != nil }
+
+    /// Adds the bytes of an ended attempt, before the next reading has them.
+    package func note(transferred byteCount: Int64, of tenant: String, at now: Timestamp) {
+        state.withLock { state in
+            guard var entry = state.tenants[tenant] else { return }
+            if entry.day != now.day { (entry.day, entry.transferred) = (now.day, Usage()) }
+            entry.transferred.add(byteCount)
+            state.tenants[tenant] = entry
+        }
+    }
+
+    /// The end of the day (UTC) until which the tenant's jobs wait, because its bytes of the day are used up;
+    /// `nil` if they need not wait.
+    package func usedUpUntil(_ tenant: String, at now: Timestamp) -> Timestamp? {
+        guard !isEmpty.load(ordering: .relaxed) else { return nil }
+        return state.withLock { state in
+            guard let entry = state.tenants[tenant], let most = entry.limits.bytesPerDay else { return nil }
+            let used = entry.day == now.day ? entry.transferred.count : 0
+            return used >= most ? now.nextDay : nil
+        }
+    }
+}
+
+extension Timestamp {
+    /// Microseconds of a day.
+    private static let dayMicroseconds: Int64 = 86_400_000_000
+
+    /// Days since 1970 (UTC).
+    fileprivate var day: Int64 { CivilCalendar.floorDivide(microseconds, Self.dayMicroseconds) }
+
+    /// Begin of the next day (UTC).
+    fileprivate var nextDay: Timestamp { Timestamp(microseconds: (day + 1) * Self.dayMicroseconds) }
+}

@@ -1101,6 +1101,10 @@ CREATE TABLE tenant_transfers (
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200,
         autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
 
+-- Housekeeping removes the oldest.
+-- Used by remove_old_transfers.
+CREATE INDEX tenant_transfers_since ON tenant_transfers (since);
+
 -- Requests of operators that change something; written before they are carried out.
 CREATE TABLE audit (
     -- UUIDv7: ordered by time.

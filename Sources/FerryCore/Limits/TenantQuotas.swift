@@ -36,6 +36,8 @@ package final class TenantQuotas: Sendable {
     private struct Tenant {
         var limits: TenantLimits
         var transferred = Usage()
+        /// Bytes of ended attempts whose results are not committed.
+        var uncommitted: Int64 = 0
         /// Day (UTC) of `transferred`, in days since 1970.
         var day: Int64 = 0
     }
@@ -83,6 +85,7 @@ package final class TenantQuotas: Sendable {
                 let before = state.tenants[name]
                 var tenant = Tenant(limits: read.limits)
                 tenant.day = now.day
+                tenant.uncommitted = before?.uncommitted ?? 0
                 tenant.transferred.read = read.transferredByteCount
                 if let before, before.day == now.day {
                     let added = before.transferred.addedSinceBegin
@@ -104,10 +107,16 @@ package final class TenantQuotas: Sendable {
     /// `true` if the bytes of the tenant's transfers are counted.
     package func countsTransfers(of tenant: String) -> Bool { limits(of: tenant)?.bytesPerDay != nil }
 
-    /// Adds the bytes of an ended attempt, before the next reading has them.
-    package func note(transferred byteCount: Int64, of tenant: String, at now: Timestamp) {
+    /// Adds the bytes of an attempt whose result is to be committed.
+    package func note(ended byteCount: Int64, of tenant: String) {
+        state.withLock { $0.tenants[tenant]?.uncommitted += byteCount }
+    }
+
+    /// Notes that the bytes of an ended attempt are committed. The next reading has them.
+    package func note(committed byteCount: Int64, of tenant: String, at now: Timestamp) {
         state.withLock { state in
             guard var entry = state.tenants[tenant] else { return }
+            entry.uncommitted = max(0, entry.uncommitted - byteCount)
             if entry.day != now.day { (entry.day, entry.transferred) = (now.day, Usage()) }
             entry.transferred.add(byteCount)
             state.tenants[tenant] = entry
@@ -121,7 +130,7 @@ package final class TenantQuotas: Sendable {
         return state.withLock { state in
             guard let entry = state.tenants[tenant], let most = entry.limits.bytesPerDay else { return nil }
             let used = entry.day == now.day ? entry.transferred.count : 0
-            return used >= most ? now.nextDay : nil
+            return used + entry.uncommitted >= most ? now.nextDay : nil
         }
     }
 }

@@ -12,6 +12,8 @@ struct DispatcherState {
     private let database: ReconnectingConnection
     /// Results of attempts that are not committed yet; each holds a lease.
     private var endings: [AttemptEnding] = []
+    /// Bytes of the attempts of `endings` that count for their tenants.
+    private var transfers: [JobID: AttemptTransfer] = [:]
     /// Events of running jobs that are not committed yet.
     private var news: [News] = []
     private var queue: QueueView
@@ -84,7 +86,8 @@ struct DispatcherState {
     /// not.
     mutating func spool() -> Bool {
         giveBackHeld(Sys.monotonicNanoseconds())
-        return context.configuration.spool?.keep(news, endings, context.logger) ?? false
+        return context.configuration.spool?.keep(
+            news, endings, Array(transfers.values), of: context.configuration.node, context.logger) ?? false
     }
 
     // MARK: Messages
@@ -94,6 +97,10 @@ struct DispatcherState {
         case .result(let result):
             queue.note(ended: result)
             context.throughputs.note(result, at: context.clock)
+            if let transfer = AttemptTransfer(result, context.configuration.quotas) {
+                transfers[transfer.job] = transfer
+                context.configuration.quotas.note(ended: transfer.byteCount, of: transfer.tenant)
+            }
             let ending = ending(context.edits.apply(to: result))
             endings.append(ending)
         case .resumed(let attempt, let offset):
@@ -164,7 +171,8 @@ struct DispatcherState {
         }
         let begun = context.held.unrecordedBegins(Limits.resultBatchMax, at: now)
         var round = Round(
-            endings: ended, begun: begun, promotes: promotes, reconciles: now >= nextReconciliation,
+            endings: ended, transfers: transfers.isEmpty ? [] : ended.compactMap { transfers[$0.lease.job] },
+            begun: begun, promotes: promotes, reconciles: now >= nextReconciliation,
             claims: claims)
         if numbersEvents(round, now) { round.handover = handover }
         guard !ended.isEmpty || !begun.isEmpty || promotes || round.reconciles || !round.claims.isEmpty else {
@@ -236,6 +244,11 @@ struct DispatcherState {
         let claims = outcome.claims.jobs
         context.recentResults.commit(outcome.finished, at: now)
         endings.removeFirst(round.endings.count)
+        for transfer in round.transfers {
+            transfers[transfer.job] = nil
+            context.configuration.quotas.note(
+                committed: transfer.byteCount, of: transfer.tenant, at: context.clock.now())
+        }
         context.held.recorded(round.begun.lazy.map(\.job))
         batchMax = Limits.resultBatchMax
         context.leaseRegistry.remove(round.endings.lazy.map { ($0.lease.job, $0.lease.attempt) })

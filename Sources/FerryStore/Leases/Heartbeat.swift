@@ -98,6 +98,7 @@ package final class Heartbeat: LeaseHolder {
         var limits = Parameters()
         limits.append(text: LimitsCache.setting)
         let start = Sys.monotonicNanoseconds()
+        let total = context.admission.beginTotal()
         let reading = configuration.hosts.beginReading()
         let limitsReading = context.limits.beginReading()
         let quotasReading = configuration.quotas.beginReading()
@@ -136,7 +137,8 @@ package final class Heartbeat: LeaseHolder {
         context.metrics.roundTripNanoseconds.store(end - start, ordering: .relaxed)
         context.clock.adjust(nodes.instant(0, 0), between: start, and: end)
         context.hasPeers.store(nodes.int64(0, 1) > 1, ordering: .relaxed)
-        context.admission.note(total: nodes.int64(0, 4))
+        context.admission.note(
+            total: nodes.int64(0, 4), total, hasPeers: nodes.int64(0, 1) > 1)
         if let settings = OperatorSettings(operations), context.adopt(settings) { wakeDispatcher() }
         context.workers.note(others: Int(nodes.int64(0, 2)), drained: Int(nodes.int64(0, 3)))
         context.limits.endPublishing(

@@ -404,8 +404,13 @@ struct PlanCall {
     ]
 
     private static let quotas: [PlanCall] = [
+        lane(Statements.countTenantJobs, "'{tenant-7}'"),
+        lane(
+            Statements.countTransfers,
+            "history_id(1), ARRAY[history_id(4200001), history_id(4200002)], '{1,1}', '{acme,acme}', '{1,1}'"),
         lane(Statements.listTenantLimits, looksAt: 20, "tenants with limits"),
         read(Statements.readTenantLimits, "'tenant-7'"),
+        lane(Statements.removeOldTransfers, "200000, 50"),
         command(Statements.replaceTenantLimits, "'tenant-7', 5, NULL, NULL, NULL, 7, 1000, NULL, NULL"),
     ]
 

@@ -44,7 +44,8 @@ extension Statements {
         readHeartbeats, readNodes, readPeer, removeFormerNodes,
         removeNode,
         // Quotas
-        listTenantLimits, readTenantLimits, replaceTenantLimits,
+        countTenantJobs, countTransfers, listTenantLimits, readTenantLimits, removeOldTransfers,
+        replaceTenantLimits,
         // Retention
         addHistory, detachHistory, dropHistory, expiredJobs, hasEventsUntil, lateHistory, oldDefaultJobs,
         oldJobs, oldRestJobs, oldSessionJobs, readHistory, removeJobs, removeOldKeys,

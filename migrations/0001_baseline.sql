@@ -267,6 +267,9 @@ CREATE TABLE finished_jobs (
     -- two and finished_at.
     acknowledged_at timestamptz,
     given_up_at timestamptz,
+    -- Bytes of the managed file, the kept body, or what another job may continue, of a job without a destination;
+    -- null: none.
+    stored_bytes bigint,
     node uuid,
     retry_of uuid,
     tenant text NOT NULL,

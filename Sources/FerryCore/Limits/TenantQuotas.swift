@@ -19,7 +19,7 @@ package final class TenantQuotas: Sendable {
 
     /// A number that the store reads, and to which this node adds until the next reading. What it adds while
     /// a reading is under way may be counted twice until the next one, and is never missed.
-    private struct Usage {
+    struct Usage {
         var read: Int64 = 0
         /// Added since the reading began that `read` comes from.
         var added: Int64 = 0
@@ -33,13 +33,18 @@ package final class TenantQuotas: Sendable {
         }
     }
 
-    private struct Tenant {
+    struct Tenant {
         var limits: TenantLimits
         var transferred = Usage()
         /// Bytes of ended attempts whose results are not committed.
         var uncommitted: Int64 = 0
         /// Day (UTC) of `transferred`, in days since 1970.
         var day: Int64 = 0
+        /// Bytes of managed files and kept bodies of finished jobs; `nil` before they are read.
+        var stored: Usage?
+        /// Bytes that attempts of this node have written or are about to write, and those that they have left
+        /// for a later attempt.
+        var reserved: [JobID: Int64] = [:]
     }
 
     private struct State {
@@ -58,6 +63,13 @@ package final class TenantQuotas: Sendable {
     package func limits(of tenant: String) -> TenantLimits? {
         guard !isEmpty.load(ordering: .relaxed) else { return nil }
         return state.withLock { $0.tenants[tenant]?.limits }
+    }
+
+    /// Calls `body` with the tenants that have limits; returns `nil` without a call if there are none.
+    @discardableResult
+    func withTenants<Value: Sendable>(_ body: (inout [String: Tenant]) -> Value) -> Value? {
+        guard !isEmpty.load(ordering: .relaxed) else { return nil }
+        return state.withLock { body(&$0.tenants) }
     }
 
     // MARK: Readings
@@ -86,6 +98,7 @@ package final class TenantQuotas: Sendable {
                 var tenant = Tenant(limits: read.limits)
                 tenant.day = now.day
                 tenant.uncommitted = before?.uncommitted ?? 0
+                (tenant.stored, tenant.reserved) = (before?.stored, before?.reserved ?? [:])
                 tenant.transferred.read = read.transferredByteCount
                 if let before, before.day == now.day {
                     let added = before.transferred.addedSinceBegin

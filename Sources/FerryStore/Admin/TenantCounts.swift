@@ -11,12 +11,18 @@ package final class TenantCounts: Sendable {
         case list(Reply<[TenantStatus]>)
         /// A submission about which only a count tells.
         case submission(SubmissionWriter.Pending)
+        /// Limits of stored bytes may be new.
+        case limits
     }
 
     /// Seconds for which a count of all tenants is recent enough for operators.
     private static let resultAge = 2.0
     /// Milliseconds without a message until the connection is closed.
     private static let idleMilliseconds: Int32 = 1_000
+    /// Nanoseconds between two sums of stored bytes at least, and the pause as a multiple of the duration of
+    /// one.
+    private static let sumPause: Int64 = 1_000_000_000
+    private static let sumPauseFactor: Int64 = 20
     /// Nanoseconds that a submission waits for a count at most.
     static let patience: Int64 = 500_000_000
 
@@ -48,6 +54,7 @@ package final class TenantCounts: Sendable {
         var last: (tenants: [TenantStatus], at: Int64)?
         var waiting: [SubmissionWriter.Pending] = []
         var nextStep: Int64 = 0
+        var nextSum: Int64 = 0
         while true {
             let now = monotonicNanoseconds()
             let pause = max(0, min(Int64(Self.idleMilliseconds), (nextStep - now) / 1_000_000 + 1))
@@ -61,12 +68,33 @@ package final class TenantCounts: Sendable {
                 switch message {
                 case .list(let reply): asked.append(reply)
                 case .submission(let pending): waiting.append(pending)
+                case .limits: nextSum = 0
                 }
             }
             if !waiting.isEmpty { nextStep = decide(&waiting, database) }
             if !asked.isEmpty { list(asked, &last, database) }
-            if messages.isEmpty && waiting.isEmpty { database.close() }
+            let sumsBytes = !context.configuration.quotas.storageTenants.isEmpty
+            if sumsBytes, monotonicNanoseconds() >= nextSum { nextSum = sumBytes(database) }
+            if messages.isEmpty && waiting.isEmpty && !sumsBytes { database.close() }
         }
+    }
+
+    /// Reads the stored bytes of the tenants with a limit. Returns when to read them again, in monotonic
+    /// nanoseconds.
+    private func sumBytes(_ database: ReconnectingConnection) -> Int64 {
+        let start = monotonicNanoseconds()
+        do {
+            try database.withConnection { [context] connection throws(PostgresError) in
+                try context.readStoredBytes(&connection)
+            }
+        } catch {
+            if !error.isConnectionLost {
+                context.logger.error(
+                    "reading the stored bytes of tenants failed", metadata: ["error": "\(error)"])
+            }
+        }
+        let end = monotonicNanoseconds()
+        return end + max(Self.sumPause, Self.sumPauseFactor * (end - start))
     }
 
     // MARK: Submissions

@@ -14,6 +14,8 @@ struct DispatcherState {
     private var endings: [AttemptEnding] = []
     /// Bytes of the attempts of `endings` that count for their tenants.
     private var transfers: [JobID: AttemptTransfer] = [:]
+    /// Those of `endings` whose tenants have a limit of stored bytes.
+    private var stored: [JobID: StoredAttempt] = [:]
     /// Events of running jobs that are not committed yet.
     private var news: [News] = []
     private var queue: QueueView
@@ -100,6 +102,9 @@ struct DispatcherState {
             if let transfer = AttemptTransfer(result, context.configuration.quotas) {
                 transfers[transfer.job] = transfer
                 context.configuration.quotas.note(ended: transfer.byteCount, of: transfer.tenant)
+            }
+            if let attempt = StoredAttempt(result, context.configuration.quotas) {
+                stored[attempt.job] = attempt
             }
             let ending = ending(context.edits.apply(to: result))
             endings.append(ending)
@@ -249,6 +254,7 @@ struct DispatcherState {
             context.configuration.quotas.note(
                 committed: transfer.byteCount, of: transfer.tenant, at: context.clock.now())
         }
+        if !stored.isEmpty { noteStored(round.endings) }
         context.held.recorded(round.begun.lazy.map(\.job))
         batchMax = Limits.resultBatchMax
         context.leaseRegistry.remove(round.endings.lazy.map { ($0.lease.job, $0.lease.attempt) })
@@ -283,6 +289,17 @@ struct DispatcherState {
         if outcome.claims.passesOver { prefetchesNothingUntil = now + Self.prefetchPause }
         begin(claims, reserved)
         if outcome.hasDueQuestions { QuestionTransaction(context: context, database: database).run() }
+    }
+
+    /// Notes which bytes committed endings keep.
+    private mutating func noteStored(_ endings: [AttemptEnding]) {
+        for ending in endings {
+            guard let attempt = stored.removeValue(forKey: ending.lease.job) else { continue }
+            let finished = ending.finished
+            context.configuration.quotas.note(
+                stored: finished?.storedByteCount ?? 0, left: finished == nil ? attempt.leftByteCount : 0,
+                by: attempt.job, of: attempt.tenant)
+        }
     }
 
     /// Moves queued jobs out of claim queues that do not exist. They would never be leased.

@@ -279,6 +279,7 @@ extension Parameters {
         let declining = jobs.filter { $0.declinesAcknowledgement }
         parameters.appendArray(.uuid, declining) { $0.append($1.lease.job) }
         parameters.appendArray(.timestamp, jobs) { $0.append($1.record.startedAt) }
+        parameters.appendArray(.int64, jobs) { $0.append(int64: $1.storedByteCount) }
         return parameters
     }
 }

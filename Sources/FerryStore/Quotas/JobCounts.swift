@@ -22,11 +22,12 @@ extension StoreContext {
     /// Admits one job in a transaction, before it inserts any, and counts the tenant's jobs if only that
     /// tells. Returns the refusal, or `nil` if the job is admitted.
     func refusal(
-        of tenant: String, _ admitted: inout AdmittedJobs, _ connection: inout Connection
+        of job: NewJob, _ admitted: inout AdmittedJobs, _ connection: inout Connection
     ) throws(PostgresError) -> StoreError? {
+        let tenant = job.tenant
         // A count that another thread begins meanwhile makes this one void.
         for _ in 0..<10 {
-            switch admission.admit(1, of: tenant) {
+            switch admission.admit(1, of: tenant, storesBytes: job.spec.storesBytes) {
             case .admitted:
                 admitted.add(tenant)
                 return nil

@@ -22,6 +22,7 @@ enum TenantLimitsLoader {
         // Jobs that have waited for a tenant's bytes may begin.
         context.backlog.addUnknown()
         wakeDispatcher()
+        _ = context.countRequests.send(.limits)
     }
 
     /// Reloads the limits on `connection`.

@@ -217,7 +217,7 @@ extension ControlLane {
                 at: now, id: context.identifiers.make(), traceparent: traceparent, zones, seal)
         else { return .failure(.failed) }
         var admitted = AdmittedJobs()
-        if let refusal = try refusal(of: tenant, idempotency, &admitted, &connection, context) {
+        if let refusal = try refusal(of: job, idempotency, &admitted, &connection, context) {
             return .failure(refusal)
         }
         let outcome: SubmissionBatch.Outcome
@@ -253,10 +253,10 @@ extension ControlLane {
     /// Returns an error if a limit of the tenant refuses the job; `nil` also for a key that was accepted
     /// before, since it gets its first reply again.
     private static func refusal(
-        of tenant: String, _ idempotency: Submission.Idempotency?, _ admitted: inout AdmittedJobs,
+        of job: NewJob, _ idempotency: Submission.Idempotency?, _ admitted: inout AdmittedJobs,
         _ connection: inout Connection, _ context: StoreContext
     ) throws(PostgresError) -> StoreError? {
-        guard let refusal = try context.refusal(of: tenant, &admitted, &connection) else { return nil }
+        guard let refusal = try context.refusal(of: job, &admitted, &connection) else { return nil }
         if let idempotency, case .success(_?) = try firstResponse(to: idempotency, &connection) { return nil }
         context.metrics.surplusJobs.add(1, ordering: .relaxed)
         return refusal

@@ -123,7 +123,7 @@ struct ScheduleTransaction {
                 ])
             return false
         }
-        guard try context.refusal(of: job.tenant, &admitted, &connection) != nil else { return true }
+        guard try context.refusal(of: job, &admitted, &connection) != nil else { return true }
         outcome.surplusCount += 1
         return false
     }

@@ -83,8 +83,12 @@ final class Admission: Sendable {
 
     // MARK: Submissions
 
-    /// Admits jobs of a tenant, or tells why not.
-    func admit(_ count: Int, of tenant: String) -> Verdict {
+    /// Admits jobs of a tenant, or tells why not. `storesBytes`: whether Ferry stores what one of them
+    /// receives.
+    func admit(_ count: Int, of tenant: String, storesBytes: @autoclosure () -> Bool = false) -> Verdict {
+        if let most = quotas.storageUsedUp(tenant), storesBytes() {
+            return .refused(.storageQuotaExceeded(max: most))
+        }
         if let refusal = transferRefusal(of: tenant) { return .refused(refusal) }
         let count = Int64(count)
         let own = quotas.limits(of: tenant)?.jobCountMax

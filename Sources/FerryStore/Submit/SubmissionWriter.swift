@@ -64,7 +64,10 @@ package final class SubmissionWriter: SubmissionSink {
     /// Passes a submission on if its jobs are admitted or refused. Returns `nil` then; else when the jobs of
     /// the tenant may be counted, in monotonic nanoseconds.
     func ask(_ pending: Pending) -> Int64? {
-        switch context.admission.admit(pending.submission.jobs.count, of: pending.tenant) {
+        let jobs = pending.submission.jobs
+        switch context.admission.admit(
+            jobs.count, of: pending.tenant, storesBytes: jobs.contains { $0.spec.storesBytes })
+        {
         case .admitted:
             var pending = pending
             pending.isAdmitted = true

@@ -102,7 +102,7 @@ struct PlanCall {
         ARRAY[history_id(4200001), history_id(4200002)], '{1,1}', '{1,1}', '{succeeded,succeeded}',
         '{0,0}', '{NULL,NULL}', '{"{}","{}"}', '{NULL,NULL}', '{NULL,NULL}', '{now,now}',
         ARRAY[history_id(1), history_id(2)], '{a,a}', '{NULL,NULL}', '{NULL,NULL}', '{}', '{}', '{}',
-        '{}', '{NULL,NULL}'
+        '{}', '{NULL,NULL}', '{NULL,NULL}'
         """
 
     private static let submitArguments = """
@@ -408,8 +408,10 @@ struct PlanCall {
         lane(
             Statements.countTransfers,
             "history_id(1), ARRAY[history_id(4200001), history_id(4200002)], '{1,1}', '{acme,acme}', '{1,1}'"),
+        lane(Statements.endedJobs, "ARRAY[history_id(1), history_id(4200001)]"),
         lane(Statements.listTenantLimits, looksAt: 20, "tenants with limits"),
         read(Statements.readTenantLimits, "'tenant-7'"),
+        lane(Statements.sumStoredBytes, "'{tenant-7}'"),
         lane(Statements.removeOldTransfers, "200000, 50"),
         command(Statements.replaceTenantLimits, "'tenant-7', 5, NULL, NULL, NULL, 7, 1000, NULL, NULL"),
     ]

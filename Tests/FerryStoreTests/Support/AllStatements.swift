@@ -44,8 +44,8 @@ extension Statements {
         readHeartbeats, readNodes, readPeer, removeFormerNodes,
         removeNode,
         // Quotas
-        countTenantJobs, countTransfers, listTenantLimits, readTenantLimits, removeOldTransfers,
-        replaceTenantLimits,
+        countTenantJobs, countTransfers, endedJobs, listTenantLimits, readTenantLimits,
+        removeOldTransfers, replaceTenantLimits, sumStoredBytes,
         // Retention
         addHistory, detachHistory, dropHistory, expiredJobs, hasEventsUntil, lateHistory, oldDefaultJobs,
         oldJobs, oldRestJobs, oldSessionJobs, readHistory, removeJobs, removeOldKeys,

@@ -137,7 +137,7 @@ CREATE INDEX jobs_permits ON jobs (origin, lot) WHERE state = 'running' AND lot 
 -- Used by remove_old_lots.
 CREATE INDEX jobs_narrow ON jobs (lot) WHERE (lot < 0) IS TRUE;
 -- Lists, newest first. Partial on paper.
--- Used by list_jobs, count_default_jobs.
+-- Used by list_jobs, count_default_jobs, count_tenant_jobs.
 CREATE INDEX jobs_tenant ON jobs (tenant, id) WHERE tenant IS NOT NULL;
 -- Jobs of a session. The default session is left out: it has most jobs, and no end.
 -- Used by list_jobs, count_session_jobs, cancel_sessions, end_sessions.
@@ -267,8 +267,8 @@ CREATE TABLE finished_jobs (
     -- two and finished_at.
     acknowledged_at timestamptz,
     given_up_at timestamptz,
-    -- Bytes of the managed file, the kept body, or what another job may continue, of a job without a destination;
-    -- null: none.
+    -- Bytes of the managed file, the kept body, or what another job may continue, of a job without a
+    -- destination; null: none.
     stored_bytes bigint,
     node uuid,
     retry_of uuid,
@@ -297,7 +297,7 @@ CREATE TABLE finished_jobs (
 ) PARTITION BY RANGE (id);
 -- Lists, newest first. Partial on paper: the two indexes of an empty partition are equally small, and a plan
 -- that finds a row by its id through this one reads all of it later.
--- Used by list_jobs, old_default_jobs.
+-- Used by list_jobs, old_default_jobs, sum_stored_bytes.
 CREATE INDEX finished_jobs_tenant ON finished_jobs (tenant, id) WHERE tenant IS NOT NULL;
 -- Lists of a session, and jobs that a session keeps for a shorter time. As jobs_session.
 -- Used by list_jobs, old_session_jobs.

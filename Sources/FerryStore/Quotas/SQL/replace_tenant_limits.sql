@@ -1,6 +1,6 @@
 -- Writes the limits of a tenant if they are still those that were read. Locks: the row.
--- $1 tenant, $2 unfinished jobs, $3 bytes of a day, $4 stored bytes, $5 requests per second, $6 to $9 the same
--- as they were read; null: no limit. Returns the tenant; no row if the limits have changed meanwhile.
+-- $1 tenant, $2 unfinished jobs, $3 bytes of a day, $4 stored bytes, $5 requests per second, $6 to $9 the
+-- same as they were read; null: no limit. Returns the tenant; no row if the limits have changed meanwhile.
 INSERT INTO tenant_limits AS t (tenant, unfinished_jobs, bytes_per_day, storage_bytes, requests_per_second)
 VALUES ($1::text, $2::bigint, $3::bigint, $4::bigint, $5::bigint)
 ON CONFLICT (tenant) DO UPDATE SET

@@ -122,7 +122,10 @@ package final class TenantQuotas: Sendable {
 
     /// Adds the bytes of an attempt whose result is to be committed.
     package func note(ended byteCount: Int64, of tenant: String) {
-        state.withLock { $0.tenants[tenant]?.uncommitted += byteCount }
+        withTenants { tenants in
+            guard let before = tenants[tenant]?.uncommitted else { return }
+            tenants[tenant]?.uncommitted = before + byteCount
+        }
     }
 
     /// Notes that the bytes of an ended attempt are committed. The next reading has them.

@@ -26,7 +26,7 @@ extension StoreContext {
     ) throws(PostgresError) -> StoreError? {
         let tenant = job.tenant
         // A count that another thread begins meanwhile makes this one void.
-        for _ in 0..<10 {
+        for _ in 0..<3 {
             switch admission.admit(1, of: tenant, storesBytes: job.spec.storesBytes) {
             case .admitted:
                 admitted.add(tenant)

@@ -15,7 +15,7 @@ let safe: [SwiftSetting] = strict + [.strictMemorySafety()]
 let storeSQL: [Resource] =
     [
         "Admin", "BulkOperations", "Claim", "Connection", "Deliveries", "Events", "Finish", "Hosts", "Jobs",
-        "Leases", "Retention", "Schedules", "Schema", "Sessions", "Submit", "Waiting",
+        "Leases", "Quotas", "Retention", "Schedules", "Schema", "Sessions", "Submit", "Waiting",
     ].map { .embedInCode("\($0)/SQL") } + [.embedInCode("Schema/Migrations")]
 
 /// In the order in which a job flows through them; each stage imports `FerryCore` and at most one wrapper.

@@ -137,7 +137,7 @@ CREATE INDEX jobs_permits ON jobs (origin, lot) WHERE state = 'running' AND lot 
 -- Used by remove_old_lots.
 CREATE INDEX jobs_narrow ON jobs (lot) WHERE (lot < 0) IS TRUE;
 -- Lists, newest first. Partial on paper.
--- Used by list_jobs, count_default_jobs.
+-- Used by list_jobs, count_default_jobs, count_tenant_jobs.
 CREATE INDEX jobs_tenant ON jobs (tenant, id) WHERE tenant IS NOT NULL;
 -- Jobs of a session. The default session is left out: it has most jobs, and no end.
 -- Used by list_jobs, count_session_jobs, cancel_sessions, end_sessions.
@@ -267,6 +267,9 @@ CREATE TABLE finished_jobs (
     -- two and finished_at.
     acknowledged_at timestamptz,
     given_up_at timestamptz,
+    -- Bytes of the managed file, the kept body, or what another job may continue, of a job without a
+    -- destination; null: none.
+    stored_bytes bigint,
     node uuid,
     retry_of uuid,
     tenant text NOT NULL,
@@ -294,7 +297,7 @@ CREATE TABLE finished_jobs (
 ) PARTITION BY RANGE (id);
 -- Lists, newest first. Partial on paper: the two indexes of an empty partition are equally small, and a plan
 -- that finds a row by its id through this one reads all of it later.
--- Used by list_jobs, old_default_jobs.
+-- Used by list_jobs, old_default_jobs, sum_stored_bytes.
 CREATE INDEX finished_jobs_tenant ON finished_jobs (tenant, id) WHERE tenant IS NOT NULL;
 -- Lists of a session, and jobs that a session keeps for a shorter time. As jobs_session.
 -- Used by list_jobs, old_session_jobs.
@@ -1078,6 +1081,36 @@ CREATE TABLE settings (
     value bytea NOT NULL,
     CONSTRAINT settings_pkey PRIMARY KEY (name)
 );
+
+-- Limits of tenants, which operators set; null: no limit. Tenants without a row have none.
+CREATE TABLE tenant_limits (
+    -- Jobs of all nodes.
+    unfinished_jobs bigint,
+    -- Bytes of bodies in a day (UTC), counted in tenant_transfers.
+    bytes_per_day bigint,
+    -- Managed files and kept bodies.
+    storage_bytes bigint,
+    -- Requests to the API of one node.
+    requests_per_second bigint,
+    tenant text NOT NULL,
+    CONSTRAINT tenant_limits_pkey PRIMARY KEY (tenant)
+);
+
+-- Bytes of bodies that attempts have received and sent, of tenants with a limit of bytes in a day. Each node
+-- writes a row of its own, and a new one each ten minutes: an old snapshot keeps few versions of a row.
+CREATE TABLE tenant_transfers (
+    -- Begin of the ten minutes in which the attempts have ended.
+    since timestamptz NOT NULL,
+    node uuid NOT NULL,
+    bytes bigint NOT NULL,
+    tenant text NOT NULL,
+    CONSTRAINT tenant_transfers_pkey PRIMARY KEY (tenant, since, node)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200,
+        autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
+
+-- Housekeeping removes the oldest.
+-- Used by remove_old_transfers.
+CREATE INDEX tenant_transfers_since ON tenant_transfers (since);
 
 -- Requests of operators that change something; written before they are carried out.
 CREATE TABLE audit (

@@ -53,6 +53,8 @@ private func path(_ pattern: String) -> JSON {
     var members: [JSON.Member] = []
     if pattern.contains("{host}") {
         members.append(.init("parameters", [.reference("parameters", "HostName")]))
+    } else if pattern.contains("{tenant}") {
+        members.append(.init("parameters", [.reference("parameters", "TenantName")]))
     } else if pattern.contains("{id}") {
         let isName = pattern.hasPrefix("/v1/sessions/")
         let id = Parameter("", "id", .path, isName ? sessionName : String.shownSchema, "Identifier.")
@@ -127,12 +129,13 @@ private let problemText: [Int: String] = [
     401: "No valid key.", 403: "The key's role does not suffice.",
     404: "There is no such object, or it belongs to another tenant.", 405: "The path knows other methods.",
     408: "The request came too slowly.", 409: "The state, or a request in progress, does not allow it.",
-    412: "The object has another revision.", 428: "The change needs If-Match.", 413: "The body is too large.",
+    412: "The object has another revision.", 428: "The change needs If-Match.",
+    413: "The body is too large, or the bytes that are stored for the tenant have reached their limit.",
     414: "The target is too long.", 415: "The media type is not supported.",
     416: "The range is beyond the content.", 421: "The target is of another host.",
     422: "Fields are wrong; errors names each. Nothing was stored.",
     429: "Too many requests with this key, unfinished jobs, or submissions, reads, bodies, files or streams "
-        + "at once.",
+        + "at once; or a limit of the tenant.",
     431: "The header fields are too large.", 500: "Something went wrong here.",
     501: "The transfer coding is not known.", 503: "The service cannot answer now; ask again.",
 ]

@@ -22,7 +22,8 @@ extension Operation {
             "schedules"
         case .readWindows, .changeWindows, .createKey, .listKeys, .readKey, .revokeKey, .readStatus,
             .listNodes, .readLimits, .changeLimits, .pauseService, .resumeService, .drainNode, .resumeNode,
-            .listTenants, .listAudit, .listHosts, .readHost, .changeHost:
+            .listTenants, .readTenantLimits, .replaceTenantLimits, .listAudit, .listHosts, .readHost,
+            .changeHost:
             "admin"
         case .live, .ready, .metrics, .openapi, .docs: "service"
         }
@@ -264,6 +265,14 @@ extension Operation {
                 "List the tenants with their unfinished jobs, by name",
                 "A page of tenants with unfinished jobs, at most 2 seconds old.", "TenantList",
                 ["Limit", "TenantCursor"])
+        case .readTenantLimits:
+            .read(
+                "Read the limits of a tenant; a tenant without limits need not exist", "The limits.",
+                "TenantLimits")
+        case .replaceTenantLimits:
+            .change(
+                "Replace the limits of a tenant; a field that is absent or null is no limit",
+                .json("TenantLimitsRequest"), "The limits.", "TenantLimits")
         case .listAudit:
             .page("List the audit log: changes by operators, newest first", "A page of entries.", "Audit")
         case .listHosts:

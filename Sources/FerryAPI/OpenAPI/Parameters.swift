@@ -91,6 +91,9 @@ let parameters: [Parameter] = [
         "HostName", "host", .path, String.schema(HostReference.textRule),
         "An origin, percent-encoded. A name without a scheme means https.", hostExamples),
     Parameter(
+        "TenantName", "tenant", .path, text(1...Limits.nameByteCountMax, "^[a-z0-9_-]+$"),
+        "Name of the tenant."),
+    Parameter(
         "Verbose", "verbose", .query, String.schema(TextRule(0...Limits.nameByteCountMax)),
         "Adds a line for each check to the response.", [.init("allowEmptyValue", .bool(true))]),
     Parameter(

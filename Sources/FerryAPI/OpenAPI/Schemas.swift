@@ -12,6 +12,7 @@ let componentSchemas: [JSON.Member] = {
         BulkOperation.self, BulkDryRun.self,
         ShownNewKey.self, Pause.self, Status.self, ShownWindows.self)
     schemas.add(TransferLimits.self, .response)
+    schemas.add(TenantLimits.self, .response)
     schemas.addPage(of: JobEnvelope.self, "JobList", "jobs", "newest first")
     schemas.addPage(of: SessionOverview.self, "SessionList", "sessions", "ordered by name")
     schemas.addPage(of: ShownSchedule.self, "ScheduleList", "schedules", "newest first")
@@ -94,6 +95,7 @@ extension FieldSchemas {
         add(BulkCancelRequest.self, .request(nil), named: "BulkCancelRequest")
         add(KeyRequest.self, .request(nil), named: "KeyRequest")
         add(TransferLimits.self, .patch, named: "LimitsPatch")
+        add(TenantLimits.self, .request(nil), named: "TenantLimitsRequest")
         add(HostPatch.self, .patch, named: "HostPatch")
         add(OffPeakWindow.self, .request(nil), named: "WindowInput")
         add(OffPeakWindows.self, .patch, named: "WindowsPatch")

@@ -74,6 +74,8 @@ package struct APIPorts: Sendable {
     let arriving: any ArrivingContent
     /// Returns the state of the service that explains why a job is queued. Must not block.
     package var queue: @Sendable () -> QueueConditions = { QueueConditions() }
+    /// The limits of tenants, as this node knows them.
+    package var quotas = TenantQuotas()
     /// Encrypts bytes that must not be readable in the database.
     package var seal: @Sendable ([UInt8]) -> [UInt8] = { $0 }
     /// Decrypts what `seal` returned; `nil` if that fails.
@@ -115,6 +117,7 @@ package final class API: RequestHandler {
     private let handlers: Handlers
     private let keys: KeyTable
     private let limiter: RateLimiter
+    private let tenantLimiter: TenantRateLimiter
     private let audit: AuditTrail
     private let secrets: SecretSeal
     private let logger: Logger
@@ -140,6 +143,7 @@ package final class API: RequestHandler {
         followers = ContentFollowers(ports)
         keys = KeyTable(ports.store, keyStreams, adminKey: configuration.adminKey)
         limiter = RateLimiter(configuration.rateLimit)
+        tenantLimiter = TenantRateLimiter(ports.quotas)
         bodies = BodyBudget(capacity: configuration.bodyBytesMax)
         audit = AuditTrail(ports, identifiers, logger)
         let handlers = Handlers(
@@ -223,7 +227,10 @@ package final class API: RequestHandler {
             }
             let route = routes[index]
             let principal = try principal(head, route)
-            if route.role != nil, let wait = limiter.take(principal.key) { throw limiter.problem(wait: wait) }
+            if route.role != nil {
+                if let wait = limiter.take(principal.key) { throw limiter.problem(wait: wait) }
+                try tenantLimiter.take(principal.tenant)
+            }
             let query = try queryRules[index].items(head)
             if route.body != .none { try needPlainBody(head.fields) }
             var context = RequestContext(

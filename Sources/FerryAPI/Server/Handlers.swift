@@ -22,6 +22,7 @@ final class Handlers: Sendable {
     let hosts: HostHandlers
     let keys: KeyHandlers
     let serviceControl: ServiceControlHandlers
+    let tenantLimits: TenantLimitHandlers
     let audit: AuditTrail
     let probes: ProbeHandlers
     let documents = DocumentHandlers()
@@ -62,6 +63,7 @@ final class Handlers: Sendable {
         hosts = HostHandlers(ports.store)
         keys = KeyHandlers(ports, identifiers, table)
         serviceControl = ServiceControlHandlers(ports)
+        tenantLimits = TenantLimitHandlers(ports.store)
         self.audit = audit
         probes = ProbeHandlers(ports)
     }

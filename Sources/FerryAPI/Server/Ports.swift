@@ -6,6 +6,7 @@ package import FerryCore
 package typealias StorePorts = JobReader & JobControl & DependencyReader & AnswerSink & EventReader
     & DeliveryReader & WebhookStore & KeyStore & LimitStore & HostStore & SessionStore & ScheduleStore
     & WindowStore & ServiceControl & AuditLog & BulkOperationStore
+    & TenantLimitStore
 
 /// Reads jobs. A job of another tenant is `notFound`.
 package protocol JobReader: JobLookup {

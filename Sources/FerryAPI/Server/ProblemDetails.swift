@@ -28,6 +28,8 @@ enum ProblemCode: String, Sendable, CaseIterable {
     case idempotencyKeyReused = "idempotency_key_reused"
     case rateLimited = "rate_limited"
     case tooManyJobs = "too_many_jobs"
+    case quotaExceeded = "quota_exceeded"
+    case storageQuotaExceeded = "storage_quota_exceeded"
     case internalError = "internal_error"
     case storeUnavailable = "store_unavailable"
     case overloaded
@@ -46,12 +48,12 @@ enum ProblemCode: String, Sendable, CaseIterable {
             .sessionInUse, .tooManySessions, .limitReached:
             409
         case .stale: 412
-        case .bodyTooLarge: 413
+        case .bodyTooLarge, .storageQuotaExceeded: 413
         case .unsupportedMediaType: 415
         case .rangeNotSatisfiable: 416
         case .invalidFields, .idempotencyKeyReused: 422
         case .preconditionRequired: 428
-        case .rateLimited, .tooManyJobs, .overloaded, .tooManyStreams: 429
+        case .rateLimited, .tooManyJobs, .quotaExceeded, .overloaded, .tooManyStreams: 429
         case .internalError: 500
         case .storeUnavailable, .nodeUnavailable: 503
         }
@@ -86,6 +88,8 @@ enum ProblemCode: String, Sendable, CaseIterable {
         case .idempotencyKeyReused: "The key was used for another request"
         case .rateLimited: "Too many requests"
         case .tooManyJobs: "Too many unfinished jobs"
+        case .quotaExceeded: "A limit of the tenant is reached"
+        case .storageQuotaExceeded: "The tenant's stored files reach their limit"
         case .internalError: "Internal error"
         case .storeUnavailable: "The database is not available"
         case .overloaded: "Too many requests are waiting"
@@ -225,6 +229,13 @@ struct Problem: Error, Sendable {
                 .tooManyJobs,
                 "The tenant would have more than \(countMax) unfinished jobs; try again later.")
             fields += quotaFields("jobs", quota: countMax, seconds: seconds)
+        case .quotaExceeded(let quota, let countMax, let seconds):
+            self.init(quota, max: countMax, seconds: seconds)
+        case .storageQuotaExceeded(let byteCountMax):
+            self.init(
+                .storageQuotaExceeded,
+                "The tenant's files and bodies have reached its limit of \(byteCountMax) bytes. Delete jobs, or "
+                    + "name a path for the file.")
         case .notFound: self.init(.notFound, "There is no such object, or it belongs to another tenant.")
         case .idempotencyKeyReused:
             self.init(
@@ -266,6 +277,22 @@ struct Problem: Error, Sendable {
                     + "ended, or cancel one.")
         case .failed:
             self.init(.internalError, "The request failed; the log has its cause under its request_id.")
+        }
+    }
+
+    /// A submission that a limit of the tenant refuses.
+    private init(_ quota: TenantQuota, max countMax: Int64, seconds: Double) {
+        switch quota {
+        case .unfinishedJobs:
+            self.init(
+                .quotaExceeded,
+                "The tenant would have more than its \(countMax) unfinished jobs; try again later.")
+            fields += quotaFields("jobs", quota: countMax, seconds: seconds)
+        case .bytesPerDay:
+            self.init(
+                .quotaExceeded,
+                "The tenant has used up its \(countMax) bytes of today; try again after midnight (UTC).")
+            fields += quotaFields("bytes", quota: countMax, window: 86_400, seconds: seconds)
         }
     }
 

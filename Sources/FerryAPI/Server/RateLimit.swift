@@ -15,14 +15,32 @@ package struct RateLimit: Sendable, Equatable {
     }
 }
 
+/// A token bucket.
+struct TokenBucket {
+    private var tokens: Double
+    /// Monotonic nanoseconds.
+    private var filledAt: Int64
+
+    /// Makes a full bucket.
+    init(_ limit: RateLimit, at now: Int64) {
+        tokens = limit.burst
+        filledAt = now
+    }
+
+    /// Takes a token. Returns `nil`, or, if the bucket is empty, the seconds until it has a token.
+    mutating func take(_ limit: RateLimit, at now: Int64) -> Double? {
+        tokens = min(limit.burst, tokens + Double(now - filledAt) / 1e9 * limit.perSecond)
+        filledAt = now
+        guard tokens >= 1 else { return (1 - tokens) / limit.perSecond }
+        tokens -= 1
+        return nil
+    }
+}
+
 /// Token buckets, one for each key. Any thread.
 final class RateLimiter: Sendable {
-    private struct Bucket {
-        var tokens: Double
-        var filledAt: Int64
-    }
     private let limit: RateLimit
-    private let buckets = Mutex<[KeyID: Bucket]>([:])
+    private let buckets = Mutex<[KeyID: TokenBucket]>([:])
     private let now: @Sendable () -> Int64
 
     init(_ limit: RateLimit, now: @escaping @Sendable () -> Int64 = { monotonicNanoseconds() }) {
@@ -34,14 +52,7 @@ final class RateLimiter: Sendable {
     func take(_ key: KeyID) -> Double? {
         let now = now()
         return buckets.withLock { buckets in
-            var bucket = buckets[key] ?? Bucket(tokens: limit.burst, filledAt: now)
-            let gained = Double(now - bucket.filledAt) / 1e9 * limit.perSecond
-            bucket.tokens = min(limit.burst, bucket.tokens + gained)
-            bucket.filledAt = now
-            let wait = bucket.tokens >= 1 ? nil : (1 - bucket.tokens) / limit.perSecond
-            if wait == nil { bucket.tokens -= 1 }
-            buckets[key] = bucket
-            return wait
+            buckets[key, default: TokenBucket(limit, at: now)].take(limit, at: now)
         }
     }
 
@@ -53,6 +64,33 @@ final class RateLimiter: Sendable {
             "requests", quota: Int64(limit.burst), window: max(1, Int(limit.burst / limit.perSecond)),
             seconds: wait)
         return problem
+    }
+}
+
+/// Token buckets of the tenants with a limit of requests. Any thread.
+final class TenantRateLimiter: Sendable {
+    private let quotas: TenantQuotas
+    private let buckets = Mutex<[String: TokenBucket]>([:])
+    private let now: @Sendable () -> Int64
+
+    init(_ quotas: TenantQuotas, now: @escaping @Sendable () -> Int64 = { monotonicNanoseconds() }) {
+        self.quotas = quotas
+        self.now = now
+    }
+
+    /// Takes a token of a tenant, if its requests are limited. Throws if its bucket is empty.
+    func take(_ tenant: String) throws(Problem) {
+        guard let count = quotas.limits(of: tenant)?.requestsPerSecond else { return }
+        let now = now()
+        let limit = RateLimit(perSecond: Double(count), burst: Double(count))
+        let wait = buckets.withLock { buckets in
+            buckets[tenant, default: TokenBucket(limit, at: now)].take(limit, at: now)
+        }
+        guard let wait else { return }
+        var problem = Problem(
+            .quotaExceeded, "The tenant has used up its \(count) requests per second on this node.")
+        problem.fields = quotaFields("requests", quota: count, window: 1, seconds: wait)
+        throw problem
     }
 }
 

@@ -58,7 +58,7 @@ enum Operation: String, Sendable, CaseIterable {
     case createSchedule, listSchedules, readSchedule, replaceSchedule, deleteSchedule, runSchedule,
         pauseSchedule, resumeSchedule
     case readStatus, listNodes, readLimits, changeLimits, createKey, listKeys, readKey, revokeKey
-    case pauseService, resumeService, drainNode, resumeNode, listTenants, listAudit
+    case pauseService, resumeService, drainNode, resumeNode, listTenants, readTenantLimits, replaceTenantLimits, listAudit
     case listHosts, readHost, changeHost
     case live, ready, metrics, openapi, docs
 }
@@ -198,6 +198,10 @@ private let operatorRoutes: [Route] = [
         $0.serviceControl.resumeNode
     },
     Route(.listTenants, "GET", "/v1/admin/tenants", .admin) { $0.serviceControl.listTenants },
+    Route(.readTenantLimits, "GET", "/v1/admin/tenants/{tenant}/limits", .admin) { $0.tenantLimits.read },
+    Route(.replaceTenantLimits, "PUT", "/v1/admin/tenants/{tenant}/limits", .admin, .upTo(4_096)) {
+        $0.tenantLimits.replace
+    },
     Route(.listAudit, "GET", "/v1/admin/audit", .admin) { $0.audit.list },
     Route(.live, "GET", "/livez", nil) { $0.probes.live },
     Route(.ready, "GET", "/readyz", nil) { $0.probes.ready },

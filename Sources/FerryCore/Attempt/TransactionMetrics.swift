@@ -131,6 +131,9 @@ package struct TransactionLog: Sendable, Equatable {
     package private(set) var count = 0
     /// Number of transactions dropped because there were more than `Limits.transactionCountMax`.
     package private(set) var omittedCount = 0
+    /// Bytes of the bodies of all requests and responses as sent and received, those of dropped transactions
+    /// included.
+    package private(set) var bodyByteCount: Int64 = 0
     /// Number of redirects that were followed.
     package var redirectCount = 0
     /// URLs that contain secrets, which are redacted in `bytes`.
@@ -181,6 +184,7 @@ package struct TransactionLog: Sendable, Equatable {
         if bytes.isEmpty { bytes.reserveCapacity(96) }
         if count >= Self.firstCount { lastStarts.append(bytes.count) }
         count += 1
+        bodyByteCount += metrics.byteCounts.requestBody + metrics.byteCounts.responseBody
         guard let request = metrics.request else {
             hasOwn = true
             return metrics.pack(into: &bytes)

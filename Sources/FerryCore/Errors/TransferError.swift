@@ -29,6 +29,7 @@ package struct TransferError: Error, Sendable, Equatable {
         case storageFull = "storage_full"
         case storageUnavailable = "storage_unavailable"
         case storageFailed = "storage_failed"
+        case storageQuotaExceeded = "storage_quota_exceeded"
         case blockedAddress = "blocked_address"
         case requestNotRepeatable = "request_not_repeatable"
         case dependencyFailed = "dependency_failed"

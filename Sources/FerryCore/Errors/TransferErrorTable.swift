@@ -11,7 +11,7 @@ extension TransferError.Code {
         case .unacceptableStatus: .httpStatus
         case .incompleteBody, .sizeMismatch, .digestMismatch, .sourceChanged: .integrity
         case .destinationExists, .destinationInvalid, .sourceNotFound, .storageFull, .storageUnavailable,
-            .storageFailed:
+            .storageFailed, .storageQuotaExceeded:
             .storage
         case .unacceptableContentType, .tooManyRedirects, .redirectInvalid, .responseInvalid,
             .responseTooLarge, .requestNotRepeatable:
@@ -40,7 +40,7 @@ extension TransferError.Code {
         case .responseInvalid: [.connecting, .sending, .waiting, .receiving]
         case .responseTooLarge: [.connecting, .waiting, .receiving]
         case .storageFull: [.receiving, .finishing]
-        case .incompleteBody: [.receiving]
+        case .incompleteBody, .storageQuotaExceeded: [.receiving]
         case .sizeMismatch: [.sending, .waiting, .finishing]
         case .digestMismatch, .destinationExists, .destinationInvalid: [.finishing]
         case .sourceNotFound: [.sending]
@@ -68,8 +68,8 @@ extension TransferError.Code {
         case .resourceTimeout, .deadlineExceeded, .certificateInvalid, .clientCertificateRequired,
             .authenticationRequired, .unacceptableContentType, .tooManyRedirects, .redirectInvalid,
             .responseTooLarge,
-            .sourceNotFound, .destinationExists, .destinationInvalid, .blockedAddress, .requestNotRepeatable,
-            .dependencyFailed, .cancelled:
+            .sourceNotFound, .destinationExists, .destinationInvalid, .storageQuotaExceeded, .blockedAddress,
+            .requestNotRepeatable, .dependencyFailed, .cancelled:
             .never
         }
     }

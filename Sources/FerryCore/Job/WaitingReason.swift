@@ -17,6 +17,7 @@ package struct WaitingReason: ShownObject, Equatable {
         case sessionLimit = "session_limit"
         case storageLow = "storage_low"
         case storageUnavailable = "storage_unavailable"
+        case tenantQuota = "tenant_quota"
         case noFreeSlot = "no_free_slot"
         case paused, suspended
         case noWorker = "no_worker"
@@ -65,6 +66,11 @@ package struct WaitingReason: ShownObject, Equatable {
                 conditions.hasDrainedWorker
                     ? "Every node that transfers is drained; it starts after an operator has resumed one."
                     : "No node that transfers is alive; it starts as soon as one is.")
+        } else if let until = conditions.tenantWaitsUntil(job.tenant) {
+            self.init(
+                .tenantQuota,
+                "Its tenant has used up its bytes of today; it starts after midnight (UTC), or when an operator "
+                    + "has raised the limit.", nextCheckAt: until)
         } else if let hold = conditions.downloadHold, job.spec?.kind == .download {
             self.init(hold, isElsewherePossible: conditions.workerCount != 1)
         } else if conditions.awaitsHost(job) {
@@ -220,6 +226,9 @@ package struct QueueConditions: Sendable {
     package var now: Timestamp?
     /// Seconds after which a node without heartbeat counts as dead.
     package var leaseSeconds = Limits.leaseSeconds
+    /// Returns the time until which the jobs of a tenant wait because its bytes of the day are used up, or
+    /// `nil` if they need not wait.
+    package var tenantWaitsUntil: @Sendable (_ tenant: String) -> Timestamp? = { _ in nil }
     /// Why no download begins on this node, or `nil` if downloads may begin.
     package var downloadHold: DownloadAdmission.Hold?
     /// Returns the state of an origin that cannot be reached, or `nil` if it can be, as far as is known.

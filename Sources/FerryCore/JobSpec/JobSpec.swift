@@ -17,6 +17,9 @@ package struct JobSpec: FieldObject {
     /// `true` if the body of the response becomes a file, however short it is.
     package var storesFile: Bool { kind == .download || destination != nil }
 
+    /// `true` if Ferry stores what the job receives: it has no destination, and is no upload.
+    package var storesBytes: Bool { kind != .upload && destination == nil }
+
     /// Bytes per second in each direction, or `nil` for no limit.
     package var bytesPerSecondMax: Int64? {
         get { network.bytesPerSecondMax }

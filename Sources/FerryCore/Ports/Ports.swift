@@ -142,6 +142,10 @@ package enum StoreError: Error, Sendable, Equatable {
     case eventsBehind
     /// The tenant has its largest number of unfinished jobs, or nearly so. `retryAfter`: seconds.
     case tooManyJobs(max: Int64, retryAfter: Double)
+    /// A limit of the tenant alone allows no more jobs now. `retryAfter`: seconds.
+    case quotaExceeded(TenantQuota, max: Int64, retryAfter: Double)
+    /// The stored bytes of the tenant have reached its limit.
+    case storageQuotaExceeded(max: Int64)
     /// No such object of the tenant.
     case notFound
     /// The job's state does not allow the operation.

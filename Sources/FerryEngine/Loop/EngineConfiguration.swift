@@ -35,6 +35,8 @@ package struct EngineConfiguration: Sendable {
     package var watchedDirectories: [String] = []
     /// Says whether downloads may begin; the engine stops them while a disk is full or fails.
     package var downloads = DownloadAdmission()
+    /// The limits of tenants, as the store knows them.
+    package var quotas = TenantQuotas()
     /// Seconds for which an attempt that has reached its server keeps its slot while no byte moves.
     package var stallSeconds = 5.0
     /// When a connection counts as too slow, for jobs that do not say.

@@ -56,7 +56,8 @@ struct AcceptedResponse {
                 return DigestTail(bytes, digests, fileThreads: fileThreads) { onLoop { $0.resume(key) } }
             }, opened: recorder(attempt.spec, context),
             content: FollowableContent(
-                job: attempt.job, progress: progress, followers: context.followers))
+                job: attempt.job, progress: progress, followers: context.followers),
+            allowance: context.allowance(of: attempt))
         let writer: BodyWriter
         if let continued {
             writer = try BodyWriter(plan, resuming: continued.resumption.file, total: continued.total)

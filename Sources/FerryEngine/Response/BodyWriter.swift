@@ -26,6 +26,8 @@ final class BodyWriter: StagedWriter {
         let opened: ((PartialFile) -> Void)?
         /// Shows the file to readers that follow the job.
         let content: FollowableContent
+        /// What the tenant may store; `nil` for no limit.
+        var allowance: StorageAllowance?
     }
 
     /// A body that is in memory for a while.
@@ -114,7 +116,8 @@ final class BodyWriter: StagedWriter {
     /// Whether bytes of the whole file are missing, as far as its length is known from a range.
     var isShort: Bool { total.map { byteCount < $0 } ?? false }
 
-    /// Throws `response_too_large`, `storage_full`, `storage_failed`, or an error of the destination's path.
+    /// Throws `response_too_large`, `storage_quota_exceeded`, `storage_full`, `storage_failed`, or an error of
+    /// the destination's path.
     func append(_ bytes: UnsafeRawBufferPointer) throws(TransferError) {
         let total = byteCount + Int64(bytes.count)
         try checkLength(total)
@@ -161,6 +164,7 @@ final class BodyWriter: StagedWriter {
         guard count <= plan.byteCountMax ?? .max else {
             throw .longerThanAccepted(.receiving)
         }
+        try plan.allowance?.need(count)
     }
 
     private func appendToFile(_ bytes: UnsafeRawBufferPointer) throws(TransferError) {

@@ -8,6 +8,8 @@ final class SegmentWriter: StagedWriter {
     let file: PartialFile
     /// The space that is promised to the file.
     var claim: StorageClaim?
+    /// What the tenant may store; `nil` for no limit.
+    var allowance: StorageAllowance?
     private let tail: DigestTail
     private let fileThreads: FileThreadPool
     private let writeBehind: WriteBehind?
@@ -33,9 +35,10 @@ final class SegmentWriter: StagedWriter {
         tail = DigestTail(bytes, digests, fileThreads: fileThreads) {}
     }
 
-    /// Takes bytes, which are written by the end of the loop's turn. Throws `storage_full` or
-    /// `storage_failed`, also for earlier bytes.
+    /// Takes bytes, which are written by the end of the loop's turn. Throws `storage_quota_exceeded`, and
+    /// `storage_full` or `storage_failed`, also for earlier bytes.
     func append(_ bytes: UnsafeRawBufferPointer, at offset: Int64) throws(TransferError) {
+        try allowance?.need(offset + Int64(bytes.count))
         try stage.append(bytes, at: offset, for: self)
     }
 

@@ -332,6 +332,7 @@ final class SegmentedTransfer: RunningAttempt {
     func openWriter(_ announced: [ExpectedDigest]) throws(TransferError) {
         guard writer == nil, let destination else { return }
         if attempt.spec.destination?.isDirectory ?? false { try destination.check() }
+        try context.allowance(of: attempt)?.need(target?.total ?? 0)
         let place = try destination.root.directory(destination.directory, making: true)
         var claim = target?.total == nil ? expectedSpace : nil
         expectedSpace = nil
@@ -350,6 +351,7 @@ final class SegmentedTransfer: RunningAttempt {
             file, Digests(attempt.spec.integrity, announced: announced), fileThreads: context.fileThreads,
             stage: loop.stage, syncs: context.syncs
         ) { onLoop { $0.resume(key) } }
+        writer.allowance = context.allowance(of: attempt)
         writer.writeFailed = { [weak self] in self?.fail($0) }
         FollowableContent(job: attempt.job, progress: progress, followers: context.followers).show(file)
         return writer

@@ -23,6 +23,7 @@ extension SegmentedTransfer {
             let place = destination.openDirectory
         else { return false }
         take(resumption, total)
+        try context.allowance(of: attempt)?.need(total)
         writer?.claim = try context.space.claim(at: place, expecting: total - resumption.byteCount)
         return true
     }

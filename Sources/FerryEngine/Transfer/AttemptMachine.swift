@@ -321,7 +321,7 @@ extension TransferError {
     fileprivate var leavesBytesUsable: Bool {
         switch code {
         case .sizeMismatch, .digestMismatch, .responseTooLarge, .responseInvalid, .storageUnavailable,
-            .storageFailed,
+            .storageFailed, .storageQuotaExceeded,
             .destinationExists, .destinationInvalid:
             false
         case .hostNotFound, .couldNotConnect, .hostHeld, .connectionLost, .timedOut, .resourceTimeout,

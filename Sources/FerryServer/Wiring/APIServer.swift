@@ -40,6 +40,7 @@ final class APIServer: Sendable {
         ports.progress = { engine?.progress(of: $0) }
         ports.running = { engine?.runningTransfers ?? [] }
         ports.queue = { store.queueConditions }
+        ports.quotas = store.quotas
         ports.zones = parts.zones
         ports.seal = { box.seal($0) }
         // The only error: sealed with another key, or damaged. The port returns `nil`.

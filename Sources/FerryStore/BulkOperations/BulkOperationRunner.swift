@@ -64,14 +64,20 @@ final class BulkOperationRunner: Sendable {
             context: context, changeCountMax: Limits.bulkStepChangeCount, skipsFirst: false)
         while true {
             var claimed: BulkOperationID?
+            var admitted = AdmittedJobs()
             do {
-                return try database.withConnection(sendingUpTo: ControlLane.sendCountMax) {
-                    connection throws(PostgresError) in
-                    try connection.transaction { connection throws(PostgresError) in
-                        try step.commit(&connection, claimed: &claimed)
+                let outcome = try database.withConnection(sendingUpTo: ControlLane.sendCountMax) {
+                    [context] connection throws(PostgresError) -> BulkStep.Outcome in
+                    // Those of a transaction that was undone.
+                    context.admission.settle(&admitted, isCommitted: false)
+                    return try connection.transaction { connection throws(PostgresError) in
+                        try step.commit(&connection, claimed: &claimed, admitted: &admitted)
                     }
                 }
+                context.admission.settle(&admitted, isCommitted: true)
+                return outcome
             } catch {
+                context.admission.settle(&admitted, isCommitted: error.isConnectionLost)
                 if error.isSessionChange {
                     try context.readSessions(database)
                     continue

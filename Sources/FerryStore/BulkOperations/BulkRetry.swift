@@ -4,6 +4,9 @@ import Postgres
 /// Submits finished jobs again in a step of a bulk operation, each once: a job that another one retries
 /// already is skipped.
 struct BulkRetry {
+    /// Seconds after which a retry that waits for a limit of its tenant is tried again: limits change.
+    private static let waitMax = 60.0
+
     let context: StoreContext
     let tenant: String
     /// Trace context of the new jobs.
@@ -17,9 +20,11 @@ struct BulkRetry {
     }
 
     /// Submits jobs in their order, and counts the others. Call in a transaction. Throws an error with
-    /// `isSessionChange` if sessions have changed since this node has read them.
+    /// `isSessionChange` if sessions have changed since this node has read them. `admitted`: to be settled
+    /// after the transaction, also if it throws.
     func commit(
-        _ jobs: [JobID], _ counts: inout BulkCounts, _ connection: inout Connection
+        _ jobs: [JobID], _ counts: inout BulkCounts, admitted: inout AdmittedJobs,
+        _ connection: inout Connection
     ) throws(PostgresError) -> Outcome {
         var outcome = Outcome()
         guard !jobs.isEmpty else { return outcome }
@@ -44,9 +49,10 @@ struct BulkRetry {
             switch repeated(stored.record, source, sessions, files) {
             case .failure(let refusal): counts.add(refusal.reason)
             case .success(let job):
-                if let seconds = context.admission.admit(1, of: tenant) {
-                    // The tenant has too many unfinished jobs: the operation waits until some have ended.
-                    outcome.stoppedBefore = (id, max(1, seconds))
+                if let refusal = try context.refusal(of: job, &admitted, &connection) {
+                    // A limit of the tenant is reached: the operation waits until jobs have ended, or the
+                    // next day has begun.
+                    outcome.stoppedBefore = (id, min(Self.waitMax, max(1, refusal.retryAfter ?? 1)))
                     break retrying
                 }
                 new.append(job)

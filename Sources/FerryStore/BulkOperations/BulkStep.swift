@@ -61,9 +61,10 @@ struct BulkStep {
     }
 
     /// Carries out the next step of the operation that is due for the longest time. Call in a transaction.
-    /// `claimed`: set to the operation, also if it throws.
+    /// `claimed`: set to the operation, `admitted`: to be settled after the transaction, both also if it
+    /// throws.
     func commit(
-        _ connection: inout Connection, claimed: inout BulkOperationID?
+        _ connection: inout Connection, claimed: inout BulkOperationID?, admitted: inout AdmittedJobs
     ) throws(PostgresError) -> Outcome {
         var parameters = Parameters()
         parameters.append(context.clock.now())
@@ -96,7 +97,7 @@ struct BulkStep {
         } else {
             let retry = BulkRetry(
                 context: context, tenant: work.operation.tenant, traceparent: work.traceparent)
-            let done = try retry.commit(part.jobs, &counts, &connection)
+            let done = try retry.commit(part.jobs, &counts, admitted: &admitted, &connection)
             outcome.submitted = done.submitted
             if let stopped = done.stoppedBefore {
                 part.cut(before: stopped.job)

@@ -12,6 +12,10 @@ struct DispatcherState {
     private let database: ReconnectingConnection
     /// Results of attempts that are not committed yet; each holds a lease.
     private var endings: [AttemptEnding] = []
+    /// Bytes of the attempts of `endings` that count for their tenants.
+    private var transfers: [JobID: AttemptTransfer] = [:]
+    /// Those of `endings` whose tenants have a limit of stored bytes.
+    private var stored: [JobID: StoredAttempt] = [:]
     /// Events of running jobs that are not committed yet.
     private var news: [News] = []
     private var queue: QueueView
@@ -87,7 +91,8 @@ struct DispatcherState {
     /// not.
     mutating func spool() -> Bool {
         giveBackHeld(Sys.monotonicNanoseconds())
-        return context.configuration.spool?.keep(news, endings, context.logger) ?? false
+        return context.configuration.spool?.keep(
+            news, endings, Array(transfers.values), of: context.configuration.node, context.logger) ?? false
     }
 
     // MARK: Messages
@@ -97,6 +102,13 @@ struct DispatcherState {
         case .result(let result):
             queue.note(ended: result)
             context.throughputs.note(result, at: context.clock)
+            if let transfer = AttemptTransfer(result, context.configuration.quotas) {
+                transfers[transfer.job] = transfer
+                context.configuration.quotas.note(ended: transfer.byteCount, of: transfer.tenant)
+            }
+            if let attempt = StoredAttempt(result, context.configuration.quotas) {
+                stored[attempt.job] = attempt
+            }
             let ending = ending(context.edits.apply(to: result))
             endings.append(ending)
         case .resumed(let attempt, let offset):
@@ -169,7 +181,8 @@ struct DispatcherState {
         }
         let begun = context.held.unrecordedBegins(Limits.resultBatchMax, at: now)
         var round = Round(
-            endings: ended, begun: begun, promotes: promotes, reconciles: now >= nextReconciliation,
+            endings: ended, transfers: transfers.isEmpty ? [] : ended.compactMap { transfers[$0.lease.job] },
+            begun: begun, promotes: promotes, reconciles: now >= nextReconciliation,
             claims: claims)
         if numbersEvents(round, now) { round.handover = handover }
         guard !ended.isEmpty || !begun.isEmpty || promotes || round.reconciles || !round.claims.isEmpty else {
@@ -242,6 +255,12 @@ struct DispatcherState {
         let claims = outcome.claims.jobs
         context.recentResults.commit(outcome.finished, at: now)
         endings.removeFirst(round.endings.count)
+        for transfer in round.transfers {
+            transfers[transfer.job] = nil
+            context.configuration.quotas.note(
+                committed: transfer.byteCount, of: transfer.tenant, at: context.clock.now())
+        }
+        if !stored.isEmpty { noteStored(round.endings) }
         context.held.recorded(round.begun.lazy.map(\.job))
         batchMax = Limits.resultBatchMax
         context.leaseRegistry.remove(round.endings.lazy.map { ($0.lease.job, $0.lease.attempt) })
@@ -277,6 +296,17 @@ struct DispatcherState {
         if outcome.claims.passesOver { prefetchesNothingUntil = now + Self.prefetchPause }
         begin(claims, reserved)
         if outcome.hasDueQuestions { QuestionTransaction(context: context, database: database).run() }
+    }
+
+    /// Notes which bytes committed endings keep.
+    private mutating func noteStored(_ endings: [AttemptEnding]) {
+        for ending in endings {
+            guard let attempt = stored.removeValue(forKey: ending.lease.job) else { continue }
+            let finished = ending.finished
+            context.configuration.quotas.note(
+                stored: finished?.storedByteCount ?? 0, left: finished == nil ? attempt.leftByteCount : 0,
+                by: attempt.job, of: attempt.tenant)
+        }
     }
 
     /// Moves queued jobs out of claim queues that do not exist. They would never be leased.

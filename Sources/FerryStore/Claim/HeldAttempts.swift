@@ -350,7 +350,8 @@ extension StoreContext {
     private func mayBegin(_ held: HeldAttempts.Held) -> Bool {
         let attempt = held.attempt
         guard mayLease, configuration.downloads.admits(attempt.spec.kind),
-            Sys.monotonicNanoseconds() < held.returnAt, attempt.expiry > clock.now()
+            Sys.monotonicNanoseconds() < held.returnAt, attempt.expiry > clock.now(),
+            configuration.quotas.usedUpUntil(attempt.tenant, at: clock.now()) == nil
         else { return false }
         if configuration.slots.tenantsWithoutLoans.contains(attempt.tenant) { return false }
         if attempt.spec.awaitsHost, health.unreachable(attempt.origin) != nil { return false }

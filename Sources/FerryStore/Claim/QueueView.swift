@@ -179,11 +179,11 @@ struct QueueView {
         claims.hasLimits = !hosts.isEmpty
         claims.hasUnreachable = context.health.knowsUnreachable
         claims.mayDivert = now >= nextDiversion
-        var requests = count + held > 0 ? schedule.plan(count + held) : []
+        var requests = plan(count + held)
         claims.prefetches = held > 0 && !requests.isEmpty
         if claims.prefetches, requests.contains(where: { isLimited($0.queue, sessions) }) {
             for request in requests { schedule.settle(request, claimed: 0, .more) }
-            requests = count > 0 ? schedule.plan(count) : []
+            requests = plan(count)
             claims.prefetches = false
         }
         for request in requests {
@@ -217,6 +217,26 @@ struct QueueView {
             }
         }
         return claims
+    }
+
+    /// Plans the claim of up to `count` jobs. Blocks the claim queues of tenants whose bytes of the day are
+    /// used up until the day ends; a scan unblocks them for a look.
+    private mutating func plan(_ count: Int) -> [ClaimSchedule.Request] {
+        guard count > 0 else { return [] }
+        let (quotas, now) = (context.configuration.quotas, context.clock.now())
+        while true {
+            let requests = schedule.plan(count)
+            var allowed: [ClaimSchedule.Request] = []
+            for request in requests {
+                guard let until = quotas.usedUpUntil(request.queue.tenant, at: now) else {
+                    allowed.append(request)
+                    continue
+                }
+                schedule.settle(request, claimed: 0, .blocked(until: until))
+            }
+            // Each turn without a request blocks at least one claim queue.
+            if !allowed.isEmpty || requests.isEmpty { return allowed }
+        }
     }
 
     /// Returns `true` if limits count the queue's jobs, or some of them may have to move.

@@ -18,6 +18,7 @@ final class NotificationListener: Sendable {
     private let onEvents: @Sendable () -> Void
     private let onSessions: @Sendable () -> Void
     private let onOperations: @Sendable () -> Void
+    private let onTenants: @Sendable () -> Void
 
     init(
         _ context: StoreContext, onWork: @escaping @Sendable () -> Void,
@@ -25,7 +26,7 @@ final class NotificationListener: Sendable {
         onEdit: @escaping @Sendable (JobID) -> Void, onReturn: @escaping @Sendable (JobID) -> Void,
         onHosts: @escaping @Sendable () -> Void,
         onEvents: @escaping @Sendable () -> Void, onSessions: @escaping @Sendable () -> Void,
-        onOperations: @escaping @Sendable () -> Void
+        onOperations: @escaping @Sendable () -> Void, onTenants: @escaping @Sendable () -> Void
     ) {
         self.context = context
         self.onWork = onWork
@@ -37,6 +38,7 @@ final class NotificationListener: Sendable {
         self.onEvents = onEvents
         self.onSessions = onSessions
         self.onOperations = onOperations
+        self.onTenants = onTenants
     }
 
     func close() {
@@ -89,8 +91,8 @@ final class NotificationListener: Sendable {
     private func handle(_ arrived: [Notification]) {
         var hasWork = false
         for notification in arrived {
-            // The payload is `work`, a name of changed limits, hosts, events, sessions or settings, `edit:`,
-            // `return:` or `deleted:` and a job, or how an attempt is to end, a colon and its job.
+            // The payload is `work`, a name of changed limits, hosts, tenants, events, sessions or settings,
+            // `edit:`, `return:` or `deleted:` and a job, or how an attempt is to end, a colon and its job.
             let words = notification.payload.split(separator: ":", maxSplits: 1)
             if words.count == 2, let how = AttemptStop(rawValue: String(words[0])) {
                 if let job = JobID(uuidText: String(words[1])) { onStop(job, how) }
@@ -110,6 +112,8 @@ final class NotificationListener: Sendable {
                 onSessions()
             } else if notification.payload == StoreContext.operationsNotification {
                 onOperations()
+            } else if notification.payload == TenantLimitsLoader.notification {
+                onTenants()
             } else {
                 hasWork = true
             }

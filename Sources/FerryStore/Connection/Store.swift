@@ -60,7 +60,7 @@ package final class Store: Sendable {
         deliveries = DeliveryOutbox(context)
         relay = EventRelay(context)
         housekeeper = Housekeeper(context)
-        tenantCounts = TenantCounts(context)
+        tenantCounts = TenantCounts(context, submissions)
         eventTail = EventTail(context)
         heartbeat = Heartbeat(context, wakeDispatcher: wake)
         let hosts = HostCoordinator(context, wakeDispatcher: wake)
@@ -77,7 +77,7 @@ package final class Store: Sendable {
                 control.adoptHosts()
                 hosts.changed()
             }, onEvents: eventTail.wake, onSessions: { [control] in control.adoptSessions() },
-            onOperations: { control.adoptOperatorSettings() })
+            onOperations: { control.adoptOperatorSettings() }, onTenants: { control.adoptTenantLimits() })
     }
 
     /// Writes the first heartbeat, commits the results that the last process of this node left in the spool,
@@ -200,8 +200,13 @@ package final class Store: Sendable {
         conditions.downloadHold = configuration.isWorker ? configuration.downloads.hold : nil
         conditions.unreachableHost = { [health = context.health] in health.unreachableHost($0) }
         conditions.outlook = context.outlook.withLock { $0 }
+        let (quotas, now) = (configuration.quotas, context.clock.now())
+        conditions.tenantWaitsUntil = { quotas.usedUpUntil($0, at: now) }
         return conditions
     }
+
+    /// The limits of tenants, as this node knows them.
+    package var quotas: TenantQuotas { context.configuration.quotas }
 
     /// `true` if operators have paused the service, as far as this node knows.
     package var isPaused: Bool { context.isPaused }

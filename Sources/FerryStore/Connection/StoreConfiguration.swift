@@ -25,6 +25,8 @@ package struct StoreConfiguration: Sendable {
     package var hosts = HostLimits()
     /// Limits until an operator changes them over the API.
     package var limits = TransferLimits()
+    /// The limits of tenants; the store keeps it current.
+    package var quotas = TenantQuotas()
     /// The sessions; the store keeps it current.
     package var sessions = SessionCache()
     /// Receives the addresses at which the database answers.

@@ -29,6 +29,8 @@ final class StoreContext: Sendable {
     let chores = Mailbox<Void>()
     /// Wakes the `ScheduleRunner`; closed to end it.
     let scheduleWakes = Mailbox<Void>()
+    /// Requests of the `TenantCounts`; closed to end it.
+    let countRequests = Mailbox<TenantCounts.Message>()
     /// Wakes the `BulkOperationRunner`; closed to end it.
     let bulkWakes = Mailbox<Void>()
     let limits: LimitsCache
@@ -71,7 +73,8 @@ final class StoreContext: Sendable {
         held = HeldAttempts(
             seconds: configuration.heldSeconds, submittedMax: configuration.heldSubmissionMax)
         connections = ConnectionRegistry(configuration)
-        admission = Admission(jobCountMax: configuration.jobCountMax)
+        admission = Admission(
+            jobCountMax: configuration.jobCountMax, quotas: configuration.quotas, clock: clock)
         isLeasing = Atomic(configuration.isWorker)
         limits = LimitsCache(fallback: configuration.limits)
     }

@@ -164,11 +164,23 @@ enum AttemptEnding: Sendable {
         self = .finish(
             FinishedJob(
                 lease, record, lastAttempt: ended, attemptError: attemptError,
-                unrecordedBegin: begin == .unrecorded ? attempt.startedAt : nil))
+                unrecordedBegin: begin == .unrecorded ? attempt.startedAt : nil,
+                storedByteCount: result.storedByteCount(of: record)))
     }
 }
 
 extension AttemptResult {
+    /// Bytes of the finished job that are kept without a destination: its managed file, its body, or what
+    /// another job may continue; `nil` if there are none.
+    fileprivate func storedByteCount(of record: JobRecord) -> Int64? {
+        var count = Int64(record.body?.count ?? 0)
+        if case .succeeded(let value) = outcome, value.isManaged { count = value.size }
+        if record.resumeData != nil, attempt.spec.destination == nil {
+            count += partialDownload?.byteCount ?? 0
+        }
+        return count > 0 ? count : nil
+    }
+
     /// `true` if the storage was full. The bytes are then removed, to make room for other jobs.
     fileprivate var ranFull: Bool {
         if case .failed(let error, _) = outcome { error.code == .storageFull } else { false }
@@ -249,12 +261,14 @@ final class FinishedJob: Sendable {
     private let attemptError: [UInt8]?
     /// When the attempt began, if the job's row does not say that.
     private let unrecordedBegin: Timestamp?
+    /// Bytes that are kept without a destination, or `nil`.
+    let storedByteCount: Int64?
 
     /// `record` is the job as it will be. A job whose spec cannot be read ends as well, but no webhook of its
     /// own is told.
     init(
         _ lease: Lease, _ record: JobRecord, lastAttempt: [UInt8]? = nil,
-        attemptError: [UInt8]? = nil, unrecordedBegin: Timestamp? = nil
+        attemptError: [UInt8]? = nil, unrecordedBegin: Timestamp? = nil, storedByteCount: Int64? = nil
     ) {
         var record = record
         record.revision = lease.revision + 1
@@ -263,6 +277,7 @@ final class FinishedJob: Sendable {
         self.record = record
         self.attemptError = attemptError
         self.unrecordedBegin = unrecordedBegin
+        self.storedByteCount = storedByteCount
         let spec = record.spec
         wanted = spec?.wantedEvents
         acknowledgement = spec?.acknowledgement
@@ -297,6 +312,7 @@ final class FinishedJob: Sendable {
         declinesAcknowledgement = other.declinesAcknowledgement
         attemptError = other.attemptError == nil ? nil : record.errorJSON
         unrecordedBegin = other.unrecordedBegin
+        storedByteCount = nil
     }
 
     /// A job that no node holds, as it ends without another attempt. `resumeData` makes resume data of the

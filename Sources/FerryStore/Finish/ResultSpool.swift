@@ -33,6 +33,7 @@ package struct ResultSpool: Sendable {
     /// Statements of entries. A file has their texts, because parameters belong to a text.
     private static let statements = [
         Statements.tellJobs, Statements.changeJobs, Statements.finishJobs, Statements.recordTries,
+        Statements.countTransfers,
     ]
     /// Statements that return one row for each changed job.
     private static let endings = Round.endingStatements
@@ -50,8 +51,16 @@ package struct ResultSpool: Sendable {
     // MARK: Keeping
 
     /// Writes events and results to stable storage. Returns `false` if it could not, and logs the error.
-    func keep(_ news: [News], _ endings: [AttemptEnding], _ logger: Logger) -> Bool {
+    func keep(
+        _ news: [News], _ endings: [AttemptEnding], _ transfers: [AttemptTransfer], of node: NodeID,
+        _ logger: Logger
+    ) -> Bool {
         keep(logger) { bytes in
+            // Before the results (count_transfers.sql).
+            for transfer in transfers {
+                let entry = Entry(Statements.countTransfers, .transfers([transfer], of: node))
+                Self.encode(entry, into: &bytes)
+            }
             for one in news { Self.encode(Entry(Statements.tellJobs, .news([one])), into: &bytes) }
             for ending in endings {
                 if let begin = ending.begin {

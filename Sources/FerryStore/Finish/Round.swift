@@ -8,6 +8,8 @@ struct Round {
     static let promotionMax: Int32 = 500
 
     let endings: [AttemptEnding]
+    /// Bytes of the attempts of `endings` that count for their tenants.
+    let transfers: [AttemptTransfer]
     /// Attempts of jobs that were held since their submission, whose begin is recorded.
     let begun: [Attempt]
     let promotes: Bool
@@ -85,6 +87,10 @@ struct Round {
         let begins = begun.map { JobChange(recordingBegin: $0) } + endings.compactMap(\.begin)
         let changes = changes + due.map { JobChange(.becomeDue, $0) } + awaited.values.map(\.change)
         var results = try connection.pipeline { pipeline in
+            if !transfers.isEmpty {
+                pipeline.send(
+                    Statements.countTransfers, .transfers(transfers, of: context.configuration.node))
+            }
             // A statement of its own: the next one may change the same jobs.
             if !begins.isEmpty { pipeline.send(Statements.changeJobs, .changes(begins)) }
             if !changes.isEmpty { pipeline.send(Statements.changeJobs, .changes(changes)) }
@@ -103,6 +109,7 @@ struct Round {
             defer { index += 1 }
             return results.take(index)
         }
+        if !transfers.isEmpty { _ = next(&results) }
         if !begins.isEmpty { _ = next(&results) }
         if !changes.isEmpty {
             let jobs = ChangedJob.all(next(&results))
@@ -272,6 +279,7 @@ extension Parameters {
         let declining = jobs.filter { $0.declinesAcknowledgement }
         parameters.appendArray(.uuid, declining) { $0.append($1.lease.job) }
         parameters.appendArray(.timestamp, jobs) { $0.append($1.record.startedAt) }
+        parameters.appendArray(.int64, jobs) { $0.append(int64: $1.storedByteCount) }
         return parameters
     }
 }

@@ -98,8 +98,10 @@ package final class Heartbeat: LeaseHolder {
         var limits = Parameters()
         limits.append(text: LimitsCache.setting)
         let start = Sys.monotonicNanoseconds()
+        let total = context.admission.beginTotal()
         let reading = configuration.hosts.beginReading()
         let limitsReading = context.limits.beginReading()
+        let quotasReading = configuration.quotas.beginReading()
         let held = Parameters.leases(context.leaseRegistry.all.keys, of: configuration.node)
         let demand = context.attemptRunner?.takeRateDemand() ?? RateDemand()
         let ownDemand = context.limits.beginPublishing(demand)
@@ -114,6 +116,7 @@ package final class Heartbeat: LeaseHolder {
                 pipeline.send(Statements.readSessionEpoch)
                 pipeline.send(Statements.readOperations, .operatorSettings(context))
                 pipeline.send(Statements.readHeartbeats, .identifier(configuration.node))
+                pipeline.send(Statements.listTenantLimits)
             }
         }
         let end = Sys.monotonicNanoseconds()
@@ -125,6 +128,7 @@ package final class Heartbeat: LeaseHolder {
         let epoch = results.take(6).int64(0, 0)
         let operations = results.take(7)
         let others = results.take(8)
+        let tenants = results.take(9)
         context.peers.withLock { $0 = others.peers }
         let beat = Beat(
             others: others.heartbeats,
@@ -133,7 +137,8 @@ package final class Heartbeat: LeaseHolder {
         context.metrics.roundTripNanoseconds.store(end - start, ordering: .relaxed)
         context.clock.adjust(nodes.instant(0, 0), between: start, and: end)
         context.hasPeers.store(nodes.int64(0, 1) > 1, ordering: .relaxed)
-        context.admission.note(total: nodes.int64(0, 4))
+        context.admission.note(
+            total: nodes.int64(0, 4), total, hasPeers: nodes.int64(0, 1) > 1)
         if let settings = OperatorSettings(operations), context.adopt(settings) { wakeDispatcher() }
         context.workers.note(others: Int(nodes.int64(0, 2)), drained: Int(nodes.int64(0, 3)))
         context.limits.endPublishing(
@@ -146,6 +151,7 @@ package final class Heartbeat: LeaseHolder {
             context.backlog.addUnknown()
             wakeDispatcher()
         }
+        TenantLimitsLoader.apply(tenants, reading: quotasReading, context, wakeDispatcher)
         stopRequested(confirmedLeases)
         if epoch != context.sessions.current.epoch { try context.readSessions(database) }
         return beat

@@ -82,6 +82,9 @@ struct FinishedJobRetention {
             try removeOld(
                 Statements.removeOldBulkOperations, seconds: Limits.bulkOperationSeconds, database)
         }
+        try Self.part(context) { () throws(PostgresError) in
+            try removeOld(Statements.removeOldTransfers, seconds: Self.transferSeconds, database)
+        }
     }
 
     /// Runs one part. If it fails, the next part runs all the same; only a lost connection is thrown.
@@ -99,6 +102,8 @@ struct FinishedJobRetention {
     }
 
     private static let lockNotAvailable = "55P03"
+    /// Seconds for which the sums of transfers are kept: longer than the day that they count for.
+    private static let transferSeconds = 172_800.0
 
     // MARK: Partitions
 

@@ -209,9 +209,6 @@ extension ControlLane {
         case .failure(let error): return .failure(error)
         case .success(let found): stored = found
         }
-        if let refusal = try refusal(of: tenant, idempotency, &connection, context) {
-            return .failure(refusal)
-        }
         let zones = context.configuration.zones
         let now = context.clock.now()
         let seal = context.configuration.seal
@@ -219,11 +216,23 @@ extension ControlLane {
             let job = stored.job(
                 at: now, id: context.identifiers.make(), traceparent: traceparent, zones, seal)
         else { return .failure(.failed) }
-        let outcome: SubmissionBatch.Outcome
-        switch try submitRun(job, of: id, idempotency, now: now, &connection, context) {
-        case .failure(let error): return .failure(error)
-        case .success(let submitted): outcome = submitted
+        var admitted = AdmittedJobs()
+        if let refusal = try refusal(of: job, idempotency, &admitted, &connection, context) {
+            return .failure(refusal)
         }
+        let outcome: SubmissionBatch.Outcome
+        do {
+            switch try submitRun(job, of: id, idempotency, now: now, &connection, context) {
+            case .failure(let error):
+                context.admission.settle(&admitted, isCommitted: false)
+                return .failure(error)
+            case .success(let submitted): outcome = submitted
+            }
+        } catch {
+            context.admission.settle(&admitted, isCommitted: error.isConnectionLost)
+            throw error
+        }
+        context.admission.settle(&admitted, isCommitted: outcome.jobCount == 1)
         if outcome.jobCount == 1 { context.noteSubmitted(outcome) }
         switch outcome.results.first {
         case .failure(let error): return .failure(error)
@@ -241,16 +250,16 @@ extension ControlLane {
         }
     }
 
-    /// Returns an error if the tenant has too many jobs; `nil` also for a key that was accepted before, since
-    /// it gets its first reply again.
+    /// Returns an error if a limit of the tenant refuses the job; `nil` also for a key that was accepted
+    /// before, since it gets its first reply again.
     private static func refusal(
-        of tenant: String, _ idempotency: Submission.Idempotency?, _ connection: inout Connection,
-        _ context: StoreContext
+        of job: NewJob, _ idempotency: Submission.Idempotency?, _ admitted: inout AdmittedJobs,
+        _ connection: inout Connection, _ context: StoreContext
     ) throws(PostgresError) -> StoreError? {
-        guard let seconds = context.admission.admit(1, of: tenant) else { return nil }
+        guard let refusal = try context.refusal(of: job, &admitted, &connection) else { return nil }
         if let idempotency, case .success(_?) = try firstResponse(to: idempotency, &connection) { return nil }
         context.metrics.surplusJobs.add(1, ordering: .relaxed)
-        return .tooManyJobs(max: context.admission.jobCountMax, retryAfter: seconds)
+        return refusal
     }
 
     private static func submitRun(

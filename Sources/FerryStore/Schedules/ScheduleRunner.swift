@@ -78,14 +78,17 @@ package final class ScheduleRunner: Sendable {
         while !context.scheduleWakes.isClosed {
             let work = ScheduleTransaction(context: context, countMax: countMax, now: context.clock.now())
             var due: [ScheduleID] = []
+            var admitted = AdmittedJobs()
             let outcome: ScheduleTransaction.Outcome
             do {
                 outcome = try database.withConnection { connection throws(PostgresError) in
                     try connection.transaction { connection throws(PostgresError) in
-                        try work.commit(&connection, dueIDs: &due)
+                        try work.commit(&connection, dueIDs: &due, admitted: &admitted)
                     }
                 }
+                context.admission.settle(&admitted, isCommitted: true)
             } catch {
+                context.admission.settle(&admitted, isCommitted: error.isConnectionLost)
                 if error.isSessionChange {
                     try context.readSessions(database)
                     continue
@@ -124,7 +127,7 @@ package final class ScheduleRunner: Sendable {
         guard outcome.surplusCount > 0 else { return }
         metrics.surplusOccurrences.add(Int64(outcome.surplusCount), ordering: .relaxed)
         context.logger.warning(
-            "occurrences of schedules were skipped: their tenants have too many unfinished jobs",
+            "occurrences of schedules were skipped: their tenants have reached a limit",
             metadata: ["count": "\(outcome.surplusCount)"])
     }
 

@@ -11,7 +11,7 @@ struct ScheduleTransaction {
         /// Number of occurrences that were missed.
         var missedCount = 0
         var skippedCount = 0
-        /// Those of `skippedCount` that were skipped because their tenants have too many unfinished jobs.
+        /// Those of `skippedCount` that were skipped because of limits of their tenants.
         var surplusCount = 0
         /// Jobs of earlier occurrences that the next run replaces.
         var cancels: [(job: JobID, tenant: String)] = []
@@ -31,9 +31,10 @@ struct ScheduleTransaction {
     let countMax: Int
     let now: Timestamp
 
-    /// `dueIDs`: set to the schedules that were due, also if it throws.
+    /// `dueIDs`: set to the schedules that were due, also if it throws. `admitted`: to be settled after the
+    /// transaction, also if it throws.
     func commit(
-        _ connection: inout Connection, dueIDs: inout [ScheduleID]
+        _ connection: inout Connection, dueIDs: inout [ScheduleID], admitted: inout AdmittedJobs
     ) throws(PostgresError) -> Outcome {
         var outcome = Outcome()
         var parameters = Parameters()
@@ -69,7 +70,7 @@ struct ScheduleTransaction {
                     advances.append(postponed(id, occurrence, "its job cannot be created"))
                     continue
                 }
-                if isAccepted(job, sessions, &outcome) {
+                if try isAccepted(job, sessions, &outcome, &admitted, &connection) {
                     advance.job = job.id
                     jobs.append(job)
                 } else {
@@ -107,7 +108,10 @@ struct ScheduleTransaction {
     }
 
     /// Returns whether the session and the tenant accept the job of an occurrence.
-    private func isAccepted(_ job: NewJob, _ sessions: SessionSnapshot, _ outcome: inout Outcome) -> Bool {
+    private func isAccepted(
+        _ job: NewJob, _ sessions: SessionSnapshot, _ outcome: inout Outcome, _ admitted: inout AdmittedJobs,
+        _ connection: inout Connection
+    ) throws(PostgresError) -> Bool {
         switch sessions.verdict(on: [job], known: nil) {
         case .acceptable, .changed: break
         case .invalidated, .unreadable:
@@ -119,11 +123,9 @@ struct ScheduleTransaction {
                 ])
             return false
         }
-        guard context.admission.admit(1, of: job.tenant) == nil else {
-            outcome.surplusCount += 1
-            return false
-        }
-        return true
+        guard try context.refusal(of: job, &admitted, &connection) != nil else { return true }
+        outcome.surplusCount += 1
+        return false
     }
 
     private func decision(_ stored: StoredSchedule, hasUnfinished: Bool) -> ScheduleDecision? {

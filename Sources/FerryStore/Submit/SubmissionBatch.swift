@@ -128,6 +128,7 @@ struct SubmissionBatch {
     /// a limit: claims alone count against limits.
     private func mayBegin(_ job: NewJob) -> Bool {
         !job.spec.startsSuspended && context.configuration.downloads.admits(job.spec.kind)
+            && context.configuration.quotas.usedUpUntil(job.tenant, at: now) == nil
             && claimQueueName(of: job).origin.isEmpty
             && (context.health.unreachable(job.origin) == nil || !job.spec.awaitsHost)
     }

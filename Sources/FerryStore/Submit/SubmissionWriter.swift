@@ -18,6 +18,10 @@ package final class SubmissionWriter: SubmissionSink {
         let arrival: Int64
         /// The reply, unless the submission repeats an accepted one: then it gets that one's reply.
         var refusal: StoreError?
+        /// `true` if its jobs are admitted, and not settled yet.
+        var isAdmitted = false
+
+        var tenant: String { submission.jobs.first?.tenant ?? "" }
     }
 
     let context: StoreContext
@@ -40,7 +44,7 @@ package final class SubmissionWriter: SubmissionSink {
     }
 
     /// Takes a submission; never blocks. Replies on this thread if it is refused at once: `overloaded`,
-    /// `tooManyJobs`, or `unavailable` after `close()`.
+    /// `tooManyJobs`, `quotaExceeded`, or `unavailable` after `close()`.
     package func submit(_ submission: Submission) {
         let count = submission.jobs.count
         let waitingCount = waitingCount
@@ -51,22 +55,45 @@ package final class SubmissionWriter: SubmissionSink {
             submission.reply(.failure(.overloaded))
             return
         }
-        var pending = Pending(submission: submission, arrival: Sys.monotonicNanoseconds())
-        if let tenant = submission.jobs.first?.tenant,
-            let seconds = context.admission.admit(count, of: tenant)
-        {
-            let refusal = StoreError.tooManyJobs(max: context.admission.jobCountMax, retryAfter: seconds)
-            guard submission.idempotency != nil else {
-                context.metrics.surplusJobs.add(Int64(count), ordering: .relaxed)
-                return submission.reply(.failure(refusal))
-            }
-            pending.refusal = refusal
-        }
         waitingJobCount.add(count, ordering: .relaxed)
-        if !mailbox.send(pending) {
-            waitingJobCount.subtract(count, ordering: .relaxed)
-            submission.reply(.failure(.unavailable))
+        let pending = Pending(submission: submission, arrival: Sys.monotonicNanoseconds())
+        guard ask(pending) != nil else { return }
+        if !context.countRequests.send(.submission(pending)) { reply(pending, .failure(.unavailable)) }
+    }
+
+    /// Passes a submission on if its jobs are admitted or refused. Returns `nil` then; else when the jobs of
+    /// the tenant may be counted, in monotonic nanoseconds.
+    func ask(_ pending: Pending) -> Int64? {
+        let jobs = pending.submission.jobs
+        switch context.admission.admit(
+            jobs.count, of: pending.tenant, storesBytes: jobs.contains { $0.spec.storesBytes })
+        {
+        case .admitted:
+            var pending = pending
+            pending.isAdmitted = true
+            send(pending)
+            return nil
+        case .refused(let error):
+            refuse(pending, error)
+            return nil
+        case .needsCount(let at): return at
         }
+    }
+
+    /// Refuses a submission, unless it repeats an accepted one.
+    func refuse(_ pending: Pending, _ error: StoreError) {
+        guard pending.submission.idempotency != nil else {
+            let count = Int64(pending.submission.jobs.count)
+            context.metrics.surplusJobs.add(count, ordering: .relaxed)
+            return reply(pending, .failure(error))
+        }
+        var pending = pending
+        pending.refusal = error
+        send(pending)
+    }
+
+    private func send(_ pending: Pending) {
+        if !mailbox.send(pending) { reply(pending, .failure(.unavailable)) }
     }
 
     /// Jobs that wait for their commit.
@@ -173,7 +200,7 @@ package final class SubmissionWriter: SubmissionSink {
             context.metrics.submitNanoseconds.add(duration, ordering: .relaxed)
             let before = commitNanoseconds.load(ordering: .relaxed)
             commitNanoseconds.store((before * 3 + duration) / 4, ordering: .relaxed)
-            succeed(work, outcome)
+            succeed(batch, work, outcome)
             return []
         } catch {
             work.abandon()
@@ -197,6 +224,8 @@ package final class SubmissionWriter: SubmissionSink {
             // The batch may be committed. The dispatcher finds leases that no attempt uses.
             context.logger.warning("submissions have an unknown outcome", metadata: count)
             reconcile()
+            for next in batch { reply(next, .failure(.unavailable), mayBeCommitted: true) }
+            return []
         } else if error.isRetryable || error.isShortage {
             // Nothing was committed, and no submission is the cause.
             context.logger.warning("the database could not take submissions", metadata: count)
@@ -213,7 +242,9 @@ package final class SubmissionWriter: SubmissionSink {
     }
 
     /// Begins transfers, then replies to clients. Called after the commit.
-    private func succeed(_ work: SubmissionBatch, _ outcome: SubmissionBatch.Outcome) {
+    private func succeed(
+        _ batch: [Pending], _ work: SubmissionBatch, _ outcome: SubmissionBatch.Outcome
+    ) {
         context.metrics.submittedJobs.add(Int64(outcome.jobCount), ordering: .relaxed)
         context.metrics.leasedAtOnceJobs.add(Int64(outcome.attempts.count), ordering: .relaxed)
         work.begin(outcome)
@@ -228,14 +259,21 @@ package final class SubmissionWriter: SubmissionSink {
         if let earliest = outcome.earliestBegin { wakeDispatcher(earliest) }
         if outcome.hasDependencies { context.noteDependencies() }
         if let earliest = outcome.earliestExpiry { context.noteExpiry(earliest) }
-        for (submission, result) in zip(work.submissions, outcome.results) {
-            waitingJobCount.subtract(submission.jobs.count, ordering: .relaxed)
-            submission.reply(result)
+        for (pending, result) in zip(batch, outcome.results) {
+            let isCommitted = if case .success(let accepted) = result { !accepted.isReplay } else { false }
+            reply(pending, result, mayBeCommitted: isCommitted)
         }
     }
 
-    func reply(_ pending: Pending, _ result: Result<Submission.Accepted, StoreError>) {
-        waitingJobCount.subtract(pending.submission.jobs.count, ordering: .relaxed)
+    /// `mayBeCommitted`: `false` if the jobs of the submission are certainly not inserted.
+    func reply(
+        _ pending: Pending, _ result: Result<Submission.Accepted, StoreError>, mayBeCommitted: Bool = false
+    ) {
+        let count = pending.submission.jobs.count
+        if pending.isAdmitted {
+            context.admission.settle(count, of: pending.tenant, isCommitted: mayBeCommitted)
+        }
+        waitingJobCount.subtract(count, ordering: .relaxed)
         pending.submission.reply(result)
     }
 

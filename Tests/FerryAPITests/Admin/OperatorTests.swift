@@ -88,6 +88,14 @@ struct OperatorTests {
                 StoreError.tooManyJobs(max: 70, retryAfter: 2.3), "too_many_jobs", #""jobs";q=70"#,
                 #""jobs";r=0;t=3"#
             ),
+            (
+                .quotaExceeded(.unfinishedJobs, max: 5, retryAfter: 2.3), "quota_exceeded",
+                #""jobs";q=5"#, #""jobs";r=0;t=3"#
+            ),
+            (
+                .quotaExceeded(.bytesPerDay, max: 900, retryAfter: 2.3), "quota_exceeded",
+                #""bytes";q=900;w=86400"#, #""bytes";r=0;t=3"#
+            ),
             (.tooManyReads, "overloaded", #""reads";q=256"#, #""reads";r=0;t=1"#),
             (.overloaded, "overloaded", #""submissions";q=20000"#, #""submissions";r=0;t=1"#),
         ] {

@@ -27,6 +27,7 @@ struct ConditionalRequestTests {
             .readLimits: "/v1/admin/limits", .readWindows: "/v1/admin/windows",
             .readHost: "/v1/admin/hosts/a.example", .openapi: "/openapi.json", .docs: "/docs",
             .readBulkOperation: "/v1/operations/\(operation)",
+            .readTenantLimits: "/v1/admin/tenants/acme/limits",
         ]
     }
 

@@ -63,6 +63,7 @@ struct MergedFormsTests {
             ("PATCH", try make("/v1/webhooks", webhook), "{}"), ("POST", "/v1/webhooks", webhook),
             ("PUT", "/v1/sessions/s", "{}"), ("PATCH", "/v1/admin/limits", "{}"),
             ("PATCH", "/v1/admin/windows", "{}"), ("PATCH", "/v1/admin/hosts/a.example", "{}"),
+            ("PUT", "/v1/admin/tenants/acme/limits", "{}"),
         ]
     }
 

@@ -138,6 +138,7 @@ struct RoutesTests {
         let fixture = Fixture()
         for route in routes {
             let path = route.pattern.replacing("{id}", with: "x").replacing("{host}", with: "x")
+                .replacing("{tenant}", with: "x")
             for query in ["nonsense=1", "metadata.=1", "limit2"] {
                 let response = try fixture.send(route.method, "\(path)?\(query)")
                 #expect(response.status == 400, "\(route.method) \(path)?\(query)")

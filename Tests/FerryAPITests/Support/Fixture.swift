@@ -38,6 +38,7 @@ final class Fixture: Sendable {
     /// Content of running jobs.
     let arrivals = MemoryArrivals()
     let uptime = ManualUptime()
+    let quotas = TenantQuotas()
     let api: API
     let clientKey: String
     let viewerKey: String
@@ -53,6 +54,7 @@ final class Fixture: Sendable {
             store: store, submissions: store, feed: store, tenants: store, node: store, content: store,
             arriving: arrivals, clock: FixedClock(), egress: egress, waiters: waiters)
         ports.readiness = { readiness }
+        ports.quotas = quotas
         ports.metrics = { Array("# HELP a b\n".utf8) }
         ports.running = { store.state.withLock { $0.running } }
         ports.progress = { job in

@@ -68,6 +68,7 @@ final class MemoryStore: SubmissionSink, JobReader, JobControl, DeliveryReader, 
         /// Packed attempts of every job.
         var attempts: [[UInt8]] = []
         var limits = TransferLimits()
+        var tenantLimits: [String: TenantLimits] = [:]
         var sessions: [SessionKey: SessionRecord] = [:]
         /// Number of submissions that fail with `sessionsChanged`.
         var outdatedCount = 0

@@ -62,7 +62,8 @@ struct StepConnection: ~Copyable {
         let step = BulkStep(context: node.store.context, changeCountMax: changeCountMax, skipsFirst: false)
         var claimed: BulkOperationID?
         try connection.execute(script: "BEGIN")
-        let outcome = try step.commit(&connection, claimed: &claimed)
+        var admitted = AdmittedJobs()
+        let outcome = try step.commit(&connection, claimed: &claimed, admitted: &admitted)
         try connection.execute(script: thenFails ? "ROLLBACK" : "COMMIT")
         if !thenFails { outcome.note(in: node.store.context) }
         return outcome.isDone

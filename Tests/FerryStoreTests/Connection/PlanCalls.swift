@@ -88,7 +88,7 @@ struct PlanCall {
     /// All calls, in the order of the folders of `Sources/FerryStore`.
     static let all =
         admin + bulkOperations + claim + connection + deliveries + events + finish + hosts + jobs + leases
-        + retention
+        + quotas + retention
         + schedules + schema + sessions + submit + waiting
 
     private static let changeArguments = """
@@ -102,7 +102,7 @@ struct PlanCall {
         ARRAY[history_id(4200001), history_id(4200002)], '{1,1}', '{1,1}', '{succeeded,succeeded}',
         '{0,0}', '{NULL,NULL}', '{"{}","{}"}', '{NULL,NULL}', '{NULL,NULL}', '{now,now}',
         ARRAY[history_id(1), history_id(2)], '{a,a}', '{NULL,NULL}', '{NULL,NULL}', '{}', '{}', '{}',
-        '{}', '{NULL,NULL}'
+        '{}', '{NULL,NULL}', '{NULL,NULL}'
         """
 
     private static let submitArguments = """
@@ -401,6 +401,19 @@ struct PlanCall {
         read(Statements.readPeer, "history_id(1)"),
         lane(Statements.removeFormerNodes, "7776000"),
         lane(Statements.removeNode, "history_id(3)"),
+    ]
+
+    private static let quotas: [PlanCall] = [
+        lane(Statements.countTenantJobs, "'{tenant-7}'"),
+        lane(
+            Statements.countTransfers,
+            "history_id(1), ARRAY[history_id(4200001), history_id(4200002)], '{1,1}', '{acme,acme}', '{1,1}'"),
+        lane(Statements.endedJobs, "ARRAY[history_id(1), history_id(4200001)]"),
+        lane(Statements.listTenantLimits, looksAt: 20, "tenants with limits"),
+        read(Statements.readTenantLimits, "'tenant-7'"),
+        lane(Statements.sumStoredBytes, "'{tenant-7}'"),
+        lane(Statements.removeOldTransfers, "200000, 50"),
+        command(Statements.replaceTenantLimits, "'tenant-7', 5, NULL, NULL, NULL, 7, 1000, NULL, NULL"),
     ]
 
     private static let retention: [PlanCall] = [

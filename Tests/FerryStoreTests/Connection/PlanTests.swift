@@ -300,7 +300,9 @@ struct ReadPlan {
 
     /// Tables of what operators set up and of nodes: they have a few rows, and no read gets slower with time.
     private static func isSmall(_ relation: String) -> Bool {
-        ["job_counts", "nodes", "former_nodes", "operations", "settings", "session_epoch"].contains(relation)
+        [
+            "job_counts", "nodes", "former_nodes", "operations", "settings", "session_epoch", "tenant_limits",
+        ].contains(relation)
     }
 
     private static func visit(_ node: JSON, _ body: (JSON) -> Void) {

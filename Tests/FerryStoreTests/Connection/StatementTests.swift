@@ -51,7 +51,7 @@ struct StatementTests {
             standard.isSubset(of: [
                 "api_keys", "audit", "finished_jobs_rest", "operations", "rejected_events",
                 "schema_migrations", "session_configurations", "session_epoch", "settings",
-                "webhooks",
+                "tenant_limits", "webhooks",
             ]), "\(standard)")
     }
 

@@ -42,7 +42,11 @@ extension Statements {
         // Leases
         checkLeases, heartbeat, lockHeartbeat, lockJobsOfDeadNodes, lockJobsOfNode, lockRescue, readHealth,
         readHeartbeats, readNodes, readPeer, removeFormerNodes,
-        removeNode,  // Retention
+        removeNode,
+        // Quotas
+        countTenantJobs, countTransfers, endedJobs, listTenantLimits, readTenantLimits,
+        removeOldTransfers, replaceTenantLimits, sumStoredBytes,
+        // Retention
         addHistory, detachHistory, dropHistory, expiredJobs, hasEventsUntil, lateHistory, oldDefaultJobs,
         oldJobs, oldRestJobs, oldSessionJobs, readHistory, removeJobs, removeOldKeys,
         // Schedules

@@ -6,7 +6,8 @@
 -- One array element for each job: $1 ids, $2 attempts, $3 revisions, $4 terminal states, $5 failed attempts,
 -- $6 responses, $7 results, $8 errors (JSON or null), $9 bodies or null, $10 end times, $11 nodes or null,
 -- $12 events (EventRecord), $13 the attempt that ended the job (AttemptRecord) or null, $14 resume data or
--- null, $19 when it began, used if the row does not say, or null.
+-- null, $19 when it began, used if the row does not say, or null, $20 bytes that are kept for it without a
+-- destination, or null.
 -- One array element for each job that asks for an acknowledgement: $15 ids, $16 its rules (JSON), $17 the
 -- events that its webhook wants, or null.
 -- $18 ids of jobs for which no endpoint may ask for one. Of the other jobs, the oldest endpoint that asks for
@@ -20,10 +21,10 @@ WITH u AS (
     SELECT * FROM unnest(
         $1::uuid[], $2::integer[], $3::integer[], $4::text[], $5::integer[], $6::text[], $7::text[],
         $8::text[], $9::bytea[], $10::timestamptz[], $11::uuid[], $12::bytea[], $13::bytea[], $14::text[],
-        $19::timestamptz[]
+        $19::timestamptz[], $20::bigint[]
     ) AS u(
         id, attempt, revision, terminal_state, failed_attempts, response, result, error, body, finished_at,
-        node, events, last_attempt, resume_data, started_at)
+        node, events, last_attempt, resume_data, started_at, stored_bytes)
 ), gone AS (
     DELETE FROM jobs j USING u
     WHERE j.id = ANY (ARRAY[u.id]) AND j.attempt = u.attempt
@@ -32,7 +33,7 @@ WITH u AS (
         j.revision, j.attempt, j.spec_revision, j.kind, j.state, j.tenant, j.session, j.origin, j.spec,
         j.metadata, j.secrets, j.payload, j.traceparent, j.attempts, u.node,
         u.terminal_state, u.failed_attempts, u.response, u.result, u.error, u.body, u.finished_at, u.events,
-        u.last_attempt, u.resume_data, j.has_dependents, j.wanted_events
+        u.last_attempt, u.resume_data, u.stored_bytes, j.has_dependents, j.wanted_events
 ), asked AS MATERIALIZED (
     SELECT DISTINCT ON (g.id) g.id, w.id AS endpoint, w.acknowledgement AS rules
     FROM webhooks w CROSS JOIN LATERAL (
@@ -53,14 +54,14 @@ WITH u AS (
     INSERT INTO finished_jobs (
         id, created_at, started_at, finished_at, node, retry_of, revision, attempt, spec_revision,
         failed_attempts, kind, state, tenant, session, origin, spec, metadata, secrets, payload, traceparent,
-        response, result, error, body, attempts, last_attempt, resume_data)
+        response, result, error, body, attempts, last_attempt, resume_data, stored_bytes)
     SELECT id, created_at, started_at, finished_at, node, retry_of, revision + 1, attempt, spec_revision,
         failed_attempts, kind, terminal_state::job_state, tenant, session, origin,
         CASE WHEN (SELECT true FROM asked LIMIT 1) THEN coalesce((
             SELECT '{"acknowledgement":' || a.rules || ',' || substr(g.spec, 2) FROM asked a WHERE a.id = g.id
         ), spec) ELSE spec END,
         metadata, secrets, payload,
-        traceparent, response, result, error, body, attempts, last_attempt, resume_data
+        traceparent, response, result, error, body, attempts, last_attempt, resume_data, stored_bytes
     FROM gone g
 ), awaiting AS (
     INSERT INTO unacknowledged_jobs (

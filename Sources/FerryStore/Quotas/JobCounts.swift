@@ -1,0 +1,44 @@
+import FerryCore
+import Postgres
+import Sys
+
+extension StoreContext {
+    /// Counts the unfinished jobs of tenants for `admission`.
+    func countJobs(of tenants: [String], _ connection: inout Connection) throws(PostgresError) {
+        let numbers = tenants.map { admission.beginCount(of: $0) }
+        let start = monotonicNanoseconds()
+        var parameters = Parameters()
+        parameters.appendArray(.text, tenants) { $0.append(text: $1) }
+        let rows = try connection.execute(
+            Statements.countTenantJobs, parameters, timeout: .seconds(60))
+        let duration = monotonicNanoseconds() - start
+        for row in 0..<rows.rowCount {
+            let index = Int(rows.int64(row, 0)) - 1
+            guard tenants.indices.contains(index) else { continue }
+            admission.note(rows.int64(row, 1), of: tenants[index], numbers[index], nanoseconds: duration)
+        }
+    }
+
+    /// Admits one job in a transaction, before it inserts any, and counts the tenant's jobs if only that
+    /// tells. Returns the refusal, or `nil` if the job is admitted.
+    func refusal(
+        of job: NewJob, _ admitted: inout AdmittedJobs, _ connection: inout Connection
+    ) throws(PostgresError) -> StoreError? {
+        let tenant = job.tenant
+        // A count that another thread begins meanwhile makes this one void.
+        for _ in 0..<3 {
+            switch admission.admit(1, of: tenant, storesBytes: job.spec.storesBytes) {
+            case .admitted:
+                admitted.add(tenant)
+                return nil
+            case .refused(let error): return error
+            case .needsCount(let at):
+                guard at - monotonicNanoseconds() < TenantCounts.patience else {
+                    return admission.refusal(of: tenant, countAt: at)
+                }
+                try countJobs(of: [tenant], &connection)
+            }
+        }
+        return admission.refusal(of: tenant, countAt: monotonicNanoseconds())
+    }
+}

@@ -77,7 +77,7 @@ let answerSchemas = #"""
         },
         "content": {
           "$ref": "#/components/schemas/ResponseContent",
-          "description": "Only of a failed upload whose response had a body of at most 256 KiB: GET \#
+          "description": "Only of a failed upload whose response had a body that is kept: GET \#
     /v1/jobs/{id}/content returns the body."
         }
       }

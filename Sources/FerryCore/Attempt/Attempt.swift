@@ -287,7 +287,7 @@ package struct AttemptResult: Sendable {
     /// The outcome.
     package var outcome: Outcome
     /// The last response, or `nil` if there was none.
-    package let response: TransferResponse?
+    package private(set) var response: TransferResponse?
     /// Bytes of bodies received and sent.
     package let bytesReceived: Int64
     package let bytesSent: Int64
@@ -310,8 +310,8 @@ package struct AttemptResult: Sendable {
     /// The request with which the next attempt begins, or `nil`: the job's own.
     package var delayedRedirect: DelayedRedirect?
     /// Body of the response that has rejected an upload, described by `response.content`; `nil` if there is
-    /// none, or it is not kept.
-    package var rejectedBody: [UInt8]?
+    /// none, or it is in a managed file.
+    package private(set) var rejectedBody: [UInt8]?
 
     /// Creates a result. `leavesBytes` is implied by `partialDownload`.
     package init(
@@ -348,6 +348,13 @@ package struct AttemptResult: Sendable {
         if edit.changesRequest(of: attempt) { result.delayedRedirect = nil }
         result.attempt = attempt.edited(by: edit)
         return result
+    }
+
+    /// Takes the stored body of the response that has rejected an upload.
+    package mutating func keepRejected(_ body: TransferResult) {
+        guard body.size > 0 else { return }
+        response?.content = .init(size: body.size, sha256: body.sha256)
+        rejectedBody = body.body
     }
 
     /// Returns the result with another outcome and end time.

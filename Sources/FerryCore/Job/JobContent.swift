@@ -21,6 +21,13 @@ package struct JobContent: Sendable {
     /// File name for the client.
     package let fileName: String
 
+    /// Returns `true` if the response's body is there that `content` describes: in the record, or in a file if
+    /// it is too long for that.
+    private static func isKept(_ content: JSON?, _ body: [UInt8]?) -> Bool {
+        guard let size = content?["size"]?.integer else { return false }
+        return body != nil || size > Int64(Limits.inlineBodyByteCountMax)
+    }
+
     /// Reads a record; `nil` if the job has not ended or has left nothing, as an upload does whose response
     /// had no body.
     package init?(_ job: JobRecord) {
@@ -31,7 +38,7 @@ package struct JobContent: Sendable {
         let kept: JSON? =
             switch job.state {
             case .succeeded: result?["content_url"]?.string == nil ? nil : result?["content"] ?? result
-            case .failed: job.body == nil ? nil : response?["content"]
+            case .failed: Self.isKept(response?["content"], job.body) ? response?["content"] : nil
             case .waiting, .queued, .running, .suspended, .cancelled: nil
             }
         guard let sha256 = kept?["sha256"]?.string, let size = kept?["size"]?.integer else { return nil }

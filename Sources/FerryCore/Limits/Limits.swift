@@ -200,7 +200,7 @@ package enum Limits {
     /// If exceeded: 422.
     package static let redirectCountMax = 50
     /// Response body of a `data` job or an upload that is kept in the database, in bytes.
-    /// If exceeded: kept as a file; the response to a rejected upload is not kept.
+    /// If exceeded: kept as a file.
     package static let inlineBodyByteCountMax = 256 << 10
     /// Received bodies of a node that wait in memory for one write, in bytes.
     /// If exceeded: bodies go to files as they arrive. A sixteenth of the node's memory, if that is less.

@@ -1,7 +1,8 @@
 import Curl
 import FerryCore
 
-/// A response whose body the job takes: where its bytes go, and which digests they must have. A pure value.
+/// A response whose body the job takes: where its bytes go, and which digests they must have. Also a response
+/// that rejects an upload, whose body is stored as that of an accepted one. A pure value.
 struct AcceptedResponse {
     let head: ResponseHead
     let hop: Hop
@@ -14,6 +15,8 @@ struct AcceptedResponse {
     /// What a later attempt needs to continue the file; `nil` if none can, or the body leaves no file
     /// (`mayLeaveFile`).
     var record: PartialRecord?
+    /// Whether the response rejects an upload: its body is not the job's content while the job runs.
+    var isRejection = false
 
     /// Bytes of the whole file; `nil` if that is unknown.
     var length: Int64? { head.hasBody(hop.method) ? body.total : 0 }
@@ -55,8 +58,9 @@ struct AcceptedResponse {
                 let bytes = DigestTail.Bytes(descriptor: file.descriptor, owner: file, isWritten: syncs)
                 return DigestTail(bytes, digests, fileThreads: fileThreads) { onLoop { $0.resume(key) } }
             }, opened: recorder(attempt.spec, context),
-            content: FollowableContent(
-                job: attempt.job, progress: progress, followers: context.followers),
+            content: isRejection
+                ? nil
+                : FollowableContent(job: attempt.job, progress: progress, followers: context.followers),
             allowance: context.allowance(of: attempt))
         let writer: BodyWriter
         if let continued {

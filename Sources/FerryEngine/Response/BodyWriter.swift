@@ -24,8 +24,8 @@ final class BodyWriter: StagedWriter {
         let makeTail: (PartialFile, Digests) -> DigestTail
         /// Called with the file when it is made; `nil` for bodies that no later attempt may continue.
         let opened: ((PartialFile) -> Void)?
-        /// Shows the file to readers that follow the job.
-        let content: FollowableContent
+        /// Shows the file to readers that follow the job; `nil` if it is not the job's content.
+        let content: FollowableContent?
         /// What the tenant may store; `nil` for no limit.
         var allowance: StorageAllowance?
     }
@@ -103,7 +103,7 @@ final class BodyWriter: StagedWriter {
         tail.advance(to: byteCount)
         self.tail = tail
         file.advance(to: byteCount)
-        plan.content.show(file)
+        plan.content?.show(file)
     }
 
     /// The next bytes continue these, or are the first ones of a file of `total` bytes. Throws
@@ -127,7 +127,7 @@ final class BodyWriter: StagedWriter {
             try appendToFile(bytes)
         }
         byteCount = total
-        if file == nil, plan.content.isFollowed { showMemory() }
+        if file == nil, plan.content?.isFollowed == true { showMemory() }
     }
 
     /// Moves the bytes in memory to a file, for readers that follow the job. If no file can be made, they get
@@ -221,7 +221,7 @@ final class BodyWriter: StagedWriter {
         self.file = file
         plan.opened?(file)
         file.advance(to: file.byteCount)
-        plan.content.show(file)
+        plan.content?.show(file)
         plan.digests.update(memory)
         memory = []
         gathering = nil
@@ -231,7 +231,7 @@ final class BodyWriter: StagedWriter {
     /// Called once a second: moves a body to the file that has gathered for too long, or that readers follow.
     /// Throws as `append` does.
     func secondPassed(_ now: Int64) throws(TransferError) {
-        if file == nil, plan.content.isFollowed { showMemory() }
+        if file == nil, plan.content?.isFollowed == true { showMemory() }
         guard file == nil, let gathering, now - gathering.since >= EngineLimits.gatheringMax,
             memory.count > gathering.stayingByteCount
         else { return }

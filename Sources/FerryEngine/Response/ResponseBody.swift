@@ -1,8 +1,8 @@
 import FerryCore
-import OpenSSL
 
-/// Takes the body of a transfer's current response: the job's body to a writer or into parts, any other one
-/// counted and dropped, but for an excerpt of a text. Loop thread only.
+/// Takes the body of a transfer's current response: the job's body, and that of a response that rejects an
+/// upload, to a writer or into parts; any other one counted and dropped, but for an excerpt of a text. Loop
+/// thread only.
 final class ResponseBody {
     /// Where the bytes go.
     enum Sink {
@@ -28,10 +28,10 @@ final class ResponseBody {
     private var range: (skip: Int64, left: Int64?) = (0, nil)
     private var discardedByteCount = 0
     private var excerpt: [UInt8] = []
-    /// The body of a response that is not accepted but kept; `nil` if it is not kept.
-    private var rejected: [UInt8]?
-    private var rejectedByteCountMax = 0
-    private var isRejectedWhole = false
+    /// Whether the excerpt is of bytes that go to the writer: those of a response that is not accepted.
+    private var takesExcerpt = false
+    /// Whether bytes were lost, so that none may follow in the excerpt.
+    private var isExcerptClosed = false
     /// Whether reading pauses because the digest is far behind.
     private(set) var waitsForDigest = false
 
@@ -46,7 +46,7 @@ final class ResponseBody {
         waitsForDigest = false
         discardedByteCount = 0
         excerpt = []
-        (rejected, isRejectedWhole) = (nil, false)
+        (takesExcerpt, isExcerptClosed) = (false, false)
     }
 
     // MARK: Content codings
@@ -79,8 +79,8 @@ final class ResponseBody {
     /// The writer that takes the response's bytes.
     var writer: BodyWriter? { if case .writer(let writer) = sink { writer } else { nil } }
 
-    /// Whether the bytes are the job's.
-    var isAccepted: Bool {
+    /// Whether the bytes are taken, and not dropped.
+    var isTaken: Bool {
         switch sink {
         case .writer, .parts: true
         case .none, .discard: false
@@ -114,10 +114,13 @@ final class ResponseBody {
         case .writer(let writer):
             if let decoding, decoding.isActive {
                 try decoding.decode(bytes, turn: turn) { (piece) throws(TransferError) in
+                    if takesExcerpt { addToExcerpt(piece) }
                     try writer.append(piece)
                 }
             } else {
-                try writer.append(wanted(bytes))
+                let piece = try wanted(bytes)
+                if takesExcerpt { addToExcerpt(piece) }
+                try writer.append(piece)
             }
             return writer.byteCount
         case .parts(let parts):
@@ -142,61 +145,43 @@ final class ResponseBody {
     /// Counts bytes of an unwanted body. Returns `true` once there are more than are worth reading.
     /// `isRedirect`: whether another request follows, so that no excerpt of the text is needed.
     func discard(_ bytes: UnsafeRawBufferPointer, of head: ResponseHead?, isRedirect: Bool) -> Bool {
-        if !isRedirect, let head, head.isText || keepsRejected { note(bytes, head) }
+        if !isRedirect, let head, hasReadableText(head), !isExcerptClosed { note(bytes) }
         discardedByteCount += bytes.count
-        return !keepsRejected && discardedByteCount > EngineLimits.discardByteCountMax
+        return discardedByteCount > EngineLimits.discardByteCountMax
     }
 
-    private func note(_ bytes: UnsafeRawBufferPointer, _ head: ResponseHead) {
-        let countMax = Limits.responseExcerptByteCountMax
-        guard isDecoded else {
-            if head.isText, head.contentCodings.isEmpty {
-                excerpt.append(contentsOf: bytes.prefix(countMax - excerpt.count))
-            }
-            return keepRejected(bytes)
-        }
-        guard excerpt.count < countMax || keepsRejected else { return }
+    private func hasReadableText(_ head: ResponseHead) -> Bool {
+        head.isText && (isDecoded || head.contentCodings.isEmpty)
+    }
+
+    private func note(_ bytes: UnsafeRawBufferPointer) {
+        guard excerpt.count < Limits.responseExcerptByteCountMax else { return }
+        guard isDecoded else { return addToExcerpt(bytes) }
         do throws(TransferError) {
-            try decoding?.decode(bytes, turn: 0) { (piece) throws(TransferError) in
-                if head.isText { excerpt.append(contentsOf: piece.prefix(countMax - excerpt.count)) }
-                keepRejected(piece)
-            }
+            try decoding?.decode(bytes, turn: 0) { (piece) throws(TransferError) in addToExcerpt(piece) }
         } catch {
-            // A body that cannot be decoded is neither shown nor kept.
-            rejected = nil
+            // What cannot be decoded is not shown.
+            isExcerptClosed = true
         }
+    }
+
+    private func addToExcerpt(_ piece: UnsafeRawBufferPointer) {
+        excerpt.append(contentsOf: piece.prefix(Limits.responseExcerptByteCountMax - excerpt.count))
     }
 
     // MARK: The body of a response that is not accepted
 
-    /// Whether the body that arrives is kept although the response is not accepted.
-    var keepsRejected: Bool { rejected != nil }
-
-    /// Keeps the body that follows, unless it is longer.
-    func keepRejected(byteCountMax: Int) { (rejected, rejectedByteCountMax) = ([], byteCountMax) }
-
-    private func keepRejected(_ piece: UnsafeRawBufferPointer) {
-        guard let count = rejected?.count else { return }
-        guard piece.count <= rejectedByteCountMax - count else { return rejected = nil }
-        rejected?.append(contentsOf: piece)
+    /// Takes the body that follows, of a response that is not accepted.
+    func keepRejected(_ head: ResponseHead, in writer: BodyWriter) {
+        pass(to: .writer(writer))
+        takesExcerpt = hasReadableText(head)
     }
 
-    /// The response has come whole.
-    func endRejected() {
-        guard rejected != nil else { return }
-        do throws(TransferError) {
-            if isDecoded { try decoding?.checkEnd() }
-            isRejectedWhole = true
-        } catch {
-            rejected = nil
-        }
-    }
-
-    /// The kept body; `nil` if there is none, or it is not whole.
-    var rejectedBody: (bytes: [UInt8], content: TransferResult.Content)? {
-        guard isRejectedWhole, let rejected, !rejected.isEmpty else { return nil }
-        let digest = hexEncoded(Digest.of(rejected))
-        return (rejected, .init(size: Int64(rejected.count), sha256: digest))
+    /// Drops the body of a response that is not accepted, what has come and what follows.
+    func dropRejected(_ fileThreads: FileThreadPool) {
+        discard(fileThreads)
+        pass(to: .discard)
+        (takesExcerpt, isExcerptClosed, waitsForDigest) = (false, true, false)
     }
 
     /// The beginning of a refused text, for people; `nil` if there is none.

@@ -312,7 +312,7 @@ extension EngineLoop {
     func publication(
         _ bytes: Publication.Bytes, to destination: Destination, _ digests: Digests,
         _ verified: TransferResult.Verification, _ ended: AttemptResult, resumedAt offset: Int64?,
-        sent: TransferResult? = nil, isInline: Bool = false
+        sent: TransferResult? = nil, isInline: Bool = false, isRejection: Bool = false
     ) -> Publication {
         let (state, context, key) = (state, context, AttemptKey(ended.attempt))
         return Publication(
@@ -324,7 +324,10 @@ extension EngineLoop {
                 report: { result in
                     var result = sent?.keeping(result) ?? result
                     if let offset { result.resumedAtOffset = offset }
-                    context.report(ended.with(.succeeded(result), at: context.clock.now()))
+                    let outcome = isRejection ? ended.outcome : .succeeded(result)
+                    var whole = ended.with(outcome, at: context.clock.now())
+                    if isRejection { whole.keepRejected(result) }
+                    context.report(whole)
                 },
                 deliver: { multi, outcome in
                     let state = state.get(multi)

@@ -15,6 +15,8 @@ package struct AttemptMachine: Sendable {
         /// The same request is sent again after a delay, which the caller knows.
         case wait
         case refuse(TransferError, retryAfter: Double?)
+        /// Like `refuse`, but the body is stored: the client wants to read why its upload was rejected.
+        case refuseKeepingBody(TransferError, retryAfter: Double?)
         /// The client is asked how the job continues.
         case ask(JobQuestion)
     }
@@ -109,7 +111,8 @@ package struct AttemptMachine: Sendable {
         /// Nothing is held that a file thread has to give back.
         case checking
         case exchanging(HeadVerdict?)
-        case storing(Stop?)
+        /// `rejection`: the outcome if the body is that of a refused response, else `nil`.
+        case storing(Stop?, rejection: AttemptResult.Outcome?)
         case ended
     }
 
@@ -125,7 +128,13 @@ package struct AttemptMachine: Sendable {
     /// `true` once `report` or `leave` was returned.
     package var isEnded: Bool { if case .ended = state { true } else { false } }
 
-    /// Whether the body of a response is read only so that its connection can be used again.
+    /// Outcome of the attempt while the body of a refused response is stored, else `nil`.
+    package var rejection: AttemptResult.Outcome? {
+        if case .storing(_, let rejection) = state { rejection } else { nil }
+    }
+
+    /// Whether the response was not accepted: its body is taken to be stored (`refuseKeepingBody`), or read
+    /// only so that its connection can be used again.
     package var isDiscarding: Bool {
         if case .exchanging(let verdict?) = state { verdict != .accept } else { false }
     }
@@ -144,7 +153,7 @@ package struct AttemptMachine: Sendable {
         case .preparing(let stop): whilePreparing(event, stop)
         case .checking: whileChecking(event)
         case .exchanging(let verdict): whileExchanging(event, verdict)
-        case .storing(let stop): whileStoring(event, stop)
+        case .storing(let stop, let rejection): whileStoring(event, stop, rejection)
         case .ended: []
         }
     }
@@ -218,9 +227,9 @@ package struct AttemptMachine: Sendable {
             return []
         case .enoughDiscarded:
             guard let verdict, verdict != .accept else { return [] }
-            return [.stopTransfer] + conclude(verdict, nil)
+            return rejectWithoutBody(verdict) ?? [.stopTransfer] + conclude(verdict, nil)
         case .bodyRefused(let error), .timedOut(let error):
-            return fail(error, after: [.stopTransfer])
+            return rejectWithoutBody(verdict) ?? fail(error, after: [.stopTransfer])
         case .diskTimedOut(let error):
             return failKeeping(error, after: [.stopTransfer])
         case .transferEnded(let failure):
@@ -242,6 +251,13 @@ package struct AttemptMachine: Sendable {
         }
     }
 
+    /// Ends the attempt with the rejection of its upload before the whole body has come that says why. Returns
+    /// `nil` for another response.
+    private mutating func rejectWithoutBody(_ verdict: HeadVerdict?) -> [Action]? {
+        guard case .refuseKeepingBody(let error, let retryAfter)? = verdict else { return nil }
+        return end(.failed(error, retryAfter: retryAfter), keepsBytes: false, after: [.stopTransfer])
+    }
+
     private mutating func endedWithoutHead(_ failure: Failure?) -> [Action] {
         guard let failure else {
             let error = TransferError(
@@ -255,12 +271,12 @@ package struct AttemptMachine: Sendable {
         return [.start(fresh: true)]
     }
 
-    /// The response has ended, complete or not. Only an accepted response has to be complete.
+    /// The response has ended, complete or not. Only a response whose body is stored has to be complete.
     private mutating func conclude(_ verdict: HeadVerdict, _ failure: Failure?) -> [Action] {
         switch verdict {
         case .accept:
             if let failure { return fail(failure.error) }
-            state = .storing(nil)
+            state = .storing(nil, rejection: nil)
             return [.store]
         case .redirect(let isDelayed):
             state = .exchanging(nil)
@@ -280,24 +296,33 @@ package struct AttemptMachine: Sendable {
             return [.startLater]
         case .refuse(let error, let retryAfter):
             return fail(error, retryAfter: retryAfter)
+        case .refuseKeepingBody(let error, let retryAfter):
+            let rejection = AttemptResult.Outcome.failed(error, retryAfter: retryAfter)
+            if failure != nil { return end(rejection, keepsBytes: false) }
+            state = .storing(nil, rejection: rejection)
+            return [.store]
         case .ask(let question):
             return end(.asked(question), keepsBytes: true)
         }
     }
 
-    private mutating func whileStoring(_ event: Event, _ stop: Stop?) -> [Action] {
+    private mutating func whileStoring(
+        _ event: Event, _ stop: Stop?, _ rejection: AttemptResult.Outcome?
+    ) -> [Action] {
         switch event {
         case .stored(let result):
+            if let rejection { return end(rejection, keepsBytes: false) }
             // The file was published before the stop: the success counts.
             state = .ended
             return [.report(.succeeded(result))]
         case .published:
             state = .ended
             return [.leave]
+        // Without the body of its response, an upload is rejected all the same.
         case .storageFailed(let error):
-            return stop.map { end($0) } ?? fail(error)
+            return stop.map { end($0) } ?? rejection.map { end($0, keepsBytes: false) } ?? fail(error)
         case .diskTimedOut(let error):
-            return stop.map { end($0) } ?? failKeeping(error)
+            return stop.map { end($0) } ?? rejection.map { end($0, keepsBytes: false) } ?? failKeeping(error)
         case .fetchAgain:
             if let stop { return end(stop) }
             state = .exchanging(nil)
@@ -305,7 +330,7 @@ package struct AttemptMachine: Sendable {
         case .revoked:
             return end(stop ?? .released)
         case .stop(let how):
-            state = .storing(.asked(how))
+            state = .storing(.asked(how), rejection: rejection)
             return [.revokeStorage]
         case .release, .onlyChecks, .prepared, .preparationFailed, .head, .enoughDiscarded, .bodyRefused,
             .transferEnded, .timedOut, .putOff, .interrupted:

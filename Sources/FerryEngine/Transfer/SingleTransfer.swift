@@ -53,6 +53,8 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
     private var publication: Publication?
     /// The result of an upload whose response is still to be kept.
     private var sent: TransferResult?
+    /// The stored body of the response that has rejected an upload, or `nil`.
+    private var rejectedBody: TransferResult?
     private var recorder = TransactionRecorder()
     private var trace: AttemptTraceBuilder
     /// The job's own request as the attempt began.
@@ -102,11 +104,14 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
             progress.set(received: 0)
             event = .fetchAgain
         }
-        if case .stored(let result) = event, attempt.spec.kind == .upload, sent == nil, response.isAccepted,
+        if case .stored(let result) = event, attempt.spec.kind == .upload, sent == nil, response.isTaken,
             !machine.isEnded
         {
-            sent = result
-            return store()
+            if machine.rejection == nil {
+                sent = result
+                return store()
+            }
+            rejectedBody = result
         }
         for action in machine.handle(event) { perform(action) }
     }
@@ -517,22 +522,34 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
             return .refuse(error, retryAfter: delay)
         case .wait(let error, let retryAfter):
             if continuation.mayWait(retryAfter) { return .wait }
-            keepRejectedBody(head)
-            return .refuse(error, retryAfter: nil)
+            return refusal(error, retryAfter: nil, head)
         case .refuse(let error, let retryAfter):
-            keepRejectedBody(head)
-            return .refuse(error, retryAfter: retryAfter)
+            return refusal(error, retryAfter: retryAfter, head)
         case .ask(let question): return .ask(question)
         }
     }
 
-    /// Keeps what the server says about an upload that it rejects, as long as it is short enough for the
-    /// database.
-    private func keepRejectedBody(_ head: ResponseHead) {
-        guard attempt.spec.kind == .upload, head.hasBody(hop.method) else { return }
-        let limit = min(attempt.spec.accept.byteCountMax ?? .max, Int64(Limits.inlineBodyByteCountMax))
-        guard head.contentLength ?? 0 <= limit else { return }
-        response.keepRejected(byteCountMax: Int(limit))
+    /// Refuses a response. What the server says about an upload that it rejects is stored like the body of an
+    /// accepted response; if that is not possible, the upload is rejected all the same.
+    private func refusal(
+        _ error: TransferError, retryAfter: Double?, _ head: ResponseHead
+    ) -> AttemptMachine.HeadVerdict {
+        let refusal = AttemptMachine.HeadVerdict.refuse(error, retryAfter: retryAfter)
+        let total = response.isDecoded ? nil : head.contentLength
+        guard attempt.spec.kind == .upload, head.hasBody(hop.method), total != 0 else { return refusal }
+        let rejecting = AcceptedResponse(
+            head: head, hop: hop, isDecoded: response.isDecoded, body: .init(total: total), resumption: nil,
+            record: nil, isRejection: true)
+        do throws(TransferError) {
+            let writer = try rejecting.writer(
+                for: attempt, progress, to: nil, expectedSpace: nil, isPaced: pacing != nil, on: loop)
+            if writer.stage != nil { writer.writeFailed = { [weak self] _ in _ = self?.dropRejectedBody() } }
+            response.keepRejected(head, in: writer)
+            return .refuseKeepingBody(error, retryAfter: retryAfter)
+        } catch {
+            // The disk is full, or the body is longer than the job accepts.
+            return refusal
+        }
     }
 
     /// Takes the body of an accepted response.
@@ -599,26 +616,41 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
     func receiveBody(_ bytes: UnsafeRawBufferPointer) -> BodyVerdict {
         noteActivity()
         guard takeHeldHead() else { return .abort }
-        guard response.isAccepted else { return discard(bytes) }
+        guard response.isTaken else { return discard(bytes) }
         let takesAll = response.takesAll
         guard takesAll || !response.fallsBehind() && mayMove(bytes.count, .receiving) else { return .pause }
         let before = progress.bytesReceived
         do throws(TransferError) {
-            progress.set(received: try response.append(bytes, turn: loop.multi.now))
+            let byteCount = try response.append(bytes, turn: loop.multi.now)
+            if !machine.isDiscarding { progress.set(received: byteCount) }
         } catch {
+            if dropRejectedBody() {
+                recorder.received(bytes.count)
+                context.metrics.received(bytes.count)
+                return .proceed
+            }
             if error != .undecodable || !sendsAgainWithoutCodings() {
                 handle(.bodyRefused(error))
             }
             return .abort
         }
         speed.moved(bytes.count)
-        recorder.received(response.isDecoded ? Int(progress.bytesReceived - before) : bytes.count)
+        let isCounted = response.isDecoded && !machine.isDiscarding
+        recorder.received(isCounted ? Int(progress.bytesReceived - before) : bytes.count)
         context.metrics.received(bytes.count)
         if takesAll {
             charge(bytes.count)
             if !response.waitsForDigest, response.fallsBehind() { transfer?.pauseReceiving() }
         }
         return .proceed
+    }
+
+    /// Drops the body of a response that rejects an upload, which cannot be stored. Returns `false` if the
+    /// body that arrives is not one.
+    private func dropRejectedBody() -> Bool {
+        guard machine.isDiscarding, response.isTaken else { return false }
+        response.dropRejected(context.fileThreads)
+        return true
     }
 
     private func discard(_ bytes: UnsafeRawBufferPointer) -> BodyVerdict {
@@ -640,7 +672,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         do throws(TransferError) {
             guard try response.hasCaughtUp() else { return }
         } catch {
-            return handle(.bodyRefused(error))
+            guard dropRejectedBody() else { return handle(.bodyRefused(error)) }
         }
         lastActivity = loop.multi.now
         transfer?.resume()
@@ -660,7 +692,6 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
             outcome.info, measured, isWhole: outcome.error == nil,
             isBlocked: outcome.blockedAddress != nil, in: &trace)
         guard let error = outcome.error else {
-            response.endRejected()
             guard takeHeldHead() else { return }
             let isShort = response.writer?.isShort ?? false
             if isShort, goesOn(after: .shortBody) || repeatsOutcome(after: .shortBody) { return }
@@ -810,9 +841,10 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
     /// libcurl has seen the whole response.
     private func store() {
         let isDelimited = reader.head?.isDelimited(hop.method) ?? false
+        let isRejected = machine.rejection != nil
         do throws(TransferError) {
-            if sent == nil { try body.check() }
-            if attempt.spec.kind == .upload, sent == nil {
+            if sent == nil, !isRejected { try body.check() }
+            if attempt.spec.kind == .upload, sent == nil, !isRejected {
                 let (key, onLoop) = (key, loop.runner)
                 try body.finish(
                     attempt.spec.integrity, isDelimited: isDelimited, wasSentBefore: first.hasDroppedBody
@@ -825,7 +857,11 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
                 publish(
                     writer, to: destination,
                     writer.digests.verification(attempt.spec.receivedIntegrity, isDelimited: isDelimited))
-            case nil: break
+            case nil:
+                // The body of a response that rejects an upload was dropped.
+                throw TransferError(
+                    .storageFailed, "The body of the response was not stored.", phase: .finishing,
+                    isRetryable: true)
             }
         } catch {
             handle(.storageFailed(error))
@@ -839,13 +875,14 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         handover.release()
         let (loop, digests, offset, sent) = (loop, writer.digests, progress.resumedAtOffset, sent)
         // The response is over: nothing of the result but its outcome changes from here on.
-        let ended = result(.released)
+        let isRejection = machine.rejection != nil
+        let ended = result(machine.rejection ?? .released)
         let isInline =
             !attempt.spec.storesFile && writer.byteCount <= Int64(Limits.inlineBodyByteCountMax)
         publication = writer.publish(context.fileThreads) { bytes in
             loop.publication(
                 bytes, to: destination, digests, verified, ended, resumedAt: offset, sent: sent,
-                isInline: isInline)
+                isInline: isInline, isRejection: isRejection)
         }
     }
 
@@ -869,8 +906,6 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         let head = reader.head
         var shown = head?.response(from: hop.url)
         shown?.bodyExcerpt = response.excerptText
-        let rejected = response.rejectedBody
-        shown?.content = rejected?.content
         // Whether a failure says nothing about the job's own host.
         let isElsewhere = attempt.hasOwnProxy || hop.url.origin != attempt.origin
         var result = AttemptResult(
@@ -882,7 +917,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
             home: bodyNode)
         result.lentSeconds = slot.lentSeconds
         result.delayedRedirect = delayedRedirect
-        result.rejectedBody = rejected?.bytes
+        if let rejectedBody { result.keepRejected(rejectedBody) }
         return result
     }
 
@@ -926,10 +961,10 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         do throws(TransferError) {
             try response.secondPassed(now, context)
         } catch {
-            return handle(.bodyRefused(error))
+            guard dropRejectedBody() else { return handle(.bodyRefused(error)) }
         }
         let timeout = attempt.spec.request.timeoutForRequest
-        let isUnwanted = machine.isDiscarding && !response.keepsRejected
+        let isUnwanted = machine.isDiscarding && !response.isTaken
         discardSeconds = transfer != nil && isUnwanted ? discardSeconds + 1 : 0
         if now >= resourceDeadline {
             handle(.timedOut(attempt.overdue(phase)))

@@ -27,8 +27,10 @@ struct RejectedUploadTests {
     }
 
     @Test(
-        "the body of a final response is the content of the failed upload, up to 256 KiB",
-        arguments: ["/400/7", "/403/70000", "/503/500", "/422/\(limit)"])
+        "the body of a final response is the content of the failed upload, in a file above 256 KiB",
+        arguments: [
+            "/400/7", "/403/70000", "/503/500", "/422/\(limit)", "/422/\(limit + 1)", "/503/3000000",
+        ])
     func kept(path: String) throws {
         let ferry = try FerryProcess.shared.get().ferry
         let origin = try Self.origin()
@@ -51,15 +53,18 @@ struct RejectedUploadTests {
         #expect(part.status == 206 && part.body == Array(body[2...4]))
     }
 
-    @Test("a longer body, and one that has not come whole, is not kept", arguments: ["/400/262145", "/cut"])
+    @Test(
+        "a body longer than max_bytes, and one that has not come whole, is not kept",
+        arguments: ["/400/300001", "/cut"])
     func notKept(path: String) throws {
         let ferry = try FerryProcess.shared.get().ferry
         let origin = try Self.origin()
         defer { origin.stop() }
         let job = try ferry.run(
             #"{"kind":"upload","request":{"url":"\#(origin.url)\#(path)"},"source":{"text":"x"},"#
-                + #""retry":{"max_attempts":1}}"#)
-        #expect(job["state"]?.string == "failed" && job["response"]?["status"]?.integer == 400)
+                + #""accept":{"max_bytes":300000},"retry":{"max_attempts":1}}"#)
+        #expect(job["state"]?.string == "failed" && job["error"]?["code"]?.string == "unacceptable_status")
+        #expect(job["response"]?["status"]?.integer == 400)
         #expect(job["response"]?["content"] == nil)
         let id = try #require(job["id"]?.string)
         #expect(try ferry.call("GET", "/v1/jobs/\(id)/content").status == 409)

@@ -11,6 +11,7 @@ import Testing
         .onlyChecks, .prepared, .preparationFailed(error), .head(.accept), .head(.redirect(isDelayed: false)),
         .head(.redirect(isDelayed: true)), .head(.again),
         .head(.wait), .interrupted, .head(.refuse(error, retryAfter: 3)),
+        .head(.refuseKeepingBody(error, retryAfter: 3)),
         .head(.ask(question)), .enoughDiscarded,
         .bodyRefused(error),
         .transferEnded(nil),
@@ -150,6 +151,44 @@ import Testing
                 "start", "keep", "failed",
             ])
         #expect(Self.run([.prepared, .head(.accept), cut]) == ["start", "keep", "failed"])
+    }
+
+    @Test("a refusal holds whether its body can be stored or not, unless the job is stopped meanwhile")
+    func rejections() {
+        let refused: [AttemptMachine.Event] = [
+            .prepared, .head(.refuseKeepingBody(Self.error, retryAfter: 1)),
+        ]
+        let cut = AttemptMachine.Event.transferEnded(.init(Self.error, mayRepeatAtOnce: false))
+        #expect(Self.run(refused + [cut]) == ["start", "discard", "failed"])
+        let late = TransferError(.timedOut, "x", phase: .receiving, isRetryable: true)
+        for slow in [AttemptMachine.Event.timedOut(late), .bodyRefused(late), .enoughDiscarded] {
+            var machine = AttemptMachine()
+            let actions = (refused + [slow]).flatMap { machine.handle($0) }
+            #expect(Self.words(actions) == ["start", "stop", "discard", "failed"])
+            guard case .report(.failed(let error, retryAfter: 1))? = actions.last else {
+                Issue.record("\(actions)")
+                continue
+            }
+            #expect(error == Self.error)
+        }
+        let whole = refused + [.transferEnded(nil)]
+        #expect(Self.run(whole + [.stored(Self.result)]) == ["start", "store", "discard", "failed"])
+        #expect(Self.run(whole + [.published]) == ["start", "store", "left"])
+        let full = TransferError(.storageFull, "x", phase: .finishing, isRetryable: true)
+        for lost in [AttemptMachine.Event.storageFailed(full), .diskTimedOut(full)] {
+            var machine = AttemptMachine()
+            let actions = (whole + [lost]).flatMap { machine.handle($0) }
+            #expect(Self.words(actions) == ["start", "store", "discard", "failed"])
+            guard case .report(.failed(let error, retryAfter: 1))? = actions.last else {
+                Issue.record("\(actions)")
+                continue
+            }
+            #expect(error == Self.error)
+        }
+        #expect(
+            Self.run(whole + [.stop(.cancel), .revoked]) == [
+                "start", "store", "revoke", "discard", "cancelled",
+            ])
     }
 
     @Test("wrong bytes are discarded, incomplete ones kept")

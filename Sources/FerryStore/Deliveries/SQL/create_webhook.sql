@@ -24,8 +24,7 @@ WITH fresh AS (
     SELECT $1::uuid, $2::text, $3::timestamptz, $3::timestamptz, $4::text, $5::text[], $6::text, $7::jsonb,
         $8::text, $9::boolean, $10::boolean, $11::text::webhook_format, $12::double precision[],
         $13::double precision, $14::text, $15::bytea, CASE WHEN NOT $9::boolean THEN $3::timestamptz END,
-        CASE WHEN NOT $9::boolean THEN 'requested' END, $21::text, $22::text, $23::boolean,
-        $24::text
+        CASE WHEN NOT $9::boolean THEN 'requested' END, $21::text, $22::text, $23::boolean, $24::text
     WHERE ($17::text IS NULL OR EXISTS (SELECT FROM fresh))
         AND (SELECT count(*) FROM webhooks WHERE tenant = $2::text AND deleted_at IS NULL) < $20::integer
     RETURNING id

@@ -10,8 +10,7 @@ UPDATE webhooks SET
     metadata = $6::jsonb, description = $7::text, is_enabled = $8::boolean, is_ordered = $9::boolean,
     format = $10::text::webhook_format, retry_delays = $11::double precision[],
     disable_after = $12::double precision, public_key = $13::text, keys = $14::bytea,
-    acknowledgement = $15::text, headers = $16::text, is_thin = $17::boolean,
-    tls = $18::text,
+    acknowledgement = $15::text, headers = $16::text, is_thin = $17::boolean, tls = $18::text,
     disabled_at = CASE WHEN $8::boolean THEN NULL WHEN is_enabled THEN now() ELSE disabled_at END,
     disabled_reason = CASE WHEN $8::boolean THEN NULL WHEN is_enabled THEN 'requested'
         ELSE disabled_reason END,

@@ -98,6 +98,8 @@ package struct ClaimSchedule: Sendable {
     package var count: Int { known.count }
     /// `true` if a queue is not blocked.
     package var hasReady: Bool { !shares.isEmpty }
+    /// `true` if a queue of an origin is known, blocked or not: its jobs wait for the origin's limits.
+    package var hasQueueOfOrigin: Bool { !queuesOfOrigin.isEmpty }
     /// Number of queues that are not blocked.
     package var readyCount: Int { known.count - blocked.count }
     /// Time at which the next blocked queue becomes ready, or `nil` if none is blocked.

@@ -61,6 +61,9 @@ struct DispatcherState {
 
     var isEmpty: Bool { endings.isEmpty && news.isEmpty && context.held.count == 0 }
 
+    /// `true` if jobs wait for a connection to a limited host. Only a commit makes connections free.
+    var waitsForConnections: Bool { isLeasing && queue.schedule.hasQueueOfOrigin }
+
     private var slots: WorkerSlots { context.configuration.slots }
     private var isLeasing: Bool { context.mayLease }
 

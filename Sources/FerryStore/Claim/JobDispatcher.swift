@@ -91,8 +91,10 @@ package final class JobDispatcher: ResultSink {
         // `true` after a commit of several results: more are likely to follow.
         var isBusy = false
         while true {
+            // The connections of a limited host are not left idle for the sake of larger transactions.
+            let waits = isBusy && !dispatcher.waitsForConnections
             let messages = mailbox.gather(
-                milliseconds: dispatcher.idleMilliseconds, expected: isBusy ? enough : 0,
+                milliseconds: dispatcher.idleMilliseconds, expected: waits ? enough : 0,
                 microseconds: Self.gatherMicroseconds)
             for message in messages { dispatcher.take(message) }
             isBusy = messages.count > 2

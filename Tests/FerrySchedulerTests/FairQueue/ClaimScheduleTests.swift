@@ -22,6 +22,24 @@ struct ClaimScheduleTests {
         }
     }
 
+    @Test("the queues of an origin are known while they have jobs, blocked or not")
+    func queuesOfOrigins() throws {
+        var schedule = ClaimSchedule()
+        schedule.add(ClaimQueue(id: 1, tenant: "a", session: "s"), head: instant(0))
+        #expect(!schedule.hasQueueOfOrigin)
+        let narrow = ClaimQueue(id: 2, tenant: "a", session: "s", origin: "http://a:80")
+        schedule.add(narrow, head: instant(0), limit: 6)
+        #expect(schedule.hasQueueOfOrigin)
+        schedule.block(2, until: instant(1))
+        #expect(schedule.hasQueueOfOrigin)
+        schedule.unblock(2, unlessBefore: .distantPast)
+        let requests = schedule.plan(20)
+        for request in requests {
+            schedule.settle(request, claimed: 0, request.queue == narrow ? .empty : .more)
+        }
+        #expect(requests.contains { $0.queue == narrow } && !schedule.hasQueueOfOrigin && schedule.hasReady)
+    }
+
     @Test("tenants get equal shares, whatever the number and weights of their sessions")
     func tenants() {
         var table = SimulatedTable()

@@ -1,6 +1,7 @@
 import ArgumentParser
 import FerryCLI
 import FerryCore
+import Glibc
 import Synchronization
 import Sys
 import Testing
@@ -59,6 +60,22 @@ struct WebhookCommandTests {
                 == #"{"url":"http://a/","events":["job.failed"],"session":"s","metadata":{"team":"a=b"},"#
                 + #""ordered":true}"#)
         #expect(ran(["create", "http://a/", "--metadata", "x"], service).status == 2)
+    }
+
+    @Test("create sends the authorities and pins of the receiver")
+    func receiverTLS() throws {
+        let service = try service()
+        defer { service.stop() }
+        try withTemporaryDirectory { directory in
+            let path = directory + "/ca.pem"
+            let file = try #require(fopen(path, "w"))
+            fputs("PEM\n", file)
+            fclose(file)
+            let run = ran(["create", "https://a/", "--ca-file", path, "--pin", "sha256//x"], service)
+            #expect(run.status == 0)
+        }
+        let body = try #require(service.requests.take().first).body
+        #expect(body == #"{"url":"https://a/","tls":{"ca":"PEM\n","pins":["sha256//x"]}}"#)
     }
 
     @Test("test fails if the receiver does not accept; other commands print their result")

@@ -16,6 +16,8 @@ package final class WorkerSlots: Sendable {
         /// Lent slots by the tenant of the attempt.
         var lent: [String: Int] = [:]
         var lentCount = 0
+        /// Those of them that were lent early.
+        var early: [String: Int] = [:]
         /// Free slots that are missing for `waiting`.
         var missing = 0
         /// Tenants that hold fewer slots than their share and have jobs that could begin.
@@ -135,23 +137,35 @@ package final class WorkerSlots: Sendable {
                 free.lentCount < lentMax
             else { return false }
             lend(for: tenant, &free)
+            free.early[tenant, default: 0] += 1
             return true
         }
     }
 
-    /// Tenants that may begin no further attempts: they have lent their part, and at least as many slots as
-    /// there are. Few, and none while less than half of all loans are in use.
-    package var tenantsWithoutLoans: [String] {
+    /// Makes an early loan an ordinary one: the attempt is stalled by now.
+    package func settleEarlyLoan(of tenant: String) { free.withLock { endEarlyLoan(of: tenant, &$0) } }
+
+    private func endEarlyLoan(of tenant: String, _ free: inout Free) {
+        let count = free.early[tenant, default: 0]
+        free.early[tenant] = count > 1 ? count - 1 : nil
+    }
+
+    /// Tenants that may begin no further attempts. They have lent early as many slots as there are, or have
+    /// lent their part, which is at least as many.
+    package var tenantsWithoutLoans: Set<String> {
         free.withLock { free in
             let rest = dividedMax - free.lentCount
-            guard free.lentCount >= rest else { return [] }
-            return free.lent.filter { $0.value >= max(capacity, rest) }.map(\.key)
+            guard !free.early.isEmpty || free.lentCount >= rest else { return [] }
+            let tenants = free.lent.filter {
+                $0.value >= max(capacity, rest) || free.early[$0.key, default: 0] >= capacity
+            }
+            return Set(tenants.keys)
         }
     }
 
     /// Takes a lent slot back for an attempt that continues. Until others end, more slots may be taken than
-    /// there are.
-    package func takeBack(for tenant: String) {
+    /// there are. `isEarly`: the slot was lent early, and is not yet an ordinary loan.
+    package func takeBack(for tenant: String, isEarly: Bool = false) {
         free.withLock { free in
             // No input reaches this: only an attempt that has lent its slot takes one back.
             let count = free.lent[tenant, default: 0]
@@ -160,6 +174,7 @@ package final class WorkerSlots: Sendable {
             free.lentCount -= 1
             free.slots -= 1
             free.leases -= 1
+            if isEarly { endEarlyLoan(of: tenant, &free) }
         }
     }
 

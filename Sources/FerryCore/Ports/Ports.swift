@@ -280,8 +280,11 @@ package protocol ResultSink: Sendable {
     /// Lends the slot of a slow attempt to a tenant that waits. Returns `false` if no slot is missing, or too
     /// many are lent.
     func lendSlotEarly(of attempt: Attempt) -> Bool
-    /// Takes a lent slot back. Called once for each loan, before the result of the attempt.
-    func takeBackSlot(of attempt: Attempt)
+    /// Makes an early loan an ordinary one: the attempt is stalled by now.
+    func settleEarlyLoan(of attempt: Attempt)
+    /// Takes a lent slot back. Called once for each loan, before the result of the attempt. `isEarly`: it was
+    /// lent early, and `settleEarlyLoan` was not called.
+    func takeBackSlot(of attempt: Attempt, isEarly: Bool)
 }
 
 /// Grants connections of attempts beyond the first one to their own origin: for segments, mirrors and

@@ -161,7 +161,11 @@ final class EngineContext: Sendable {
 
     func lendSlotEarly(of attempt: Attempt) -> Bool { sink.lendSlotEarly(of: attempt) }
 
-    func takeBackSlot(of attempt: Attempt) { sink.takeBackSlot(of: attempt) }
+    func settleEarlyLoan(of attempt: Attempt) { sink.settleEarlyLoan(of: attempt) }
+
+    func takeBackSlot(of attempt: Attempt, isEarly: Bool) {
+        sink.takeBackSlot(of: attempt, isEarly: isEarly)
+    }
 
     /// Reports a result, once it is known whether a host whose name did not resolve exists. Other mirrors may
     /// have the file of a job with mirrors.

@@ -152,9 +152,9 @@ final class EngineLoop {
         multi.after(nanoseconds: EngineLimits.earlyLoanInterval) { [unowned self] in lendEarly() }
     }
 
-    func takeBackSlot(of attempt: Attempt) {
+    func takeBackSlot(of attempt: Attempt, isEarly: Bool) {
         lentCount -= 1
-        context.takeBackSlot(of: attempt)
+        context.takeBackSlot(of: attempt, isEarly: isEarly)
     }
 
     private func scan(_ now: Int64) {

@@ -63,6 +63,8 @@ struct HeldSlot {
     /// When the attempt got the slot, or took it back.
     private(set) var since: Int64
     private(set) var lentSince: Int64?
+    /// Whether the slot was lent early, and the attempt has not stalled since.
+    private(set) var isLentEarly = false
     private(set) var lentSeconds = 0.0
     /// Whether it was reported that the host does not respond.
     var isStallReported = false
@@ -89,13 +91,16 @@ struct HeldSlot {
         slowRate = rate < EngineLimits.slotBytesPerSecondMin ? rate : nil
     }
 
-    mutating func lend(at now: Int64) { lentSince = now }
+    mutating func lend(at now: Int64, early: Bool = false) { (lentSince, isLentEarly) = (now, early) }
+
+    /// Makes an early loan an ordinary one.
+    mutating func settleEarlyLoan() { isLentEarly = false }
 
     /// Takes the slot back. Returns `false` if it was not lent.
     mutating func takeBack(at now: Int64) -> Bool {
         guard let lentSince else { return false }
         lentSeconds += Double(now - lentSince) / 1e9
-        self.lentSince = nil
+        (self.lentSince, isLentEarly) = (nil, false)
         since = now
         measured.at = now
         slowRate = nil
@@ -126,9 +131,12 @@ extension RunningAttempt {
         if !slot.isStallReported, idle > Int64(seconds * 1e9), let unansweredScope {
             slot.isStallReported = loop.context.noteUnanswered(attempt, at: unansweredScope)
         }
-        guard slot.lentSince == nil else { return }
-        let least = isConnecting ? EngineLimits.connectStallSeconds : seconds
-        guard min(idle, now - slot.since) > Int64(least * 1e9) else { return }
+        let least = Int64((isConnecting ? EngineLimits.connectStallSeconds : seconds) * 1e9)
+        if slot.isLentEarly, idle > least {
+            slot.settleEarlyLoan()
+            loop.context.settleEarlyLoan(of: attempt)
+        }
+        guard slot.lentSince == nil, min(idle, now - slot.since) > least else { return }
         if loop.lendSlot(of: attempt) { slot.lend(at: now) }
     }
 
@@ -154,7 +162,7 @@ extension RunningAttempt {
 
     /// Lends the slot of a slow attempt if another tenant waits for one.
     func lendSlotEarly(_ now: Int64) {
-        if loop.lendSlotEarly(of: attempt) { slot.lend(at: now) }
+        if loop.lendSlotEarly(of: attempt) { slot.lend(at: now, early: true) }
     }
 
     /// Takes back a lent slot when a server is reached or a byte moves, unless tenants wait for slots.
@@ -165,8 +173,9 @@ extension RunningAttempt {
 
     /// Takes back a lent slot. Call at the end of the attempt.
     func takeBackSlot() {
+        let isEarly = slot.isLentEarly
         guard slot.lentSince != nil, slot.takeBack(at: loop.multi.now) else { return }
-        loop.takeBackSlot(of: attempt)
+        loop.takeBackSlot(of: attempt, isEarly: isEarly)
     }
 
     /// Called once a second. A disk that hangs returns no error, so an attempt that waits for one ends after

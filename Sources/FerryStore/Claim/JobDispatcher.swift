@@ -63,8 +63,12 @@ package final class JobDispatcher: ResultSink {
         mailbox.send(.wake)
     }
 
-    package func takeBackSlot(of attempt: Attempt) {
-        context.configuration.slots.takeBack(for: attempt.tenant)
+    package func settleEarlyLoan(of attempt: Attempt) {
+        context.configuration.slots.settleEarlyLoan(of: attempt.tenant)
+    }
+
+    package func takeBackSlot(of attempt: Attempt, isEarly: Bool) {
+        context.configuration.slots.takeBack(for: attempt.tenant, isEarly: isEarly)
     }
 
     func send(_ message: Message) { mailbox.send(message) }

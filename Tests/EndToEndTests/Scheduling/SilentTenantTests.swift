@@ -49,7 +49,7 @@ struct SilentTenantTests {
         }
     }
 
-    @Test("a job begins within 3 s while all slots have slow or silent requests of another tenant")
+    @Test("a job begins within 5 s while all slots have slow or silent requests of another tenant")
     func slowOrigins() throws {
         let ferry = try FerryProcess(["FERRY_CONCURRENCY": "\(Self.slotCount)"])
         defer { ferry.remove() }
@@ -90,7 +90,8 @@ struct SilentTenantTests {
                 job[$0]?.string.flatMap { Timestamp(rfc3339: $0) }
             }
             try #require(times.count == 2, "\(job)")
-            #expect(times[1] - times[0] < 3, "job \(number) began after \(times[1] - times[0]) s")
+            // A second on an idle machine.
+            #expect(times[1] - times[0] < 5, "job \(number) began after \(times[1] - times[0]) s")
         }
         for id in waiting {
             let job = try ferry.json("GET", "/v1/jobs/\(id)", key: bad)

@@ -79,8 +79,28 @@ struct WorkerSlotsTests {
         }
         slots.expect(1, for: ["c"])
         #expect(!slots.lendEarly(for: "b") && slots.lentCount == 10)
-        for _ in 0..<5 { slots.takeBack(for: "a") }
+        for index in 0..<5 { slots.takeBack(for: "a", isEarly: index < 2) }
         #expect(slots.tenantsWithoutLoans == ["b"])
+    }
+
+    @Test("a tenant with as many early loans as slots begins nothing until one ends or its attempt stalls")
+    func early() {
+        let slots = WorkerSlots(capacity: 2)
+        #expect(slots.reserve(upTo: 2) == 2)
+        let lend = {
+            slots.expect(1, for: ["b"])
+            return slots.lendEarly(for: "a") && slots.reserve(upTo: 1) == 1
+        }
+        #expect(lend() && slots.tenantsWithoutLoans.isEmpty)
+        #expect(lend() && slots.tenantsWithoutLoans == ["a"])
+        slots.settleEarlyLoan(of: "a")
+        #expect(slots.tenantsWithoutLoans.isEmpty)
+        #expect(lend() && slots.tenantsWithoutLoans == ["a"])
+        slots.takeBack(for: "a", isEarly: true)
+        #expect(slots.tenantsWithoutLoans.isEmpty)
+        slots.takeBack(for: "a", isEarly: true)
+        slots.takeBack(for: "a")
+        #expect(slots.lentByTenant.isEmpty)
     }
 
     @Test("a tenant that has lent fewer slots than the node has may begin attempts")

@@ -144,12 +144,34 @@ struct LentSlotTests {
         // Bytes that trickle do not take the slot back.
         let before = received(1)
         #expect(eventually { received(1) > before + 2 })
-        #expect(fixture.sink.lent.withLock { $0 } == 2)
+        #expect(fixture.sink.lent.withLock { $0 } == 2 && fixture.sink.early.withLock { $0 } == 2)
         fixture.sink.isMissing.store(false, ordering: .relaxed)
         #expect(eventually { fixture.sink.lent.withLock { $0 } == 1 }, "the next byte takes it back")
         for attempt in attempts { fixture.engine.cancel(attempt.job) }
         #expect(fixture.sink.arrived.wait(for: 3).count == 3)
-        #expect(fixture.sink.lent.withLock { $0 } == 0)
+        #expect(fixture.sink.lent.withLock { $0 } == 0 && fixture.sink.early.withLock { $0 } == 0)
+    }
+
+    @Test("an early loan becomes an ordinary one when the attempt is stalled")
+    func settled() throws {
+        let fixture = try Fixture { $0.stallSeconds = 2 }
+        defer { fixture.stop() }
+        let gate = Gate()
+        let origin = try silent(gate)
+        defer {
+            gate.open()
+            origin.stop()
+        }
+        let attempt = fixture.attempt(.download, origin.url) { $0.to("file") }
+        fixture.sink.isMissing.store(true, ordering: .relaxed)
+        fixture.engine.begin([attempt])
+        fixture.engine.lendSlots()
+        #expect(fixture.sink.lendings.wait() == [attempt.job])
+        #expect(eventually { fixture.sink.early.withLock { $0 } == 0 })
+        #expect(fixture.sink.lent.withLock { $0 } == 1)
+        fixture.engine.cancel(attempt.job)
+        #expect(fixture.sink.arrived.wait().count == 1)
+        #expect(fixture.sink.lent.withLock { $0 } == 0 && fixture.sink.early.withLock { $0 } == 0)
     }
 
     @Test("the rate of an attempt is known after half a second, and not after a loop was late")

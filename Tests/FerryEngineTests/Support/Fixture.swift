@@ -43,8 +43,18 @@ final class Fixture: Sendable {
         /// Whether tenants wait for slots.
         let isMissing = Atomic<Bool>(false)
         var areSlotsMissing: Bool { isMissing.load(ordering: .relaxed) }
-        func lendSlotEarly(of attempt: Attempt) -> Bool { areSlotsMissing && lendSlot(of: attempt) }
-        func takeBackSlot(of attempt: Attempt) { lent.withLock { $0 -= 1 } }
+        /// Early loans that are not back, and not ordinary ones by now.
+        let early = Mutex(0)
+        func lendSlotEarly(of attempt: Attempt) -> Bool {
+            guard areSlotsMissing else { return false }
+            early.withLock { $0 += 1 }
+            return lendSlot(of: attempt)
+        }
+        func settleEarlyLoan(of attempt: Attempt) { early.withLock { $0 -= 1 } }
+        func takeBackSlot(of attempt: Attempt, isEarly: Bool) {
+            lent.withLock { $0 -= 1 }
+            if isEarly { early.withLock { $0 -= 1 } }
+        }
         /// Whatever happens is in the table of docs/errors.md.
         private func expectDocumented(_ error: TransferError) {
             let isRetryable = error.code.repetition == .always

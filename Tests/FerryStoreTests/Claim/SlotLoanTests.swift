@@ -1,4 +1,6 @@
 import FerryCore
+import Synchronization
+import Sys
 import TestSupport
 import TestThreads
 import Testing
@@ -41,7 +43,9 @@ struct SlotLoanTests {
         }
         eventually("the demand is met") { !slots.areMissing }
         #expect(slots.lentByTenant == ["slow": 4 - lenders.count] && lenders.count < 4)
-        for attempt in running.dropFirst(lenders.count) { dispatcher.takeBackSlot(of: attempt) }
+        for attempt in running.dropFirst(lenders.count) {
+            dispatcher.takeBackSlot(of: attempt, isEarly: true)
+        }
     }
 
     @Test("jobs of the only tenant are no reason to lend slots")
@@ -75,7 +79,7 @@ struct SlotLoanTests {
         #expect(begun.job == other.id)
         node.end(begun, success)
         #expect(node.runner.begun.count == 0)
-        for attempt in running { dispatcher.takeBackSlot(of: attempt) }
+        for attempt in running { dispatcher.takeBackSlot(of: attempt, isEarly: false) }
         dispatcher.record(result(running[0], failure(isRetryable: false)))
         #expect(try node.attempt().job == next.id)
     }

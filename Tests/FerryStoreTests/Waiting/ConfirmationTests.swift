@@ -7,8 +7,8 @@ import Testing
 
 @testable import FerryStore
 
-/// Jobs with `confirm_before_begin`, on a node whose dispatcher asks about none: the transaction in which a job
-/// becomes due asks, or the answer.
+/// Jobs with `confirm_before_begin`, on a node whose dispatcher asks about none: the transaction in which a
+/// job becomes due asks, or the answer.
 @Suite("Confirmation of due jobs", .onOwnThread)
 struct ConfirmationTests {
     private let database: TestDatabase

@@ -58,7 +58,8 @@ enum Operation: String, Sendable, CaseIterable {
     case createSchedule, listSchedules, readSchedule, replaceSchedule, deleteSchedule, runSchedule,
         pauseSchedule, resumeSchedule
     case readStatus, listNodes, readLimits, changeLimits, createKey, listKeys, readKey, revokeKey
-    case pauseService, resumeService, drainNode, resumeNode, listTenants, readTenantLimits, replaceTenantLimits, listAudit
+    case pauseService, resumeService, drainNode, resumeNode, listTenants, readTenantLimits,
+        replaceTenantLimits, listAudit
     case listHosts, readHost, changeHost
     case live, ready, metrics, openapi, docs
 }

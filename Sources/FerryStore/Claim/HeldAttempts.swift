@@ -348,10 +348,10 @@ extension StoreContext {
     /// Returns `true` if nothing has happened since the lease that forbids to begin. A job with a limit by
     /// now goes back: claims alone count against limits.
     private func mayBegin(_ held: HeldAttempts.Held) -> Bool {
-        let attempt = held.attempt
+        let (attempt, now) = (held.attempt, clock.now())
         guard mayLease, configuration.downloads.admits(attempt.spec.kind),
-            Sys.monotonicNanoseconds() < held.returnAt, attempt.expiry > clock.now(),
-            configuration.quotas.usedUpUntil(attempt.tenant, at: clock.now()) == nil
+            Sys.monotonicNanoseconds() < held.returnAt, attempt.expiry > now,
+            configuration.quotas.usedUpUntil(attempt.tenant, at: now) == nil
         else { return false }
         if configuration.slots.tenantsWithoutLoans.contains(attempt.tenant) { return false }
         if attempt.spec.awaitsHost, health.unreachable(attempt.origin) != nil { return false }

@@ -219,26 +219,6 @@ struct QueueView {
         return claims
     }
 
-    /// Plans the claim of up to `count` jobs. Blocks the claim queues of tenants whose bytes of the day are
-    /// used up until the day ends; a scan unblocks them for a look.
-    private mutating func plan(_ count: Int) -> [ClaimSchedule.Request] {
-        guard count > 0 else { return [] }
-        let (quotas, now) = (context.configuration.quotas, context.clock.now())
-        while true {
-            let requests = schedule.plan(count)
-            var allowed: [ClaimSchedule.Request] = []
-            for request in requests {
-                guard let until = quotas.usedUpUntil(request.queue.tenant, at: now) else {
-                    allowed.append(request)
-                    continue
-                }
-                schedule.settle(request, claimed: 0, .blocked(until: until))
-            }
-            // Each turn without a request blocks at least one claim queue.
-            if !allowed.isEmpty || requests.isEmpty { return allowed }
-        }
-    }
-
     /// Returns `true` if limits count the queue's jobs, or some of them may have to move.
     private func isLimited(_ queue: ClaimQueue, _ sessions: SessionSnapshot) -> Bool {
         queue.origin != nil || suspects.contains(queue.id)

@@ -148,10 +148,9 @@ final class Admission: Sendable {
     }
 
     private func transferRefusal(of tenant: String) -> StoreError? {
+        guard let most = quotas.limits(of: tenant)?.bytesPerDay else { return nil }
         let now = clock.now()
-        guard let until = quotas.usedUpUntil(tenant, at: now),
-            let most = quotas.limits(of: tenant)?.bytesPerDay
-        else { return nil }
+        guard let until = quotas.usedUpUntil(tenant, at: now) else { return nil }
         return .quotaExceeded(.bytesPerDay, max: most, retryAfter: until - now)
     }
 

@@ -29,7 +29,8 @@ struct TenantLimitStoreTests {
         }
         #expect(try wait { nodes[1].store.control.tenantLimits("acme", reply: $0) }.get() == limits)
         let refused = wait { reply in
-            nodes[1].store.control.replaceTenantLimits("acme", TenantLimits(), if: { _ in false }, reply: reply)
+            nodes[1].store.control.replaceTenantLimits(
+                "acme", TenantLimits(), if: { _ in false }, reply: reply)
         }
         #expect(throws: StoreError.stale(revision: nil)) { try refused.get() }
         #expect(try nodes[1].limit("acme", TenantLimits()) == TenantLimits())

@@ -38,7 +38,8 @@ struct ScheduleOverlapTests {
         try context.readSessions(&connection)
         let run = ScheduleTransaction(context: context, countMax: 10, now: context.clock.now())
         var due: [ScheduleID] = []
-        let outcome = try run.commit(&connection, dueIDs: &due)
+        var admitted = AdmittedJobs()
+        let outcome = try run.commit(&connection, dueIDs: &due, admitted: &admitted)
         return Counts(
             due: outcome.dueCount, submitted: outcome.submitted.jobCount, skipped: outcome.skippedCount)
     }

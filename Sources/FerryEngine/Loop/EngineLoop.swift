@@ -126,6 +126,7 @@ final class EngineLoop {
         if index == 0 {
             context.space.measure(on: context.fileThreads)
             context.names.giveUpSlow()
+            context.checkedDirectories.forgetOld()
         }
         // A late loop cannot tell whether servers or the loop itself were slow.
         let isLate = seconds > 1.5

@@ -96,7 +96,7 @@ package final class Attempt: Sendable {
     package func scope(of url: WebURL) -> RequestScope {
         RequestScope(
             tenant: tenant, origin: url.origin,
-            path: RequestScope.path(ofURL: url.string, credentials: RequestScope.credentials(in: scopePath)))
+            path: RequestScope.path(of: url, credentials: RequestScope.credentials(in: scopePath)))
     }
 
     /// Time by which the job must have ended.

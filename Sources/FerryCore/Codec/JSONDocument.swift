@@ -150,11 +150,31 @@ package struct JSONView: Sendable, Equatable {
 
     /// Returns the place and the value of the member of an object with this name; `nil` for other values.
     func member(_ name: String) -> (place: Int, value: JSONView)? {
-        for (place, pair) in pairs.enumerated()
-        where document.bytes(of: pair.name).hasSameBytes(as: name) {
-            return (place, pair.value)
+        guard isObject else { return nil }
+        let (tokens, text) = (document.tokens, document.text)
+        let utf8 = name.utf8
+        let wanted = utf8.span
+        let end = Int(tokens[index].next)
+        var (place, next) = (0, index + 1)
+        while next < end {
+            let token = tokens[next]
+            let isSame =
+                token.kind == .plainString
+                ? Self.isSame(text, from: Int(token.start), to: Int(token.end), as: wanted)
+                : document.bytes(of: token).elementsEqual(utf8)
+            if isSame { return (place, JSONView(document, next + 1)) }
+            place += 1
+            next = Int(tokens[next + 1].next)
         }
         return nil
+    }
+
+    private static func isSame(
+        _ text: [UInt8], from start: Int, to end: Int, as wanted: Span<UInt8>
+    ) -> Bool {
+        guard end - start == wanted.count else { return false }
+        for offset in wanted.indices where text[start + offset] != wanted[offset] { return false }
+        return true
     }
 
     /// Returns the member of an object with this name; `nil` for other values.
@@ -238,12 +258,6 @@ extension JSONWriter {
             if digits.count <= 15, let number = view.double { value(number) } else { value(view) }
         default: value(view)
         }
-    }
-}
-
-extension ArraySlice<UInt8> {
-    fileprivate func hasSameBytes(as name: String) -> Bool {
-        count == name.utf8.count && elementsEqual(name.utf8)
     }
 }
 

@@ -70,23 +70,29 @@ package struct RequestScope: Hashable, Sendable {
     /// Returns the path of a request to `url`, a URL as `WebURL.string` spells it. `credentials`: hash of the
     /// request's credentials, or `nil` if it sends none.
     package static func path(ofURL url: String, credentials: String?) -> String {
-        let bytes = url.utf8
         // After `scheme://authority`.
-        var index = bytes.startIndex
         var slashCount = 0
-        while index < bytes.endIndex, slashCount < 3 {
-            if bytes[index] == UInt8(ascii: "/") { slashCount += 1 }
-            bytes.formIndex(after: &index)
+        let start = url.utf8.firstIndex { byte in
+            if byte == UInt8(ascii: "/") { slashCount += 1 }
+            return slashCount == 3
         }
-        var path: [UInt8] = [UInt8(ascii: "/")]
-        while index < bytes.endIndex, path.count <= pathByteCountMax {
-            let byte = bytes[index]
-            if byte == UInt8(ascii: "/") || byte == UInt8(ascii: "?") || byte == UInt8(ascii: "#") { break }
-            path.append(byte)
-            bytes.formIndex(after: &index)
-        }
-        let segment = String(decoding: path, as: UTF8.self)
+        let segment = start.map { firstSegment(url.utf8[url.utf8.index(after: $0)...]) } ?? "/"
         return credentials.map { "\(segment)#\($0)" } ?? segment
+    }
+
+    /// Returns the path of a request to `url`. `credentials`: as above.
+    package static func path(of url: WebURL, credentials: String?) -> String {
+        let segment = firstSegment(url.path.utf8.dropFirst())
+        return credentials.map { "\(segment)#\($0)" } ?? segment
+    }
+
+    /// Returns the first path segment. `path`: what follows the first slash.
+    private static func firstSegment(_ path: Substring.UTF8View) -> String {
+        let end = path.firstIndex {
+            $0 == UInt8(ascii: "/") || $0 == UInt8(ascii: "?") || $0 == UInt8(ascii: "#")
+        }
+        let segment = path[..<(end ?? path.endIndex)].prefix(pathByteCountMax)
+        return "/" + String(Substring(segment))
     }
 
     /// Returns the hash of the credentials in `path`, or `nil` if there are none.

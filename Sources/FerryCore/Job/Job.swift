@@ -48,8 +48,10 @@ package final class NewJob: Sendable {
     package let storedSpec: StoredSpec
     /// `JobSecrets`, encrypted, or `nil` if there are none.
     package let sealedSecrets: [UInt8]?
+    /// Scope of the request, without credentials.
+    package let scope: RequestScope
     /// `scheme://host:port` of the request, lower case.
-    package let origin: String
+    package var origin: String { scope.origin }
     /// Trace context of the submission (`TraceContext`), or `nil`.
     package let traceparent: String?
     /// The job that this one retries, or `nil`.
@@ -65,7 +67,9 @@ package final class NewJob: Sendable {
         self.request = request
         storedSpec = StoredSpec(request.spec, json: specJSON)
         self.sealedSecrets = sealedSecrets
-        origin = request.spec.request.webURL.origin
+        let url = request.spec.request.webURL
+        scope = RequestScope(
+            tenant: tenant, origin: url.origin, path: RequestScope.path(of: url, credentials: nil))
         self.traceparent = traceparent
         self.retryOf = retryOf
     }

@@ -319,7 +319,7 @@ extension JobRecord {
     /// limited with some credentials only, the job is taken to use those.
     fileprivate func scope(_ hosts: HostLimits) -> RequestScope? {
         guard let url else { return nil }
-        let path = RequestScope.path(ofURL: url.string, credentials: nil)
+        let path = RequestScope.path(of: url, credentials: nil)
         let scope = RequestScope(tenant: tenant, origin: url.origin, path: path)
         return hosts.limitedScope(like: scope) ?? scope
     }

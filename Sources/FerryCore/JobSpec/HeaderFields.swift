@@ -20,7 +20,12 @@ func headerFields(
 extension [JobSpec.Pair] {
     /// `true` if a name occurs more than once, ignoring case.
     var hasRepeatedNames: Bool {
-        if count < 2 { return false }
+        // Short sections are compared pair by pair, without copies of the names.
+        guard count > 32 else {
+            return indices.contains { index in
+                self[..<index].contains { HeaderRules.isSame($0.name, self[index].name) }
+            }
+        }
         var names: Set<String> = []
         return !allSatisfy { names.insert($0.name.lowercased()).inserted }
     }
@@ -28,6 +33,9 @@ extension [JobSpec.Pair] {
     /// Returns one field for each name: values of the same name are combined in order with a comma (RFC 9110
     /// §5.3). `Set-Cookie` is left out, because its values cannot be combined.
     var combined: [JobSpec.Pair] {
+        guard hasRepeatedNames || contains(where: { HeaderRules.isSame($0.name, "set-cookie") }) else {
+            return self
+        }
         var fields: [JobSpec.Pair] = []
         fields.reserveCapacity(count)
         var places: [String: Int] = Dictionary(minimumCapacity: count)

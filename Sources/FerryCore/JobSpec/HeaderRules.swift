@@ -11,6 +11,16 @@ package enum HeaderRules {
         !name.isEmpty && name.utf8.allSatisfy(isTokenByte)
     }
 
+    /// Returns `true` if both are the same name: case is ignored (RFC 9110 §5.1).
+    static func isSame(_ a: String, _ b: String) -> Bool {
+        let (a, b) = (a.utf8, b.utf8)
+        guard a.count == b.count else { return false }
+        for (one, other) in zip(a, b) where one != other {
+            guard one ^ other == 0x20, (97...122).contains(one | 0x20) else { return false }
+        }
+        return true
+    }
+
     /// Returns `true` for a `field-value` (RFC 9110 §5.5): no control character but the tab.
     package static func isValue(_ value: String) -> Bool {
         value.utf8.allSatisfy { $0 >= 0x20 && $0 != 0x7F || $0 == 0x09 }

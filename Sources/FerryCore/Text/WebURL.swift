@@ -62,12 +62,17 @@ package struct WebURL: Sendable, Hashable, CustomStringConvertible {
     package let query: String?
     /// The address if the host is one, else `nil`.
     package let address: IPAddress?
+    /// `scheme://host:port`, always with the port.
+    package let origin: String
+    /// The whole URL, without a default port.
+    package let string: String
 
     /// Value of a URL that is not read yet; it has no host.
     package static let unknown = WebURL()
 
     private init() {
         (scheme, host, port, path, query, address) = (.http, "", 0, "", nil, nil)
+        (origin, string) = ("http://:0", "http://:0")
     }
 
     /// Reads an absolute URL. Drops a fragment.
@@ -114,24 +119,27 @@ package struct WebURL: Sendable, Hashable, CustomStringConvertible {
         let slashed = encodesUnwise ? withoutBackslashes(path) : path
         self.path = encoded(removingDotSegments(slashed.isEmpty ? "/" : slashed), unwise: encodesUnwise)
         self.query = query.map { encoded($0, unwise: encodesUnwise) }
+        (origin, string) = Self.texts(scheme, self.host, port, self.path, self.query)
         // Encoding may have made the URL longer.
-        guard
-            self.path.utf8.count + (self.query?.utf8.count ?? 0) + 300 <= byteCountMax
-                || string.utf8.count <= byteCountMax
-        else { throw .tooLong }
+        guard string.utf8.count <= byteCountMax else { throw .tooLong }
     }
 
-    /// `scheme://host:port`, always with the port.
-    package var origin: String { "\(scheme.rawValue)://\(host):\(port)" }
-
-    /// The whole URL, without a default port.
-    package var string: String {
-        let authority = port == scheme.defaultPort ? host : "\(host):\(port)"
-        return "\(scheme.rawValue)://\(authority)\(path)\(query.map { "?" + $0 } ?? "")"
+    private static func texts(
+        _ scheme: Scheme, _ host: String, _ port: UInt16, _ path: String, _ query: String?
+    ) -> (origin: String, string: String) {
+        let authority = (scheme == .http ? "http://" : "https://") + host
+        let origin = authority + ":" + String(port)
+        let start = port == scheme.defaultPort ? authority : origin
+        guard let query else { return (origin, start + path) }
+        return (origin, start + path + "?" + query)
     }
 
     /// The whole URL.
     package var description: String { string }
+
+    // The text determines all the parts.
+    package static func == (a: WebURL, b: WebURL) -> Bool { a.string == b.string }
+    package func hash(into hasher: inout Hasher) { hasher.combine(string) }
 
     /// Returns `true` if scheme, host and port are equal (RFC 6454 §5), so that credentials may be sent to
     /// both.

@@ -13,6 +13,7 @@ final class EngineContext: Sendable {
     let builder: RequestBuilder
     let fileThreads: FileThreadPool
     let leftovers = Leftovers()
+    let checkedDirectories = CheckedDirectories()
     let metrics = EngineMetrics()
     let registry = Registry()
     let followers = FollowedJobs()

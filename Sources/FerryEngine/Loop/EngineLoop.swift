@@ -162,6 +162,7 @@ final class EngineLoop {
         if index == 0 {
             context.space.measure(on: context.fileThreads)
             context.names.giveUpSlow()
+            context.checkedDirectories.forgetOld()
         }
         // A late loop cannot tell whether servers or the loop itself were slow.
         let isLate = now - lastScan > 1_000_000_000 + EngineLimits.lateNanoseconds

@@ -74,6 +74,10 @@ final class FileThreadPool: Sendable {
     /// Any thread.
     func busyNanoseconds(_ now: Int64) -> Int64 { workers.map { $0.busyNanoseconds(now) }.max() ?? 0 }
 
+    /// Whether a thread has been at the same work for so long that its disk may not answer. `now`: monotonic
+    /// nanoseconds. Any thread.
+    func isSlow(_ now: Int64) -> Bool { workers.contains { $0.busyNanoseconds(now) >= Self.longWork } }
+
     private static let gatherMicroseconds = 300
 
     /// Publications that wait for one thread before another one is used.

@@ -1,6 +1,7 @@
 import Curl
 import FerryCore
 import Glibc
+import Sys
 
 /// An attempt that a loop runs: as one request at a time (`SingleTransfer`), or in parts and with mirrors
 /// (`SegmentedTransfer`). Loop thread only.
@@ -195,7 +196,8 @@ extension RunningAttempt {
     }
 
     /// Looks for the bytes of earlier attempts if there may be any, and checks the destination that the job
-    /// names, on a file thread; then the attempt is prepared. Throws as `needSpace` does.
+    /// names, on a file thread; then the attempt is prepared. Throws as `needSpace` does, and what keeps the
+    /// file from getting its name in a directory that was checked a moment ago.
     func prepareDownload(to destination: Destination) throws(TransferError) {
         let mayHaveBytes = attempt.number > 1 || attempt.secrets.resumePoint != nil
         guard mayHaveBytes || !destination.isManaged else {
@@ -204,10 +206,15 @@ extension RunningAttempt {
         }
         let (context, key, onLoop) = (loop.context, key, loop.runner)
         guard mayHaveBytes else {
+            if let directory = checkedDirectory(of: destination) {
+                try destination.checkName(in: directory)
+                try needSpace(nil)
+                return handle(.prepared)
+            }
             handle(.onlyChecks)
             return context.fileThreads.send(
                 .run {
-                    let failure = destination.failure
+                    let failure = destination.failure(noting: context.checkedDirectories)
                     onLoop { $0.prepared(key, nil, failure) }
                 })
         }
@@ -224,9 +231,19 @@ extension RunningAttempt {
                     destination.adopt(from: place, identity: identity, withGaps: withGaps)
                 }
                 let found = destination.takeOver(identity: identity, withGaps: withGaps)
-                let failure = destination.failure
+                let failure = destination.failure(noting: context.checkedDirectories)
                 onLoop { $0.prepared(key, found, failure) }
             })
+    }
+
+    /// Returns the directory of a destination that was checked a moment ago, so that a look at one name in it
+    /// does not wait for a disk; `nil` if it is not known, or while a disk may not answer.
+    private func checkedDirectory(of destination: Destination) -> StorageDirectory? {
+        let context = loop.context
+        guard !context.space.hasShortages, !context.space.isStalled,
+            !context.fileThreads.isSlow(monotonicNanoseconds())
+        else { return nil }
+        return context.checkedDirectories.directory(of: destination)
     }
 
     func lookedForBytes(_ found: Resumption?, _ failure: TransferError?) {

@@ -178,6 +178,11 @@ package struct ResponseHeadParser: Sendable {
     /// Takes one line without its line end. After `complete`, lines are trailers: they are counted and
     /// dropped.
     package mutating func take(_ line: some BidirectionalCollection<UInt8>) -> Step {
+        if let step = line.withContiguousStorageIfAvailable({ take(bytes: $0) }) { return step }
+        return Array(line).withUnsafeBufferPointer { take(bytes: $0) }
+    }
+
+    private mutating func take(bytes line: UnsafeBufferPointer<UInt8>) -> Step {
         byteCount += line.count + 2
         lineCount += 1
         guard byteCount <= Limits.responseHeaderByteCountMax, lineCount <= Limits.responseHeaderLineCountMax
@@ -203,23 +208,28 @@ package struct ResponseHeadParser: Sendable {
     }
 
     private mutating func takeField(
-        _ line: some BidirectionalCollection<UInt8>, of head: inout ResponseHead
+        _ line: UnsafeBufferPointer<UInt8>, of head: inout ResponseHead
     ) -> Step {
         if line.first == 0x20 || line.first == 0x09 { return unfold(line, in: &head) }
         guard let colon = line.firstIndex(of: UInt8(ascii: ":")) else {
             return .invalid(HeadRule.colon)
         }
-        let before = line[..<colon]
-        let bytes = trim(before)
+        let before = UnsafeBufferPointer(rebasing: line[..<colon])
+        let bytes = UnsafeBufferPointer(rebasing: trim(before))
         guard !bytes.isEmpty else { return .invalid("A field of its head has no name (RFC 9112 §5).") }
         // Such a line is no field of any name that has a meaning.
         isDropping = bytes.contains { $0 <= 0x20 || $0 >= 0x7F }
         if isDropping { return .more }
-        let name = text(bytes)
+        let name = String(decoding: bytes, as: UTF8.self)
         if bytes.count < before.count, Self.isFraming(name) {
             return .invalid("The field \(name) has a space before its colon (RFC 9112 §5.1).")
         }
-        let octets = trim(line[line.index(after: colon)...])
+        let octets = UnsafeBufferPointer(
+            rebasing: trim(UnsafeBufferPointer(rebasing: line[(colon + 1)...])))
+        if octets.allSatisfy({ $0 >= 0x20 && $0 < 0x7F || $0 == 0x09 }) {
+            head.append(name, String(decoding: octets, as: UTF8.self))
+            return .more
+        }
         var value = text(octets, encodes: equalIgnoringCase(name, "location"))
         if value.utf8.contains(where: Self.isControl) {
             guard !Self.isUsed(name) else {
@@ -231,7 +241,7 @@ package struct ResponseHeadParser: Sendable {
         return .more
     }
 
-    private func unfold(_ line: some BidirectionalCollection<UInt8>, in head: inout ResponseHead) -> Step {
+    private func unfold(_ line: UnsafeBufferPointer<UInt8>, in head: inout ResponseHead) -> Step {
         guard !isDropping else { return .more }
         guard let name = head.headers.last?.name else {
             return .invalid(HeadRule.foldedFirst)
@@ -272,7 +282,7 @@ package struct ResponseHeadParser: Sendable {
     }
 
     /// `HTTP/1.1 200 OK` or `HTTP/2 200`.
-    private mutating func takeStatusLine(_ line: some BidirectionalCollection<UInt8>) -> Step {
+    private mutating func takeStatusLine(_ line: UnsafeBufferPointer<UInt8>) -> Step {
         let words = line.split(separator: 0x20, maxSplits: 2, omittingEmptySubsequences: false)
         guard words.count >= 2, words[0].starts(with: "HTTP/".utf8), words[1].count == 3,
             words[1].allSatisfy({ (48...57).contains($0) }),

@@ -59,13 +59,22 @@ struct Destination: Sendable {
 
     /// Throws what would keep the file from getting its name, as far as that can be known before the first
     /// byte: a file or a directory in its place, a path through a file, a directory that may not be written.
-    func check() throws(TransferError) {
-        guard !isManaged else { return }
-        let place = try nearestDirectory()
+    /// Returns the directory, or `nil` if it is missing.
+    @discardableResult
+    func check() throws(TransferError) -> StorageDirectory? {
+        guard !isManaged else { return nil }
+        let (place, isMissing) = try nearestDirectory()
         guard faccessat(place.descriptor, ".", W_OK | X_OK, AT_EACCESS) == 0 else {
             throw storageError(errno)
         }
-        guard !name.isEmpty, let openDirectory, let status = openDirectory.status(name) else { return }
+        guard !isMissing else { return nil }
+        try checkName(in: place)
+        return place
+    }
+
+    /// Throws what `check` throws about the name. `place`: the directory.
+    func checkName(in place: StorageDirectory) throws(TransferError) {
+        guard !name.isEmpty, let status = place.status(name) else { return }
         switch ifExists {
         case .fail: throw storageError(EEXIST)
         case .replace: if status.st_mode & S_IFMT == S_IFDIR { throw storageError(EISDIR) }
@@ -73,18 +82,23 @@ struct Destination: Sendable {
         }
     }
 
-    /// What `check` throws; `nil` if nothing keeps the file from getting its name.
-    var failure: TransferError? {
-        do throws(TransferError) { try check() } catch { return error }
-        return nil
+    /// What `check` throws; `nil` if nothing keeps the file from getting its name. A directory that may be
+    /// written is noted in `checked`. File thread.
+    func failure(noting checked: CheckedDirectories) -> TransferError? {
+        do throws(TransferError) {
+            if let place = try check() { checked.note(place, of: self) }
+            return nil
+        } catch {
+            return error
+        }
     }
 
     /// Opens the directory or, if it is missing, the nearest one above it.
-    private func nearestDirectory() throws(TransferError) -> StorageDirectory {
+    private func nearestDirectory() throws(TransferError) -> (StorageDirectory, isMissing: Bool) {
         var path = directory
         while true {
             do throws(TransferError) {
-                return try root.directory(path, making: false)
+                return (try root.directory(path, making: false), path != directory)
             } catch {
                 guard error.osError == ENOENT, !path.isEmpty else { throw error }
                 path = splitPath(path).directory

@@ -148,7 +148,9 @@ extension StoreContext {
     }
 
     func scope(of job: NewJob) -> RequestScope {
-        scope(tenant: job.tenant, url: job.spec.request.url, origin: job.origin, job.request.secrets)
+        guard let bytes = job.request.secrets.credentialBytes else { return job.scope }
+        let path = job.scope.path + "#" + configuration.hashCredentials(bytes)
+        return RequestScope(tenant: job.tenant, origin: job.origin, path: path)
     }
 
     /// The wide claim queues of sessions with a connection limit, as far as this process knows them.

@@ -153,6 +153,15 @@ struct JSONTests {
         #expect(patched["\u{E9}"] == .integer(1) && patched["e\u{301}"] == .integer(3))
     }
 
+    @Test("a member is found by its name, also if the text escapes it")
+    func members() throws {
+        let text = #"{"a":{"b":1},"ab":2,"\u0061c":3,"":4,"é":[{"d":5}]}"#
+        let json = try JSONView(parsing: Array(text.utf8))
+        #expect(json["a"]?["b"]?.integer == 1 && json["ab"]?.integer == 2 && json["ac"]?.integer == 3)
+        #expect(json[""]?.integer == 4 && json["é"] != nil && json["b"] == nil && json["abc"] == nil)
+        #expect(json["ab"]?["a"] == nil && json["é"]?["d"] == nil)
+    }
+
     @Test("duplicate names are rejected in large objects as well")
     func duplicates() {
         let members = (0..<50).map { "\"n\($0)\":1" } + ["\"n49\":2"]

@@ -24,6 +24,20 @@ struct HeaderFieldTests {
         {"name":"accept","value":"c/d"},{"name":"x-token","value":"hush-2"}]
         """#
 
+    @Test("names that differ only in case are repeated, in short and long sections")
+    func repetition() {
+        for count in [1, 20, 50] {
+            let lines = (0..<count).map { JobSpec.Pair("X-Field-\($0)", "v") }
+            #expect(!lines.hasRepeatedNames && lines.combined == lines)
+            let more = lines + [JobSpec.Pair("x-FIELD-0", "w"), JobSpec.Pair("X_Field-0", "z")]
+            #expect(more.hasRepeatedNames && more.combined.count == count + 1)
+            #expect(more.combined[0] == JobSpec.Pair("X-Field-0", "v, w"))
+            let cookies = lines + [JobSpec.Pair("SET-Cookie", "a=1")]
+            #expect(!cookies.hasRepeatedNames && cookies.combined == lines)
+        }
+        #expect(!HeaderRules.isSame("@a", "`a") && HeaderRules.isSame("aZ-1", "Az-1"))
+    }
+
     @Test("a list keeps the order and the repeated names of its lines")
     func list() throws {
         let job = try decode(Self.repeated)

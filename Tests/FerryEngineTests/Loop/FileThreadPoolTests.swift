@@ -26,6 +26,7 @@ struct FileThreadPoolTests {
         #expect(begun.wait(milliseconds: 120_000) == [0])
         hands.now.store(300_000_001, ordering: .sequentiallyConsistent)
         #expect(fileThreads.busyNanoseconds(300_000_001) == 300_000_000)
+        #expect(fileThreads.isSlow(300_000_001) && !fileThreads.isSlow(200_000_001))
         for number in 0..<20 {
             fileThreads.send(.run { done.send(number) })
             #expect(done.wait(milliseconds: 120_000) == [number])

@@ -134,6 +134,7 @@ final class StoreBench: AttemptRunner, CommitObserver {
     }
     func stop(_ job: JobID, _ how: AttemptStop) {}
     func adopt(_ edit: AttemptEdit, of job: JobID) {}
+    func attemptCounts() -> [String: Int] { [:] }
     func lendSlots() {}
     func setLimits(_ limits: TransferLimits, shares: RateShares) {}
     func takeRateDemand() -> RateDemand { RateDemand() }

@@ -28,9 +28,9 @@ extension JobSpec {
         var boxedOccurrence: Boxed<ScheduleOccurrence>?
     }
 
-    /// The fields of equal copies. A small job passes its spec on some eighty times.
+    /// The fields of equal copies. A small job passes its spec on some eighty times. Unchecked: the fields
+    /// change only while one spec alone refers to the object (`ownStorage`).
     final class Storage: @unchecked Sendable {
-        /// Changed only while one spec alone refers to the object (`JobSpec.ownStorage`).
         fileprivate(set) var fields: Fields
 
         init(_ fields: Fields) { self.fields = fields }

@@ -1,6 +1,7 @@
 import FerryCore
 import Glibc
 import Synchronization
+import Sys
 import TestSupport
 import TestThreads
 import Testing

@@ -1,3 +1,4 @@
+import Curl
 import FerryCore
 import Sys
 import TestSupport

@@ -234,8 +234,8 @@ struct Problem: Error, Sendable {
         case .storageQuotaExceeded(let byteCountMax):
             self.init(
                 .storageQuotaExceeded,
-                "The tenant's files and bodies have reached its limit of \(byteCountMax) bytes. Delete jobs, or "
-                    + "name a path for the file.")
+                "The tenant's files and bodies have reached its limit of \(byteCountMax) bytes. Delete jobs, "
+                    + "or name a path for the file.")
         case .notFound: self.init(.notFound, "There is no such object, or it belongs to another tenant.")
         case .idempotencyKeyReused:
             self.init(

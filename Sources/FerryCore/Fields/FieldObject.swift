@@ -25,7 +25,8 @@ package protocol FieldObject: Sendable, Equatable {
     /// none.
     static var memberPrefix: String? { get }
 
-    /// The object with its default values as JSON, made once; `nil` for objects that are seldom shown with them.
+    /// The object with its default values as JSON, made once; `nil` for objects that are seldom shown with
+    /// them.
     static var standardTexts: StandardTexts? { get }
 
     /// Declares the fields in the order in which they are shown: calls `visitor` once for each of them. Must

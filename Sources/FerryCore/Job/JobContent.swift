@@ -21,8 +21,8 @@ package struct JobContent: Sendable {
     /// File name for the client.
     package let fileName: String
 
-    /// Returns `true` if the response's body is there that `content` describes: in the record, or in a file if
-    /// it is too long for that.
+    /// Returns `true` if the response's body is there that `content` describes: in the record, or in a file
+    /// if it is too long for that.
     private static func isKept(_ content: JSON?, _ body: [UInt8]?) -> Bool {
         guard let size = content?["size"]?.integer else { return false }
         return body != nil || size > Int64(Limits.inlineBodyByteCountMax)

@@ -69,8 +69,8 @@ package struct WaitingReason: ShownObject, Equatable {
         } else if let until = conditions.tenantWaitsUntil(job.tenant) {
             self.init(
                 .tenantQuota,
-                "Its tenant has used up its bytes of today; it starts after midnight (UTC), or when an operator "
-                    + "has raised the limit.", nextCheckAt: until)
+                "Its tenant has used up its bytes of today; it starts after midnight (UTC), or when an "
+                    + "operator has raised the limit.", nextCheckAt: until)
         } else if let hold = conditions.downloadHold, job.spec?.kind == .download {
             self.init(hold, isElsewherePossible: conditions.workerCount != 1)
         } else if conditions.awaitsHost(job) {

@@ -1,5 +1,5 @@
-/// Judges the names of secret header fields (`HeaderRules.isSecret`) where they are, without a copy: each line of
-/// each request and response is judged, some of them several times.
+/// Judges the names of secret header fields (`HeaderRules.isSecret`) where they are, without a copy: each
+/// line of each request and response is judged, some of them several times.
 ///
 /// A name consists of words in lower case with one `-` between them. Every character but letters and digits
 /// separates words; separators and numbers at the end do not count (`X_Key.2-`: `x-key`).

@@ -34,9 +34,10 @@ package struct TenantPool: Sendable {
     /// leaves free, or would take from the reserve and has something.
     package mutating func take(_ count: Int = 1, for tenant: String) -> Bool {
         let (own, free) = (takenByTenant[tenant, default: 0], capacity - taken)
-        // The very last one of all can be taken too.
+        // From the reserve, the very last one of all can be taken too.
         let isAllowed =
-            own == 0 ? count <= (free + 1) / 2 : own + count <= free - count && count <= free - reserve
+            own == 0 && reserve > 0
+            ? count <= (free + 1) / 2 : own + count <= free - count && count <= free - reserve
         guard isAllowed else { return false }
         taken += count
         takenByTenant[tenant] = own + count

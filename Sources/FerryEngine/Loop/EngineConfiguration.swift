@@ -145,8 +145,8 @@ enum EngineLimits {
     /// How often an attempt restarts its file because the source has another one, in addition to once per
     /// mirror.
     static let restartCountMax = 2
-    /// Directories of destinations that are kept open after their check, and the nanoseconds for which a check
-    /// holds.
+    /// Directories of destinations that are kept open after their check, and the nanoseconds for which a
+    /// check holds.
     static let checkedDirectoryCountMax = 64
     static let checkedDirectoryTime: Int64 = 1_000_000_000
     /// Milliseconds for name resolution, connection and TLS handshake.

@@ -116,8 +116,8 @@ final class BodyWriter: StagedWriter {
     /// Whether bytes of the whole file are missing, as far as its length is known from a range.
     var isShort: Bool { total.map { byteCount < $0 } ?? false }
 
-    /// Throws `response_too_large`, `storage_quota_exceeded`, `storage_full`, `storage_failed`, or an error of
-    /// the destination's path.
+    /// Throws `response_too_large`, `storage_quota_exceeded`, `storage_full`, `storage_failed`, or an error
+    /// of the destination's path.
     func append(_ bytes: UnsafeRawBufferPointer) throws(TransferError) {
         let total = byteCount + Int64(bytes.count)
         try checkLength(total)

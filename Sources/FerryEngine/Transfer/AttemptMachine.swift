@@ -251,8 +251,8 @@ package struct AttemptMachine: Sendable {
         }
     }
 
-    /// Ends the attempt with the rejection of its upload before the whole body has come that says why. Returns
-    /// `nil` for another response.
+    /// Ends the attempt with the rejection of its upload before the whole body has come that says why.
+    /// Returns `nil` for another response.
     private mutating func rejectWithoutBody(_ verdict: HeadVerdict?) -> [Action]? {
         guard case .refuseKeepingBody(let error, let retryAfter)? = verdict else { return nil }
         return end(.failed(error, retryAfter: retryAfter), keepsBytes: false, after: [.stopTransfer])

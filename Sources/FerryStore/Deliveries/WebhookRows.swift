@@ -87,8 +87,8 @@ extension Parameters {
         return parameters
     }
 
-    /// Appends what deliveries contain, besides the event: header fields, and whether the payload is thin; and
-    /// the TLS settings of their receiver.
+    /// Appends what deliveries contain, besides the event: header fields, and whether the payload is thin;
+    /// and the TLS settings of their receiver.
     private mutating func append(contentOf record: WebhookRecord) {
         append(text: record.sealedHeaders)
         append(bool: record.endpoint.payload == .thin)

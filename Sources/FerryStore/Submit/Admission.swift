@@ -7,8 +7,8 @@ import Sys
 ///
 /// While all tenants together have fewer jobs than one may have, and the tenant has no limit of its own, no
 /// tenant is counted. Else a tenant's jobs are the last count and all that this node has admitted since the
-/// count began, or was about to commit then. So a node alone never admits more than the limit; jobs that other
-/// nodes admit between two counts may exceed it.
+/// count began, or was about to commit then. So a node alone never admits more than the limit; jobs that
+/// other nodes admit between two counts may exceed it.
 final class Admission: Sendable {
     /// The answer to a submission.
     enum Verdict: Equatable {

@@ -109,7 +109,8 @@ enum LongBacklog {
         INSERT INTO tenant_limits (tenant, unfinished_jobs, bytes_per_day)
         SELECT 'tenant-' || i, i, 1000 FROM generate_series(1, 20) AS i;
         INSERT INTO tenant_transfers (tenant, since, node, bytes)
-        SELECT 'tenant-' || i % 20, now() - interval '2 days' - i / 20 * interval '10 minutes', history_id(1), i
+        SELECT 'tenant-' || i % 20, now() - interval '2 days' - i / 20 * interval '10 minutes',
+            history_id(1), i
         FROM generate_series(1, 5000) AS i;
         INSERT INTO job_counts (shard, waiting, queued, running, suspended, deliveries_pending)
         VALUES ('history', 100000, 101100, 1000, 1000, 20000);

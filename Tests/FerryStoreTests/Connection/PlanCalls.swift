@@ -407,7 +407,8 @@ struct PlanCall {
         lane(Statements.countTenantJobs, "'{tenant-7}'"),
         lane(
             Statements.countTransfers,
-            "history_id(1), ARRAY[history_id(4200001), history_id(4200002)], '{1,1}', '{acme,acme}', '{1,1}'"),
+            "history_id(1), ARRAY[history_id(4200001), history_id(4200002)], '{1,1}', '{acme,acme}', "
+                + "'{1,1}'"),
         lane(Statements.endedJobs, "ARRAY[history_id(1), history_id(4200001)]"),
         lane(Statements.listTenantLimits, looksAt: 20, "tenants with limits"),
         read(Statements.readTenantLimits, "'tenant-7'"),

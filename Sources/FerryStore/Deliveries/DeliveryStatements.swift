@@ -8,10 +8,10 @@ extension Statements {
     package static let claimDeliveries = make(
         "claim_deliveries", PackageResources.claim_deliveries_sql, parameters: 7)
     package static let createWebhook = make(
-        "create_webhook", PackageResources.create_webhook_sql, parameters: 23)
+        "create_webhook", PackageResources.create_webhook_sql, parameters: 24)
     package static let deleteWebhook = make(
         "delete_webhook", PackageResources.delete_webhook_sql, parameters: 2)
-    package static let editWebhook = make("edit_webhook", PackageResources.edit_webhook_sql, parameters: 17)
+    package static let editWebhook = make("edit_webhook", PackageResources.edit_webhook_sql, parameters: 18)
     package static let expireDeliveries = make(
         "expire_deliveries", PackageResources.expire_deliveries_sql, parameters: 3)
     package static let listDeliveries = make(

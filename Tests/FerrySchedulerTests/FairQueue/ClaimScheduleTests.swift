@@ -25,7 +25,7 @@ struct ClaimScheduleTests {
     @Test("the queues of an origin are known while they have jobs, blocked or not")
     func queuesOfOrigins() throws {
         var schedule = ClaimSchedule()
-        schedule.add(ClaimQueue(id: 1, tenant: "a", session: "s"), head: instant(0))
+        schedule.add(ClaimQueue(id: 1, tenant: "a", session: "s"), head: instant(1))
         #expect(!schedule.hasQueueOfOrigin)
         let narrow = ClaimQueue(id: 2, tenant: "a", session: "s", origin: "http://a:80")
         schedule.add(narrow, head: instant(0), limit: 6)

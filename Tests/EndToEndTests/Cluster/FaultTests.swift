@@ -170,6 +170,7 @@ struct FaultTests {
         var failures: [String: Int] = [:]
         /// Numbers of the last attempts of jobs with a failed `fdatasync`.
         var attemptsAfterSync: Set<Int64> = []
+        var failedCalls: [String: Int] = [:]
         for error in [ENOSPC, EIO, EDQUOT, EINTR, 0] {
             for call in 1...callCount + 2 {
                 let job = try setup.run(scenario, failing: call, error)
@@ -182,6 +183,7 @@ struct FaultTests {
                 default: Issue.record(context)
                 }
                 failures[code ?? "none", default: 0] += 1
+                failedCalls[setup.control.failedCall, default: 0] += 1
                 if setup.control.failedCall == "fdatasync" {
                     attemptsAfterSync.insert(job["attempt"]?.integer ?? 0)
                 }
@@ -199,7 +201,7 @@ struct FaultTests {
         if scenario == .resumed {
             #expect(failures.count == 1, "a job failed: \(failures)")
             // After a failed sync the state of the partial download is unknown: another attempt restarts.
-            #expect(attemptsAfterSync.contains(2), "\(attemptsAfterSync)")
+            #expect(attemptsAfterSync.contains(2), "\(attemptsAfterSync), \(callCount): \(failedCalls)")
         } else {
             #expect(failures["none", default: 0] > 0, "\(failures)")
             #expect(failures["storage_failed", default: 0] > 0, "\(failures)")

@@ -409,7 +409,9 @@ struct PlanCall {
             Statements.countTransfers,
             "history_id(1), ARRAY[history_id(4200001), history_id(4200002)], '{1,1}', '{acme,acme}', "
                 + "'{1,1}'"),
-        lane(Statements.endedJobs, "ARRAY[history_id(1), history_id(4200001)]"),
+        lane(
+            Statements.endedJobs, "ARRAY[history_id(1), history_id(4200001)]",
+            looksAt: 2, "jobs that have ended are not found"),
         lane(Statements.listTenantLimits, looksAt: 20, "tenants with limits"),
         read(Statements.readTenantLimits, "'tenant-7'"),
         lane(Statements.sumStoredBytes, "'{tenant-7}'"),

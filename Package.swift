@@ -1,8 +1,10 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
-/// What every target is built with: Swift 6 mode, no warnings.
+/// What every target is built with: Swift 6 mode, no warnings. In release builds, generic functions of other
+/// modules are specialized, and small ones inlined, if they are `public` (docs/decisions, 52).
 let strict: [SwiftSetting] = [
+    .unsafeFlags(["-cross-module-optimization"], .when(configuration: .release)),
     .enableUpcomingFeature("ExistentialAny"),
     .enableUpcomingFeature("InternalImportsByDefault"),
     .enableUpcomingFeature("MemberImportVisibility"),

@@ -1,10 +1,10 @@
 /// A content coding that can be decoded (RFC 9110 §8.4.1).
-package enum ContentCoding: String, Sendable, CaseIterable {
+public enum ContentCoding: String, Sendable, CaseIterable {
     case gzip, deflate, br
 }
 
 /// Why a body cannot be decoded.
-package enum DecodingFailure: Error, Sendable {
+public enum DecodingFailure: Error, Sendable {
     /// The bytes are not in this coding.
     case malformed
     /// There is no memory for the decoder.
@@ -12,7 +12,7 @@ package enum DecodingFailure: Error, Sendable {
 }
 
 /// Decodes a body as its bytes arrive. One thread at a time.
-package protocol ContentDecoder: AnyObject {
+public protocol ContentDecoder: AnyObject {
     /// Passes the decoded bytes to `take`, in pieces of at most 64 KiB, until `take` returns `false`.
     func decode(
         _ bytes: UnsafeRawBufferPointer, _ take: (UnsafeRawBufferPointer) -> Bool
@@ -24,7 +24,7 @@ package protocol ContentDecoder: AnyObject {
 
 extension ContentCoding {
     /// Makes a decoder of one body.
-    package func makeDecoder() -> any ContentDecoder {
+    public func makeDecoder() -> any ContentDecoder {
         switch self {
         case .gzip: ZlibDecoder(.gzip)
         case .deflate: ZlibDecoder(.deflate)

@@ -4,67 +4,67 @@ import Sys
 
 /// A small request whose response is kept in memory, with a limit on each part. Follows no redirects and
 /// retries nothing.
-package struct BufferedRequest: Sendable {
+public struct BufferedRequest: Sendable {
     /// URL of the request.
-    package var url: String
+    public var url: String
     /// Method of the request.
-    package var method = "GET"
+    public var method = "GET"
     /// Header fields of the request.
-    package var headers: [TransferRequest.Header] = []
+    public var headers: [TransferRequest.Header] = []
     /// Body of the request; `nil` for none.
-    package var body: [UInt8]?
+    public var body: [UInt8]?
     /// Bytes of the response's body to keep. If there are more, the transfer ends and `isTruncated` is
     /// `true`.
-    package var byteLimit = 65_536
+    public var byteLimit = 65_536
     /// Largest size in bytes of all response heads together, interim responses and trailers included. A
     /// larger one ends the request with `CurlError.tooLarge`.
-    package static let headByteCountMax = 65_536
+    public static let headByteCountMax = 65_536
     /// Largest number of lines of all response heads together.
-    package static let headLineCountMax = 200
+    public static let headLineCountMax = 200
     /// Milliseconds for the whole request.
-    package var deadline = 30_000
+    public var deadline = 30_000
     /// Milliseconds for name resolution, connection and TLS handshake together.
-    package var connectTimeout = 5_000
+    public var connectTimeout = 5_000
     /// TLS settings, or `nil` for the default.
-    package var tls: TransferRequest.TLS?
+    public var tls: TransferRequest.TLS?
     /// Called before each connection and each request with the address; `false` blocks it. `nil` allows all.
     /// Called on the thread of the loop.
-    package var allowsAddress: (@Sendable (SocketAddress) -> Bool)?
+    public var allowsAddress: (@Sendable (SocketAddress) -> Bool)?
 
     /// Creates a GET request with default limits.
-    package init(url: String) { self.url = url }
+    public init(url: String) { self.url = url }
 
     /// A response in memory.
-    package struct Response: Sendable {
+    public struct Response: Sendable {
         /// Status code of the final response.
-        package let status: Int
+        public let status: Int
         /// Header fields as received, without those of interim responses.
-        package let headers: [TransferRequest.Header]
+        public let headers: [TransferRequest.Header]
         /// At most `byteLimit` bytes of the body.
-        package let body: [UInt8]
+        public let body: [UInt8]
         /// `true` if the body had more than `byteLimit` bytes.
-        package let isTruncated: Bool
+        public let isTruncated: Bool
         /// Measurements of the transfer.
-        package let info: TransferInfo
+        public let info: TransferInfo
 
         /// Returns the first value of the field `name`, without regard to case, or `nil` if there is none.
-        package func header(_ name: String) -> String? { values(of: name).first }
+        public func header(_ name: String) -> String? { values(of: name).first }
 
         /// Returns the values of all fields `name`, without regard to case.
-        package func values(of name: String) -> [String] {
+        public func values(of name: String) -> [String] {
             let name = name.lowercased()
             return headers.compactMap { $0.name.lowercased() == name ? $0.value : nil }
         }
     }
 
     /// Why there is no response.
-    package enum Failure: Error, Sendable, CustomStringConvertible {
+    public enum Failure: Error, Sendable, CustomStringConvertible {
         case failed(CurlError, TransferInfo)
         /// `allowsAddress` returned `false`; the request was not sent.
         case blocked(SocketAddress)
 
         /// One sentence for the operator. It names the refused address, so tenants must not see it.
-        package var description: String {
+        public var description: String {
             switch self {
             case .failed(let error, _): error.text
             case .blocked(let address): "the address \(address) is not allowed"
@@ -76,7 +76,7 @@ package struct BufferedRequest: Sendable {
     /// `cancel()`. If the loop has stopped, calls it at once on the caller's thread. Usable on any thread;
     /// never blocks.
     @discardableResult
-    package func start(
+    public func start(
         on loop: CurlLoop, _ completion: @escaping @Sendable (Result<Response, Failure>) -> Void
     ) -> RunningBufferedRequest {
         let running = RunningBufferedRequest(loop)
@@ -97,7 +97,7 @@ package struct BufferedRequest: Sendable {
     }
 
     /// Runs the request on the calling thread and waits for it. For command-line tools.
-    package func perform() throws(Failure) -> Response {
+    public func perform() throws(Failure) -> Response {
         let result = Mailbox<Result<Response, Failure>>()
         let delegate = BufferedRequestDelegate(self) { result.send($0) }
         do throws(CurlError) {
@@ -129,7 +129,7 @@ package struct BufferedRequest: Sendable {
 }
 
 /// A started request, which any thread may cancel. Unchecked: only the loop's thread uses the variables.
-package final class RunningBufferedRequest: @unchecked Sendable {
+public final class RunningBufferedRequest: @unchecked Sendable {
     private let loop: CurlLoop
     fileprivate var transfer: Transfer?
     fileprivate weak var delegate: BufferedRequestDelegate?
@@ -138,11 +138,11 @@ package final class RunningBufferedRequest: @unchecked Sendable {
 
     /// Ends the request without calling its completion, and closes its socket. Does nothing after its end.
     /// Usable on any thread; never blocks.
-    package func cancel() { loop.perform { _ in self.transfer?.cancel() } }
+    public func cancel() { loop.perform { _ in self.transfer?.cancel() } }
 
     /// Ends the request with a timeout error if no final response has begun; the completion is called. Usable
     /// on any thread; never blocks.
-    package func expireWithoutResponse() {
+    public func expireWithoutResponse() {
         loop.perform { _ in
             guard let transfer = self.transfer, let delegate = self.delegate, !delegate.hasResponse else {
                 return
@@ -156,10 +156,10 @@ package final class RunningBufferedRequest: @unchecked Sendable {
 }
 
 /// A transfer on the calling thread (curl_easy_perform(3)).
-package enum BlockingTransfer {
+public enum BlockingTransfer {
     /// Runs a transfer and returns after `delegate.finished`. Throws if an option is invalid; the delegate is
     /// not called then. The delegate must not pause: nothing could resume it.
-    package static func perform(_ request: TransferRequest, delegate: any EasyDelegate) throws(CurlError) {
+    public static func perform(_ request: TransferRequest, delegate: any EasyDelegate) throws(CurlError) {
         if case .failure(let unusable) = CurlRuntime.loaded {
             throw CurlError(CURLE_FAILED_INIT, text: unusable.reason)
         }

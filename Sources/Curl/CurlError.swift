@@ -1,28 +1,28 @@
 import CCurl
 
 /// Why a transfer failed: libcurl's code and text, and the operating system's errno.
-package struct CurlError: Error, Sendable, Equatable, CustomStringConvertible {
+public struct CurlError: Error, Sendable, Equatable, CustomStringConvertible {
     /// A CURLcode (libcurl-errors(3)); never 0.
-    package let code: Int
+    public let code: Int
     /// libcurl's text about this failure. May name addresses and hosts; never contains header fields or
     /// bodies.
-    package let text: String
+    public let text: String
     /// CURLINFO_OS_ERRNO; 0 if there is none.
-    package let osError: Int32
+    public let osError: Int32
     /// Status of a proxy's response to CONNECT; 0 if there was none.
-    package var proxyStatus = 0
+    public var proxyStatus = 0
     /// Schemes that a proxy offered with 407.
-    package var proxySchemes: Set<TransferRequest.Credentials.Scheme> = []
+    public var proxySchemes: Set<TransferRequest.Credentials.Scheme> = []
     /// Why a SOCKS proxy failed (CURLproxycode in curl.h); 0 if it did not.
-    package var proxyReason = 0
+    public var proxyReason = 0
     /// Why a certificate was rejected (X509_V_ERR_…, openssl-verification-options(1)); 0 if it was not.
-    package var verifyResult = 0
+    public var verifyResult = 0
 
     /// The rule that the head of the response breaks; `nil` if libcurl rejects something else.
-    package var headFault: HeadFault?
+    public var headFault: HeadFault?
 
     /// Creates an error.
-    package init(code: Int, text: String, osError: Int32 = 0) {
+    public init(code: Int, text: String, osError: Int32 = 0) {
         self.code = code
         self.text = text
         self.osError = osError
@@ -35,153 +35,153 @@ package struct CurlError: Error, Sendable, Equatable, CustomStringConvertible {
     }
 
     /// Code and text for logs.
-    package var description: String { "curl \(code): \(text)" }
+    public var description: String { "curl \(code): \(text)" }
 
     /// The connection ended without close_notify; the code and text of libcurl 8 with OpenSSL 3.2.
-    package static let missingCloseNotify = CurlError(
+    public static let missingCloseNotify = CurlError(
         code: receiveError, text: "the connection ended without close_notify")
 
     /// The connection ended within the head of the response.
-    package static let withoutWholeHead = CurlError(
+    public static let withoutWholeHead = CurlError(
         code: receiveError, text: "the connection ended within the head of the response")
 
     /// The response has a coding that was not requested. libcurl would decode it anyway.
-    package static let unrequestedCoding = CurlError(
+    public static let unrequestedCoding = CurlError(
         code: badContentEncoding, text: "the response has a content coding that was not requested")
 
     /// CURLE_UNSUPPORTED_PROTOCOL.
-    package static let unsupportedProtocol = 1
+    public static let unsupportedProtocol = 1
     /// CURLE_URL_MALFORMAT.
-    package static let malformedURL = 3
+    public static let malformedURL = 3
     /// CURLE_COULDNT_RESOLVE_PROXY.
-    package static let couldNotResolveProxy = 5
+    public static let couldNotResolveProxy = 5
     /// CURLE_COULDNT_RESOLVE_HOST.
-    package static let couldNotResolveHost = 6
+    public static let couldNotResolveHost = 6
     /// CURLE_COULDNT_CONNECT.
-    package static let couldNotConnect = 7
+    public static let couldNotConnect = 7
     /// CURLE_WEIRD_SERVER_REPLY.
-    package static let weirdServerReply = 8
+    public static let weirdServerReply = 8
     /// CURLE_PARTIAL_FILE.
-    package static let partialFile = 18
+    public static let partialFile = 18
     /// CURLE_WRITE_ERROR.
-    package static let writeError = 23
+    public static let writeError = 23
     /// CURLE_UPLOAD_FAILED.
-    package static let uploadFailed = 25
+    public static let uploadFailed = 25
     /// CURLE_OUT_OF_MEMORY.
-    package static let outOfMemory = 27
+    public static let outOfMemory = 27
     /// CURLE_OPERATION_TIMEDOUT.
-    package static let operationTimedOut = 28
+    public static let operationTimedOut = 28
     /// CURLE_SSL_CONNECT_ERROR.
-    package static let sslConnectError = 35
+    public static let sslConnectError = 35
     /// CURLE_ABORTED_BY_CALLBACK.
-    package static let abortedByCallback = 42
+    public static let abortedByCallback = 42
     /// CURLE_BAD_FUNCTION_ARGUMENT.
-    package static let badFunctionArgument = 43
+    public static let badFunctionArgument = 43
     /// CURLE_GOT_NOTHING.
-    package static let gotNothing = 52
+    public static let gotNothing = 52
     /// CURLE_SEND_ERROR.
-    package static let sendError = 55
+    public static let sendError = 55
     /// CURLE_RECV_ERROR.
-    package static let receiveError = 56
+    public static let receiveError = 56
     /// CURLE_SSL_CERTPROBLEM.
-    package static let sslCertificateProblem = 58
+    public static let sslCertificateProblem = 58
     /// CURLE_SSL_CIPHER.
-    package static let sslCipher = 59
+    public static let sslCipher = 59
     /// CURLE_PEER_FAILED_VERIFICATION.
-    package static let peerFailedVerification = 60
+    public static let peerFailedVerification = 60
     /// CURLE_BAD_CONTENT_ENCODING.
-    package static let badContentEncoding = 61
+    public static let badContentEncoding = 61
     /// CURLE_SEND_FAIL_REWIND.
-    package static let sendFailedRewind = 65
+    public static let sendFailedRewind = 65
     /// CURLE_SSL_CACERT_BADFILE.
-    package static let caCertificateBadFile = 77
+    public static let caCertificateBadFile = 77
     /// CURLE_SSL_ISSUER_ERROR.
-    package static let sslIssuerError = 83
+    public static let sslIssuerError = 83
     /// CURLE_SSL_PINNEDPUBKEYNOTMATCH.
-    package static let pinnedKeyMismatch = 90
+    public static let pinnedKeyMismatch = 90
     /// CURLE_HTTP2_STREAM.
-    package static let http2Stream = 92
+    public static let http2Stream = 92
     /// CURLE_PROXY.
-    package static let proxyHandshake = 97
+    public static let proxyHandshake = 97
     /// CURLE_TOO_LARGE (since 8.6.0): a head, one of its lines or a trailer is larger than libcurl accepts.
     /// `HeadBounds` derives it from the codes and texts of older versions.
-    package static let tooLarge = 100
+    public static let tooLarge = 100
 
     /// Values of `proxyReason`: the proxy requires credentials, or rejects those that were sent.
-    package static let proxyWantsCredentials: Set<Int> = [
+    public static let proxyWantsCredentials: Set<Int> = [
         Int(CURLPX_NO_AUTH.rawValue), Int(CURLPX_USER_REJECTED.rawValue),
     ]
     /// Value of `proxyReason`: the proxy forbids the destination.
-    package static let proxyForbids = Int(CURLPX_REPLY_NOT_ALLOWED.rawValue)
+    public static let proxyForbids = Int(CURLPX_REPLY_NOT_ALLOWED.rawValue)
 }
 
 /// Times of a transfer in microseconds after its start; 0 for what did not happen.
-package struct TransferTimings: Sendable, Equatable {
+public struct TransferTimings: Sendable, Equatable {
     /// The end of name resolution.
-    package var nameLookup: Int64 = 0
+    public var nameLookup: Int64 = 0
     /// The end of the TCP handshake.
-    package var connect: Int64 = 0
+    public var connect: Int64 = 0
     /// The end of the TLS handshake.
-    package var appConnect: Int64 = 0
+    public var appConnect: Int64 = 0
     /// Just before the first byte of the request.
-    package var preTransfer: Int64 = 0
+    public var preTransfer: Int64 = 0
     /// The first byte of the response.
-    package var startTransfer: Int64 = 0
+    public var startTransfer: Int64 = 0
     /// The end of the transfer.
-    package var total: Int64 = 0
+    public var total: Int64 = 0
 }
 
 /// Measurements of a transfer.
-package struct TransferInfo: Sendable, Equatable {
+public struct TransferInfo: Sendable, Equatable {
     /// Status code of the last status line; 0 if there was no response.
-    package var status = 0
+    public var status = 0
     /// `true` if the head with this status was received completely, with its empty line.
-    package var hasWholeHead = false
+    public var hasWholeHead = false
     /// `1.0`, `1.1`, `2` or `3`; empty if there was no response.
-    package var httpVersion = ""
+    public var httpVersion = ""
     /// Times of the transfer.
-    package var timings = TransferTimings()
+    public var timings = TransferTimings()
     /// When the TCP connection was established and its TLS handshake, or the request, began, in monotonic
     /// nanoseconds; 0 if not seen. libcurl 7.88 has no times of a connection whose handshake failed.
-    package var connectedAt: Int64 = 0
+    public var connectedAt: Int64 = 0
     /// Numeric address of the server, or of the proxy if there is one; empty without a connection.
-    package var remoteAddress = ""
+    public var remoteAddress = ""
     /// Port of the server or proxy.
-    package var remotePort = 0
+    public var remotePort = 0
     /// Numeric address of this end; empty without a connection.
-    package var localAddress = ""
+    public var localAddress = ""
     /// Port of this end.
-    package var localPort = 0
+    public var localPort = 0
     /// Version as named by OpenSSL, such as `TLSv1.3`; empty without TLS.
-    package var tlsProtocolVersion = ""
+    public var tlsProtocolVersion = ""
     /// Cipher suite as named by OpenSSL, such as `TLS_AES_256_GCM_SHA384`; empty without TLS.
-    package var tlsCipherSuite = ""
+    public var tlsCipherSuite = ""
     /// Number of connections opened; 0 if a kept connection was used.
-    package var newConnections = 0
+    public var newConnections = 0
     /// Bytes of the response body (CURLINFO_SIZE_DOWNLOAD_T).
-    package var bodyBytesReceived: Int64 = 0
+    public var bodyBytesReceived: Int64 = 0
     /// Bytes of the request body that were sent (CURLINFO_SIZE_UPLOAD_T).
-    package var bodyBytesSent: Int64 = 0
+    public var bodyBytesSent: Int64 = 0
     /// Bytes of all response heads.
-    package var headerBytesReceived: Int64 = 0
+    public var headerBytesReceived: Int64 = 0
     /// Bytes of all requests without their bodies.
-    package var headerBytesSent: Int64 = 0
+    public var headerBytesSent: Int64 = 0
 
     /// Creates measurements of a transfer that has not begun.
-    package init() {}
+    public init() {}
 }
 
 /// Outcome of a transfer.
-package struct TransferOutcome: Sendable {
+public struct TransferOutcome: Sendable {
     /// `nil` if libcurl reports no error. The caller has to check the status.
-    package var error: CurlError?
+    public var error: CurlError?
     /// Measurements of the transfer.
-    package let info: TransferInfo
+    public let info: TransferInfo
     /// Address that the delegate refused, if the transfer failed because of that; else `nil`.
-    package let blockedAddress: SocketAddress?
+    public let blockedAddress: SocketAddress?
     /// Bytes that the server had sent and libcurl had not read when a connection was closed while a body was
     /// being sent. At most 16 KiB, as on the wire or as decrypted by TLS.
-    package var unread: [UInt8] = []
+    public var unread: [UInt8] = []
     /// `true` if a TLS connection ended without close_notify. Set only after `Transfer.requireCloseNotify()`.
-    package var lacksCloseNotify = false
+    public var lacksCloseNotify = false
 }

@@ -5,9 +5,9 @@ import Sys
 ///
 /// All work on transfers happens on this thread, in closures that get its `CurlMulti`. Connections are kept
 /// and reused within one loop only: transfers under different egress policies need different loops.
-package final class CurlLoop: Sendable {
+public final class CurlLoop: Sendable {
     /// Work on the thread of the loop.
-    package typealias Command = @Sendable (CurlMulti) -> Void
+    public typealias Command = @Sendable (CurlMulti) -> Void
 
     private final class Shared: Sendable {
         let commands = Mailbox<Command>()
@@ -21,7 +21,7 @@ package final class CurlLoop: Sendable {
     /// concurrent transfers.
     ///
     /// Throws `UnusableCurl`, `CurlError` or `SystemError`; no thread runs then.
-    package init(name: String, keptConnections: Int) throws {
+    public init(name: String, keptConnections: Int) throws {
         _ = try CurlRuntime.loaded.get()
         let sockets = Handover(try SocketSet())
         let shared = shared
@@ -45,21 +45,21 @@ package final class CurlLoop: Sendable {
     /// Runs `command` on the thread of the loop, in the order of the calls. Returns `false` and drops the
     /// command after `stop()`. Usable on any thread; never blocks.
     @discardableResult
-    package func perform(_ command: @escaping Command) -> Bool { shared.commands.send(command) }
+    public func perform(_ command: @escaping Command) -> Bool { shared.commands.send(command) }
 
     /// Like `perform`, without waking the loop: the command runs in its next turn, within one second.
     @discardableResult
-    package func performLater(_ command: @escaping Command) -> Bool {
+    public func performLater(_ command: @escaping Command) -> Bool {
         shared.commands.send(command, wakes: false)
     }
 
     /// Start of the loop's last turn in monotonic nanoseconds. A value older than one second means that
     /// something blocks the loop.
-    package var lastTurnNanoseconds: Int64 { shared.lastTurn.load(ordering: .relaxed) }
+    public var lastTurnNanoseconds: Int64 { shared.lastTurn.load(ordering: .relaxed) }
 
     /// Ends all transfers with `CurlError.abortedByCallback` and waits for the thread. Commands sent before
     /// still run. Must not be called on the loop's thread. Calling it again does nothing.
-    package func stop() {
+    public func stop() {
         shared.commands.close()
         let thread = thread.withLock { thread in
             defer { thread = nil }
@@ -114,18 +114,18 @@ private final class Handover<Value>: @unchecked Sendable {
 
 /// State of a loop's thread that other threads can refer to. Unchecked: reading it needs the loop's
 /// `CurlMulti`, which exists only on that thread.
-package final class LoopBound<Value>: @unchecked Sendable {
+public final class LoopBound<Value>: @unchecked Sendable {
     private var value: Value?
     private var owner: ObjectIdentifier?
 
     /// Creates the value on the thread of `loop`, before any command that is sent later.
-    package convenience init(on loop: CurlLoop, make: @escaping @Sendable (CurlMulti) -> Value) {
+    public convenience init(on loop: CurlLoop, make: @escaping @Sendable (CurlMulti) -> Value) {
         self.init(on: loop) { multi, _ in make(multi) }
     }
 
     /// Like `init(on:make:)`, for a value that passes on this reference to itself. The value is released when
     /// the loop stops.
-    package init(on loop: CurlLoop, make: @escaping @Sendable (CurlMulti, LoopBound<Value>) -> Value) {
+    public init(on loop: CurlLoop, make: @escaping @Sendable (CurlMulti, LoopBound<Value>) -> Value) {
         loop.perform { [self] multi in
             owner = ObjectIdentifier(multi)
             value = make(multi, self)
@@ -134,7 +134,7 @@ package final class LoopBound<Value>: @unchecked Sendable {
     }
 
     /// Returns the value. Ends the process if `multi` belongs to another loop, which is a programming error.
-    package func get(_ multi: CurlMulti) -> Value {
+    public func get(_ multi: CurlMulti) -> Value {
         // No input reaches this: a loop passes itself.
         precondition(owner == ObjectIdentifier(multi), "the state of another loop")
         guard let value else { preconditionFailure("the loop had stopped before its state was made") }

@@ -6,7 +6,7 @@ import Sys
 /// Transfers of one loop: its multi handles, whose sockets are in the loop's epoll(7) set.
 ///
 /// Not `Sendable`: an instance exists only on the thread of its loop. Code that has one runs on that thread.
-package final class CurlMulti {
+public final class CurlMulti {
     enum Command {
         case add(Transfer)
         case remove(Transfer)
@@ -31,7 +31,7 @@ package final class CurlMulti {
     private var whenStopped: [() -> Void] = []
 
     /// Monotonic nanoseconds, read once in each turn of the loop.
-    package fileprivate(set) var now = monotonicNanoseconds()
+    public fileprivate(set) var now = monotonicNanoseconds()
 
     init(sockets: SocketSet, keptConnections: Int) throws(CurlError) {
         self.sockets = sockets
@@ -47,7 +47,7 @@ package final class CurlMulti {
     /// Starts a transfer. Retains the delegate until `finished` or `cancel()`.
     ///
     /// Throws if an option is invalid; the transfer has not started then, and the delegate is not called.
-    package func start(_ request: TransferRequest, delegate: any EasyDelegate) throws(CurlError) -> Transfer {
+    public func start(_ request: TransferRequest, delegate: any EasyDelegate) throws(CurlError) -> Transfer {
         guard !isStopping else { throw CurlError(CURLE_ABORTED_BY_CALLBACK, text: "the loop has stopped") }
         let handle = try handleWithCapacity()
         let easy = try EasyHandle()
@@ -70,13 +70,13 @@ package final class CurlMulti {
     }
 
     /// Calls `body` about once a second with the monotonic nanoseconds, until the loop stops.
-    package func everySecond(_ body: @escaping (Int64) -> Void) { everySecond.append(body) }
+    public func everySecond(_ body: @escaping (Int64) -> Void) { everySecond.append(body) }
 
     /// Calls `body` at the end of each turn, before the loop sleeps, until it stops.
-    package func afterEachTurn(_ body: @escaping () -> Void) { afterEachTurn.append(body) }
+    public func afterEachTurn(_ body: @escaping () -> Void) { afterEachTurn.append(body) }
 
     /// Calls `body` once, after `nanoseconds`, unless the loop stops before.
-    package func after(nanoseconds: Int64, _ body: @escaping () -> Void) {
+    public func after(nanoseconds: Int64, _ body: @escaping () -> Void) {
         let at = now + nanoseconds
         let place = timers.lastIndex { $0.at > at }.map { $0 + 1 } ?? 0
         timers.insert((at, body), at: place)

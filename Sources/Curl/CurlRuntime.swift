@@ -2,30 +2,30 @@ import CCurl
 import Glibc
 
 /// The loaded libcurl, initialised for the process and checked for what this target needs.
-package struct CurlRuntime: Sendable {
+public struct CurlRuntime: Sendable {
     /// The loaded libcurl, or why it cannot be used. The first access initialises libcurl
     /// (curl_global_init(3), thread-safe since 7.84). It is never cleaned up.
-    package static let loaded: Result<CurlRuntime, UnusableCurl> = load()
+    public static let loaded: Result<CurlRuntime, UnusableCurl> = load()
 
     /// Version, such as `7.88.1`.
-    package let version: String
+    public let version: String
     /// Version as `0xXXYYZZ` (CURL_VERSION_BITS).
-    package let versionNumber: UInt32
+    public let versionNumber: UInt32
     /// Name and version of the TLS library, or `nil` if libcurl was built without TLS.
-    package let tlsVersion: String?
+    public let tlsVersion: String?
     /// `true` if libcurl was built with HTTP/2.
-    package let hasHTTP2: Bool
+    public let hasHTTP2: Bool
     /// `true` if libcurl was built with HTTP/3.
-    package let hasHTTP3: Bool
+    public let hasHTTP3: Bool
     /// `true` if libcurl was built with NTLM.
-    package let hasNTLM: Bool
+    public let hasNTLM: Bool
     /// File of trusted certificates for requests that set none: libcurl's default if it is readable, else the
     /// first file that is readable in the usual places; `nil` if there is none.
-    package let certificateFile: String?
+    public let certificateFile: String?
 
     /// `true` if HTTP/2 may be used for transfers. Before 8.0.0 an aborted body could count as complete, and
     /// until 8.2.1 uploads could stall (curl's changelog).
-    package var supportsSafeHTTP2: Bool { hasHTTP2 && versionNumber >= 0x08_0201 }
+    public var supportsSafeHTTP2: Bool { hasHTTP2 && versionNumber >= 0x08_0201 }
 
     private static func load() -> Result<CurlRuntime, UnusableCurl> {
         // OpenSSL and libpq write to sockets without MSG_NOSIGNAL, and with CURLOPT_NOSIGNAL so does libcurl.
@@ -62,9 +62,9 @@ package struct CurlRuntime: Sendable {
 }
 
 /// Why the loaded libcurl cannot be used.
-package struct UnusableCurl: Error, CustomStringConvertible {
+public struct UnusableCurl: Error, CustomStringConvertible {
     /// One sentence for the operator.
-    package let reason: String
+    public let reason: String
     /// Same as `reason`.
-    package var description: String { reason }
+    public var description: String { reason }
 }

@@ -1,5 +1,5 @@
 /// Result of `EasyDelegate.receiveBody`.
-package enum BodyVerdict: Sendable {
+public enum BodyVerdict: Sendable {
     case proceed
     /// Rejects the bytes for now: libcurl offers them again after `Transfer.resume()`.
     case pause
@@ -8,7 +8,7 @@ package enum BodyVerdict: Sendable {
 }
 
 /// Result of `EasyDelegate.provideBody`.
-package enum BodyProvision: Sendable {
+public enum BodyProvision: Sendable {
     /// Number of bytes written to the buffer; 0 is the end of the body.
     case bytes(Int)
     /// No bytes are available: libcurl asks again after `Transfer.resume()`.
@@ -19,7 +19,7 @@ package enum BodyProvision: Sendable {
 
 /// Callbacks of one transfer, all on the thread that drives it. None follows `Transfer.cancel()` or
 /// `finished`. They must not block. Pointers are valid only during the call.
-package protocol EasyDelegate: AnyObject {
+public protocol EasyDelegate: AnyObject {
     /// The name of the host that is connected directly, or of the proxy, has just been resolved. Not called
     /// for names that libcurl has in its cache.
     func nameResolved()
@@ -50,17 +50,17 @@ package protocol EasyDelegate: AnyObject {
 
 extension EasyDelegate {
     /// Does nothing.
-    package func nameResolved() {}
+    public func nameResolved() {}
     /// Allows all addresses.
-    package func willConnect(to address: SocketAddress) -> Bool { true }
+    public func willConnect(to address: SocketAddress) -> Bool { true }
     /// Allows all addresses.
-    package func willSend(to address: SocketAddress) -> Bool { true }
+    public func willSend(to address: SocketAddress) -> Bool { true }
     /// Ignores the line.
-    package func receiveHeaderLine(_ line: UnsafeRawBufferPointer) -> Bool { true }
+    public func receiveHeaderLine(_ line: UnsafeRawBufferPointer) -> Bool { true }
     /// Ends the transfer at the line that names the coding.
-    package var completesHead: Bool { false }
+    public var completesHead: Bool { false }
     /// Ends the body.
-    package func provideBody(into buffer: UnsafeMutableRawBufferPointer) -> BodyProvision { .bytes(0) }
+    public func provideBody(into buffer: UnsafeMutableRawBufferPointer) -> BodyProvision { .bytes(0) }
     /// Refuses, as a body that cannot be sent again.
-    package func rewindBody() -> Bool { false }
+    public func rewindBody() -> Bool { false }
 }

@@ -2,7 +2,7 @@ import CCurl
 
 /// Why libcurl rejects the head of a response before the delegate gets the line. No other code compares these
 /// texts of libcurl 7.88 and 8.
-package enum HeadFault: Sendable, Equatable {
+public enum HeadFault: Sendable, Equatable {
     /// The first line is no status line, or has an unknown version or status.
     case statusLine
     /// A line has no colon.

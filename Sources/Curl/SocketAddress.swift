@@ -1,29 +1,29 @@
 import Glibc
 
 /// An IPv4 or IPv6 address with a port, as libcurl connects to it. Needs no allocation.
-package struct SocketAddress: Sendable, Hashable, CustomStringConvertible {
+public struct SocketAddress: Sendable, Hashable, CustomStringConvertible {
     /// `true` for IPv6. An IPv4-mapped address is IPv6 here; the egress policy unwraps it.
-    package let isIPv6: Bool
+    public let isIPv6: Bool
     /// Upper half of the address, first byte in the highest bits; 0 for IPv4.
-    package let high: UInt64
+    public let high: UInt64
     /// Lower half of the address. IPv4 uses the lowest 32 bits.
-    package let low: UInt64
+    public let low: UInt64
     /// The TCP port.
-    package let port: UInt16
+    public let port: UInt16
 
     /// Creates an IPv4 address.
-    package init(ipv4: UInt32, port: UInt16) {
+    public init(ipv4: UInt32, port: UInt16) {
         (isIPv6, high, low, self.port) = (false, 0, UInt64(ipv4), port)
     }
 
     /// Creates an IPv6 address.
-    package init(ipv6High: UInt64, low: UInt64, port: UInt16) {
+    public init(ipv6High: UInt64, low: UInt64, port: UInt16) {
         (isIPv6, high, self.low, self.port) = (true, ipv6High, low, port)
     }
 
     /// Parses a numeric address (inet_pton(3)). `nil` for other text and for addresses with a zone
     /// identifier.
-    package init?(_ text: UnsafePointer<CChar>, port: UInt16) {
+    public init?(_ text: UnsafePointer<CChar>, port: UInt16) {
         var four = in_addr()
         var six = in6_addr()
         if inet_pton(AF_INET, text, &four) == 1 {
@@ -57,7 +57,7 @@ package struct SocketAddress: Sendable, Hashable, CustomStringConvertible {
     }
 
     /// The address in network byte order: 4 or 16 bytes.
-    package var bytes: [UInt8] {
+    public var bytes: [UInt8] {
         let all = [high, low].flatMap { word in
             (0..<8).map { UInt8(truncatingIfNeeded: word >> (56 - 8 * $0)) }
         }
@@ -65,7 +65,7 @@ package struct SocketAddress: Sendable, Hashable, CustomStringConvertible {
     }
 
     /// The address without port, as inet_ntop(3) writes it.
-    package var host: String {
+    public var host: String {
         var text = [CChar](repeating: 0, count: Int(INET6_ADDRSTRLEN))
         let bytes = bytes
         inet_ntop(isIPv6 ? AF_INET6 : AF_INET, bytes, &text, socklen_t(text.count))
@@ -73,5 +73,5 @@ package struct SocketAddress: Sendable, Hashable, CustomStringConvertible {
     }
 
     /// Address and port, as in a URL.
-    package var description: String { isIPv6 ? "[\(host)]:\(port)" : "\(host):\(port)" }
+    public var description: String { isIPv6 ? "[\(host)]:\(port)" : "\(host):\(port)" }
 }

@@ -1,15 +1,15 @@
 /// All settings of a transfer. Set before it starts.
-package struct TransferRequest: Sendable {
+public struct TransferRequest: Sendable {
     /// A header field of the request. A field with an empty value is sent.
-    package struct Header: Sendable, Hashable {
+    public struct Header: Sendable, Hashable {
         /// Name of the field, a token (RFC 9110 §5.6.2).
-        package var name: String
+        public var name: String
         /// Value of the field.
-        package var value: String
+        public var value: String
         /// `true` if each character of `value` is one octet (ISO 8859-1), `false` to send UTF-8.
-        package var hasOctets: Bool
+        public var hasOctets: Bool
         /// Creates a field. `EasyHandle.configure` checks it.
-        package init(_ name: String, _ value: String, hasOctets: Bool = false) {
+        public init(_ name: String, _ value: String, hasOctets: Bool = false) {
             self.name = name
             self.value = value
             self.hasOctets = hasOctets
@@ -17,7 +17,7 @@ package struct TransferRequest: Sendable {
     }
 
     /// Body of the request. `EasyDelegate.provideBody` supplies the bytes.
-    package enum Body: Sendable, Hashable {
+    public enum Body: Sendable, Hashable {
         case none
         /// A body of this many bytes.
         case known(Int64)
@@ -26,7 +26,7 @@ package struct TransferRequest: Sendable {
     }
 
     /// Highest version of HTTP to use.
-    package enum HTTPVersion: Sendable, Hashable {
+    public enum HTTPVersion: Sendable, Hashable {
         case http1
         /// HTTP/2 if the server offers it over TLS, else HTTP/1.1.
         case http2
@@ -35,18 +35,18 @@ package struct TransferRequest: Sendable {
     }
 
     /// User name and password.
-    package struct Credentials: Sendable, Hashable {
+    public struct Credentials: Sendable, Hashable {
         /// Authentication scheme. Basic (RFC 7617) is sent with the first request. Digest (RFC 7616) and NTLM
         /// (MS-NTHT) respond to a challenge. NTLM authenticates a connection and needs HTTP/1.1.
-        package enum Scheme: Sendable, Hashable { case basic, digest, ntlm }
+        public enum Scheme: Sendable, Hashable { case basic, digest, ntlm }
         /// The authentication scheme.
-        package var scheme: Scheme
+        public var scheme: Scheme
         /// The user name.
-        package var user: String
+        public var user: String
         /// The password.
-        package var password: String
+        public var password: String
         /// Creates credentials.
-        package init(_ scheme: Scheme = .basic, user: String, password: String) {
+        public init(_ scheme: Scheme = .basic, user: String, password: String) {
             self.scheme = scheme
             self.user = user
             self.password = password
@@ -54,84 +54,84 @@ package struct TransferRequest: Sendable {
     }
 
     /// A proxy and how to authenticate with it.
-    package struct Proxy: Sendable, Hashable {
+    public struct Proxy: Sendable, Hashable {
         /// URL of the proxy: `http://host:port`, `https://…` or `socks5h://…` (the proxy resolves names).
-        package var url: String
+        public var url: String
         /// Credentials, or `nil` for none. A SOCKS5 proxy gets them as in RFC 1929, whatever the scheme.
-        package var credentials: Credentials?
+        public var credentials: Credentials?
         /// Certificates in PEM that replace the system's for an `https` proxy; `nil` uses the system's.
-        package var authorities: String?
+        public var authorities: String?
         /// Creates a proxy without credentials.
-        package init(url: String) { self.url = url }
+        public init(url: String) { self.url = url }
     }
 
     /// TLS settings that differ from the default: the system's certificates and TLS 1.2 or later.
-    package struct TLS: Sendable, Hashable {
+    public struct TLS: Sendable, Hashable {
         /// Certificates of authorities in PEM, instead of the system's.
-        package var authorities: String?
+        public var authorities: String?
         /// Certificate of the client in PEM.
-        package var clientCertificate: String?
+        public var clientCertificate: String?
         /// Private key of the client in PEM.
-        package var clientKey: String?
+        public var clientKey: String?
         /// Public keys as `sha256//base64`; one match is enough (CURLOPT_PINNEDPUBLICKEY).
-        package var pins: [String] = []
+        public var pins: [String] = []
         /// `1.2` or `1.3`; `nil` means `1.2`.
-        package var minimumVersion: String?
+        public var minimumVersion: String?
         /// `1.2` or `1.3`; `nil` sets no maximum.
-        package var maximumVersion: String?
+        public var maximumVersion: String?
         /// Creates the default settings.
-        package init() {}
+        public init() {}
     }
 
     /// URL of the request, `http` or `https`.
-    package var url: String
+    public var url: String
     /// Method, a token (RFC 9110 §5.6.2).
-    package var method = "GET"
+    public var method = "GET"
     /// Header fields in the order in which they are sent.
-    package var headers: [Header] = []
+    public var headers: [Header] = []
     /// Body of the request.
-    package var body = Body.none
+    public var body = Body.none
     /// `true` to announce a body of 1 MiB or more, or of unknown length, with `Expect: 100-continue`.
-    package var expectsContinue = true
+    public var expectsContinue = true
     /// Highest version of HTTP to use.
-    package var httpVersion = HTTPVersion.http1
+    public var httpVersion = HTTPVersion.http1
     /// Credentials for the server, or `nil`. With Digest and NTLM, the first request is sent without the
     /// body.
-    package var credentials: Credentials?
+    public var credentials: Credentials?
     /// TLS settings, or `nil` for the default.
-    package var tls: TLS?
+    public var tls: TLS?
     /// Proxy, or `nil` to connect directly. The environment's proxy variables are never used.
-    package var proxy: Proxy?
+    public var proxy: Proxy?
     /// Content codings to request and decode, as in `Accept-Encoding`; `nil` leaves bodies encoded. A
     /// response may have one of them or none.
-    package var acceptEncoding: String?
+    public var acceptEncoding: String?
     /// Milliseconds for name resolution, connection and TLS handshake together.
-    package var connectTimeout = 30_000
+    public var connectTimeout = 30_000
     /// Milliseconds for the whole transfer; 0: no limit.
-    package var totalTimeout = 0
+    public var totalTimeout = 0
     /// Seconds without a byte in either direction after which the transfer fails with a timeout; 0: no limit
     /// (CURLOPT_LOW_SPEED_TIME).
-    package var idleTimeout = 0
+    public var idleTimeout = 0
     /// Receive buffer in bytes. libcurl's default is 16 KiB; a larger one is faster for bodies above 1 MiB.
-    package var receiveBufferSize = 16_384
+    public var receiveBufferSize = 16_384
     /// Send buffer in bytes, from 16 KiB to 2 MiB.
-    package var sendBufferSize = 65_536
+    public var sendBufferSize = 65_536
     /// Bytes received per second; 0: no limit.
-    package var maxReceiveSpeed: Int64 = 0
+    public var maxReceiveSpeed: Int64 = 0
     /// Bytes sent per second; 0: no limit.
-    package var maxSendSpeed: Int64 = 0
+    public var maxSendSpeed: Int64 = 0
     /// Seconds after which an idle connection is not used again.
-    package var maxIdleConnectionAge = 60
+    public var maxIdleConnectionAge = 60
     /// Seconds after which a connection is not used again, even if it is never idle: its name may have
     /// another address by then.
-    package var maxConnectionAge = 300
+    public var maxConnectionAge = 300
     /// `true` to open a new connection instead of using an idle one.
-    package var usesFreshConnection = false
+    public var usesFreshConnection = false
     /// `true` to connect, with TLS for `https`, and end without a request.
-    package var connectsOnly = false
+    public var connectsOnly = false
     /// `true` to keep the connection for later transfers.
-    package var keepsConnection = true
+    public var keepsConnection = true
 
     /// Creates a GET request with default settings.
-    package init(url: String) { self.url = url }
+    public init(url: String) { self.url = url }
 }

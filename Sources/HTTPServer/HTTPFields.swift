@@ -3,7 +3,7 @@
 ///
 /// All names and values share one buffer, and a zero byte ends each of them. So the fields of a request cost
 /// two allocations, and the fields of a response are passed to C without copies.
-package struct HTTPFields: Sendable {
+public struct HTTPFields: Sendable {
     struct Entry: Sendable {
         var name: UInt32
         var nameLength: UInt32
@@ -14,18 +14,18 @@ package struct HTTPFields: Sendable {
     private(set) var entries: [Entry] = []
 
     /// Creates an empty list.
-    package init() {}
+    public init() {}
 
     /// Creates a list of the pairs, in order. A name may occur several times.
-    package init(_ pairs: [(name: String, value: String)]) {
+    public init(_ pairs: [(name: String, value: String)]) {
         for pair in pairs { append(pair.name, pair.value) }
     }
 
     /// Number of fields. Each repetition of a name counts.
-    package var count: Int { entries.count }
+    public var count: Int { entries.count }
 
     /// Appends a field. Replaces CR, LF and NUL by spaces, so that no value can begin another field.
-    package mutating func append(_ name: String, _ value: String) {
+    public mutating func append(_ name: String, _ value: String) {
         var name = name
         var value = value
         name.withUTF8 { name in value.withUTF8 { append(name: name, value: $0) } }
@@ -59,7 +59,7 @@ package struct HTTPFields: Sendable {
 
     /// The first value of the field `name`, or `nil` if there is none. Setting replaces all values; setting
     /// `nil` removes them.
-    package subscript(name: String) -> String? {
+    public subscript(name: String) -> String? {
         get { firstIndex(name).map { value(at: $0) } }
         set {
             removeAll(name)
@@ -68,15 +68,15 @@ package struct HTTPFields: Sendable {
     }
 
     /// Returns all values of the field `name`, in order.
-    package func all(_ name: String) -> [String] {
+    public func all(_ name: String) -> [String] {
         indices(name).map { value(at: $0) }
     }
 
     /// Returns `true` if a field has this name, even with an empty value.
-    package func contains(_ name: String) -> Bool { firstIndex(name) != nil }
+    public func contains(_ name: String) -> Bool { firstIndex(name) != nil }
 
     /// Removes all fields with this name. Does nothing if there are none.
-    package mutating func removeAll(_ name: String) {
+    public mutating func removeAll(_ name: String) {
         guard firstIndex(name) != nil else { return }
         var kept = HTTPFields()
         for index in entries.indices where !matches(index, name) {
@@ -86,7 +86,7 @@ package struct HTTPFields: Sendable {
     }
 
     /// The fields as pairs of name and value, in order.
-    package var pairs: [(name: String, value: String)] {
+    public var pairs: [(name: String, value: String)] {
         entries.indices.map { (name(at: $0), value(at: $0)) }
     }
 

@@ -1,5 +1,5 @@
 /// Why the server itself refuses a request. Clients compare the raw values: do not change them.
-package enum RefusalCode: String, Sendable, CaseIterable {
+public enum RefusalCode: String, Sendable, CaseIterable {
     case malformedRequest = "malformed_request"
     case invalidMethod = "invalid_method"
     case invalidTarget = "invalid_target"
@@ -20,7 +20,7 @@ package enum RefusalCode: String, Sendable, CaseIterable {
     case responseDeadline = "response_deadline"
 
     /// Status code of the response.
-    package var status: Int {
+    public var status: Int {
         switch self {
         case .malformedRequest, .invalidMethod, .invalidTarget, .invalidHost, .invalidHeaderName,
             .invalidHeaderValue, .foldedHeader, .invalidContentLength, .ambiguousLength,

@@ -1,30 +1,30 @@
 /// Request line and header fields of a request. `RequestCheck` has accepted them already.
-package struct RequestHead: Sendable {
+public struct RequestHead: Sendable {
     /// The method as sent. Methods are case-sensitive (RFC 9110 §9.1).
-    package var method: String
+    public var method: String
     /// The request target as sent, not decoded: `/a%2Fb?x=1`, `*` or `http://host/a`.
-    package var target: String
+    public var target: String
     /// The path of the target, not decoded: without the query, and without the authority of an absolute-form
     /// target.
-    package var path: String
+    public var path: String
     /// The part of the target after the first `?`, not decoded; `nil` if there is no `?`.
-    package var query: String?
+    public var query: String?
     /// All header fields, without leading spaces in the values. Trailer fields of a chunked body are dropped.
-    package var fields: HTTPFields
+    public var fields: HTTPFields
     /// Address of the peer in text form (inet_ntop(3)), without the port.
-    package var remoteAddress: String
+    public var remoteAddress: String
     /// Identifier of the request: the field `X-Request-Id` if it has 1 to 128 visible ASCII characters, else
     /// a generated one. Each response repeats it.
-    package var requestID: String
+    public var requestID: String
     /// Length of the body in bytes from `Content-Length`; `nil` if there is none (a chunked body or no body).
-    package var contentLength: Int64?
+    public var contentLength: Int64?
     /// `true` if a body follows: `Content-Length` is above zero, or the body is chunked.
-    package var expectsBody: Bool
+    public var expectsBody: Bool
     /// Version of the request: `HTTP/1.1` or `HTTP/1.0`.
-    package var httpVersion: String
+    public var httpVersion: String
 
     /// Creates the head that the server would make from these parts. For tests of handlers without a server.
-    package init(
+    public init(
         method: String, target: String, fields: HTTPFields = HTTPFields(), remoteAddress: String = "",
         requestID: String = ""
     ) {
@@ -41,7 +41,7 @@ package struct RequestHead: Sendable {
 
     /// Returns the `name=value` pairs of the query in order, percent-decoded. A `+` stays a `+`. An item
     /// without `=` has an empty value. Empty items are skipped.
-    package func queryItems() throws(PercentDecodingError) -> [(name: String, value: String)] {
+    public func queryItems() throws(PercentDecodingError) -> [(name: String, value: String)] {
         guard let query else { return [] }
         var items: [(name: String, value: String)] = []
         for item in query.utf8.split(separator: UInt8(ascii: "&")) {
@@ -55,7 +55,7 @@ package struct RequestHead: Sendable {
 
     /// Returns the segments of the path, each percent-decoded after the split: `/a%2Fb/c` is `["a/b", "c"]`,
     /// and `/` is `[""]`. A slash at the end gives an empty last segment.
-    package func pathSegments() throws(PercentDecodingError) -> [String] {
+    public func pathSegments() throws(PercentDecodingError) -> [String] {
         var path = path.utf8[...]
         if path.first == UInt8(ascii: "/") { path = path.dropFirst() }
         var segments: [String] = []
@@ -68,9 +68,9 @@ package struct RequestHead: Sendable {
 
 /// A text with a `%` that is not followed by two hexadecimal digits, or whose decoded bytes contain NUL or
 /// are not UTF-8.
-package struct PercentDecodingError: Error, Sendable {
+public struct PercentDecodingError: Error, Sendable {
     /// The text that was not decoded.
-    package let text: String
+    public let text: String
 }
 
 func percentDecoded(_ text: Substring.UTF8View) throws(PercentDecodingError) -> String {
@@ -137,17 +137,17 @@ func authority(ofAbsolute target: String) -> Substring? {
 }
 
 /// A request with its complete body.
-package struct Request: Sendable {
+public struct Request: Sendable {
     /// Request line and header fields.
-    package var head: RequestHead
+    public var head: RequestHead
     /// The body, at most as long as the limit of `BodyPlan.collect`; empty if there was none.
-    package var body: [UInt8]
+    public var body: [UInt8]
 
     /// Keeps the memory of the body reserved for as long as a copy of the request exists.
     private let reservation: (any BodyReservation)?
 
     /// Creates a request.
-    package init(head: RequestHead, body: [UInt8] = [], reservation: (any BodyReservation)? = nil) {
+    public init(head: RequestHead, body: [UInt8] = [], reservation: (any BodyReservation)? = nil) {
         self.head = head
         self.body = body
         self.reservation = reservation

@@ -1,6 +1,6 @@
 /// What the server does with the body of a request. Decided after the header fields and before the body is
 /// read.
-package enum BodyPlan: Sendable {
+public enum BodyPlan: Sendable {
     /// Collects the body and calls `RequestHandler.handle`. A body above `limit` bytes gets a 413 response.
     /// `reservation` is asked before memory for the body is used; `nil` if the limit is so small that no
     /// memory is accounted for.
@@ -14,7 +14,7 @@ package enum BodyPlan: Sendable {
 
 /// Application of a server. All calls are made on threads of the server, several at the same time, and must
 /// not block. A handler that has to wait does so on another thread and calls `Responder.send` later.
-package protocol RequestHandler: Sendable {
+public protocol RequestHandler: Sendable {
     /// Chooses what happens to the body. Called once for each request, before its body.
     func plan(_ head: RequestHead) -> BodyPlan
     /// Handles a request whose plan was `collect`. Called once. A response sent within the call costs no
@@ -29,7 +29,7 @@ package protocol RequestHandler: Sendable {
 
 /// Reserved memory for one body, taken from a shared budget. The reservation ends when the object is
 /// released; the request owns it for as long as the bytes.
-package protocol BodyReservation: AnyObject, Sendable {
+public protocol BodyReservation: AnyObject, Sendable {
     /// Raises the reservation to `byteCount` bytes in all. Called once after the header fields if the length
     /// is known, else as the body grows. Returns `nil`, or the response to the request if there is not enough
     /// memory. Called on the thread of the request; must not block.
@@ -37,7 +37,7 @@ package protocol BodyReservation: AnyObject, Sendable {
 }
 
 /// Receiver of a body in pieces. Calls are made on a thread of the server, one at a time, and must not block.
-package protocol RequestSink: AnyObject, Sendable {
+public protocol RequestSink: AnyObject, Sendable {
     /// Called once, before the first `receive`. The sink may keep the waker.
     func attach(_ waker: StreamWaker)
     /// Takes bytes and returns their number. A number below `bytes.count` is back-pressure: the connection is
@@ -55,18 +55,18 @@ package protocol RequestSink: AnyObject, Sendable {
 }
 
 /// Sends the single response of a request. Usable on any thread.
-package struct Responder: Sendable {
+public struct Responder: Sendable {
     private let target: any ResponseTarget
     init(target: any ResponseTarget) { self.target = target }
 
     /// Creates a responder that calls a closure, for handlers without a server. The closure returns `false`
     /// if the response is dropped.
-    package init(_ send: @escaping @Sendable (Response) -> Bool) { target = ClosureTarget(send) }
+    public init(_ send: @escaping @Sendable (Response) -> Bool) { target = ClosureTarget(send) }
 
     /// Sends the response. Returns `false` and drops it if the request has a response already, its deadline
     /// is over (the server has sent 503) or the client has left.
     @discardableResult
-    package func send(_ response: Response) -> Bool { target.send(response) }
+    public func send(_ response: Response) -> Bool { target.send(response) }
 }
 
 protocol ResponseTarget: AnyObject, Sendable {

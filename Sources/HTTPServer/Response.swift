@@ -4,9 +4,9 @@ internal import Synchronization
 /// A response. The server adds `X-Request-Id`, `Date`, `Content-Length` and `Transfer-Encoding`: do not set
 /// them. `Connection: close` may be set and closes the connection. The response to HEAD has no body; its
 /// `Content-Length` is that of the body.
-package struct Response: Sendable {
+public struct Response: Sendable {
     /// Body of a response. The server owns it until it is sent or the client has left.
-    package enum Body: Sendable {
+    public enum Body: Sendable {
         case empty
         case bytes([UInt8])
         /// Sent with sendfile(2).
@@ -16,17 +16,17 @@ package struct Response: Sendable {
         case stream(any ResponseStream, length: Int64? = nil)
     }
     /// Status code from 200 to 599. 204 and 304 have no body (RFC 9110 §15).
-    package var status: Int
+    public var status: Int
     /// Header fields in the order in which they are sent. Fields with an empty value are not sent.
-    package var fields: HTTPFields
+    public var fields: HTTPFields
     /// Not sent for HEAD, 204 and 304.
-    package var body: Body
+    public var body: Body
     /// Fields after the body (RFC 9110 §6.5), announced in `Trailer`. Only a stream of unknown length has
     /// them; they are not sent if it fails, nor on HTTP/1.0.
-    package var trailers = HTTPFields()
+    public var trailers = HTTPFields()
 
     /// Creates a response. Sending it is up to `Responder.send`.
-    package init(status: Int, fields: HTTPFields = HTTPFields(), body: Body = .empty) {
+    public init(status: Int, fields: HTTPFields = HTTPFields(), body: Body = .empty) {
         self.status = status
         self.fields = fields
         self.body = body
@@ -35,16 +35,16 @@ package struct Response: Sendable {
 
 /// Part of an open file as the body of a response. Owns the descriptor and closes it exactly once, even if
 /// the response is never sent.
-package final class FileBody: Sendable {
+public final class FileBody: Sendable {
     /// Position of the first byte in the file.
-    package let offset: Int64
+    public let offset: Int64
     /// Number of bytes.
-    package let length: Int64
+    public let length: Int64
     private let descriptor: Atomic<Int32>
 
     /// `descriptor`: a readable regular file, owned by this object from now on. If the file shrinks while it
     /// is sent, the server closes the connection.
-    package init(descriptor: Int32, offset: Int64, length: Int64) {
+    public init(descriptor: Int32, offset: Int64, length: Int64) {
         self.offset = offset
         self.length = length
         self.descriptor = Atomic(descriptor)
@@ -60,7 +60,7 @@ package final class FileBody: Sendable {
 }
 
 /// Result of one `ResponseStream.read`.
-package enum StreamStep: Sendable, Equatable {
+public enum StreamStep: Sendable, Equatable {
     /// Number of bytes written to the buffer, at least one.
     case bytes(Int)
     /// No bytes are available. The connection is suspended until `StreamWaker.wake()`.
@@ -73,7 +73,7 @@ package enum StreamStep: Sendable, Equatable {
 }
 
 /// A body that is produced while it is sent. The server reads only as fast as the client does.
-package protocol ResponseStream: AnyObject, Sendable {
+public protocol ResponseStream: AnyObject, Sendable {
     /// Called once, before the first `read`. The stream may keep the waker.
     func attach(_ waker: StreamWaker)
     /// Fills the buffer. Called on a thread of the server, one call at a time; must not block.
@@ -91,16 +91,16 @@ package protocol ResponseStream: AnyObject, Sendable {
 /// Resumes the connection of a stream or sink that waits. May be kept, copied and used on any thread at any
 /// time. A wake-up before the wait ends that wait at once, several wake-ups count as one, and a wake-up after
 /// the end of the request does nothing.
-package struct StreamWaker: Sendable {
+public struct StreamWaker: Sendable {
     private let target: any WakeTarget
     init(target: any WakeTarget) { self.target = target }
 
     /// Creates a waker that calls a closure, for streams and sinks without a server.
-    package init(_ wake: @escaping @Sendable () -> Void) { target = ClosureTarget(wake) }
+    public init(_ wake: @escaping @Sendable () -> Void) { target = ClosureTarget(wake) }
 
     /// Ends the current or the next wait. Takes a lock; if the connection is suspended, also writes to a
     /// pipe.
-    package func wake() { target.wake() }
+    public func wake() { target.wake() }
 }
 
 protocol WakeTarget: AnyObject, Sendable {

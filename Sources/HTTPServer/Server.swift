@@ -8,7 +8,7 @@ internal import Sys
 ///
 /// `init` listens, `start` serves, `drain` waits for requests in progress, `stop` ends. Usable on any thread.
 /// Repeated calls do nothing, and a stopped server cannot be started again.
-package final class Server: Sendable {
+public final class Server: Sendable {
     private enum State: ~Copyable {
         case listening(ListeningSocket)
         case serving(Daemon)
@@ -24,11 +24,11 @@ package final class Server: Sendable {
     private let reaper: ConnectionReaper
     private let state: Mutex<State>
     /// The port that clients connect to; chosen by the kernel if `init` was given 0.
-    package let port: UInt16
+    public let port: UInt16
 
     /// Binds and listens. From now on clients can connect; they wait until `start`. `address`: an IPv4 or
     /// IPv6 address without brackets. `log` receives messages of libmicrohttpd, on any of its threads.
-    package init(
+    public init(
         address: String, port: UInt16, limits: ServerLimits = ServerLimits(), handler: any RequestHandler,
         log: @escaping @Sendable (String) -> Void = { _ in }
     ) throws(ServerError) {
@@ -42,12 +42,12 @@ package final class Server: Sendable {
     deinit { stop() }
 
     /// Number of requests between the end of their header fields and the end of their response.
-    package var inFlight: Int { core.exchanges.withLock { $0.count } }
+    public var inFlight: Int { core.exchanges.withLock { $0.count } }
     /// Number of open connections, idle ones included.
-    package var connections: Int { core.peers.withLock { $0.count } }
+    public var connections: Int { core.peers.withLock { $0.count } }
 
     /// Starts the threads. Does nothing if the server runs already or was stopped.
-    package func start() throws(ServerError) {
+    public func start() throws(ServerError) {
         let isStarted: Bool? = state.withLock { state in
             switch consume state {
             case .listening(let socket):
@@ -72,7 +72,7 @@ package final class Server: Sendable {
     /// in progress. Returns `false` if the deadline passes first. Blocks. The application has to end event
     /// streams.
     @discardableResult
-    package func drain(deadlineSeconds: Double) -> Bool {
+    public func drain(deadlineSeconds: Double) -> Bool {
         core.isDraining.store(true, ordering: .sequentiallyConsistent)
         closeListeningSocket()
         return waitUntilEmpty(seconds: deadlineSeconds)
@@ -81,7 +81,7 @@ package final class Server: Sendable {
     /// Sends 503 to all waiting requests, closes streams and stops the threads. Blocks for at most `seconds`,
     /// for clients that do not read their response. Does nothing when called again. Must not be called by a
     /// handler: a thread of the server cannot wait for its own end.
-    package func stop(seconds: Double = 1) {
+    public func stop(seconds: Double = 1) {
         core.isDraining.store(true, ordering: .sequentiallyConsistent)
         core.isStopping.store(true, ordering: .sequentiallyConsistent)
         closeListeningSocket()

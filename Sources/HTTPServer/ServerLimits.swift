@@ -1,42 +1,42 @@
 /// Limits of one server. The defaults are for two cores behind a proxy.
-package struct ServerLimits: Sendable {
+public struct ServerLimits: Sendable {
     /// Connections at the same time, distributed evenly to the threads. Above 2,000, poll(2) is the
     /// bottleneck.
-    package var connections = 2_000
+    public var connections = 2_000
     /// Connections at the same time from one address; 0: no limit. Behind a proxy, all have the same address.
-    package var connectionsPerAddress = 0
+    public var connectionsPerAddress = 0
     /// Seconds without a byte after which a connection is closed, also between requests and within the head.
-    package var idleTimeoutSeconds = 60
+    public var idleTimeoutSeconds = 60
     /// Bytes of memory of each connection. Half of it is the largest piece of a body. A head that does not
     /// fit gets libmicrohttpd's own page, without a request ID; `headBytes` is smaller so that this does not
     /// happen.
-    package var connectionMemory = 65_536
+    public var connectionMemory = 65_536
     /// Largest target in bytes (a longer one gets 414), and largest target with all header fields (414 or
     /// 431).
-    package var headBytes = 32_768
+    public var headBytes = 32_768
     /// Header fields of one request; more get 431.
-    package var fields = 100
+    public var fields = 100
     /// Connections that wait to be accepted (listen(2)).
-    package var listenBacklog = 1_024
+    public var listenBacklog = 1_024
     /// Threads that serve connections. A connection stays on one thread.
-    package var threads = 2
+    public var threads = 2
     /// Seconds until a request without a response gets 503.
-    package var responseDeadlineSeconds = 120
+    public var responseDeadlineSeconds = 120
     /// Bytes of an unwanted body that are read and dropped to keep the connection open. If the body is
     /// larger, the connection is closed.
-    package var discardedBodyBytes = 262_144
+    public var discardedBodyBytes = 262_144
     /// Bytes per second that a body must reach on average after `bodyGraceSeconds`; slower connections are
     /// closed. Time in which a sink takes no bytes does not count.
-    package var minimumBodyRate = 256
+    public var minimumBodyRate = 256
     /// Seconds before `minimumBodyRate` applies.
-    package var bodyGraceSeconds = 20
+    public var bodyGraceSeconds = 20
 
     /// Creates the default limits.
-    package init() {}
+    public init() {}
 }
 
 /// Why a server did not start.
-package enum ServerError: Error, Sendable, Equatable, CustomStringConvertible {
+public enum ServerError: Error, Sendable, Equatable, CustomStringConvertible {
     /// Another socket listens on the address.
     case addressInUse(String)
     /// No network interface of this machine has the address.
@@ -51,7 +51,7 @@ package enum ServerError: Error, Sendable, Equatable, CustomStringConvertible {
     case library
 
     /// One sentence for the operator.
-    package var description: String {
+    public var description: String {
         switch self {
         case .addressInUse(let address): "\(address) is in use by another server"
         case .addressNotAvailable(let address): "\(address) is not an address of this machine"

@@ -1,10 +1,10 @@
 internal import CIdn2
 
 /// Names of hosts with characters beyond ASCII, in the ASCII form that the domain name system has.
-package enum InternationalName {
+public enum InternationalName {
     /// Returns the ASCII form of a name (UTS #46, non-transitional, as in WHATWG URL §3.3), or `nil` if it
     /// has none. The caller checks the characters and lengths of the labels.
-    package static func ascii(_ name: String) -> String? {
+    public static func ascii(_ name: String) -> String? {
         // libidn2 reads up to the first NUL.
         guard !name.utf8.contains(0) else { return nil }
         var labels: [String] = []

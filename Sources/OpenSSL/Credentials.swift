@@ -1,9 +1,9 @@
 internal import COpenSSL
 
 /// Checks of PEM texts (RFC 7468) as OpenSSL reads them, to know that libcurl will accept them.
-package enum PEM {
+public enum PEM {
     /// Why a PEM text is rejected.
-    package enum Failure: Error, Sendable, Equatable {
+    public enum Failure: Error, Sendable, Equatable {
         /// There is no block of the expected kind, or it cannot be read.
         case unreadable
         /// The private key is encrypted.
@@ -16,10 +16,10 @@ package enum PEM {
 
     /// Largest size of a key. A signature with 16,384 bits takes half a second, in which the thread serves no
     /// other transfer.
-    package static let keyBitCountMax = 8_192
+    public static let keyBitCountMax = 8_192
 
     /// Reads all certificates of the text. Throws if there is none.
-    package static func checkCertificates(_ text: String) throws(Failure) {
+    public static func checkCertificates(_ text: String) throws(Failure) {
         let source = try Source(text)
         var count = 0
         while let certificate = PEM_read_bio_X509(source.bio, nil, refusePassword, nil) {
@@ -32,7 +32,7 @@ package enum PEM {
 
     /// Reads a private key and, if `certificate` is given, compares it with the first certificate of that
     /// text.
-    package static func checkKey(_ text: String, of certificate: String?) throws(Failure) {
+    public static func checkKey(_ text: String, of certificate: String?) throws(Failure) {
         let source = try Source(text)
         guard let key = PEM_read_bio_PrivateKey(source.bio, nil, refusePassword, nil) else {
             throw text.contains("ENCRYPTED") ? .encrypted : .unreadable

@@ -4,15 +4,15 @@ internal import COpenSSL
 ///
 /// Owns an EVP_MD_CTX (EVP_DigestInit(3)). Unchecked: the type is not copyable, so one owner uses it at a
 /// time, on any thread.
-package struct Digest: ~Copyable, @unchecked Sendable {
+public struct Digest: ~Copyable, @unchecked Sendable {
     /// Digest algorithms.
-    package enum Algorithm: String, Sendable {
+    public enum Algorithm: String, Sendable {
         case md5, sha1, sha256, sha512
         /// SHA-512/256 (FIPS 180-4 §6.7).
         case sha512by256 = "sha512-256"
 
         /// Algorithms that a job may name.
-        package static let ofContents: [Self] = [.md5, .sha1, .sha256, .sha512]
+        public static let ofContents: [Self] = [.md5, .sha1, .sha256, .sha512]
 
         /// Fetched once: an implicit fetch for each digest takes a lock and a search (OpenSSL 3 migration
         /// guide).
@@ -26,10 +26,10 @@ package struct Digest: ~Copyable, @unchecked Sendable {
             }
         }
         /// `false` if this libcrypto does not have the algorithm or may not compute it (FIPS: MD5).
-        package var isAvailable: Bool { method != nil }
+        public var isAvailable: Bool { method != nil }
 
         /// Length of the digest in bytes.
-        package var byteCount: Int {
+        public var byteCount: Int {
             switch self {
             case .md5: 16
             case .sha1: 20
@@ -48,11 +48,11 @@ package struct Digest: ~Copyable, @unchecked Sendable {
     }
 
     /// The algorithm of this digest.
-    package let algorithm: Algorithm
+    public let algorithm: Algorithm
     private let context: OpaquePointer
 
     /// Begins a digest. Ends the process if the algorithm is not available.
-    package init(_ algorithm: Algorithm) {
+    public init(_ algorithm: Algorithm) {
         // No input reaches this: callers ask `isAvailable` first for what outside data names.
         guard let context = EVP_MD_CTX_new(), EVP_DigestInit_ex2(context, algorithm.method, nil) == 1 else {
             preconditionFailure("libcrypto cannot compute \(algorithm.rawValue): it is built without it")
@@ -64,17 +64,17 @@ package struct Digest: ~Copyable, @unchecked Sendable {
     deinit { EVP_MD_CTX_free(context) }
 
     /// Adds bytes to the message.
-    package mutating func update(_ bytes: UnsafeRawBufferPointer) {
+    public mutating func update(_ bytes: UnsafeRawBufferPointer) {
         EVP_DigestUpdate(context, bytes.baseAddress, bytes.count)
     }
 
     /// Adds bytes to the message.
-    package mutating func update(_ bytes: [UInt8]) {
+    public mutating func update(_ bytes: [UInt8]) {
         bytes.withUnsafeBytes { update($0) }
     }
 
     /// Returns the digest of all bytes so far and begins a new message.
-    package mutating func finish() -> [UInt8] {
+    public mutating func finish() -> [UInt8] {
         var digest = [UInt8](repeating: 0, count: algorithm.byteCount)
         EVP_DigestFinal_ex(context, &digest, nil)
         EVP_DigestInit_ex2(context, nil, nil)
@@ -82,7 +82,7 @@ package struct Digest: ~Copyable, @unchecked Sendable {
     }
 
     /// Returns the digest of a complete message.
-    package static func of(_ bytes: [UInt8], _ algorithm: Algorithm = .sha256) -> [UInt8] {
+    public static func of(_ bytes: [UInt8], _ algorithm: Algorithm = .sha256) -> [UInt8] {
         var digest = Digest(algorithm)
         digest.update(bytes)
         return digest.finish()

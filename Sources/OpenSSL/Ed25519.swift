@@ -4,15 +4,15 @@ internal import COpenSSL
 ///
 /// Owns an EVP_PKEY. Unchecked: the key is never changed after `init`, and OpenSSL's reference counts are
 /// atomic.
-package final class Ed25519PrivateKey: @unchecked Sendable {
+public final class Ed25519PrivateKey: @unchecked Sendable {
     /// Bytes of a seed.
-    package static let seedByteCount = 32
+    public static let seedByteCount = 32
     /// Bytes of a signature.
-    package static let signatureByteCount = 64
+    public static let signatureByteCount = 64
     private let key: OpaquePointer
 
     /// Creates a key, or `nil` if the seed does not have 32 bytes.
-    package init?(seed: [UInt8]) {
+    public init?(seed: [UInt8]) {
         guard seed.count == Self.seedByteCount,
             let key = EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, nil, seed, seed.count)
         else { return nil }
@@ -22,7 +22,7 @@ package final class Ed25519PrivateKey: @unchecked Sendable {
     deinit { EVP_PKEY_free(key) }
 
     /// The public key, 32 bytes.
-    package var publicKey: [UInt8] {
+    public var publicKey: [UInt8] {
         var bytes = [UInt8](repeating: 0, count: 32)
         var length = bytes.count
         // No input reaches this: every key has a public half.
@@ -33,7 +33,7 @@ package final class Ed25519PrivateKey: @unchecked Sendable {
     }
 
     /// Returns the signature of `message`, 64 bytes. The same message always has the same signature.
-    package func signature(of message: [UInt8]) -> [UInt8] {
+    public func signature(of message: [UInt8]) -> [UInt8] {
         var signature = [UInt8](repeating: 0, count: Self.signatureByteCount)
         var length = signature.count
         // No input reaches this: 48 bytes of memory.

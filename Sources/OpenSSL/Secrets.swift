@@ -1,7 +1,7 @@
 internal import COpenSSL
 
 /// Returns the HMAC-SHA256 (RFC 2104), 32 bytes.
-package func hmacSHA256(key: [UInt8], message: [UInt8]) -> [UInt8] {
+public func hmacSHA256(key: [UInt8], message: [UInt8]) -> [UInt8] {
     var code = [UInt8](repeating: 0, count: 32)
     var length: UInt32 = 32
     HMAC(EVP_sha256(), key, Int32(key.count), message, message.count, &code, &length)
@@ -10,13 +10,13 @@ package func hmacSHA256(key: [UInt8], message: [UInt8]) -> [UInt8] {
 
 /// Returns `true` if two codes are equal. Its duration tells nothing about the place of a difference
 /// (CRYPTO_memcmp(3)).
-package func isEqualCode(_ a: [UInt8], _ b: [UInt8]) -> Bool {
+public func isEqualCode(_ a: [UInt8], _ b: [UInt8]) -> Bool {
     a.count == b.count && CRYPTO_memcmp(a, b, a.count) == 0
 }
 
 /// Returns random bytes from libcrypto that are fit for keys (RAND_bytes(3)). Ends the process if there is no
 /// entropy.
-package func randomBytes(_ count: Int) -> [UInt8] {
+public func randomBytes(_ count: Int) -> [UInt8] {
     var bytes = [UInt8](repeating: 0, count: count)
     precondition(
         RAND_bytes(&bytes, Int32(count)) == 1, "libcrypto has no entropy: refusing to make a weak key")
@@ -27,13 +27,13 @@ package func randomBytes(_ count: Int) -> [UInt8] {
 /// message.
 ///
 /// Sealed form: one version byte (1), 12 bytes of nonce, the ciphertext, 16 bytes of tag.
-package struct SecretBox: Sendable {
+public struct SecretBox: Sendable {
     /// The text was sealed with another key, or has been changed.
-    package struct OpenFailure: Error, Sendable {}
+    public struct OpenFailure: Error, Sendable {}
     private let key: [UInt8]
 
     /// Creates a box. `key` must have 16 bytes or more; its SHA-256 is the AES key.
-    package init(key: [UInt8]) {
+    public init(key: [UInt8]) {
         // No input reaches this: the configuration and derived keys have more.
         precondition(key.count >= 16, "a key of less than 128 bits protects nothing")
         self.key = Digest.of(key)
@@ -41,7 +41,7 @@ package struct SecretBox: Sendable {
 
     /// Returns the first 32 bits of the HMAC-SHA256 under this key, in hexadecimal. It tells secrets apart in
     /// the database without showing them; equal hashes do not prove equal secrets.
-    package func shortHash(_ plain: [UInt8]) -> String {
+    public func shortHash(_ plain: [UInt8]) -> String {
         let digits = Array("0123456789abcdef")
         return String(
             hmacSHA256(key: key, message: plain).prefix(4)
@@ -49,10 +49,10 @@ package struct SecretBox: Sendable {
     }
 
     /// Returns a key for another purpose: the HMAC-SHA256 of its name under this key.
-    package func key(for purpose: String) -> [UInt8] { hmacSHA256(key: key, message: Array(purpose.utf8)) }
+    public func key(for purpose: String) -> [UInt8] { hmacSHA256(key: key, message: Array(purpose.utf8)) }
 
     /// Returns `plain` in its sealed form.
-    package func seal(_ plain: [UInt8]) -> [UInt8] {
+    public func seal(_ plain: [UInt8]) -> [UInt8] {
         let nonce = randomBytes(12)
         // No input reaches this: 200 bytes of memory.
         guard let context = EVP_CIPHER_CTX_new() else { preconditionFailure("libcrypto is out of memory") }
@@ -71,7 +71,7 @@ package struct SecretBox: Sendable {
     }
 
     /// Returns the plain text. Throws if it was sealed with another key or has been changed.
-    package func open(_ sealed: [UInt8]) throws(OpenFailure) -> [UInt8] {
+    public func open(_ sealed: [UInt8]) throws(OpenFailure) -> [UInt8] {
         guard sealed.count >= 29, sealed[0] == 1, let context = EVP_CIPHER_CTX_new() else {
             throw OpenFailure()
         }

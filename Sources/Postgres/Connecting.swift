@@ -68,7 +68,7 @@ extension Connection {
     /// Opens two connections. While the second has a transaction open, the first must still have the server
     /// process it had before, and it must be another process. Leaves nothing in sessions that other clients
     /// share.
-    package static func checkSessions(
+    public static func checkSessions(
         url: String, options: ConnectionOptions = ConnectionOptions()
     ) throws(PostgresError) {
         let wait = options.connectTimeout

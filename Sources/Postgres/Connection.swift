@@ -6,24 +6,24 @@ import Sys
 ///
 /// Owns a PGconn and closes it with the value. Used by one thread at a time. Calls block that thread until
 /// their deadline at most.
-package struct Connection: ~Copyable {
+public struct Connection: ~Copyable {
     /// `nil` after `close()`.
     private var raw: OpaquePointer?
     private let statements = StatementCache()
     private let resultTimeout: Duration
     private let shutdownTimeout: ShutdownTimeout?
     /// Version of the server as in PQserverVersion: 150020 is 15.20.
-    package let serverVersion: Int
+    public let serverVersion: Int
     /// Address of the server, or of the pooler in front of it.
-    package let server: ServerAddress
+    public let server: ServerAddress
 
     /// PostgreSQL 14, the first version with all pipeline and SQL functions that are used.
-    package static let oldestServerVersion = 140_000
+    public static let oldestServerVersion = 140_000
 
     /// Connects and waits until the session is ready. `url` is a libpq URI or keyword string and may name
     /// several hosts. Its values override those of `options`, except for run-time parameters that it sets
     /// with the keyword `options`.
-    package init(url: String, options: ConnectionOptions = ConnectionOptions()) throws(PostgresError) {
+    public init(url: String, options: ConnectionOptions = ConnectionOptions()) throws(PostgresError) {
         let raw = try Self.openPipeline(url: url, options: options)
         do throws(PostgresError) {
             try Self.configure(raw, options)
@@ -71,17 +71,17 @@ package struct Connection: ~Copyable {
     }
 
     /// `true` if the session is open. The server may have closed it since the last call.
-    package var isOpen: Bool { raw != nil }
+    public var isOpen: Bool { raw != nil }
 
     /// Ends the session. Later calls throw `connectionLost`; closing again does nothing.
-    package mutating func close() {
+    public mutating func close() {
         if let raw { PQfinish(raw) }
         raw = nil
     }
 
     /// Returns `false` and closes the session if it is no longer alive. Reads what the server has sent,
     /// without waiting.
-    package mutating func checkAlive() -> Bool {
+    public mutating func checkAlive() -> Bool {
         guard let raw else { return false }
         var descriptor = pollfd(fd: PQsocket(raw), events: Int16(POLLIN), revents: 0)
         while poll(&descriptor, 1, 0) > 0 {
@@ -103,7 +103,7 @@ package struct Connection: ~Copyable {
     /// `resultTimeout` of the options), the connection is closed, and the transaction may have been
     /// committed. The error is then that of a statement if one had failed, else `timedOut`. Large amounts of
     /// data in both directions cannot block each other, because the client reads while it writes.
-    package mutating func pipeline(
+    public mutating func pipeline(
         timeout: Duration? = nil, _ build: (inout Pipeline) -> Void
     ) throws(PostgresError) -> PipelineResults {
         guard let raw else { throw Self.closed }
@@ -120,7 +120,7 @@ package struct Connection: ~Copyable {
     }
 
     /// Runs one statement in a transaction of its own.
-    package mutating func execute(
+    public mutating func execute(
         _ statement: Statement, _ parameters: Parameters = Parameters(), timeout: Duration? = nil
     ) throws(PostgresError) -> ResultSet {
         var results = try pipeline(timeout: timeout) { $0.send(statement, parameters) }
@@ -128,7 +128,7 @@ package struct Connection: ~Copyable {
     }
 
     /// Returns the time of a round trip to the server without a statement.
-    package mutating func ping(timeout: Duration = .seconds(5)) throws(PostgresError) -> Duration {
+    public mutating func ping(timeout: Duration = .seconds(5)) throws(PostgresError) -> Duration {
         let start = Sys.monotonicNanoseconds()
         _ = try pipeline(timeout: timeout) { _ in }
         return .nanoseconds(Sys.monotonicNanoseconds() - start)
@@ -138,7 +138,7 @@ package struct Connection: ~Copyable {
 
     /// Runs several commands through the simple protocol, in one transaction unless the script controls
     /// transactions itself. For migrations and administration. Throws the first error.
-    package mutating func execute(script: String, timeout: Duration? = nil) throws(PostgresError) {
+    public mutating func execute(script: String, timeout: Duration? = nil) throws(PostgresError) {
         guard let raw else { throw Self.closed }
         // No input reaches this: scripts are constants and migrations.
         precondition(!script.utf8.contains(0), "a script is a C string and holds no U+0000")
@@ -168,7 +168,7 @@ package struct Connection: ~Copyable {
     }
 
     /// Runs `body` between BEGIN and COMMIT. After an error, rolls back and rethrows it.
-    package mutating func transaction<Value>(
+    public mutating func transaction<Value>(
         _ body: (inout Connection) throws(PostgresError) -> Value
     ) throws(PostgresError) -> Value {
         try execute(script: "BEGIN")
@@ -191,7 +191,7 @@ package struct Connection: ~Copyable {
     // MARK: Notifications
 
     /// Subscribes to a channel (LISTEN). Idempotent.
-    package mutating func listen(_ channel: String) throws(PostgresError) {
+    public mutating func listen(_ channel: String) throws(PostgresError) {
         // No input reaches this: channels are constants, and the identifier of this node.
         precondition(!channel.contains("\""), "a channel's name holds no quotation mark")
         try execute(script: "LISTEN \"\(channel)\"")
@@ -199,7 +199,7 @@ package struct Connection: ~Copyable {
 
     /// Waits until notifications arrive, `wakeDescriptor` is readable or `timeout` has passed, and returns
     /// the notifications. Throws `connectionLost` if the session has ended.
-    package mutating func notifications(
+    public mutating func notifications(
         timeout: Duration, wakeDescriptor: Int32 = -1
     ) throws(PostgresError) -> [Notification] {
         let deadline = Sys.monotonicNanoseconds() + timeout.nanoseconds
@@ -242,12 +242,12 @@ package struct Connection: ~Copyable {
 }
 
 /// Address of the other end of a connection.
-package struct ServerAddress: Sendable, Equatable {
+public struct ServerAddress: Sendable, Equatable {
     /// IPv4 or IPv6 address without brackets; `nil` for a Unix socket.
-    package let address: String?
+    public let address: String?
     /// TCP port. For a Unix socket, the number in its name: a server that listens on TCP as well uses that
     /// port.
-    package let port: UInt16
+    public let port: UInt16
 
     init(_ raw: OpaquePointer) {
         let text = PQhostaddr(raw).map { String(cString: $0) } ?? ""
@@ -258,11 +258,11 @@ package struct ServerAddress: Sendable, Equatable {
 }
 
 /// A notification that a session has sent with NOTIFY.
-package struct Notification: Sendable, Equatable {
+public struct Notification: Sendable, Equatable {
     /// Name of the channel.
-    package let channel: String
+    public let channel: String
     /// Payload; empty if there is none.
-    package let payload: String
+    public let payload: String
     /// Server process ID of the session that sent it.
-    package let processID: Int32
+    public let processID: Int32
 }

@@ -1,40 +1,40 @@
 /// Settings of a session. The defaults are for short statements and short transactions.
-package struct ConnectionOptions: Sendable {
+public struct ConnectionOptions: Sendable {
     /// Name in `pg_stat_activity`; a name in the URL overrides it.
-    package var applicationName = "ferry"
+    public var applicationName = "ferry"
     /// Time to connect to one host. libpq rounds it up to whole seconds, and to two at least.
-    package var connectTimeout: Duration = .seconds(5)
+    public var connectTimeout: Duration = .seconds(5)
     /// Time to wait for the results of a call that sets no timeout of its own.
-    package var resultTimeout: Duration = .seconds(60)
+    public var resultTimeout: Duration = .seconds(60)
     /// Shortens all waits after its `begin()`.
-    package var shutdownTimeout: ShutdownTimeout?
+    public var shutdownTimeout: ShutdownTimeout?
     /// Time after which the server cancels a statement (57014); `nil` for no limit.
-    package var statementTimeout: Duration? = .seconds(30)
+    public var statementTimeout: Duration? = .seconds(30)
     /// Time after which the server ends a session with an idle open transaction; `nil` for no limit.
-    package var idleInTransactionTimeout: Duration? = .seconds(30)
+    public var idleInTransactionTimeout: Duration? = .seconds(30)
     /// Time for which sent bytes may be unacknowledged before the connection is considered lost (tcp(7)).
-    package var tcpUserTimeout: Duration = .seconds(10)
+    public var tcpUserTimeout: Duration = .seconds(10)
     /// `true` to restrict the planner to index scans and nested loops. Otherwise plans of statements that
     /// were prepared on a small or skewed table are up to 400 times slower.
-    package var pinsPlans = false
+    public var pinsPlans = false
     /// Further run-time parameters of the session, such as `ferry.shard`.
-    package var settings: [Setting] = []
+    public var settings: [Setting] = []
 
     /// A run-time parameter.
-    package struct Setting: Sendable {
+    public struct Setting: Sendable {
         /// Name of the parameter.
-        package let name: String
+        public let name: String
         /// Value of the parameter.
-        package let value: String
+        public let value: String
         /// Creates a setting.
-        package init(_ name: String, _ value: String) {
+        public init(_ name: String, _ value: String) {
             self.name = name
             self.value = value
         }
     }
 
     /// Creates the default options.
-    package init() {}
+    public init() {}
 
     /// Parameters that are set at the beginning of the session.
     var sessionSettings: [Setting] {

@@ -4,7 +4,7 @@
 /// `beginArray` and `endArray` the same functions add elements instead of parameters. Values are encoded in
 /// PostgreSQL's binary formats (src/backend/utils/adt/*recv functions), which a cast in the SQL text
 /// (`$1::uuid[]`) must match.
-package struct Parameters: Sendable {
+public struct Parameters: Sendable {
     /// Position of a parameter in `bytes`; `byteCount` is −1 for null.
     struct Entry {
         let offset: Int
@@ -12,7 +12,7 @@ package struct Parameters: Sendable {
     }
 
     /// Types of array elements. The raw value is the type's OID (pg_type.dat).
-    package enum ElementType: UInt32, Sendable {
+    public enum ElementType: UInt32, Sendable {
         case bool = 16
         case bytea = 17
         case int64 = 20
@@ -34,22 +34,22 @@ package struct Parameters: Sendable {
     private var hasNullElement = false
 
     /// Creates an empty list. `capacity`: expected number of bytes.
-    package init(capacity: Int = 0) {
+    public init(capacity: Int = 0) {
         if capacity > 0 { bytes.reserveCapacity(capacity) }
     }
 
     /// Number of complete parameters.
-    package var count: Int { entries.count }
+    public var count: Int { entries.count }
 
     /// Removes all parameters and keeps the memory.
-    package mutating func removeAll() {
+    public mutating func removeAll() {
         bytes.removeAll(keepingCapacity: true)
         entries.removeAll(keepingCapacity: true)
         arrayOffset = -1
     }
 
     /// The encoded values in order; `nil` for null. `append(bytea:)` adds them again, for the same statement.
-    package var values: [ArraySlice<UInt8>?] {
+    public var values: [ArraySlice<UInt8>?] {
         entries.map { entry in
             entry.byteCount < 0 ? nil : bytes[entry.offset..<(entry.offset + Int(entry.byteCount))]
         }
@@ -58,7 +58,7 @@ package struct Parameters: Sendable {
     // MARK: Arrays
 
     /// Begins a one-dimensional array. Values added until `endArray()` are its elements.
-    package mutating func beginArray(_ type: ElementType) {
+    public mutating func beginArray(_ type: ElementType) {
         // No input reaches this: the calls are those of the statement's function.
         precondition(arrayOffset < 0, "an array of arrays cannot be a parameter")
         arrayOffset = bytes.count
@@ -70,7 +70,7 @@ package struct Parameters: Sendable {
     }
 
     /// Completes the array.
-    package mutating func endArray() {
+    public mutating func endArray() {
         // As in `beginArray`.
         precondition(arrayOffset >= 0, "endArray() without beginArray(_:)")
         if elementCount == 0 {
@@ -87,7 +87,7 @@ package struct Parameters: Sendable {
 
     /// Adds an array with one element for each of `values`. `add` must append exactly one element.
     @inlinable
-    package mutating func appendArray<Values: Sequence>(
+    public mutating func appendArray<Values: Sequence>(
         _ type: ElementType, _ values: Values, add: (inout Parameters, Values.Element) -> Void
     ) {
         beginArray(type)
@@ -98,7 +98,7 @@ package struct Parameters: Sendable {
     // MARK: Values
 
     /// Adds a null.
-    package mutating func appendNull() {
+    public mutating func appendNull() {
         if arrayOffset < 0 {
             entries.append(Entry(offset: bytes.count, byteCount: -1))
         } else {
@@ -109,49 +109,49 @@ package struct Parameters: Sendable {
     }
 
     /// Adds a `boolean`, or null for `nil`.
-    package mutating func append(bool value: Bool?) {
+    public mutating func append(bool value: Bool?) {
         guard let value else { return appendNull() }
         begin(byteCount: 1)
         bytes.append(value ? 1 : 0)
     }
 
     /// Adds a `smallint`, or null for `nil`.
-    package mutating func append(int16 value: Int16?) {
+    public mutating func append(int16 value: Int16?) {
         guard let value else { return appendNull() }
         begin(byteCount: 2)
         write(UInt16(bitPattern: value))
     }
 
     /// Adds an `integer`, or null for `nil`.
-    package mutating func append(int32 value: Int32?) {
+    public mutating func append(int32 value: Int32?) {
         guard let value else { return appendNull() }
         begin(byteCount: 4)
         write(UInt32(bitPattern: value))
     }
 
     /// Adds a `bigint`, or null for `nil`.
-    package mutating func append(int64 value: Int64?) {
+    public mutating func append(int64 value: Int64?) {
         guard let value else { return appendNull() }
         begin(byteCount: 8)
         write(UInt64(bitPattern: value))
     }
 
     /// Adds a `real`, or null for `nil`.
-    package mutating func append(float32 value: Float?) {
+    public mutating func append(float32 value: Float?) {
         guard let value else { return appendNull() }
         begin(byteCount: 4)
         write(value.bitPattern)
     }
 
     /// Adds a `double precision`, or null for `nil`.
-    package mutating func append(float64 value: Double?) {
+    public mutating func append(float64 value: Double?) {
         guard let value else { return appendNull() }
         begin(byteCount: 8)
         write(value.bitPattern)
     }
 
     /// Adds a `text`, `varchar` or `json`. The server rejects U+0000 (22021).
-    package mutating func append(text value: String?) {
+    public mutating func append(text value: String?) {
         guard var value else { return appendNull() }
         value.withUTF8 { utf8 in
             begin(byteCount: utf8.count)
@@ -160,19 +160,19 @@ package struct Parameters: Sendable {
     }
 
     /// Adds a `text` from UTF-8 bytes. The server rejects bytes that are not UTF-8 (22021).
-    package mutating func append(text value: [UInt8]?) {
+    public mutating func append(text value: [UInt8]?) {
         guard let value else { return appendNull() }
         begin(byteCount: value.count)
         bytes.append(contentsOf: value)
     }
 
     /// Adds a `bytea`: any bytes.
-    package mutating func append(bytea value: [UInt8]?) {
+    public mutating func append(bytea value: [UInt8]?) {
         append(text: value)
     }
 
     /// Adds a `jsonb` from JSON text in UTF-8.
-    package mutating func append(jsonb value: [UInt8]?) {
+    public mutating func append(jsonb value: [UInt8]?) {
         guard let value else { return appendNull() }
         begin(byteCount: value.count + 1)
         bytes.append(1)  // The only version of the format (jsonb_recv).
@@ -180,14 +180,14 @@ package struct Parameters: Sendable {
     }
 
     /// Adds a `uuid` from its two halves, the more significant one first.
-    package mutating func append(uuid high: UInt64, _ low: UInt64) {
+    public mutating func append(uuid high: UInt64, _ low: UInt64) {
         begin(byteCount: 16)
         write(high)
         write(low)
     }
 
     /// Adds a `timestamptz` from microseconds since 1970; Int64.min and .max are −infinity and infinity.
-    package mutating func append(timestamp microseconds: Int64?) {
+    public mutating func append(timestamp microseconds: Int64?) {
         guard let microseconds else { return appendNull() }
         begin(byteCount: 8)
         write(UInt64(bitPattern: Timestamp.toPostgres(microseconds)))

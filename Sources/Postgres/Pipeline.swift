@@ -4,7 +4,7 @@ import CPostgres
 ///
 /// Valid only within the closure of `Connection.pipeline`. Does not own the PGconn. The server executes
 /// nothing before the closure ends, but full buffers may be sent earlier.
-package struct Pipeline: ~Copyable {
+public struct Pipeline: ~Copyable {
     private enum Slot {
         case preparation(String)
         case execution(String)
@@ -27,7 +27,7 @@ package struct Pipeline: ~Copyable {
 
     /// Adds an execution. Its result has the index of the call, starting at 0. `parameters` can be reused at
     /// once.
-    package mutating func send(_ statement: Statement, _ parameters: Parameters = Parameters()) {
+    public mutating func send(_ statement: Statement, _ parameters: Parameters = Parameters()) {
         // No input reaches this: a test executes every statement.
         precondition(
             parameters.count == statement.parameterCount,
@@ -129,7 +129,7 @@ package struct Pipeline: ~Copyable {
 }
 
 /// Results of a committed pipeline in the order of the `send` calls. Owns the PGresults that were not taken.
-package struct PipelineResults: ~Copyable {
+public struct PipelineResults: ~Copyable {
     private var raws: [OpaquePointer?] = []
 
     init() {}
@@ -139,11 +139,11 @@ package struct PipelineResults: ~Copyable {
     }
 
     /// Number of statements that were sent.
-    package var count: Int { raws.count }
+    public var count: Int { raws.count }
 
     /// Returns the result of the `send` call with this index, which the caller then owns. Call once for each
     /// index.
-    package mutating func take(_ index: Int) -> ResultSet {
+    public mutating func take(_ index: Int) -> ResultSet {
         // No input reaches this: the caller counts its own statements.
         guard let raw = raws[index] else { preconditionFailure("result \(index) was taken before") }
         raws[index] = nil

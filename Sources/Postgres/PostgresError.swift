@@ -1,7 +1,7 @@
 /// Why the database did not execute a request.
-package struct PostgresError: Error, Sendable, Equatable, CustomStringConvertible {
+public struct PostgresError: Error, Sendable, Equatable, CustomStringConvertible {
     /// Classes of errors.
-    package enum Kind: Sendable {
+    public enum Kind: Sendable {
         /// The server rejected a statement; `sqlState` is the reason.
         case statementFailed
         /// There is no connection, or it was lost. The last transaction may have been committed.
@@ -18,19 +18,19 @@ package struct PostgresError: Error, Sendable, Equatable, CustomStringConvertibl
     }
 
     /// Class of the error.
-    package let kind: Kind
+    public let kind: Kind
     /// SQLSTATE, five characters (PostgreSQL manual, appendix A); `nil` if the server sent none.
-    package let sqlState: String?
+    public let sqlState: String?
     /// Name of the violated constraint, or `nil`.
-    package let constraint: String?
+    public let constraint: String?
     /// Name of the statement that failed, or `nil` if it is not known.
-    package let statement: String?
+    public let statement: String?
     /// Text of the server or of libpq. For operators only: it is never part of a response. Contains no
     /// password.
-    package let message: String
+    public let message: String
 
     /// Creates an error.
-    package init(
+    public init(
         _ kind: Kind, sqlState: String? = nil, constraint: String? = nil, statement: String? = nil,
         message: String
     ) {
@@ -43,7 +43,7 @@ package struct PostgresError: Error, Sendable, Equatable, CustomStringConvertibl
 
     /// `true` if this connection cannot be used again but a new one may work: class 08, a server that shuts
     /// down, starts or has no connections left, or a standby in the place of the primary (25006).
-    package var isConnectionLost: Bool {
+    public var isConnectionLost: Bool {
         switch kind {
         case .connectionLost, .timedOut: true
         case .serverTooOld, .invalidURL, .sessionsShared: false
@@ -53,30 +53,30 @@ package struct PostgresError: Error, Sendable, Equatable, CustomStringConvertibl
     }
 
     /// `true` if the transaction may have been committed despite the error.
-    package var isOutcomeUnknown: Bool { kind == .connectionLost || kind == .timedOut }
+    public var isOutcomeUnknown: Bool { kind == .connectionLost || kind == .timedOut }
 
     /// `true` if the same transaction may succeed when it is repeated (serialization failure, deadlock).
-    package var isRetryable: Bool { sqlState == "40001" || sqlState == "40P01" }
+    public var isRetryable: Bool { sqlState == "40001" || sqlState == "40P01" }
 
     /// `true` if the server cancelled the statement (57014: `statement_timeout`, or an operator). The
     /// connection can still be used.
-    package var isCancellation: Bool { sqlState == "57014" }
+    public var isCancellation: Bool { sqlState == "57014" }
 
     /// `true` if the server cannot execute any such request at the moment: it has no disk space, memory or
     /// connections left (class 53), has cancelled the statement, or a lock was not available (55P03). An
     /// immediate repetition is likely to fail as well.
-    package var isShortage: Bool {
+    public var isShortage: Bool {
         isCancellation || sqlState.map { $0.hasPrefix("53") || $0 == "55P03" } ?? false
     }
 
     /// `true` if the values cause the error, so that the same values will fail again: classes 21, 22, 23 and
     /// 54, and errors raised by functions.
-    package var isOfData: Bool {
+    public var isOfData: Bool {
         sqlState.map { state in ["21", "22", "23", "54", "P0"].contains { state.hasPrefix($0) } } ?? false
     }
 
     /// Message, SQLSTATE and statement for logs.
-    package var description: String {
+    public var description: String {
         var text = message
         if let sqlState { text += " [\(sqlState)]" }
         if let statement { text += " (statement \(statement))" }

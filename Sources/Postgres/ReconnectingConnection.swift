@@ -4,9 +4,9 @@ import Sys
 ///
 /// Used by one thread. Statements are prepared again on each new connection. Other state that a session needs
 /// (LISTEN) belongs in `setUp`; state that changes over time belongs in `renew`.
-package final class ReconnectingConnection {
+public final class ReconnectingConnection {
     /// State of the connection, for logs and health.
-    package enum State: Sendable, Equatable {
+    public enum State: Sendable, Equatable {
         /// A session is open. `serverVersion` is that of PQserverVersion.
         case connected(serverVersion: Int, ServerAddress)
         /// There is no session. The next attempt is possible after `retryIn`.
@@ -14,13 +14,13 @@ package final class ReconnectingConnection {
     }
 
     /// The first delay after a failed attempt. Each further one doubles it, up to `retryDelayMax`.
-    package static let retryDelayMin: Duration = .milliseconds(50)
+    public static let retryDelayMin: Duration = .milliseconds(50)
     /// The longest delay after a failed attempt.
-    package static let retryDelayMax: Duration = .seconds(2)
+    public static let retryDelayMax: Duration = .seconds(2)
 
     /// Number of connections made so far. Rows read over an earlier connection may not exist on the server of
     /// a later one.
-    package private(set) var connectionCount = 0
+    public private(set) var connectionCount = 0
 
     private let url: String
     private let options: ConnectionOptions
@@ -36,7 +36,7 @@ package final class ReconnectingConnection {
 
     /// Creates an object that is not connected yet. The closures are called on the owner's thread. `renew` is
     /// called before a use if the last call was more than `renewalInterval` ago.
-    package init(
+    public init(
         url: String, options: ConnectionOptions = ConnectionOptions(),
         setUp: @escaping (inout Connection) throws(PostgresError) -> Void = { _ throws(PostgresError) in },
         renewalInterval: Duration = .zero,
@@ -52,10 +52,10 @@ package final class ReconnectingConnection {
     }
 
     /// `true` if a session is open. The server may have closed it since the last use.
-    package var isConnected: Bool { connection != nil }
+    public var isConnected: Bool { connection != nil }
 
     /// Time until `withConnection` tries to connect again; zero if it can be called now.
-    package var retryIn: Duration {
+    public var retryIn: Duration {
         connection != nil ? .zero : .nanoseconds(max(0, nextAttempt - Sys.monotonicNanoseconds()))
     }
 
@@ -64,7 +64,7 @@ package final class ReconnectingConnection {
     /// Throws the last error at once during the delay after a failed attempt. Rethrows errors of `body`; if
     /// the error means that the connection is lost, the next call opens a new one. A connection that died
     /// while idle is replaced before `body` runs, so that a restart of the server causes no error.
-    package func withConnection<Value: ~Copyable>(
+    public func withConnection<Value: ~Copyable>(
         _ body: (inout Connection) throws(PostgresError) -> Value
     ) throws(PostgresError) -> Value {
         if connection?.checkAlive() != true { try connect() }
@@ -85,13 +85,13 @@ package final class ReconnectingConnection {
     }
 
     /// Closes the connection. The next use opens a new one.
-    package func close() {
+    public func close() {
         connection = nil
     }
 
     /// Like `withConnection(_:)`, but runs `body` again after a serialization failure or deadlock, up to
     /// `countMax` times in all. `body` must have no effects outside of the transaction.
-    package func withConnection<Value: ~Copyable>(
+    public func withConnection<Value: ~Copyable>(
         sendingUpTo countMax: Int, _ body: (inout Connection) throws(PostgresError) -> Value
     ) throws(PostgresError) -> Value {
         var count = 1

@@ -4,7 +4,7 @@ import CPostgres
 ///
 /// Owns the PGresult and frees it with the value. Reading a null, or a type that the column does not have, is
 /// an error in Ferry's own SQL and ends the process. The `…OrNil` functions are for columns that may be null.
-package struct ResultSet: ~Copyable {
+public struct ResultSet: ~Copyable {
     let raw: OpaquePointer
 
     init(owning raw: OpaquePointer) { self.raw = raw }
@@ -12,111 +12,111 @@ package struct ResultSet: ~Copyable {
     deinit { PQclear(raw) }
 
     /// Number of returned rows.
-    package var rowCount: Int { Int(PQntuples(raw)) }
+    public var rowCount: Int { Int(PQntuples(raw)) }
 
     /// Number of columns.
-    package var columnCount: Int { Int(PQnfields(raw)) }
+    public var columnCount: Int { Int(PQnfields(raw)) }
 
     /// Number of rows that were inserted, changed, deleted or returned, from the command tag; 0 for other
     /// commands.
-    package var affectedRowCount: Int {
+    public var affectedRowCount: Int {
         PQcmdTuples(raw).flatMap { Int(String(cString: $0)) } ?? 0
     }
 
     /// Returns the name of a column, or `nil` if there is no such column.
-    package func columnName(_ column: Int) -> String? {
+    public func columnName(_ column: Int) -> String? {
         PQfname(raw, Int32(column)).map { String(cString: $0) }
     }
 
     /// Returns `true` if the value is null.
-    package func isNull(_ row: Int, _ column: Int) -> Bool {
+    public func isNull(_ row: Int, _ column: Int) -> Bool {
         PQgetisnull(raw, Int32(row), Int32(column)) != 0
     }
 
     // MARK: Values
 
     /// Returns a `boolean`.
-    package func bool(_ row: Int, _ column: Int) -> Bool {
+    public func bool(_ row: Int, _ column: Int) -> Bool {
         (present(row, column, byteCount: 1).first ?? 0) != 0
     }
 
     /// Returns a `smallint`.
-    package func int16(_ row: Int, _ column: Int) -> Int16 {
+    public func int16(_ row: Int, _ column: Int) -> Int16 {
         Binary.integer(present(row, column, byteCount: 2))
     }
 
     /// Returns an `integer`.
-    package func int32(_ row: Int, _ column: Int) -> Int32 {
+    public func int32(_ row: Int, _ column: Int) -> Int32 {
         Binary.integer(present(row, column, byteCount: 4))
     }
 
     /// Returns a `bigint`.
-    package func int64(_ row: Int, _ column: Int) -> Int64 {
+    public func int64(_ row: Int, _ column: Int) -> Int64 {
         Binary.integer(present(row, column, byteCount: 8))
     }
 
     /// Returns a `real`.
-    package func float32(_ row: Int, _ column: Int) -> Float {
+    public func float32(_ row: Int, _ column: Int) -> Float {
         Float(bitPattern: Binary.integer(present(row, column, byteCount: 4)))
     }
 
     /// Returns a `double precision`.
-    package func float64(_ row: Int, _ column: Int) -> Double {
+    public func float64(_ row: Int, _ column: Int) -> Double {
         Double(bitPattern: Binary.integer(present(row, column, byteCount: 8)))
     }
 
     /// Returns a `text`, `varchar`, `name` or `json`.
-    package func text(_ row: Int, _ column: Int) -> String {
+    public func text(_ row: Int, _ column: Int) -> String {
         String(decoding: present(row, column), as: UTF8.self)
     }
 
     /// Returns a `bytea`, or the UTF-8 bytes of a text.
-    package func bytes(_ row: Int, _ column: Int) -> [UInt8] {
+    public func bytes(_ row: Int, _ column: Int) -> [UInt8] {
         [UInt8](present(row, column))
     }
 
     /// Returns the JSON text of a `jsonb`.
-    package func jsonb(_ row: Int, _ column: Int) -> [UInt8] {
+    public func jsonb(_ row: Int, _ column: Int) -> [UInt8] {
         [UInt8](present(row, column).dropFirst())
     }
 
     /// Returns the two halves of a `uuid`, the more significant one first.
-    package func uuid(_ row: Int, _ column: Int) -> (high: UInt64, low: UInt64) {
+    public func uuid(_ row: Int, _ column: Int) -> (high: UInt64, low: UInt64) {
         Binary.uuid(present(row, column, byteCount: 16))
     }
 
     /// Returns a `timestamptz` in microseconds since 1970; Int64.min and .max are −infinity and infinity.
-    package func timestamp(_ row: Int, _ column: Int) -> Int64 {
+    public func timestamp(_ row: Int, _ column: Int) -> Int64 {
         Timestamp.fromPostgres(int64(row, column))
     }
 
     /// Returns an `integer`, or `nil` for null.
-    package func int32OrNil(_ row: Int, _ column: Int) -> Int32? {
+    public func int32OrNil(_ row: Int, _ column: Int) -> Int32? {
         isNull(row, column) ? nil : int32(row, column)
     }
 
     /// Returns a `bigint`, or `nil` for null.
-    package func int64OrNil(_ row: Int, _ column: Int) -> Int64? {
+    public func int64OrNil(_ row: Int, _ column: Int) -> Int64? {
         isNull(row, column) ? nil : int64(row, column)
     }
 
     /// Returns a `double precision`, or `nil` for null.
-    package func float64OrNil(_ row: Int, _ column: Int) -> Double? {
+    public func float64OrNil(_ row: Int, _ column: Int) -> Double? {
         isNull(row, column) ? nil : float64(row, column)
     }
 
     /// Like `text`, with `nil` for null.
-    package func textOrNil(_ row: Int, _ column: Int) -> String? {
+    public func textOrNil(_ row: Int, _ column: Int) -> String? {
         isNull(row, column) ? nil : text(row, column)
     }
 
     /// Like `bytes`, with `nil` for null.
-    package func bytesOrNil(_ row: Int, _ column: Int) -> [UInt8]? {
+    public func bytesOrNil(_ row: Int, _ column: Int) -> [UInt8]? {
         isNull(row, column) ? nil : bytes(row, column)
     }
 
     /// Like `jsonb`, with `nil` for null.
-    package func jsonbOrNil(_ row: Int, _ column: Int) -> [UInt8]? {
+    public func jsonbOrNil(_ row: Int, _ column: Int) -> [UInt8]? {
         isNull(row, column) ? nil : jsonb(row, column)
     }
 
@@ -124,7 +124,7 @@ package struct ResultSet: ~Copyable {
 
     /// Calls `body` with the bytes of each element of a one-dimensional array, and with `nil` for a null
     /// element.
-    package func forEachElement(
+    public func forEachElement(
         _ row: Int, _ column: Int, _ body: (UnsafeRawBufferPointer?) -> Void
     ) {
         // No row reaches these preconditions: arrays are written with one dimension.
@@ -150,37 +150,37 @@ package struct ResultSet: ~Copyable {
     }
 
     /// Returns a `bigint[]`.
-    package func int64Array(_ row: Int, _ column: Int) -> [Int64?] {
+    public func int64Array(_ row: Int, _ column: Int) -> [Int64?] {
         array(row, column) { Binary.integer($0) }
     }
 
     /// Returns an `integer[]`.
-    package func int32Array(_ row: Int, _ column: Int) -> [Int32?] {
+    public func int32Array(_ row: Int, _ column: Int) -> [Int32?] {
         array(row, column) { Binary.integer($0) }
     }
 
     /// Returns a `double precision[]`.
-    package func float64Array(_ row: Int, _ column: Int) -> [Double?] {
+    public func float64Array(_ row: Int, _ column: Int) -> [Double?] {
         array(row, column) { Double(bitPattern: Binary.integer($0)) }
     }
 
     /// Returns a `text[]`.
-    package func textArray(_ row: Int, _ column: Int) -> [String?] {
+    public func textArray(_ row: Int, _ column: Int) -> [String?] {
         array(row, column) { String(decoding: $0, as: UTF8.self) }
     }
 
     /// Returns a `bytea[]`.
-    package func bytesArray(_ row: Int, _ column: Int) -> [[UInt8]?] {
+    public func bytesArray(_ row: Int, _ column: Int) -> [[UInt8]?] {
         array(row, column) { [UInt8]($0) }
     }
 
     /// Returns a `uuid[]`.
-    package func uuidArray(_ row: Int, _ column: Int) -> [(high: UInt64, low: UInt64)?] {
+    public func uuidArray(_ row: Int, _ column: Int) -> [(high: UInt64, low: UInt64)?] {
         array(row, column) { Binary.uuid($0) }
     }
 
     /// Returns a `timestamptz[]` in microseconds since 1970.
-    package func timestampArray(_ row: Int, _ column: Int) -> [Int64?] {
+    public func timestampArray(_ row: Int, _ column: Int) -> [Int64?] {
         array(row, column) { Timestamp.fromPostgres(Binary.integer($0)) }
     }
 

@@ -2,21 +2,21 @@
 ///
 /// Parameters and results are sent in binary format. Two statements with the same name must have the same
 /// text.
-package struct Statement: Sendable {
+public struct Statement: Sendable {
     /// Name of the prepared statement; errors contain it.
-    package let name: String
+    public let name: String
     /// One SQL command. The extended protocol rejects several.
-    package let sql: String
+    public let sql: String
     /// Number of parameters (`$n`) in the text.
-    package let parameterCount: Int
+    public let parameterCount: Int
 
     /// `true` if the statement is not prepared but planned for the values of each execution, which removes
     /// filters without a value from the plan. Statements after it in the same transaction get such custom
     /// plans as well.
-    package let usesCustomPlan: Bool
+    public let usesCustomPlan: Bool
 
     /// Creates a statement. `name` must be unique to the text.
-    package init(_ name: String, _ sql: String, parameters: Int = 0, usesCustomPlan: Bool = false) {
+    public init(_ name: String, _ sql: String, parameters: Int = 0, usesCustomPlan: Bool = false) {
         self.name = name
         self.sql = sql
         self.parameterCount = parameters

@@ -2,15 +2,15 @@ import Glibc
 
 /// The kernel's random numbers (getentropy(3)), read 32 at a time. `SystemRandomNumberGenerator` makes a
 /// system call for each number; these are as unpredictable.
-package struct BufferedRandom: RandomNumberGenerator, Sendable {
+public struct BufferedRandom: RandomNumberGenerator, Sendable {
     private static let wordCount = 32
     private var words: [UInt64] = []
 
     /// Creates a generator that has read nothing.
-    package init() {}
+    public init() {}
 
     /// Returns a random number. A number is returned once and not kept.
-    package mutating func next() -> UInt64 {
+    public mutating func next() -> UInt64 {
         if words.isEmpty { refill() }
         return words.removeLast()
     }

@@ -4,23 +4,23 @@
 /// convention of generic code: each access converts the function to the usual convention and back, and stores
 /// the result. Every conversion adds a frame to each later call, so that the stack overflows after some
 /// thousand accesses. A structure is passed as it is.
-package struct Callback: Sendable {
+public struct Callback: Sendable {
     private let body: @Sendable () -> Void
 
     /// Wraps a function.
-    package init(_ body: @escaping @Sendable () -> Void) { self.body = body }
+    public init(_ body: @escaping @Sendable () -> Void) { self.body = body }
 
     /// Calls the function.
-    package func callAsFunction() { body() }
+    public func callAsFunction() { body() }
 }
 
 /// Like `Callback`, for a function with one argument.
-package struct ValueCallback<Value>: Sendable {
+public struct ValueCallback<Value>: Sendable {
     private let body: @Sendable (Value) -> Void
 
     /// Wraps a function.
-    package init(_ body: @escaping @Sendable (Value) -> Void) { self.body = body }
+    public init(_ body: @escaping @Sendable (Value) -> Void) { self.body = body }
 
     /// Calls the function.
-    package func callAsFunction(_ value: Value) { body(value) }
+    public func callAsFunction(_ value: Value) { body(value) }
 }

@@ -6,7 +6,7 @@ import Glibc
 ///
 /// `line`: returns the line for the name of a signal, at most 256 bytes with its line break. Call on the main
 /// thread before other threads exist.
-package func reportCrashes(_ line: (String) -> [UInt8]) {
+public func reportCrashes(_ line: (String) -> [UInt8]) {
     csys_use_signal_stack()
     let signals = [
         (SIGILL, "SIGILL"), (SIGTRAP, "SIGTRAP"), (SIGSEGV, "SIGSEGV"), (SIGBUS, "SIGBUS"),

@@ -3,14 +3,14 @@ import Glibc
 
 /// Returns the names in a directory in no order, hidden ones included, without `.` and `..`. Returns no names
 /// if the directory cannot be read.
-package func directoryNames(_ path: String) -> [String] {
+public func directoryNames(_ path: String) -> [String] {
     guard let stream = opendir(path) else { return [] }
     return takeNames(stream)
 }
 
 /// Like `directoryNames(_:)`, for an open directory. Does not move the position of `descriptor`, and does not
 /// close it.
-package func directoryNames(below descriptor: Int32) -> [String] {
+public func directoryNames(below descriptor: Int32) -> [String] {
     let copy = openat(descriptor, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
     guard copy >= 0 else { return [] }
     guard let stream = fdopendir(copy) else {
@@ -35,7 +35,7 @@ private func takeNames(_ stream: OpaquePointer) -> [String] {
 /// Calls `body` with each name in an open directory, in no order and without `.` and `..`, and with `true` if
 /// it may be a directory. Stops if `body` returns `false`. Keeps one name in memory. Does not close
 /// `descriptor`.
-package func visitDirectory(_ descriptor: Int32, _ body: (String, _ mayBeDirectory: Bool) -> Bool) {
+public func visitDirectory(_ descriptor: Int32, _ body: (String, _ mayBeDirectory: Bool) -> Bool) {
     let copy = openat(descriptor, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
     guard copy >= 0 else { return }
     guard let stream = fdopendir(copy) else {

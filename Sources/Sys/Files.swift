@@ -2,7 +2,7 @@ import CSys
 import Glibc
 
 /// Returns the content of a file. Throws EFBIG if it has more than `byteCountMax` bytes.
-package func readFile(_ path: String, byteCountMax: Int) throws(SystemError) -> [UInt8] {
+public func readFile(_ path: String, byteCountMax: Int) throws(SystemError) -> [UInt8] {
     let descriptor = open(path, O_RDONLY | O_CLOEXEC)
     guard descriptor >= 0 else { throw SystemError("open \(path)") }
     defer { close(descriptor) }
@@ -19,7 +19,7 @@ package func readFile(_ path: String, byteCountMax: Int) throws(SystemError) -> 
 
 /// Creates a file that only its owner can read, complete or not at all, and syncs it. Returns `false` if the
 /// file exists; that file stays.
-package func createPrivateFile(_ path: String, _ bytes: [UInt8]) throws(SystemError) -> Bool {
+public func createPrivateFile(_ path: String, _ bytes: [UInt8]) throws(SystemError) -> Bool {
     let partial = path + ".new"
     defer { unlink(partial) }
     try writePrivateFile(partial, bytes)
@@ -31,7 +31,7 @@ package func createPrivateFile(_ path: String, _ bytes: [UInt8]) throws(SystemEr
 }
 
 /// Like `createPrivateFile`, but replaces an existing file. After an error the existing file is unchanged.
-package func replacePrivateFile(_ path: String, _ bytes: [UInt8]) throws(SystemError) {
+public func replacePrivateFile(_ path: String, _ bytes: [UInt8]) throws(SystemError) {
     let partial = path + ".new"
     defer { unlink(partial) }
     try writePrivateFile(partial, bytes)
@@ -57,7 +57,7 @@ private func writePrivateFile(_ path: String, _ bytes: [UInt8]) throws(SystemErr
 
 /// Makes the names in a directory durable. Does nothing on file systems that cannot sync directories
 /// (fsync(2), EINVAL).
-package func syncDirectory(_ path: String) throws(SystemError) {
+public func syncDirectory(_ path: String) throws(SystemError) {
     let descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
     guard descriptor >= 0 else { throw SystemError("open \(path)") }
     defer { close(descriptor) }
@@ -65,7 +65,7 @@ package func syncDirectory(_ path: String) throws(SystemError) {
 }
 
 /// Returns the path without its last name, or `.` if the path is only a name.
-package func parentDirectory(of path: String) -> String {
+public func parentDirectory(of path: String) -> String {
     guard let slash = path.lastIndex(of: "/") else { return "." }
     return slash == path.startIndex ? "/" : String(path[..<slash])
 }
@@ -73,7 +73,7 @@ package func parentDirectory(of path: String) -> String {
 /// Renames a file without replacing an existing one. Returns 0, or -1 with errno (EEXIST if `to` exists).
 /// On a file system without RENAME_NOREPLACE (renameat2(2), EINVAL), `to` is created exclusively and then
 /// replaced. Needs no hard links.
-package func renameNoReplace(_ from: UnsafePointer<CChar>, _ to: UnsafePointer<CChar>) -> Int32 {
+public func renameNoReplace(_ from: UnsafePointer<CChar>, _ to: UnsafePointer<CChar>) -> Int32 {
     if csys_rename_noreplace(AT_FDCWD, from, AT_FDCWD, to) == 0 { return 0 }
     guard errno == EINVAL || errno == ENOSYS else { return -1 }
     let descriptor = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)

@@ -7,7 +7,7 @@ import Synchronization
 ///
 /// The mailbox has no limit of its own: each sender holds a permit (a slot, a suspended request) for the
 /// messages it sends. Sending to an owner that is awake makes no system call.
-package final class Mailbox<Message: Sendable>: Sendable {
+public final class Mailbox<Message: Sendable>: Sendable {
     private struct State {
         var messages: [Message] = []
         var isClosed = false
@@ -22,11 +22,11 @@ package final class Mailbox<Message: Sendable>: Sendable {
     private let futex = FutexWord()
 
     /// Creates an open, empty mailbox.
-    package init() {}
+    public init() {}
 
     /// Descriptor that is readable while messages wait or the mailbox is closed, for an owner that sleeps in
     /// epoll(7). Owned by the mailbox and valid for its life.
-    package var descriptor: Int32 {
+    public var descriptor: Int32 {
         state.withLock { state in
             if let event = state.event { return event.descriptor }
             let event = EventDescriptor()
@@ -40,12 +40,12 @@ package final class Mailbox<Message: Sendable>: Sendable {
     }
 
     /// Number of messages that have not been taken.
-    package var count: Int { state.withLock { $0.messages.count } }
+    public var count: Int { state.withLock { $0.messages.count } }
 
     /// Adds a message and wakes the owner. With `wakes: false` the message waits for the next one that wakes.
     /// Returns `false` and drops the message if the mailbox is closed.
     @discardableResult
-    package func send(_ message: consuming sending Message, wakes: Bool = true) -> Bool {
+    public func send(_ message: consuming sending Message, wakes: Bool = true) -> Bool {
         let (accepted, wake) = state.withLock { [message] state in
             guard !state.isClosed else { return (false, Wake.nobody) }
             state.messages.append(message)
@@ -56,14 +56,14 @@ package final class Mailbox<Message: Sendable>: Sendable {
     }
 
     /// Resets `descriptor`. The owner calls it before `take` after the descriptor became readable.
-    package func wasWoken() {
+    public func wasWoken() {
         // In this order: a message sent in between is not signalled, but the following `take` returns it.
         state.withLock { $0.event }?.clear()
         state.withLock { $0.isEventSignalled = false }
     }
 
     /// Returns all messages without waiting. Owner only.
-    package func take() -> [Message] {
+    public func take() -> [Message] {
         state.withLock { state in
             let taken = state.messages
             state.messages = []
@@ -73,14 +73,14 @@ package final class Mailbox<Message: Sendable>: Sendable {
 
     /// Returns all messages, after waiting until there is one, the mailbox is closed or `milliseconds` are
     /// over (−1: no limit). Owner only; its thread sleeps in futex(2).
-    package func wait(milliseconds: Int32) -> [Message] {
+    public func wait(milliseconds: Int32) -> [Message] {
         sleep(until: 1, microseconds: milliseconds < 0 ? -1 : Int64(milliseconds) * 1_000)
         return take()
     }
 
     /// Like `wait`, and after the first message waits for at most `microseconds` more until there are
     /// `expected` messages. Owner only.
-    package func gather(milliseconds: Int32, expected: Int, microseconds: Int) -> [Message] {
+    public func gather(milliseconds: Int32, expected: Int, microseconds: Int) -> [Message] {
         sleep(until: 1, microseconds: milliseconds < 0 ? -1 : Int64(milliseconds) * 1_000)
         if expected > 1, count > 0 { sleep(until: expected, microseconds: Int64(microseconds)) }
         return take()
@@ -103,7 +103,7 @@ package final class Mailbox<Message: Sendable>: Sendable {
 
     /// Refuses further messages and wakes the owner. Messages sent before can still be taken. Calling it
     /// again does nothing.
-    package func close() {
+    public func close() {
         let event = state.withLock { state in
             state.isClosed = true
             return state.event
@@ -113,7 +113,7 @@ package final class Mailbox<Message: Sendable>: Sendable {
     }
 
     /// `true` after `close`.
-    package var isClosed: Bool { state.withLock { $0.isClosed } }
+    public var isClosed: Bool { state.withLock { $0.isClosed } }
 
     private enum Wake { case nobody, sleeper, descriptor(EventDescriptor) }
 
@@ -155,12 +155,12 @@ private final class FutexWord: @unchecked Sendable {
 }
 
 /// An eventfd(2), non-blocking and closed on exec. Owns the descriptor. Usable on any thread.
-package final class EventDescriptor: Sendable {
+public final class EventDescriptor: Sendable {
     /// Readable after `signal` until `clear`.
-    package let descriptor: Int32
+    public let descriptor: Int32
 
     /// Creates an unsignalled event. Ends the process if it has no more descriptors.
-    package init() {
+    public init() {
         descriptor = makeEventDescriptor()
         // No input reaches this: requests create no descriptor of this kind.
         precondition(descriptor >= 0, "eventfd failed: the process is out of file descriptors")
@@ -169,13 +169,13 @@ package final class EventDescriptor: Sendable {
     deinit { close(descriptor) }
 
     /// Makes the descriptor readable. Repeated calls count as one.
-    package func signal() {
+    public func signal() {
         var one: UInt64 = 1
         _ = write(descriptor, &one, 8)
     }
 
     /// Makes the descriptor unreadable. Does not block.
-    package func clear() {
+    public func clear() {
         var count: UInt64 = 0
         _ = read(descriptor, &count, 8)
     }

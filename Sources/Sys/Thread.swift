@@ -4,7 +4,7 @@ import Glibc
 /// A kernel thread. Everything that blocks runs on these, never on Swift's cooperative thread pool.
 ///
 /// Unchecked: `pthread_t` is an integer on Linux, and any thread may call `join`, once.
-package struct Thread: @unchecked Sendable {
+public struct Thread: @unchecked Sendable {
     private let handle: pthread_t
 
     private final class Body: Sendable {
@@ -21,7 +21,7 @@ package struct Thread: @unchecked Sendable {
     /// receives them.
     ///
     /// Ends the process if no thread can be created. Servers create all their threads at the start.
-    package init(name: String, stackSize: Int = 1 << 20, _ run: @escaping @Sendable () -> Void) {
+    public init(name: String, stackSize: Int = 1 << 20, _ run: @escaping @Sendable () -> Void) {
         var attributes = pthread_attr_t()
         pthread_attr_init(&attributes)
         pthread_attr_setstacksize(&attributes, stackSize)
@@ -44,7 +44,7 @@ package struct Thread: @unchecked Sendable {
     }
 
     /// Waits until the thread has ended. Call once.
-    package func join() {
+    public func join() {
         pthread_join(handle, nil)
     }
 }

@@ -1,4 +1,4 @@
-package import FerryCore
+public import FerryCore
 internal import HTTPServer
 internal import Logging
 
@@ -75,11 +75,11 @@ final class AuditTrail: Sendable {
 }
 
 extension AuditEntry: ShownObject {
-    package static let summary =
+    public static let summary =
         "A request by which an operator changed something, or which started an operation on many jobs."
-    package static let schemaName = "AuditEntry"
+    public static let schemaName = "AuditEntry"
 
-    package static func members(_ list: inout some MemberVisitor<Self>) {
+    public static func members(_ list: inout some MemberVisitor<Self>) {
         list.member("id", \.id, "Identifier of the entry.")
         list.member("requested_at", \.requestedAt, "Time of the request.")
         list.member("key", \.key, "The key of the request, or null in entries of older versions.")

@@ -1,4 +1,4 @@
-package import FerryCore
+public import FerryCore
 internal import HTTPServer
 
 /// Creates, shows and revokes API keys.
@@ -126,10 +126,10 @@ private func sendKey(
 }
 
 extension APIKey: ShownObject {
-    package static let summary = "An API key, without its secret text."
-    package static let schemaName = "Key"
+    public static let summary = "An API key, without its secret text."
+    public static let schemaName = "Key"
 
-    package static func members(_ list: inout some MemberVisitor<Self>) {
+    public static func members(_ list: inout some MemberVisitor<Self>) {
         list.member("id", \.id, "Identifier of the key.")
         list.member("name", \.name, "Name of the key for people.")
         list.member("role", \.role, "Rights of the key. Each role includes those of the ones before it.")

@@ -1,4 +1,4 @@
-package import FerryCore
+public import FerryCore
 internal import HTTPServer
 
 /// Commands of operators to the service and its nodes.
@@ -86,10 +86,10 @@ struct Pause: ShownObject {
 }
 
 extension TenantStatus: ShownObject {
-    package static let summary = "Numbers of unfinished jobs of a tenant."
-    package static let schemaName = "TenantJobs"
+    public static let summary = "Numbers of unfinished jobs of a tenant."
+    public static let schemaName = "TenantJobs"
 
-    package static func members(_ list: inout some MemberVisitor<Self>) {
+    public static func members(_ list: inout some MemberVisitor<Self>) {
         list.member("tenant", \.tenant, "Name of the tenant.")
         list.member("waiting", \.waiting, "Number of waiting jobs of the tenant.")
         list.member("queued", \.queued, "Number of queued jobs of the tenant.")
@@ -99,8 +99,8 @@ extension TenantStatus: ShownObject {
 }
 
 extension NodeStatus: ShownObject {
-    package static let summary = "A node of the cluster."
-    package static let schemaName = "Node"
+    public static let summary = "A node of the cluster."
+    public static let schemaName = "Node"
 
     /// What `draining` means, wherever nodes are shown.
     static let drainingText =
@@ -111,7 +111,7 @@ extension NodeStatus: ShownObject {
     static let urlText =
         "Address at which other nodes reach the node (FERRY_NODE_URL), or null if it advertises none."
 
-    package static func members(_ list: inout some MemberVisitor<Self>) {
+    public static func members(_ list: inout some MemberVisitor<Self>) {
         list.member("id", \.id, "Identifier of the node.")
         list.member("name", \.name, "Name of the node.")
         list.member("version", \.version, "Version of Ferry on the node.")

@@ -1,4 +1,4 @@
-package import FerryCore
+public import FerryCore
 
 /// The OpenAPI 3.1 document. It is made from the route table and so has all routes and no others.
 let openAPIDocument: [UInt8] = {
@@ -26,13 +26,13 @@ let openAPIDocument: [UInt8] = {
 }()
 
 extension JSON: ExpressibleByDictionaryLiteral, ExpressibleByArrayLiteral {
-    package init(dictionaryLiteral members: (String, JSON)...) {
+    public init(dictionaryLiteral members: (String, JSON)...) {
         self = .object(members.map { Member($0, $1) })
     }
-    package init(arrayLiteral elements: JSON...) { self = .array(elements) }
+    public init(arrayLiteral elements: JSON...) { self = .array(elements) }
 
     /// Returns a reference to a component.
-    static func reference(_ kind: String, _ name: String) -> JSON {
+    public static func reference(_ kind: String, _ name: String) -> JSON {
         ["$ref": .string("#/components/\(kind)/\(name)")]
     }
 }

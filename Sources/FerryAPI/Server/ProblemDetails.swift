@@ -1,4 +1,4 @@
-package import FerryCore
+public import FerryCore
 internal import HTTPServer
 
 /// Codes of the errors that the API responds with. Clients switch on the raw value; `/docs#code` explains it.
@@ -338,10 +338,10 @@ struct ShownProblem: ShownObject {
 }
 
 extension FieldError: ShownObject {
-    package static let summary = "An error of one field of the request's body."
-    package static let schemaName = "FieldError"
+    public static let summary = "An error of one field of the request's body."
+    public static let schemaName = "FieldError"
 
-    package static func members(_ list: inout some MemberVisitor<Self>) {
+    public static func members(_ list: inout some MemberVisitor<Self>) {
         list.member("pointer", \.pointer, "JSON Pointer of the field.", [.examples("#/request/url")])
         list.member("code", \.code, "Stable code of the error.")
         list.member("detail", \.detail, "The error as a sentence.")

@@ -1,19 +1,19 @@
 /// Another node, as its row in the database describes it.
-package struct PeerNode: Sendable, Equatable {
+public struct PeerNode: Sendable, Equatable {
     /// Identifier of the node.
-    package let id: NodeID
+    public let id: NodeID
     /// Address at which other nodes reach it (`FERRY_NODE_URL`), without a slash at the end; `nil` if it
     /// advertises none.
-    package let url: String?
+    public let url: String?
     /// Time of its last heartbeat, by the database's clock.
-    package let heartbeatAt: Timestamp
+    public let heartbeatAt: Timestamp
     /// `true` if it runs transfers.
-    package let isWorker: Bool
+    public let isWorker: Bool
     /// `true` if it has stopped, or was silent for so long that it no longer counts as a node.
-    package let hasLeft: Bool
+    public let hasLeft: Bool
 
     /// Creates a node.
-    package init(id: NodeID, url: String?, heartbeatAt: Timestamp, isWorker: Bool, hasLeft: Bool = false) {
+    public init(id: NodeID, url: String?, heartbeatAt: Timestamp, isWorker: Bool, hasLeft: Bool = false) {
         self.id = id
         self.url = url
         self.heartbeatAt = heartbeatAt
@@ -23,9 +23,9 @@ package struct PeerNode: Sendable, Equatable {
 }
 
 /// Why a node cannot be asked for what only that node has.
-package struct NodeUnavailable: Error, Sendable, Equatable {
+public struct NodeUnavailable: Error, Sendable, Equatable {
     /// The kind of the reason.
-    package enum Reason: Sendable, Equatable {
+    public enum Reason: Sendable, Equatable {
         /// The node is not in the database, or the database cannot be read.
         case isUnknown
         /// The node has stopped, or was silent for a long time.
@@ -43,26 +43,26 @@ package struct NodeUnavailable: Error, Sendable, Equatable {
     }
 
     /// The node that was to be asked.
-    package let node: NodeID
+    public let node: NodeID
     /// The reason.
-    package let reason: Reason
+    public let reason: Reason
     /// Time of its last heartbeat; `nil` if not known.
-    package let heartbeatAt: Timestamp?
+    public let heartbeatAt: Timestamp?
 
     /// Creates a failure.
-    package init(_ node: NodeID, _ reason: Reason, heartbeatAt: Timestamp?) {
+    public init(_ node: NodeID, _ reason: Reason, heartbeatAt: Timestamp?) {
         self.node = node
         self.reason = reason
         self.heartbeatAt = heartbeatAt
     }
 
     /// Creates a failure of a node with a row.
-    package init(_ node: PeerNode, _ reason: Reason) {
+    public init(_ node: PeerNode, _ reason: Reason) {
         self.init(node.id, reason, heartbeatAt: node.heartbeatAt)
     }
 
     /// What is wrong, as sentences. It names no address, because tenants read it.
-    package var detail: String {
+    public var detail: String {
         let last = heartbeatAt.map { " Its last heartbeat was at \($0)." } ?? ""
         let what =
             switch reason {
@@ -79,12 +79,12 @@ package struct NodeUnavailable: Error, Sendable, Equatable {
 }
 
 extension NodeUnavailable: ShownObject {
-    package static let summary = "Why the node that runs the job cannot be asked for its progress."
-    package static let schemaName = "NodeUnavailable"
+    public static let summary = "Why the node that runs the job cannot be asked for its progress."
+    public static let schemaName = "NodeUnavailable"
     /// Code of the reason, in a job and in a problem document.
-    package static let code = "node_unavailable"
+    public static let code = "node_unavailable"
 
-    package static func members(_ list: inout some MemberVisitor<Self>) {
+    public static func members(_ list: inout some MemberVisitor<Self>) {
         list.member("code", { _ in code }, "Always node_unavailable.")
         list.member("node", \.node, "Identifier of the node.")
         list.member("heartbeat_at", \.heartbeatAt, "Time of the node's last heartbeat, or null if not known.")

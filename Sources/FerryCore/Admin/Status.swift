@@ -1,26 +1,26 @@
 /// Unfinished work in one snapshot of the database. Exact: a job counts until its terminal state is
 /// committed.
-package struct StoreStatus: Sendable, Equatable {
+public struct StoreStatus: Sendable, Equatable {
     /// Jobs in each state.
-    package var waiting: Int64
-    package var queued: Int64
-    package var running: Int64
-    package var suspended: Int64
+    public var waiting: Int64
+    public var queued: Int64
+    public var running: Int64
+    public var suspended: Int64
     /// Deliveries that are not finished.
-    package var deliveriesPending: Int64
+    public var deliveriesPending: Int64
     /// Seconds that the oldest queued job has waited, or `nil` if none is queued.
-    package var oldestQueuedSeconds: Double?
+    public var oldestQueuedSeconds: Double?
     /// Seconds that the oldest delivery has waited, or `nil` if there is none.
-    package var oldestDeliverySeconds: Double?
+    public var oldestDeliverySeconds: Double?
     /// The nodes of the cluster.
-    package var nodes: [NodeStatus]
+    public var nodes: [NodeStatus]
     /// Duration of the last heartbeat in seconds, or `nil` before the first.
-    package var roundTripSeconds: Double?
+    public var roundTripSeconds: Double?
     /// `true` if an operator has paused Ferry.
-    package var isPaused: Bool
+    public var isPaused: Bool
 
     /// Creates a status.
-    package init(
+    public init(
         waiting: Int64 = 0, queued: Int64 = 0, running: Int64 = 0, suspended: Int64 = 0,
         deliveriesPending: Int64 = 0, oldestQueuedSeconds: Double? = nil,
         oldestDeliverySeconds: Double? = nil, nodes: [NodeStatus] = [], roundTripSeconds: Double? = nil,
@@ -40,28 +40,28 @@ package struct StoreStatus: Sendable, Equatable {
 }
 
 /// A node as the others see it.
-package struct NodeStatus: Sendable, Equatable {
+public struct NodeStatus: Sendable, Equatable {
     /// Identifier of the node.
-    package let id: NodeID
+    public let id: NodeID
     /// Its name.
-    package let name: String
+    public let name: String
     /// Its version of Ferry.
-    package let version: String
+    public let version: String
     /// Time of its start.
-    package let startedAt: Timestamp
+    public let startedAt: Timestamp
     /// Seconds since its last heartbeat.
-    package let heartbeatAgeSeconds: Double
+    public let heartbeatAgeSeconds: Double
     /// Attempts that run on it.
-    package let running: Int32
+    public let running: Int32
     /// `true` if it drains.
-    package let isDraining: Bool
+    public let isDraining: Bool
     /// `true` if it runs transfers.
-    package let isWorker: Bool
+    public let isWorker: Bool
     /// Address at which other nodes reach it (`FERRY_NODE_URL`); `nil` if it advertises none.
-    package let url: String?
+    public let url: String?
 
     /// Creates a status.
-    package init(
+    public init(
         id: NodeID, name: String, version: String, startedAt: Timestamp, heartbeatAgeSeconds: Double,
         running: Int32, isDraining: Bool, isWorker: Bool, url: String? = nil
     ) {

@@ -1,45 +1,45 @@
 /// One attempt of a job with all data that the engine needs. Immutable, so it may be used on any thread.
-package final class Attempt: Sendable {
+public final class Attempt: Sendable {
     /// The job.
-    package let job: JobID
+    public let job: JobID
     /// Number of the attempt. A fencing token: it grows with each lease, and every state change names it.
-    package let number: Int32
+    public let number: Int32
     /// Number of failed attempts before this one, which `retry.max_attempts` limits.
-    package let failedAttemptCount: Int32
+    public let failedAttemptCount: Int32
     /// Revision of the job's fields when the attempt was leased.
-    package let revision: Int32
+    public let revision: Int32
     /// Tenant of the job.
-    package let tenant: String
+    public let tenant: String
     /// Time of the submission.
-    package let createdAt: Timestamp
+    public let createdAt: Timestamp
     /// Time of the lease; of a job that was held since its submission, the begin.
-    package let startedAt: Timestamp
+    public let startedAt: Timestamp
     /// The job's fields with decrypted URLs and header fields; credentials are in `secrets`.
-    package let spec: JobSpec
+    public let spec: JobSpec
     /// The fields as they are stored.
-    package let storedSpec: StoredSpec
+    public let storedSpec: StoredSpec
     /// The decrypted secrets.
-    package let secrets: JobSecrets
+    public let secrets: JobSecrets
     /// Inline request body, or `nil` if there is none.
-    package let payload: [UInt8]?
+    public let payload: [UInt8]?
     /// Origin of the request URL.
-    package let origin: String
+    public let origin: String
     /// `RequestScope.path` of the job's request.
-    package let scopePath: String
+    public let scopePath: String
     /// Trace context of the submission as stored (`TraceContext`), or `nil` if there is none.
-    package let traceparent: String?
+    public let traceparent: String?
     /// The job that this one retries, or `nil`.
-    package let retryOf: JobID?
+    public let retryOf: JobID?
     /// `true` if cancellation was requested while no node ran the job.
-    package let isCancelRequested: Bool
+    public let isCancelRequested: Bool
     /// The only node that can do the job, as an earlier attempt has found, or `nil` if every node may. If it
     /// is another node than this one, that node is not alive.
-    package let home: NodeID?
+    public let home: NodeID?
     /// The request with which the attempt begins, instead of the job's own; `nil`: the job's own.
-    package let delayedRedirect: DelayedRedirect?
+    public let delayedRedirect: DelayedRedirect?
 
     /// Creates an attempt.
-    package init(
+    public init(
         job: JobID, number: Int32, failedAttemptCount: Int32, revision: Int32, tenant: String,
         createdAt: Timestamp,
         startedAt: Timestamp, spec: JobSpec, storedSpec: StoredSpec, secrets: JobSecrets, payload: [UInt8]?,
@@ -68,7 +68,7 @@ package final class Attempt: Sendable {
     }
 
     /// Returns the attempt as it begins at `now`, some time after its lease.
-    package func beginning(at now: Timestamp) -> Attempt {
+    public func beginning(at now: Timestamp) -> Attempt {
         Attempt(
             job: job, number: number, failedAttemptCount: failedAttemptCount, revision: revision,
             tenant: tenant, createdAt: createdAt, startedAt: max(now, createdAt), spec: spec,
@@ -79,7 +79,7 @@ package final class Attempt: Sendable {
 
     /// Returns the attempt with the job's fields after an edit. Its lease, and with it the origin that it may
     /// connect to, stays.
-    package func edited(by edit: AttemptEdit) -> Attempt {
+    public func edited(by edit: AttemptEdit) -> Attempt {
         Attempt(
             job: job, number: number, failedAttemptCount: failedAttemptCount, revision: edit.revision,
             tenant: tenant, createdAt: createdAt, startedAt: startedAt, spec: edit.spec,
@@ -90,39 +90,39 @@ package final class Attempt: Sendable {
     }
 
     /// Scope of the job's own request.
-    package var scope: RequestScope { RequestScope(tenant: tenant, origin: origin, path: scopePath) }
+    public var scope: RequestScope { RequestScope(tenant: tenant, origin: origin, path: scopePath) }
 
     /// Returns the scope of a request that the attempt sends to `url`: a segment, a mirror or a redirect.
-    package func scope(of url: WebURL) -> RequestScope {
+    public func scope(of url: WebURL) -> RequestScope {
         RequestScope(
             tenant: tenant, origin: url.origin,
             path: RequestScope.path(of: url, credentials: RequestScope.credentials(in: scopePath)))
     }
 
     /// Time by which the job must have ended.
-    package var expiry: Timestamp { spec.schedule.expiry(createdAt: createdAt) }
+    public var expiry: Timestamp { spec.schedule.expiry(createdAt: createdAt) }
 
     /// Returns the error of a job that has not ended by `expiry`.
-    package func overdue(_ phase: TransferError.Phase) -> TransferError {
+    public func overdue(_ phase: TransferError.Phase) -> TransferError {
         spec.schedule.overdue(createdAt: createdAt, phase: phase)
     }
 }
 
 /// Fields of a job that a client has changed while an attempt runs or is about to begin.
-package struct AttemptEdit: Sendable {
+public struct AttemptEdit: Sendable {
     /// Number of the attempt.
-    package let attempt: Int32
+    public let attempt: Int32
     /// Revision of the job's fields.
-    package let revision: Int32
+    public let revision: Int32
     /// The fields with decrypted URLs and header fields.
-    package let spec: JobSpec
+    public let spec: JobSpec
     /// The fields as they are stored.
-    package let storedSpec: StoredSpec
+    public let storedSpec: StoredSpec
     /// The decrypted secrets.
-    package let secrets: JobSecrets
+    public let secrets: JobSecrets
 
     /// Creates an edit.
-    package init(
+    public init(
         attempt: Int32, revision: Int32, spec: JobSpec, storedSpec: StoredSpec, secrets: JobSecrets
     ) {
         self.attempt = attempt
@@ -133,32 +133,32 @@ package struct AttemptEdit: Sendable {
     }
 
     /// Returns `true` if the edited job sends another request than the attempt.
-    package func changesRequest(of attempt: Attempt) -> Bool {
+    public func changesRequest(of attempt: Attempt) -> Bool {
         spec.request != attempt.spec.request || secrets != attempt.secrets
     }
 }
 
 /// The response of the last hop.
-package struct TransferResponse: Sendable, Equatable {
+public struct TransferResponse: Sendable, Equatable {
     /// Status code.
-    package var status: Int
+    public var status: Int
     /// URL of the response after redirects, without user information or fragment.
-    package var url: String
+    public var url: String
     /// Fields as received, in order; bounded by `Limits`.
-    package var headers: [JobSpec.Pair]
+    public var headers: [JobSpec.Pair]
     /// Media type without parameters, in lower case.
-    package var mimeType: String?
+    public var mimeType: String?
     /// File name that the response suggests.
-    package var suggestedFilename: String?
+    public var suggestedFilename: String?
     /// Bytes of the body, or `nil` if the response did not say.
-    package var expectedContentLength: Int64?
+    public var expectedContentLength: Int64?
     /// Beginning of a text body that is not stored elsewhere: that of a response which was not accepted.
-    package var bodyExcerpt: String?
+    public var bodyExcerpt: String?
     /// The kept body of a response that rejects an upload, or `nil` if none is kept.
-    package var content: TransferResult.Content?
+    public var content: TransferResult.Content?
 
     /// Creates a response without an excerpt.
-    package init(
+    public init(
         status: Int, url: String, headers: [JobSpec.Pair], mimeType: String?, suggestedFilename: String?,
         expectedContentLength: Int64?
     ) {
@@ -172,18 +172,18 @@ package struct TransferResponse: Sendable, Equatable {
 }
 
 /// A response as evidence for host control.
-package struct HostResponse: Sendable, Equatable {
+public struct HostResponse: Sendable, Equatable {
     /// The job whose request was answered.
-    package let job: JobID
+    public let job: JobID
     /// Scope of the request that was answered; after a redirect not the scope of the job's own request.
-    package let scope: RequestScope
+    public let scope: RequestScope
     /// Status code.
-    package let status: Int
+    public let status: Int
     /// `Retry-After` in seconds, or `nil` if the response had none.
-    package let retryAfter: Double?
+    public let retryAfter: Double?
 
     /// Creates a response.
-    package init(job: JobID, scope: RequestScope, status: Int, retryAfter: Double?) {
+    public init(job: JobID, scope: RequestScope, status: Int, retryAfter: Double?) {
         self.job = job
         self.scope = scope
         self.status = status
@@ -192,58 +192,58 @@ package struct HostResponse: Sendable, Equatable {
 }
 
 /// Result of a successful attempt.
-package struct TransferResult: Sendable, Equatable {
+public struct TransferResult: Sendable, Equatable {
     /// Path of the file relative to the tenant's storage root, or `nil` if Ferry stores it or there is no
     /// file.
-    package var path: String?
+    public var path: String?
     /// Bytes of the file or body that was received (downloads, data) or sent (uploads).
-    package var size: Int64
+    public var size: Int64
     /// SHA-256 of the same bytes in lower-case hexadecimal.
-    package var sha256: String
+    public var sha256: String
     /// Body of the response to a data job or an upload if it is short enough for the database, else `nil`.
-    package var body: [UInt8]?
+    public var body: [UInt8]?
     /// `true` if Ferry stores the bytes in a file of its own (below `results/`).
-    package var isManaged: Bool
+    public var isManaged: Bool
     /// How the length was verified.
-    package var verified: Verification
+    public var verified: Verification
 
     /// As `TransferProgress.resumedAtOffset`.
-    package var resumedAtOffset: Int64?
+    public var resumedAtOffset: Int64?
 
     /// Parts of a `multipart/x-mixed-replace` body; its last complete part is the result.
-    package struct Parts: Sendable, Equatable {
+    public struct Parts: Sendable, Equatable {
         /// Number of complete parts.
-        package let count: Int64
+        public let count: Int64
         /// Media type of the last part.
-        package let mimeType: String?
+        public let mimeType: String?
         /// Creates a description of the parts.
-        package init(count: Int64, mimeType: String?) {
+        public init(count: Int64, mimeType: String?) {
             self.count = count
             self.mimeType = mimeType
         }
     }
     /// The parts, or `nil` if the body was of another type.
-    package var parts: Parts?
+    public var parts: Parts?
     /// Identity of the file at `path` when it was published.
-    package var file: FileIdentity?
+    public var file: FileIdentity?
 
     /// Bytes that are kept and are not those of `size` and `sha256`.
-    package struct Content: Sendable, Equatable {
+    public struct Content: Sendable, Equatable {
         /// Number of bytes.
-        package let size: Int64
+        public let size: Int64
         /// SHA-256 in lower-case hexadecimal.
-        package let sha256: String
+        public let sha256: String
         /// Creates a description of the bytes.
-        package init(size: Int64, sha256: String) {
+        public init(size: Int64, sha256: String) {
             self.size = size
             self.sha256 = sha256
         }
     }
     /// The body of the response to an upload, or `nil` if it had none.
-    package var content: Content?
+    public var content: Content?
 
     /// Returns the result of an upload with the body of its response.
-    package func keeping(_ response: TransferResult) -> TransferResult {
+    public func keeping(_ response: TransferResult) -> TransferResult {
         var result = self
         result.content = Content(size: response.size, sha256: response.sha256)
         (result.body, result.isManaged) = (response.body, response.isManaged)
@@ -251,10 +251,10 @@ package struct TransferResult: Sendable, Equatable {
     }
 
     /// Proof that the body is complete: a digest, a length, or none if it ended with the connection.
-    package enum Verification: String, ShownChoice { case digest, length, none }
+    public enum Verification: String, ShownChoice { case digest, length, none }
 
     /// Creates a result.
-    package init(
+    public init(
         path: String?, size: Int64, sha256: String, body: [UInt8]?, isManaged: Bool, verified: Verification
     ) {
         self.path = path
@@ -267,9 +267,9 @@ package struct TransferResult: Sendable, Equatable {
 }
 
 /// How an attempt ended.
-package struct AttemptResult: Sendable {
+public struct AttemptResult: Sendable {
     /// Outcome of an attempt.
-    package enum Outcome: Sendable {
+    public enum Outcome: Sendable {
         case succeeded(TransferResult)
         /// `retryAfter`: seconds of `Retry-After`, or `nil` if the response had none.
         case failed(TransferError, retryAfter: Double?)
@@ -283,38 +283,38 @@ package struct AttemptResult: Sendable {
         case putOff(HostHold)
     }
     /// The attempt that ended.
-    package private(set) var attempt: Attempt
+    public private(set) var attempt: Attempt
     /// The outcome.
-    package var outcome: Outcome
+    public var outcome: Outcome
     /// The last response, or `nil` if there was none.
-    package private(set) var response: TransferResponse?
+    public private(set) var response: TransferResponse?
     /// Bytes of bodies received and sent.
-    package let bytesReceived: Int64
-    package let bytesSent: Int64
+    public let bytesReceived: Int64
+    public let bytesSent: Int64
     /// Measurements, or `nil` if the attempt ended before it began.
-    package let trace: AttemptTrace?
+    public let trace: AttemptTrace?
     /// `true` if the bytes of a download are left for a later attempt.
-    package let leavesBytes: Bool
+    public let leavesBytes: Bool
     /// Size of the bytes that are left, or `nil` if there are none or it is not known.
-    package let partialDownload: PartialDownload?
+    public let partialDownload: PartialDownload?
     /// `true` if the last response or failure was that of another host: of a redirect, a mirror, or the job's
     /// proxy.
-    package let endedAtOtherHost: Bool
+    public let endedAtOtherHost: Bool
     /// Last response as evidence, or `nil` if there was none, it was reported already
     /// (`ResultSink.answered`), or a proxy of the job may have produced it.
-    package let hostResponse: HostResponse?
+    public let hostResponse: HostResponse?
     /// The only node that can do a released job, or `nil` if every node can.
-    package let home: NodeID?
+    public let home: NodeID?
     /// Seconds for which another job used the slot of the attempt.
-    package var lentSeconds = 0.0
+    public var lentSeconds = 0.0
     /// The request with which the next attempt begins, or `nil`: the job's own.
-    package var delayedRedirect: DelayedRedirect?
+    public var delayedRedirect: DelayedRedirect?
     /// Body of the response that has rejected an upload, described by `response.content`; `nil` if there is
     /// none, or it is in a managed file.
-    package private(set) var rejectedBody: [UInt8]?
+    public private(set) var rejectedBody: [UInt8]?
 
     /// Creates a result. `leavesBytes` is implied by `partialDownload`.
-    package init(
+    public init(
         attempt: Attempt, outcome: Outcome, response: TransferResponse?, bytesReceived: Int64,
         bytesSent: Int64, trace: AttemptTrace? = nil, leavesBytes: Bool = false,
         partialDownload: PartialDownload? = nil, endedAtOtherHost: Bool = false,
@@ -335,7 +335,7 @@ package struct AttemptResult: Sendable {
 
     /// Returns the result for a job whose fields have changed since the lease. A question about a request
     /// that the job no longer sends is not asked: the job is tried again.
-    package func edited(by edit: AttemptEdit) -> AttemptResult {
+    public func edited(by edit: AttemptEdit) -> AttemptResult {
         var result = self
         if case .asked = outcome, edit.changesRequest(of: attempt) {
             result = AttemptResult(
@@ -351,14 +351,14 @@ package struct AttemptResult: Sendable {
     }
 
     /// Takes the stored body of the response that has rejected an upload.
-    package mutating func keepRejected(_ body: TransferResult) {
+    public mutating func keepRejected(_ body: TransferResult) {
         guard body.size > 0 else { return }
         response?.content = .init(size: body.size, sha256: body.sha256)
         rejectedBody = body.body
     }
 
     /// Returns the result with another outcome and end time.
-    package func with(_ outcome: Outcome, at instant: Timestamp) -> AttemptResult {
+    public func with(_ outcome: Outcome, at instant: Timestamp) -> AttemptResult {
         var trace = trace
         trace?.finishedAt = instant
         var result = AttemptResult(
@@ -371,34 +371,34 @@ package struct AttemptResult: Sendable {
     }
 
     /// The scope that the result is evidence about.
-    package var scope: RequestScope { hostResponse?.scope ?? attempt.scope }
+    public var scope: RequestScope { hostResponse?.scope ?? attempt.scope }
 }
 
 /// Progress of a running attempt.
-package struct TransferProgress: Sendable, Equatable {
+public struct TransferProgress: Sendable, Equatable {
     /// Bytes of the body received.
-    package var bytesReceived: Int64
+    public var bytesReceived: Int64
     /// Bytes of the whole body to receive, or `nil` if not known.
-    package var bytesExpectedToReceive: Int64?
+    public var bytesExpectedToReceive: Int64?
     /// Bytes of the body sent.
-    package var bytesSent: Int64
+    public var bytesSent: Int64
     /// Bytes of the whole body to send, or `nil` if not known.
-    package var bytesExpectedToSend: Int64?
+    public var bytesExpectedToSend: Int64?
     /// The job's own estimate of these bytes, in the direction of its file; `nil` if it has none.
-    package var estimate: Estimate?
+    public var estimate: Estimate?
     /// Rate of the last seconds.
-    package var bytesPerSecond: Double
+    public var bytesPerSecond: Double
     /// Offset at which a download resumed with the bytes of an earlier attempt; 0 if those could not be used,
     /// `nil` if there were none.
-    package var resumedAtOffset: Int64?
+    public var resumedAtOffset: Int64?
     /// Size of a body as the job announced it (`expected_bytes_to_receive`, `expected_bytes_to_send`).
-    package enum Estimate: Sendable, Equatable {
+    public enum Estimate: Sendable, Equatable {
         case toReceive(Int64)
         case toSend(Int64)
     }
 
     /// Creates a progress.
-    package init(
+    public init(
         bytesReceived: Int64 = 0, bytesExpectedToReceive: Int64? = nil, bytesSent: Int64 = 0,
         bytesExpectedToSend: Int64? = nil, estimate: Estimate? = nil, bytesPerSecond: Double = 0,
         resumedAtOffset: Int64? = nil
@@ -414,15 +414,15 @@ package struct TransferProgress: Sendable, Equatable {
 }
 
 /// A job that runs on this node, with its progress.
-package struct RunningTransfer: Sendable, Equatable {
+public struct RunningTransfer: Sendable, Equatable {
     /// The job, its tenant and its session.
-    package let job: JobID
-    package let tenant: String
-    package let session: String
+    public let job: JobID
+    public let tenant: String
+    public let session: String
     /// The progress.
-    package let progress: TransferProgress
+    public let progress: TransferProgress
     /// Creates a running transfer.
-    package init(job: JobID, tenant: String, session: String, progress: TransferProgress) {
+    public init(job: JobID, tenant: String, session: String, progress: TransferProgress) {
         self.job = job
         self.tenant = tenant
         self.session = session

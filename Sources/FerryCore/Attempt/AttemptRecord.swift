@@ -1,7 +1,7 @@
 /// An attempt as `GET /v1/jobs/{id}/attempts` shows it. A job's row stores each ended one as packed bytes.
-package struct AttemptRecord: Sendable, Equatable {
+public struct AttemptRecord: Sendable, Equatable {
     /// Outcome of an attempt; the raw value is stored.
-    package enum Outcome: UInt8, ShownChoice {
+    public enum Outcome: UInt8, ShownChoice {
         case succeeded = 1
         case failed, cancelled
         /// The node returned the lease. No attempt was used.
@@ -13,20 +13,20 @@ package struct AttemptRecord: Sendable, Equatable {
         /// The attempt asked a question that a client must answer.
         case asked
         /// Name in the API.
-        package var name: String { "\(self)" }
+        public var name: String { "\(self)" }
     }
 
     /// Details of a failure for operators: the message of libcurl and the error of the operating system. May
     /// contain addresses.
-    package struct Diagnostics: Sendable, Equatable {
+    public struct Diagnostics: Sendable, Equatable {
         /// Code of libcurl-errors(3), or 0 if the operating system and not libcurl reported the error.
-        package var curlCode: Int
+        public var curlCode: Int
         /// Message of libcurl, at most 256 bytes.
-        package var curlMessage: String
+        public var curlMessage: String
         /// Code of errno(3), or 0.
-        package var osError: Int32
+        public var osError: Int32
         /// Creates diagnostics; a longer message is truncated.
-        package init(curlCode: Int, curlMessage: String, osError: Int32) {
+        public init(curlCode: Int, curlMessage: String, osError: Int32) {
             self.curlCode = curlCode
             self.curlMessage = String(decoding: curlMessage.utf8.prefix(256), as: UTF8.self)
             self.osError = osError
@@ -34,27 +34,27 @@ package struct AttemptRecord: Sendable, Equatable {
     }
 
     /// Number of the attempt.
-    package var number: Int32
+    public var number: Int32
     /// The node that ran it, or `nil` if not known.
-    package var node: NodeID?
+    public var node: NodeID?
     /// Start, or `nil` if no longer known.
-    package var startedAt: Timestamp?
+    public var startedAt: Timestamp?
     /// End, or `nil` if the attempt runs.
-    package var finishedAt: Timestamp?
+    public var finishedAt: Timestamp?
     /// Outcome, or `nil` if the attempt runs.
-    package var outcome: Outcome?
+    public var outcome: Outcome?
     /// JSON of the error, or `nil` if there was none.
-    package var errorJSON: [UInt8]?
+    public var errorJSON: [UInt8]?
     /// Details for operators, or `nil` if there are none.
-    package var diagnostics: Diagnostics?
+    public var diagnostics: Diagnostics?
     /// Bytes that are left for a later attempt or another job.
-    package var partialDownload: PartialDownload?
+    public var partialDownload: PartialDownload?
     /// Transactions in the order of their ends.
-    package var transactions: [TransactionMetrics] = []
+    public var transactions: [TransactionMetrics] = []
     /// Number of transactions that were not stored.
-    package var omittedTransactionCount = 0
+    public var omittedTransactionCount = 0
     /// Number of redirects that were followed.
-    package var redirectCount = 0
+    public var redirectCount = 0
     /// The request of transactions that name none, without the secrets of its URL; `nil` if the job's fields
     /// tell it.
     private var own: TransactionMetrics.Request?
@@ -64,7 +64,7 @@ package struct AttemptRecord: Sendable, Equatable {
     private var secretURLs: [TransactionLog.SecretURL] = []
 
     /// Creates the record of a running attempt.
-    package init(number: Int32, node: NodeID?, startedAt: Timestamp?) {
+    public init(number: Int32, node: NodeID?, startedAt: Timestamp?) {
         self.number = number
         self.node = node
         self.startedAt = startedAt
@@ -72,16 +72,16 @@ package struct AttemptRecord: Sendable, Equatable {
 }
 
 /// Measurements of an attempt that has begun.
-package struct AttemptTrace: Sendable, Equatable {
+public struct AttemptTrace: Sendable, Equatable {
     /// Start and end.
-    package var startedAt: Timestamp
-    package var finishedAt: Timestamp
+    public var startedAt: Timestamp
+    public var finishedAt: Timestamp
     /// The transactions.
-    package var transactions: TransactionLog
+    public var transactions: TransactionLog
     /// Details of the last request that libcurl reported as failed.
-    package var diagnostics: AttemptRecord.Diagnostics?
+    public var diagnostics: AttemptRecord.Diagnostics?
     /// Creates a trace.
-    package init(
+    public init(
         startedAt: Timestamp, finishedAt: Timestamp, transactions: TransactionLog = TransactionLog(),
         diagnostics: AttemptRecord.Diagnostics? = nil
     ) {
@@ -93,13 +93,13 @@ package struct AttemptTrace: Sendable, Equatable {
 }
 
 /// State of an attempt that runs on this node.
-package struct AttemptSnapshot: Sendable {
+public struct AttemptSnapshot: Sendable {
     /// Number, start and transactions so far.
-    package let number: Int32
-    package let startedAt: Timestamp
-    package let transactions: TransactionLog
+    public let number: Int32
+    public let startedAt: Timestamp
+    public let transactions: TransactionLog
     /// Creates a snapshot.
-    package init(number: Int32, startedAt: Timestamp, transactions: TransactionLog) {
+    public init(number: Int32, startedAt: Timestamp, transactions: TransactionLog) {
         self.number = number
         self.startedAt = startedAt
         self.transactions = transactions
@@ -130,7 +130,7 @@ extension AttemptRecord {
 
     /// Returns the packed bytes of an ended attempt. `node`: `nil` if the reader will know it. `final`:
     /// the own request of the job if the attempt ends it.
-    package static func packed(
+    public static func packed(
         number: Int32, node: NodeID?, _ trace: AttemptTrace, _ outcome: Outcome, errorJSON: [UInt8]?,
         partialDownload: PartialDownload? = nil, final: TransactionLog.OwnRequest? = nil, _ seal: SecretSeal
     ) -> [UInt8] {
@@ -179,7 +179,7 @@ extension AttemptRecord {
     }
 
     /// Returns the packed bytes of an attempt that was lost with its node. `now`: when that was found out.
-    package static func packedLost(number: Int32, node: NodeID, at now: Timestamp) -> [UInt8] {
+    public static func packedLost(number: Int32, node: NodeID, at now: Timestamp) -> [UInt8] {
         var bytes = [Format.lost.rawValue]
         bytes.appendBigEndian(number)
         for word in [node.high, node.low, UInt64(bitPattern: now.microseconds)] {
@@ -190,7 +190,7 @@ extension AttemptRecord {
 
     /// Reads a packed attempt; `nil` if another version wrote it or it is damaged. `node`: used if the bytes
     /// contain none.
-    package init?(packed bytes: [UInt8], node: NodeID?) {
+    public init?(packed bytes: [UInt8], node: NodeID?) {
         var reader = PackedReader(bytes)
         do throws(PackedReader.Damage) {
             switch Format(rawValue: try reader.byte()) {

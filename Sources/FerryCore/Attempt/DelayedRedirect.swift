@@ -1,20 +1,20 @@
 /// The request that follows a redirect whose `Retry-After` (RFC 9110 §10.2.3) a job waits for in `retry`. It
 /// is stored, sealed, while the job waits, and the next attempt begins with it. If that attempt never sends
 /// it, the job begins with its own request again.
-package struct DelayedRedirect: Sendable, Equatable {
+public struct DelayedRedirect: Sendable, Equatable {
     /// A cookie that a redirect has set (RFC 6265 §5.3).
-    package struct Cookie: Sendable, Equatable {
+    public struct Cookie: Sendable, Equatable {
         /// Name and value: each character is one octet (ISO 8859-1).
-        package let name: String
-        package let value: String
+        public let name: String
+        public let value: String
         /// Host in lower case, or the parent domain of all hosts that get the cookie.
-        package let domain: String
-        package let isHostOnly: Bool
-        package let path: String
-        package let isSecure: Bool
+        public let domain: String
+        public let isHostOnly: Bool
+        public let path: String
+        public let isSecure: Bool
 
         /// Creates a cookie.
-        package init(
+        public init(
             name: String, value: String, domain: String, isHostOnly: Bool, path: String, isSecure: Bool
         ) {
             self.name = name
@@ -27,16 +27,16 @@ package struct DelayedRedirect: Sendable, Equatable {
     }
 
     /// The request.
-    package let hop: JobQuestion.Hop
+    public let hop: JobQuestion.Hop
     /// What was redirected: the job's own URL (0), or a mirror by its position, from 1.
-    package let place: Int
+    public let place: Int
     /// Cookies of the redirects so far.
-    package let cookies: [Cookie]
+    public let cookies: [Cookie]
     /// Number of the attempt that begins with the request.
-    package let attempt: Int32
+    public let attempt: Int32
 
     /// Creates a redirect.
-    package init(_ hop: JobQuestion.Hop, at place: Int = 0, cookies: [Cookie], attempt: Int32) {
+    public init(_ hop: JobQuestion.Hop, at place: Int = 0, cookies: [Cookie], attempt: Int32) {
         self.hop = hop
         self.place = place
         self.cookies = cookies
@@ -48,7 +48,7 @@ package struct DelayedRedirect: Sendable, Equatable {
 
 extension DelayedRedirect {
     /// Returns the encrypted form.
-    package func encode(_ seal: SecretSeal) -> [UInt8] {
+    public func encode(_ seal: SecretSeal) -> [UInt8] {
         var writer = JSONWriter()
         writer.beginObject()
         writer.member("attempt", attempt)
@@ -64,7 +64,7 @@ extension DelayedRedirect {
     }
 
     /// Reads what `encode` returned. Throws if it cannot be decrypted.
-    package init(sealed bytes: [UInt8], opening seal: SecretSeal) throws(StoredJSONError) {
+    public init(sealed bytes: [UInt8], opening seal: SecretSeal) throws(StoredJSONError) {
         guard let text = seal.open(bytes) else { throw StoredJSONError("sealed") }
         let stored = try StoredObject(text)
         attempt = Int32(clamping: try stored.need(stored.integer("attempt"), "attempt"))

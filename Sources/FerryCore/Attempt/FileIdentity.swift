@@ -1,19 +1,19 @@
 /// Identity of a published file besides its size. A file that was replaced or written to has another inode or
 /// modification time.
-package struct FileIdentity: Sendable, Equatable {
+public struct FileIdentity: Sendable, Equatable {
     /// Inode number (stat(2)).
-    package let inode: UInt64
+    public let inode: UInt64
     /// Modification time in nanoseconds since 1970 (stat(2), `st_mtim`).
-    package let modified: Int64
+    public let modified: Int64
 
     /// Creates an identity.
-    package init(inode: UInt64, modified: Int64) {
+    public init(inode: UInt64, modified: Int64) {
         self.inode = inode
         self.modified = modified
     }
 
     /// Reads what `text` returned; `nil` if it is something else.
-    package init?(_ text: String) {
+    public init?(_ text: String) {
         let parts = text.split(separator: "@", omittingEmptySubsequences: false)
         guard parts.count == 2, let inode = UInt64(parts[0]), let modified = Int64(parts[1]) else {
             return nil
@@ -22,5 +22,5 @@ package struct FileIdentity: Sendable, Equatable {
     }
 
     /// Text of digits, `-` and `@`.
-    package var text: String { "\(inode)@\(modified)" }
+    public var text: String { "\(inode)@\(modified)" }
 }

@@ -1,15 +1,15 @@
 extension JobSpec {
     /// Returns `true` if a request with this method may be repeated: the method is idempotent, or the job
     /// allows it (`retry.non_idempotent`).
-    package func isRepeatable(_ method: String) -> Bool {
+    public func isRepeatable(_ method: String) -> Bool {
         retry.repeatsNonIdempotent || Self.isIdempotent(method)
     }
 
     /// `true` if the job's own request may be repeated.
-    package var isRequestRepeatable: Bool { isRepeatable(request.method) }
+    public var isRequestRepeatable: Bool { isRepeatable(request.method) }
 
     /// Returns `true` if the method is idempotent (RFC 9110 §9.2.2).
-    package static func isIdempotent(_ method: String) -> Bool {
+    public static func isIdempotent(_ method: String) -> Bool {
         ["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "TRACE"].contains(method)
     }
 }

@@ -1,23 +1,23 @@
 /// The attempts of one job, the oldest first.
-package struct JobAttempts: Sendable {
+public struct JobAttempts: Sendable {
     /// The job's fields; most transactions of its last attempt carry out its own request.
     private let storedSpec: StoredSpec
     /// The attempts that are shown.
-    package private(set) var attempts: [AttemptRecord]
+    public private(set) var attempts: [AttemptRecord]
     /// Number of attempts before the first one that are not shown because they were dropped or cannot be
     /// read. Leases that were returned before anything began are not stored either.
-    package let omittedCount: Int
+    public let omittedCount: Int
 
     /// Columns of the job's row besides the ended attempts.
-    package struct Job: Sendable {
+    public struct Job: Sendable {
         /// State, number and node of the current attempt, start, and fields of the job.
-        package var state: JobState
-        package var attempt: Int32
-        package var node: NodeID?
-        package var startedAt: Timestamp?
-        package var storedSpec: StoredSpec
+        public var state: JobState
+        public var attempt: Int32
+        public var node: NodeID?
+        public var startedAt: Timestamp?
+        public var storedSpec: StoredSpec
         /// Creates a row.
-        package init(
+        public init(
             state: JobState, attempt: Int32, node: NodeID?, startedAt: Timestamp?, storedSpec: StoredSpec
         ) {
             self.state = state
@@ -29,7 +29,7 @@ package struct JobAttempts: Sendable {
     }
 
     /// Creates the list. `packed`: the ended attempts as stored.
-    package init(_ job: Job, packed: [[UInt8]]) {
+    public init(_ job: Job, packed: [[UInt8]]) {
         storedSpec = job.storedSpec
         var attempts = packed.compactMap { AttemptRecord(packed: $0, node: job.node) }
         let unreadable = packed.count - attempts.count
@@ -49,7 +49,7 @@ package struct JobAttempts: Sendable {
     }
 
     /// Replaces the running attempt by its snapshot. Does nothing if `running` is another attempt.
-    package mutating func add(_ running: AttemptSnapshot) {
+    public mutating func add(_ running: AttemptSnapshot) {
         guard let last = attempts.last, last.outcome == nil, last.number == running.number else { return }
         attempts[attempts.count - 1] = AttemptRecord(running, node: last.node)
     }
@@ -61,7 +61,7 @@ package struct JobAttempts: Sendable {
     }
 
     /// Returns the response body of `GET /v1/jobs/{id}/attempts`. `showsDiagnostics`: `true` for operators.
-    package func json(showsDiagnostics: Bool, for disclosure: Disclosure) -> [UInt8] {
+    public func json(showsDiagnostics: Bool, for disclosure: Disclosure) -> [UInt8] {
         let request = request(for: disclosure)
         return ShownAttempts(
             attempts: attempts.map { ShownAttempt($0, request, for: disclosure, showsDiagnostics) },
@@ -71,14 +71,14 @@ package struct JobAttempts: Sendable {
 }
 
 /// The response of `GET /v1/jobs/{id}/attempts`.
-package struct ShownAttempts: ShownObject {
-    package static let summary = "The attempts of a job."
-    package static let schemaName = "AttemptList"
+public struct ShownAttempts: ShownObject {
+    public static let summary = "The attempts of a job."
+    public static let schemaName = "AttemptList"
 
     fileprivate let attempts: [ShownAttempt]
     fileprivate let omittedCount: Int
 
-    package static func members(_ list: inout some MemberVisitor<Self>) {
+    public static func members(_ list: inout some MemberVisitor<Self>) {
         list.member(
             "data", \.attempts, "The latest attempts, at most \(Limits.attemptCountMax), oldest first.")
         list.member(
@@ -148,10 +148,10 @@ private struct ShownAttempt: ShownObject {
 }
 
 extension AttemptRecord.Diagnostics: ShownObject {
-    package static let summary = "What libcurl or the operating system reported about a failure."
-    package static let schemaName = "AttemptDiagnostics"
+    public static let summary = "What libcurl or the operating system reported about a failure."
+    public static let schemaName = "AttemptDiagnostics"
 
-    package static func members(_ list: inout some MemberVisitor<Self>) {
+    public static func members(_ list: inout some MemberVisitor<Self>) {
         list.member(
             "curl_code", { $0.curlCode == 0 ? nil : $0.curlCode },
             "Code of libcurl-errors(3), or null if libcurl reported none.")
@@ -253,10 +253,10 @@ private struct ShownTransaction: ShownObject {
 }
 
 extension TransactionMetrics.Request: ShownObject {
-    package static let summary = "A request of an attempt."
-    package static let schemaName = "TransactionRequest"
+    public static let summary = "A request of an attempt."
+    public static let schemaName = "TransactionRequest"
 
-    package static func members(_ list: inout some MemberVisitor<Self>) {
+    public static func members(_ list: inout some MemberVisitor<Self>) {
         list.member("method", \.method, "Method of the request.")
         // Hidden parts are replaced already.
         list.member("url", { ShownURL(text: $0.url) }, "URL of the request.")

@@ -1,11 +1,11 @@
 /// The bytes of a download so far, from which a later attempt or another job can resume.
-package struct PartialDownload: Sendable, Equatable {
+public struct PartialDownload: Sendable, Equatable {
     /// Bytes so far.
-    package var byteCount: Int64
+    public var byteCount: Int64
     /// Bytes of the whole file, or `nil` if not known.
-    package var total: Int64?
+    public var total: Int64?
     /// Creates a partial download.
-    package init(byteCount: Int64, total: Int64?) {
+    public init(byteCount: Int64, total: Int64?) {
         self.byteCount = byteCount
         self.total = total
     }

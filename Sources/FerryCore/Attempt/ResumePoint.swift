@@ -1,20 +1,20 @@
 /// Content of `resume_data`: the job whose bytes another job can resume from. It is encrypted before a client
 /// gets it.
-package struct ResumePoint: Sendable, Equatable {
+public struct ResumePoint: Sendable, Equatable {
     /// Tenant of the job.
-    package let tenant: String
+    public let tenant: String
     /// The job that has the bytes.
-    package let job: JobID
+    public let job: JobID
     /// Its URL.
-    package let url: String
+    public let url: String
     /// URL of the job when it was submitted, or `nil` if it has not changed; the bytes are recorded under
     /// this URL.
-    package let originalURL: String?
+    public let originalURL: String?
     /// Destination below the tenant's storage root, or `nil` if Ferry stores the file.
-    package let path: String?
+    public let path: String?
 
     /// Creates a resume point.
-    package init(tenant: String, job: JobID, url: String, originalURL: String? = nil, path: String?) {
+    public init(tenant: String, job: JobID, url: String, originalURL: String? = nil, path: String?) {
         self.tenant = tenant
         self.job = job
         self.url = url
@@ -25,7 +25,7 @@ package struct ResumePoint: Sendable, Equatable {
     private static let type = "resume_data"
 
     /// Returns the JSON to encrypt.
-    package func encode() -> [UInt8] {
+    public func encode() -> [UInt8] {
         var writer = JSONWriter(reservingCapacity: 256)
         write(into: &writer)
         return writer.bytes
@@ -43,7 +43,7 @@ package struct ResumePoint: Sendable, Equatable {
     }
 
     /// Reads what `encode` returned; `nil` for other data encrypted with the same key.
-    package init?(json: [UInt8]) {
+    public init?(json: [UInt8]) {
         // Data that is not JSON is no resume point.
         guard let parsed = try? JSON.parse(json) else { return nil }
         self.init(parsed)
@@ -60,12 +60,12 @@ package struct ResumePoint: Sendable, Equatable {
 
     /// Returns `true` if `link` may be a link to the same file: it differs at most in the query, as signed
     /// URLs do.
-    package func allows(_ link: String) -> Bool {
+    public func allows(_ link: String) -> Bool {
         [url, originalURL].contains { $0?.prefix { $0 != "?" } == link.prefix { $0 != "?" } }
     }
 
     /// Returns the original request of a job that resumes from here, or `nil` if its URL is the same.
-    package func original(of request: JobSpec.RequestSpec) -> OriginalRequest? {
+    public func original(of request: JobSpec.RequestSpec) -> OriginalRequest? {
         let before = originalURL ?? url
         return before == request.url ? nil : OriginalRequest(url: before, headers: request.headers)
     }

@@ -1,8 +1,8 @@
 /// Decides whether and when a failed attempt is followed by another: a pure function of the job's retry
 /// rules, the error and the clock. The only home of this rule.
-package struct RetryPolicy: Sendable {
+public struct RetryPolicy: Sendable {
     /// What follows a failed attempt.
-    package enum Verdict: Sendable, Equatable {
+    public enum Verdict: Sendable, Equatable {
         /// Another attempt at this time.
         case retry(at: Timestamp)
         /// None; the job fails with this error.
@@ -10,13 +10,13 @@ package struct RetryPolicy: Sendable {
     }
 
     /// Longest delay before a job that waits for disk space or a disk tries again, in seconds.
-    package static let storagePauseMax: Double = 60
+    public static let storagePauseMax: Double = 60
 
     /// Returns `true` if an attempt that failed with `error` counts toward `retry.max_attempts`. A full or
     /// missing disk does not count, except for a job with a single attempt. A lost node does not count
     /// either, whether it died or only lost the database, nor does an attempt that has made progress
     /// (`TransferError.Cost`).
-    package static func usesUpAttempt(_ error: TransferError, rules: JobSpec.RetryRules) -> Bool {
+    public static func usesUpAttempt(_ error: TransferError, rules: JobSpec.RetryRules) -> Bool {
         guard error.isRetryable else { return true }
         guard error.cost == .attempt else { return false }
         switch error.code {
@@ -28,7 +28,7 @@ package struct RetryPolicy: Sendable {
 
     /// Returns what follows an attempt that does not count. `attempt`: number of the job's attempt, which
     /// determines the delay, unless the server names one or the attempt has received many bytes.
-    package static func verdict(
+    public static func verdict(
         rules: JobSpec.RetryRules, uncounted error: TransferError, attempt: Int, retryAfter: Double? = nil,
         now: Timestamp, expiry: Timestamp, jitter: Double, overdue: TransferError.Code
     ) -> Verdict {
@@ -43,7 +43,7 @@ package struct RetryPolicy: Sendable {
 
     /// Returns the delay after so many failures in a row, in seconds. `jitter`: random number from 0 to 1; it
     /// spreads the delay over ±20 %, so that jobs that failed together do not retry together.
-    package static func delay(_ rules: JobSpec.RetryRules, after failureCount: Int, jitter: Double) -> Double
+    public static func delay(_ rules: JobSpec.RetryRules, after failureCount: Int, jitter: Double) -> Double
     {
         var delay = rules.delayInitial
         for _ in 1..<max(failureCount, 1) where delay < rules.delayMax { delay *= rules.multiplier }
@@ -52,7 +52,7 @@ package struct RetryPolicy: Sendable {
 
     /// Returns what follows a failed attempt. `jitter`: random number from 0 to 1. `Retry-After` is a lower
     /// bound of the delay. `overdue`: error code if `expiry` comes before the next attempt.
-    package static func verdict(
+    public static func verdict(
         rules: JobSpec.RetryRules, error: TransferError, failedAttemptCount: Int, retryAfter: Double?,
         now: Timestamp,
         expiry: Timestamp, jitter: Double, overdue: TransferError.Code = .resourceTimeout

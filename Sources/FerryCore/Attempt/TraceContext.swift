@@ -1,13 +1,13 @@
 /// W3C Trace Context of a submission. It is stored as one text: `traceparent`, then, if the client sent one,
 /// a space and `tracestate`.
-package struct TraceContext: Sendable, Equatable {
+public struct TraceContext: Sendable, Equatable {
     /// Value of `traceparent`.
-    package let parent: String
+    public let parent: String
     /// Value of `tracestate`, or `nil` if there is none.
-    package let state: String?
+    public let state: String?
 
     /// Reads a stored text.
-    package init(_ text: String) {
+    public init(_ text: String) {
         guard let space = text.utf8.firstIndex(of: 0x20) else {
             (parent, state) = (text, nil)
             return
@@ -17,14 +17,14 @@ package struct TraceContext: Sendable, Equatable {
     }
 
     /// Returns the text to store.
-    package static func text(parent: String, state: String?) -> String {
+    public static func text(parent: String, state: String?) -> String {
         state.map { "\(parent) \($0)" } ?? parent
     }
 
     /// Returns the value of `tracestate` from the fields of a request, which form one list (§3.3); `nil` if
     /// there are none or the list is invalid. If it is too long, members are dropped: first long ones, then
     /// the last ones (§3.3.1.5).
-    package static func state(_ fields: [String]) -> String? {
+    public static func state(_ fields: [String]) -> String? {
         guard !fields.isEmpty else { return nil }
         var members = fields.flatMap { $0.utf8.split(separator: UInt8(ascii: ",")) }
             .map { Substring($0).trimmed }.filter { !$0.isEmpty }

@@ -1,20 +1,20 @@
 /// Measurements of one request and its response inside an attempt (URLSessionTaskTransactionMetrics).
-package struct TransactionMetrics: Sendable, Equatable {
+public struct TransactionMetrics: Sendable, Equatable {
     /// A request.
-    package struct Request: Sendable, Equatable {
+    public struct Request: Sendable, Equatable {
         /// Method.
-        package var method: String
+        public var method: String
         /// URL without user information and fragment.
-        package var url: String
+        public var url: String
         /// Creates a request.
-        package init(method: String, url: String) {
+        public init(method: String, url: String) {
             self.method = method
             self.url = url
         }
     }
 
     /// Points in time of a transaction in their usual order; the raw value is the bit in the packed form.
-    package enum Moment: Int, Sendable, CaseIterable {
+    public enum Moment: Int, Sendable, CaseIterable {
         case domainLookupStart, domainLookupEnd, connectStart, secureConnectionStart, secureConnectionEnd
         /// End of the connection setup including the TLS handshake.
         case connectEnd
@@ -22,29 +22,29 @@ package struct TransactionMetrics: Sendable, Equatable {
     }
 
     /// Times of the moments; `nil` for a moment that did not occur.
-    package struct Moments: Sendable, Equatable {
+    public struct Moments: Sendable, Equatable {
         private var offsets = InlineArray<10, Int64>(repeating: -1)
         /// Creates moments without times.
-        package init() {}
+        public init() {}
 
         /// Microseconds after the start of the transaction.
-        package subscript(moment: Moment) -> Int64? {
+        public subscript(moment: Moment) -> Int64? {
             get { offsets[moment.rawValue] < 0 ? nil : offsets[moment.rawValue] }
             set { offsets[moment.rawValue] = newValue.map { max(0, $0) } ?? -1 }
         }
 
         /// Compares all moments.
-        package static func == (a: Self, b: Self) -> Bool {
+        public static func == (a: Self, b: Self) -> Bool {
             Moment.allCases.allSatisfy { a[$0] == b[$0] }
         }
     }
 
     /// Protocol of a connection; the raw value is stored.
-    package enum NetworkProtocol: UInt8, ShownChoice {
+    public enum NetworkProtocol: UInt8, ShownChoice {
         case http10 = 1
         case http11, http2, http3
         /// Name by ALPN (RFC 7301).
-        package var name: String {
+        public var name: String {
             switch self {
             case .http10: "http/1.0"
             case .http11: "http/1.1"
@@ -55,89 +55,89 @@ package struct TransactionMetrics: Sendable, Equatable {
     }
 
     /// Address and port of one end of a connection.
-    package struct Endpoint: Sendable, Equatable {
+    public struct Endpoint: Sendable, Equatable {
         /// Numeric IP address.
-        package var address: String
+        public var address: String
         /// Port.
-        package var port: UInt16
+        public var port: UInt16
         /// Creates an endpoint.
-        package init(address: String, port: UInt16) {
+        public init(address: String, port: UInt16) {
             self.address = address
             self.port = port
         }
     }
 
     /// Parameters of a TLS connection.
-    package struct TLS: Sendable, Equatable {
+    public struct TLS: Sendable, Equatable {
         /// Version, such as `TLSv1.3`.
-        package var protocolVersion: String
+        public var protocolVersion: String
         /// Cipher suite, such as `TLS_AES_256_GCM_SHA384`.
-        package var cipherSuite: String
+        public var cipherSuite: String
         /// Creates parameters.
-        package init(protocolVersion: String, cipherSuite: String) {
+        public init(protocolVersion: String, cipherSuite: String) {
             self.protocolVersion = protocolVersion
             self.cipherSuite = cipherSuite
         }
     }
 
     /// Numbers of bytes of a transaction.
-    package struct ByteCounts: Sendable, Equatable {
+    public struct ByteCounts: Sendable, Equatable {
         /// Bytes of the request's fields and body.
-        package var requestHeader: Int64 = 0
-        package var requestBody: Int64 = 0
+        public var requestHeader: Int64 = 0
+        public var requestBody: Int64 = 0
         /// Bytes of the response's fields.
-        package var responseHeader: Int64 = 0
+        public var responseHeader: Int64 = 0
         /// Bytes of the response's body as received, before decoding.
-        package var responseBody: Int64 = 0
+        public var responseBody: Int64 = 0
         /// Bytes of the response's body after decoding.
-        package var decodedBody: Int64 = 0
+        public var decodedBody: Int64 = 0
         /// Creates counts of 0.
-        package init() {}
+        public init() {}
     }
 
     /// The request, or `nil` if it was the job's own as the attempt began (`TransactionLog.OwnRequest`).
-    package var request: Request?
+    public var request: Request?
     /// Status code, or `nil` if there was no response.
-    package var status: Int?
+    public var status: Int?
     /// Microseconds from the start of the attempt to the start of the transaction.
-    package var fetchStart: Int64
+    public var fetchStart: Int64
     /// Times within the transaction.
-    package var moments = Moments()
+    public var moments = Moments()
     /// Protocol, or `nil` if not known.
-    package var networkProtocol: NetworkProtocol?
+    public var networkProtocol: NetworkProtocol?
     /// `true` if the connection was to a proxy.
-    package var isProxyConnection = false
+    public var isProxyConnection = false
     /// `true` if the connection was used before.
-    package var isReusedConnection = false
+    public var isReusedConnection = false
     /// Local end of the connection.
-    package var local: Endpoint?
+    public var local: Endpoint?
     /// Remote end of the connection; the proxy if there is one.
-    package var remote: Endpoint?
+    public var remote: Endpoint?
     /// Parameters of TLS, or `nil` without TLS.
-    package var tls: TLS?
+    public var tls: TLS?
     /// Numbers of bytes.
-    package var byteCounts = ByteCounts()
+    public var byteCounts = ByteCounts()
 
     /// Creates metrics; `fetchStart` in microseconds.
-    package init(fetchStart: Int64) { self.fetchStart = max(0, fetchStart) }
+    public init(fetchStart: Int64) { self.fetchStart = max(0, fetchStart) }
 }
 
 /// The transactions of one attempt, in the order of their ends. They are packed when they are added; an empty
 /// log allocates nothing.
-package struct TransactionLog: Sendable, Equatable {
+public struct TransactionLog: Sendable, Equatable {
     /// Packed transactions.
-    package private(set) var bytes: [UInt8] = []
+    public private(set) var bytes: [UInt8] = []
     /// Number of transactions in `bytes`.
-    package private(set) var count = 0
+    public private(set) var count = 0
     /// Number of transactions dropped because there were more than `Limits.transactionCountMax`.
-    package private(set) var omittedCount = 0
+    public private(set) var omittedCount = 0
     /// Bytes of the bodies of all requests and responses as sent and received, those of dropped transactions
     /// included.
-    package private(set) var bodyByteCount: Int64 = 0
+    public private(set) var bodyByteCount: Int64 = 0
     /// Number of redirects that were followed.
-    package var redirectCount = 0
+    public var redirectCount = 0
     /// URLs that contain secrets, which are redacted in `bytes`.
-    package private(set) var secretURLs: [SecretURL] = []
+    public private(set) var secretURLs: [SecretURL] = []
     /// Where the last transactions begin in `bytes`: those that are dropped if there are too many.
     private var lastStarts: [Int] = []
     /// Number of first transactions, which are never dropped.
@@ -149,9 +149,9 @@ package struct TransactionLog: Sendable, Equatable {
     private var hasOwn = false
 
     /// A URL and the index of its transaction.
-    package struct SecretURL: Sendable, Equatable {
-        package let place: Int
-        package let url: String
+    public struct SecretURL: Sendable, Equatable {
+        public let place: Int
+        public let url: String
 
         /// Stands for the index of the job's own request.
         static let ownPlace = Int.max
@@ -159,17 +159,17 @@ package struct TransactionLog: Sendable, Equatable {
 
     /// The job's own request. Transactions that carry it out do not name it: the attempt does, or the fields
     /// of a job that has ended.
-    package struct OwnRequest: Sendable, Equatable {
+    public struct OwnRequest: Sendable, Equatable {
         /// Method.
-        package let method: String
+        public let method: String
         /// URL.
-        package let url: WebURL
+        public let url: WebURL
         /// Creates the own request of a job with this request.
-        package init(_ request: JobSpec.RequestSpec) { (method, url) = (request.method, request.webURL) }
+        public init(_ request: JobSpec.RequestSpec) { (method, url) = (request.method, request.webURL) }
     }
 
     /// Creates an empty log. `own`: the job's own request, or `nil` if every transaction names its request.
-    package init(own: OwnRequest? = nil) { self.own = own }
+    public init(own: OwnRequest? = nil) { self.own = own }
 
     /// Returns the request of the transactions that name none; `nil` if all do, or if it is `final`: the own
     /// request of the job that the attempt ends, which no edit changes any more.
@@ -179,7 +179,7 @@ package struct TransactionLog: Sendable, Equatable {
     }
 
     /// Adds a transaction. If the log is full, drops the oldest one of the last half.
-    package mutating func append(_ metrics: TransactionMetrics) {
+    public mutating func append(_ metrics: TransactionMetrics) {
         if count == Limits.transactionCountMax { dropOne() }
         if bytes.isEmpty { bytes.reserveCapacity(96) }
         if count >= Self.firstCount { lastStarts.append(bytes.count) }

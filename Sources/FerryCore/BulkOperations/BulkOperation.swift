@@ -1,10 +1,10 @@
 /// What a bulk operation does with each of its jobs.
-package enum BulkCommand: String, ShownChoice, Sendable, CaseIterable {
+public enum BulkCommand: String, ShownChoice, Sendable, CaseIterable {
     case suspend, resume, cancel, retry
 }
 
 /// State of a bulk operation.
-package enum BulkOperationState: String, ShownChoice, Sendable, CaseIterable {
+public enum BulkOperationState: String, ShownChoice, Sendable, CaseIterable {
     /// A node works on it, or will.
     case running
     /// All jobs were looked at, and none has failed.
@@ -16,7 +16,7 @@ package enum BulkOperationState: String, ShownChoice, Sendable, CaseIterable {
 }
 
 /// Why a job that a bulk operation covers was not changed.
-package enum BulkReason: String, Sendable, CaseIterable {
+public enum BulkReason: String, Sendable, CaseIterable {
     // Skipped.
     /// The job's state does not allow the command.
     case invalidState = "invalid_state"
@@ -37,7 +37,7 @@ package enum BulkReason: String, Sendable, CaseIterable {
     case internalError = "internal_error"
 
     /// `true` if the job counts as failed, else it counts as skipped.
-    package var isFailure: Bool {
+    public var isFailure: Bool {
         switch self {
         case .busy, .internalError: true
         default: false
@@ -46,43 +46,43 @@ package enum BulkReason: String, Sendable, CaseIterable {
 }
 
 /// What a bulk operation has done so far.
-package struct BulkCounts: Sendable, Equatable {
+public struct BulkCounts: Sendable, Equatable {
     /// Jobs and identifiers that were looked at.
-    package var examined: Int64 = 0
+    public var examined: Int64 = 0
     /// Jobs that were changed, submitted again, or whose nodes were asked to stop them.
-    package var changed: Int64 = 0
+    public var changed: Int64 = 0
     /// Jobs that were not changed, by reason.
-    package var reasons: [BulkReason: Int64] = [:]
+    public var reasons: [BulkReason: Int64] = [:]
 
     /// Creates counts of 0.
-    package init() {}
+    public init() {}
 
     /// Adds a job that was not changed.
-    package mutating func add(_ reason: BulkReason, count: Int64 = 1) {
+    public mutating func add(_ reason: BulkReason, count: Int64 = 1) {
         guard count > 0 else { return }
         reasons[reason, default: 0] += count
     }
 
     /// Jobs that the filter or the identifiers name: the sum of the other counts.
-    package var matched: Int64 { changed + skipped + failed }
+    public var matched: Int64 { changed + skipped + failed }
     /// Jobs that do not allow the command.
-    package var skipped: Int64 { sum { !$0.isFailure } }
+    public var skipped: Int64 { sum { !$0.isFailure } }
     /// Jobs with an error.
-    package var failed: Int64 { sum(where: \.isFailure) }
+    public var failed: Int64 { sum(where: \.isFailure) }
 
     private func sum(where isIncluded: (BulkReason) -> Bool) -> Int64 {
         reasons.reduce(0) { isIncluded($1.key) ? $0 + $1.value : $0 }
     }
 
     /// Returns the reasons in the stored form, a JSON object.
-    package func encodeReasons() -> [UInt8] {
+    public func encodeReasons() -> [UInt8] {
         var writer = JSONWriter(reservingCapacity: 64)
         ReasonCounts(counts: reasons).show(into: &writer, isRedacted: false)
         return writer.bytes
     }
 
     /// Reads what `encodeReasons` returned. Reasons of a later version are left out.
-    package mutating func restore(reasons json: [UInt8]) throws(StoredJSONError) {
+    public mutating func restore(reasons json: [UInt8]) throws(StoredJSONError) {
         for member in try StoredObject(json).json.members ?? [] {
             guard let reason = BulkReason(rawValue: member.name) else { continue }
             reasons[reason] = member.value.integer
@@ -112,7 +112,7 @@ private struct ReasonCounts: ShownValue {
 }
 
 /// Which jobs a bulk operation covers, of those that were created before it.
-package enum BulkSelection: Sendable, Equatable {
+public enum BulkSelection: Sendable, Equatable {
     /// These jobs, each once. Those that do not exist are not counted as matched.
     case jobs([JobID])
     /// The jobs that match.
@@ -120,22 +120,22 @@ package enum BulkSelection: Sendable, Equatable {
 }
 
 /// A bulk operation that is about to be stored.
-package struct NewBulkOperation: Sendable {
+public struct NewBulkOperation: Sendable {
     /// Identifier of the operation.
-    package let id: BulkOperationID
+    public let id: BulkOperationID
     /// Tenant.
-    package let tenant: String
+    public let tenant: String
     /// What is done with each job.
-    package let command: BulkCommand
+    public let command: BulkCommand
     /// `true` for a cancellation that keeps the bytes of downloads for other jobs.
-    package let keepsBytes: Bool
+    public let keepsBytes: Bool
     /// Which jobs.
-    package let selection: BulkSelection
+    public let selection: BulkSelection
     /// Trace context of the request (`TraceContext`), for jobs that the operation submits.
-    package let traceparent: String
+    public let traceparent: String
 
     /// Creates an operation.
-    package init(
+    public init(
         id: BulkOperationID, tenant: String, command: BulkCommand, keepsBytes: Bool,
         selection: BulkSelection, traceparent: String
     ) {
@@ -149,28 +149,28 @@ package struct NewBulkOperation: Sendable {
 }
 
 /// A bulk operation as stored.
-package struct BulkOperation: Sendable, Equatable {
+public struct BulkOperation: Sendable, Equatable {
     /// Identifier of the operation.
-    package let id: BulkOperationID
+    public let id: BulkOperationID
     /// Tenant.
-    package let tenant: String
+    public let tenant: String
     /// What is done with each job.
-    package let command: BulkCommand
+    public let command: BulkCommand
     /// State.
-    package var state: BulkOperationState
+    public var state: BulkOperationState
     /// The filter, or `nil` if the request named identifiers.
-    package let filter: JobFilter?
+    public let filter: JobFilter?
     /// Number of different identifiers in the request, or `nil` if it had a filter.
-    package let identifierCount: Int?
+    public let identifierCount: Int?
     /// What was done so far.
-    package var counts: BulkCounts
+    public var counts: BulkCounts
     /// Time of the request.
-    package let createdAt: Timestamp
+    public let createdAt: Timestamp
     /// Time of the end, or `nil`.
-    package var finishedAt: Timestamp?
+    public var finishedAt: Timestamp?
 
     /// Creates a record.
-    package init(
+    public init(
         id: BulkOperationID, tenant: String, command: BulkCommand, state: BulkOperationState,
         filter: JobFilter?, identifierCount: Int?, counts: BulkCounts, createdAt: Timestamp,
         finishedAt: Timestamp?
@@ -188,11 +188,11 @@ package struct BulkOperation: Sendable, Equatable {
 }
 
 extension BulkOperation: ShownObject {
-    package static let summary =
+    public static let summary =
         "An operation on many jobs. It covers jobs that were created before created_at."
-    package static let schemaName = "BulkOperation"
+    public static let schemaName = "BulkOperation"
 
-    package static func members(_ list: inout some MemberVisitor<Self>) {
+    public static func members(_ list: inout some MemberVisitor<Self>) {
         list.member("id", \.id, "Identifier of the operation.")
         list.member("tenant", \.tenant, "Owner of the operation.")
         list.member("kind", \.command, "What is done with each job.")

@@ -1,5 +1,5 @@
 /// Base64 with the standard alphabet (RFC 4648 §4).
-package enum Base64 {
+public enum Base64 {
     private static let digits = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".utf8)
 
     /// The value of each digit; 0xFF for every other byte.
@@ -10,7 +10,7 @@ package enum Base64 {
     }()
 
     /// Returns the text with padding, without line breaks.
-    package static func encode(_ bytes: [UInt8]) -> String {
+    public static func encode(_ bytes: [UInt8]) -> String {
         var text: [UInt8] = []
         text.reserveCapacity((bytes.count + 2) / 3 * 4)
         for start in stride(from: 0, to: bytes.count, by: 3) {
@@ -29,7 +29,7 @@ package enum Base64 {
 
     /// Returns the bytes, or `nil` if the text is not strict: padding is required, white space and stray bits
     /// in the last digit are not allowed.
-    package static func decode(_ text: some StringProtocol) -> [UInt8]? {
+    public static func decode(_ text: some StringProtocol) -> [UInt8]? {
         let text = Array(text.utf8)
         guard text.count % 4 == 0 else { return nil }
         let padding = text.suffix(2).reversed().prefix { $0 == UInt8(ascii: "=") }.count

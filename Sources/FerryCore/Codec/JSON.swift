@@ -1,5 +1,5 @@
 /// A JSON value (RFC 8259). Members keep their order.
-package indirect enum JSON: Sendable, Equatable {
+public indirect enum JSON: Sendable, Equatable {
     case null
     case bool(Bool)
     /// A number without fraction or exponent that fits.
@@ -13,36 +13,36 @@ package indirect enum JSON: Sendable, Equatable {
     case object([Member])
 
     /// Name and value of a member of an object.
-    package struct Member: Sendable, Equatable {
+    public struct Member: Sendable, Equatable {
         /// Name.
-        package let name: String
+        public let name: String
         /// Value.
-        package let value: JSON
+        public let value: JSON
         /// Creates a member.
-        package init(_ name: String, _ value: JSON) {
+        public init(_ name: String, _ value: JSON) {
             self.name = name
             self.value = value
         }
     }
 
     /// Returns the member of an object with this name; `nil` for other values.
-    package subscript(name: String) -> JSON? {
+    public subscript(name: String) -> JSON? {
         guard case .object(let members) = self else { return nil }
         return members.first { $0.name.hasSameBytes(as: name) }?.value
     }
 
     /// The string, or `nil` for other values.
-    package var string: String? { if case .string(let value) = self { value } else { nil } }
+    public var string: String? { if case .string(let value) = self { value } else { nil } }
     /// The integer, or `nil` for other values.
-    package var integer: Int64? { if case .integer(let value) = self { value } else { nil } }
+    public var integer: Int64? { if case .integer(let value) = self { value } else { nil } }
     /// The boolean, or `nil` for other values.
-    package var bool: Bool? { if case .bool(let value) = self { value } else { nil } }
+    public var bool: Bool? { if case .bool(let value) = self { value } else { nil } }
     /// The elements, or `nil` for other values.
-    package var array: [JSON]? { if case .array(let value) = self { value } else { nil } }
+    public var array: [JSON]? { if case .array(let value) = self { value } else { nil } }
     /// The members, or `nil` for other values.
-    package var members: [Member]? { if case .object(let value) = self { value } else { nil } }
+    public var members: [Member]? { if case .object(let value) = self { value } else { nil } }
     /// The number, or `nil` for other values.
-    package var double: Double? {
+    public var double: Double? {
         switch self {
         case .integer(let value): Double(value)
         case .number(let value): value
@@ -51,10 +51,10 @@ package indirect enum JSON: Sendable, Equatable {
         }
     }
     /// `true` for null.
-    package var isNull: Bool { self == .null }
+    public var isNull: Bool { self == .null }
 
     /// Type of the value with its article, for messages: `a string`, `an object`, and so on.
-    package var typeName: String {
+    public var typeName: String {
         switch self {
         case .null: "null"
         case .bool: "a boolean"
@@ -66,22 +66,22 @@ package indirect enum JSON: Sendable, Equatable {
     }
 
     /// Reason why a text is not JSON, and the offset in bytes.
-    package struct SyntaxError: Error, Sendable, Equatable {
+    public struct SyntaxError: Error, Sendable, Equatable {
         /// Reason as a clause.
-        package let reason: String
+        public let reason: String
         /// Bytes before the error.
-        package let offset: Int
+        public let offset: Int
     }
 
     /// U+FEFF in UTF-8, which some programs write before a text. Not part of the JSON (RFC 8259 §8.1).
-    package static let byteOrderMark: [UInt8] = [0xEF, 0xBB, 0xBF]
+    public static let byteOrderMark: [UInt8] = [0xEF, 0xBB, 0xBF]
 
     /// Largest number of values in a text, arrays and objects included: 250 for each job of the largest
     /// batch. A value and its name cost 32 bytes more in memory than in the text, where a value may take two.
-    package static let valueCountMax = 2_500_000
+    public static let valueCountMax = 2_500_000
 
     /// Reads one value that fills the whole text, as `JSONDocument` does.
-    package static func parse(_ text: [UInt8], depthMax: Int = 64) throws(SyntaxError) -> JSON {
+    public static func parse(_ text: [UInt8], depthMax: Int = 64) throws(SyntaxError) -> JSON {
         try JSONView(parsing: text, depthMax: depthMax).json
     }
 }
@@ -101,5 +101,5 @@ struct ByteKey: Hashable {
 
 extension String {
     /// Compares bytes; `==` considers equivalent Unicode sequences equal (é as one or two code points).
-    package func hasSameBytes(as other: String) -> Bool { self == other && utf8.elementsEqual(other.utf8) }
+    public func hasSameBytes(as other: String) -> Bool { self == other && utf8.elementsEqual(other.utf8) }
 }

@@ -36,7 +36,7 @@ private func stringBytes(_ token: JSONDocument.Token, _ text: [UInt8]) -> ArrayS
 }
 
 /// One value of a `JSONDocument`.
-package struct JSONView: Sendable, Equatable {
+public struct JSONView: Sendable, Equatable {
     /// Name and value of a member of an object.
     struct Member {
         let name: String
@@ -67,13 +67,13 @@ package struct JSONView: Sendable, Equatable {
     /// Reads one value that fills the whole text, except for white space around it and a byte order mark
     /// before it. Strict: UTF-8 only, no duplicate names, at most `depthMax` levels and `JSON.valueCountMax`
     /// values.
-    package init(parsing text: [UInt8], depthMax: Int = 64) throws(JSON.SyntaxError) {
+    public init(parsing text: [UInt8], depthMax: Int = 64) throws(JSON.SyntaxError) {
         var valuesLeft = JSON.valueCountMax
         try self.init(parsing: text, depthMax: depthMax, valuesLeft: &valuesLeft)
     }
 
     /// Reads one of several texts, which may have `valuesLeft` values together.
-    package init(
+    public init(
         parsing text: [UInt8], depthMax: Int = 64, valuesLeft: inout Int
     ) throws(JSON.SyntaxError) {
         var parser = JSONParser(text, depthMax: depthMax, valuesLeft: valuesLeft)
@@ -83,7 +83,7 @@ package struct JSONView: Sendable, Equatable {
 
     /// Creates a view of a value: writes it and reads it again. Throws if an object has two members of the
     /// same name.
-    package init(_ json: JSON) throws(JSON.SyntaxError) {
+    public init(_ json: JSON) throws(JSON.SyntaxError) {
         var writer = JSONWriter()
         writer.value(json)
         var parser = JSONParser(writer.bytes, depthMax: .max, valuesLeft: .max)
@@ -100,12 +100,12 @@ package struct JSONView: Sendable, Equatable {
     }
 
     /// Views are equal if they show the same place of the same text.
-    package static func == (a: Self, b: Self) -> Bool { a.document === b.document && a.index == b.index }
+    public static func == (a: Self, b: Self) -> Bool { a.document === b.document && a.index == b.index }
 
     var token: JSONDocument.Token { document.tokens[index] }
 
     /// The string, or `nil` for other values.
-    package var string: String? {
+    public var string: String? {
         switch token.kind {
         case .plainString, .escapedString: document.string(token)
         default: nil
@@ -113,21 +113,21 @@ package struct JSONView: Sendable, Equatable {
     }
 
     /// The integer, or `nil` for other values.
-    package var integer: Int64? { token.kind == .number ? number.integer : nil }
+    public var integer: Int64? { token.kind == .number ? number.integer : nil }
 
     /// The number, or `nil` for other values.
-    package var double: Double? { token.kind == .number ? number.double : nil }
+    public var double: Double? { token.kind == .number ? number.double : nil }
 
     /// The boolean, or `nil` for other values.
-    package var bool: Bool? {
+    public var bool: Bool? {
         token.kind == .bool ? document.text[Int(token.start)] == UInt8(ascii: "t") : nil
     }
 
     /// `true` for null.
-    package var isNull: Bool { token.kind == .null }
+    public var isNull: Bool { token.kind == .null }
 
     /// `true` for an object.
-    package var isObject: Bool { token.kind == .object }
+    public var isObject: Bool { token.kind == .object }
 
     /// The elements, or `nil` for other values.
     var array: [JSONView]? {
@@ -178,10 +178,10 @@ package struct JSONView: Sendable, Equatable {
     }
 
     /// Returns the member of an object with this name; `nil` for other values.
-    package subscript(name: String) -> JSONView? { member(name)?.value }
+    public subscript(name: String) -> JSONView? { member(name)?.value }
 
     /// The value as a tree.
-    package var json: JSON {
+    public var json: JSON {
         switch token.kind {
         case .null: .null
         case .bool: .bool(bool == true)
@@ -201,7 +201,7 @@ package struct JSONView: Sendable, Equatable {
     }
 
     /// Type of the value with its article, for messages: `a string`, `an object`, and so on.
-    package var typeName: String {
+    public var typeName: String {
         switch token.kind {
         case .null: "null"
         case .bool: "a boolean"
@@ -215,7 +215,7 @@ package struct JSONView: Sendable, Equatable {
 
 extension JSONWriter {
     /// Writes a value of a document without its white space.
-    package mutating func value(_ view: JSONView) {
+    public mutating func value(_ view: JSONView) {
         switch view.token.kind {
         case .null, .bool, .number: raw(view.document.bytes(of: view.token))
         case .plainString, .escapedString: value(view.document.string(view.token))
@@ -238,7 +238,7 @@ extension JSONWriter {
     /// Writes a value with the members of each object sorted by the bytes of their names, without white space
     /// and escapes that are not needed, so that equal values have equal texts. Numbers of at most 15 digits
     /// are equal as in `1` and `1.0`, longer ones if they are written alike.
-    package mutating func canonical(_ view: JSONView) {
+    public mutating func canonical(_ view: JSONView) {
         switch view.token.kind {
         case .array:
             beginArray()

@@ -1,11 +1,11 @@
 /// Writes JSON (RFC 8259) into a byte array. Adds commas itself; needs no intermediate values.
-package struct JSONWriter: Sendable {
+public struct JSONWriter: Sendable {
     /// The JSON so far.
-    package private(set) var bytes: [UInt8] = []
+    public private(set) var bytes: [UInt8] = []
     private var needsComma = false
 
     /// Creates a writer.
-    package init(reservingCapacity capacity: Int = 512) {
+    public init(reservingCapacity capacity: Int = 512) {
         bytes.reserveCapacity(capacity)
     }
 
@@ -15,30 +15,30 @@ package struct JSONWriter: Sendable {
     }
 
     /// Opens an object.
-    package mutating func beginObject() {
+    public mutating func beginObject() {
         separate()
         bytes.append(UInt8(ascii: "{"))
         needsComma = false
     }
     /// Closes the object.
-    package mutating func endObject() {
+    public mutating func endObject() {
         bytes.append(UInt8(ascii: "}"))
         needsComma = true
     }
     /// Opens an array.
-    package mutating func beginArray() {
+    public mutating func beginArray() {
         separate()
         bytes.append(UInt8(ascii: "["))
         needsComma = false
     }
     /// Closes the array.
-    package mutating func endArray() {
+    public mutating func endArray() {
         bytes.append(UInt8(ascii: "]"))
         needsComma = true
     }
 
     /// Writes the name of a member; the next call must write its value.
-    package mutating func name(_ name: String) {
+    public mutating func name(_ name: String) {
         separate()
         quote(name)
         bytes.append(UInt8(ascii: ":"))
@@ -46,37 +46,37 @@ package struct JSONWriter: Sendable {
     }
 
     /// Writes null.
-    package mutating func null() {
+    public mutating func null() {
         separate()
         bytes.append(contentsOf: "null".utf8)
     }
     /// Writes a boolean.
-    package mutating func value(_ value: Bool) {
+    public mutating func value(_ value: Bool) {
         separate()
         bytes.append(contentsOf: value ? "true".utf8 : "false".utf8)
     }
     /// Writes an integer.
-    package mutating func value(_ value: some BinaryInteger) {
+    public mutating func value(_ value: some BinaryInteger) {
         separate()
         bytes.append(contentsOf: String(value).utf8)
     }
     /// Writes a number, or null if it is not finite.
-    package mutating func value(_ value: Double) {
+    public mutating func value(_ value: Double) {
         guard value.isFinite else { return null() }
         separate()
         bytes.append(contentsOf: decimalText(value).utf8)
     }
     /// Writes a string.
-    package mutating func value(_ value: String) {
+    public mutating func value(_ value: String) {
         separate()
         quote(value)
     }
     /// Writes a time (RFC 3339).
-    package mutating func value(_ value: Timestamp) { quoted(value.utf8) }
+    public mutating func value(_ value: Timestamp) { quoted(value.utf8) }
     /// Writes an identifier.
-    package mutating func value<Kind>(_ value: Identifier<Kind>) { quoted(value.utf8) }
+    public mutating func value<Kind>(_ value: Identifier<Kind>) { quoted(value.utf8) }
     /// Writes a value.
-    package mutating func value(_ value: JSON) {
+    public mutating func value(_ value: JSON) {
         switch value {
         case .null: null()
         case .bool(let value): self.value(value)
@@ -100,43 +100,43 @@ package struct JSONWriter: Sendable {
         }
     }
     /// Writes a value that is JSON already.
-    package mutating func raw(_ json: some Collection<UInt8>) {
+    public mutating func raw(_ json: some Collection<UInt8>) {
         separate()
         bytes.append(contentsOf: json)
     }
     /// Writes the members of an object that is JSON already into the open object.
-    package mutating func rawMembers(of object: [UInt8]) {
+    public mutating func rawMembers(of object: [UInt8]) {
         guard object.count > 2 else { return }
         separate()
         bytes.append(contentsOf: object[1..<(object.count - 1)])
     }
 
     /// Writes a member. The same for the other types.
-    package mutating func member(_ name: String, _ value: Bool) { self.name(name); self.value(value) }
-    package mutating func member(_ name: String, _ value: some BinaryInteger) {
+    public mutating func member(_ name: String, _ value: Bool) { self.name(name); self.value(value) }
+    public mutating func member(_ name: String, _ value: some BinaryInteger) {
         self.name(name); self.value(value)
     }
-    package mutating func member(_ name: String, _ value: Double) { self.name(name); self.value(value) }
-    package mutating func member(_ name: String, _ value: String) { self.name(name); self.value(value) }
-    package mutating func member(_ name: String, _ value: Timestamp) { self.name(name); self.value(value) }
-    package mutating func member<Kind>(_ name: String, _ value: Identifier<Kind>) {
+    public mutating func member(_ name: String, _ value: Double) { self.name(name); self.value(value) }
+    public mutating func member(_ name: String, _ value: String) { self.name(name); self.value(value) }
+    public mutating func member(_ name: String, _ value: Timestamp) { self.name(name); self.value(value) }
+    public mutating func member<Kind>(_ name: String, _ value: Identifier<Kind>) {
         self.name(name); self.value(value)
     }
-    package mutating func member(_ name: String, _ value: JSON) { self.name(name); self.value(value) }
+    public mutating func member(_ name: String, _ value: JSON) { self.name(name); self.value(value) }
     /// Writes a member, or null for `nil`. The same for the other types.
-    package mutating func memberOrNull(_ name: String, _ value: (some BinaryInteger)?) {
+    public mutating func memberOrNull(_ name: String, _ value: (some BinaryInteger)?) {
         self.name(name)
         if let value { self.value(value) } else { null() }
     }
-    package mutating func memberOrNull(_ name: String, _ value: Double?) {
+    public mutating func memberOrNull(_ name: String, _ value: Double?) {
         self.name(name)
         if let value { self.value(value) } else { null() }
     }
-    package mutating func memberOrNull(_ name: String, _ value: String?) {
+    public mutating func memberOrNull(_ name: String, _ value: String?) {
         self.name(name)
         if let value { self.value(value) } else { null() }
     }
-    package mutating func memberOrNull(_ name: String, _ value: Timestamp?) {
+    public mutating func memberOrNull(_ name: String, _ value: Timestamp?) {
         self.name(name)
         if let value { self.value(value) } else { null() }
     }
@@ -189,6 +189,6 @@ package struct JSONWriter: Sendable {
 }
 
 /// Returns a finite number as JSON and people write it: whole numbers without a fraction.
-package func decimalText(_ value: Double) -> String {
+public func decimalText(_ value: Double) -> String {
     value == value.rounded() && abs(value) < 1e15 ? String(Int64(value)) : value.description
 }

@@ -3,7 +3,7 @@
 
 extension [UInt8] {
     /// Appends an unsigned integer.
-    package mutating func appendPacked(_ value: UInt64) {
+    public mutating func appendPacked(_ value: UInt64) {
         var rest = value
         while rest >= 0x80 {
             append(UInt8(truncatingIfNeeded: rest) | 0x80)
@@ -18,30 +18,30 @@ extension [UInt8] {
     }
 
     /// Appends a text.
-    package mutating func appendPacked(_ text: String) {
+    public mutating func appendPacked(_ text: String) {
         appendPacked(UInt64(text.utf8.count))
         append(contentsOf: text.utf8)
     }
 
     /// Appends bytes after their number.
-    package mutating func appendPacked(bytes: [UInt8]) {
+    public mutating func appendPacked(bytes: [UInt8]) {
         appendPacked(UInt64(bytes.count))
         append(contentsOf: bytes)
     }
 }
 
 /// Reads what `appendPacked` wrote. Throws `Damage` instead of reading beyond the end.
-package struct PackedReader {
+public struct PackedReader {
     /// The bytes are not what `appendPacked` wrote.
-    package struct Damage: Error { package init() {} }
+    public struct Damage: Error { public init() {} }
     private let bytes: [UInt8]
     private var index = 0
 
     /// Creates a reader.
-    package init(_ bytes: [UInt8]) { self.bytes = bytes }
+    public init(_ bytes: [UInt8]) { self.bytes = bytes }
 
     /// `true` if all bytes are read.
-    package var isAtEnd: Bool { index == bytes.count }
+    public var isAtEnd: Bool { index == bytes.count }
 
     mutating func byte() throws(Damage) -> UInt8 {
         guard index < bytes.count else { throw Damage() }
@@ -65,23 +65,23 @@ package struct PackedReader {
     }
 
     /// Reads a number; throws if the type cannot hold it.
-    package mutating func number<Value: FixedWidthInteger>(_ type: Value.Type) throws(Damage) -> Value {
+    public mutating func number<Value: FixedWidthInteger>(_ type: Value.Type) throws(Damage) -> Value {
         guard let value = Value(exactly: try number()) else { throw Damage() }
         return value
     }
 
     /// Reads `count` bytes.
-    package mutating func bytes(_ count: Int) throws(Damage) -> [UInt8] {
+    public mutating func bytes(_ count: Int) throws(Damage) -> [UInt8] {
         guard count >= 0, count <= bytes.count - index else { throw Damage() }
         defer { index += count }
         return Array(bytes[index..<(index + count)])
     }
 
     /// Reads bytes after their number.
-    package mutating func blob() throws(Damage) -> [UInt8] { try bytes(try number(Int.self)) }
+    public mutating func blob() throws(Damage) -> [UInt8] { try bytes(try number(Int.self)) }
 
     /// Reads a text.
-    package mutating func text() throws(Damage) -> String { String(decoding: try blob(), as: UTF8.self) }
+    public mutating func text() throws(Damage) -> String { String(decoding: try blob(), as: UTF8.self) }
 
     /// Reads eight bytes in network byte order, which PostgreSQL uses.
     mutating func bigEndian() throws(Damage) -> UInt64 {

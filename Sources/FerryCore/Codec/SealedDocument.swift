@@ -1,11 +1,11 @@
 /// A stored JSON object of which some values are secret. Its first member `sealed` is null or an encrypted
 /// merge patch (RFC 7396) that restores the secret values; the other members are what every reader may see.
-package enum SealedDocument {
+public enum SealedDocument {
     private static let start = Array(#"{"sealed":"#.utf8)
 
     /// Returns the stored form of `shown`, a JSON object with members. `patch`: merge patch with the secret
     /// values, or `nil` if there are none.
-    package static func make(_ shown: [UInt8], secrets patch: JSON?, _ seal: SecretSeal) -> [UInt8] {
+    public static func make(_ shown: [UInt8], secrets patch: JSON?, _ seal: SecretSeal) -> [UInt8] {
         make(shown) { write(patch, seal, into: &$0) }
     }
 
@@ -30,13 +30,13 @@ package enum SealedDocument {
     }
 
     /// Returns the object as every reader may see it, or `nil` if the document is older than this format.
-    package static func shown(_ stored: [UInt8]) -> [UInt8]? {
+    public static func shown(_ stored: [UInt8]) -> [UInt8]? {
         guard let end = sealedEnd(stored) else { return nil }
         return [UInt8(ascii: "{")] + stored[(end + 1)...]
     }
 
     /// Returns the whole object, or what every reader may see if it cannot be decrypted.
-    package static func whole(_ stored: [UInt8], _ seal: SecretSeal) -> [UInt8] {
+    public static func whole(_ stored: [UInt8], _ seal: SecretSeal) -> [UInt8] {
         guard let shown = shown(stored) else { return stored }
         // Wrong key or damage: the redacted object is all that can be shown.
         guard stored[start.count] == UInt8(ascii: "\""), let json = try? opened(stored, seal) else {

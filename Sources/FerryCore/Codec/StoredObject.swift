@@ -1,9 +1,9 @@
 /// A stored document is damaged or of an unknown version.
-package struct StoredJSONError: Error, Sendable, Equatable {
+public struct StoredJSONError: Error, Sendable, Equatable {
     /// The missing or invalid member, or `syntax`.
-    package let member: String
+    public let member: String
     /// Creates an error.
-    package init(_ member: String) { self.member = member }
+    public init(_ member: String) { self.member = member }
 }
 
 /// The members of a stored object. A missing member reads as `nil`, because an older version may have written

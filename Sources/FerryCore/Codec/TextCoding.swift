@@ -1,14 +1,14 @@
 /// Returns the lower-case hexadecimal digit of a value below 16.
-package func hexDigit(_ value: UInt8) -> UInt8 { value < 10 ? UInt8(ascii: "0") + value : 87 + value }
+public func hexDigit(_ value: UInt8) -> UInt8 { value < 10 ? UInt8(ascii: "0") + value : 87 + value }
 
 /// Returns `true` for a lower-case hexadecimal digit.
-package func isLowerHexDigit(_ byte: UInt8) -> Bool {
+public func isLowerHexDigit(_ byte: UInt8) -> Bool {
     (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte)
         || (UInt8(ascii: "a")...UInt8(ascii: "f")).contains(byte)
 }
 
 /// Appends a byte as `%XX` in upper case (RFC 3986 §2.1).
-package func appendPercentEncoded(_ byte: UInt8, to text: inout [UInt8]) {
+public func appendPercentEncoded(_ byte: UInt8, to text: inout [UInt8]) {
     text.append(UInt8(ascii: "%"))
     for value in [byte >> 4, byte & 15] {
         text.append(value < 10 ? UInt8(ascii: "0") + value : 55 + value)
@@ -17,7 +17,7 @@ package func appendPercentEncoded(_ byte: UInt8, to text: inout [UInt8]) {
 
 /// Returns the text with all characters as `%XX` except the unreserved ones (RFC 3986 §2.3) and those of
 /// `kept`.
-package func percentEncoded(_ text: String, keeping kept: String = "") -> String {
+public func percentEncoded(_ text: String, keeping kept: String = "") -> String {
     var bytes: [UInt8] = []
     bytes.reserveCapacity(text.utf8.count)
     for byte in text.utf8 {
@@ -50,7 +50,7 @@ func percentDecoded(_ text: Substring) -> [UInt8]? {
 }
 
 /// Returns the bytes in lower-case hexadecimal.
-package func hexEncoded(_ bytes: [UInt8]) -> String {
+public func hexEncoded(_ bytes: [UInt8]) -> String {
     var text: [UInt8] = []
     text.reserveCapacity(bytes.count * 2)
     for byte in bytes {
@@ -61,7 +61,7 @@ package func hexEncoded(_ bytes: [UInt8]) -> String {
 }
 
 /// Reads pairs of hexadecimal digits in either case; `nil` for anything else.
-package func hexDecoded(_ text: some StringProtocol) -> [UInt8]? {
+public func hexDecoded(_ text: some StringProtocol) -> [UInt8]? {
     var bytes: [UInt8] = []
     var high: UInt8?
     for byte in text.utf8 {
@@ -83,7 +83,7 @@ package func hexDecoded(_ text: some StringProtocol) -> [UInt8]? {
 }
 
 /// Returns the pairs as `application/x-www-form-urlencoded` (WHATWG URL §5.2).
-package func formEncoded(_ pairs: [JobSpec.Pair]) -> [UInt8] {
+public func formEncoded(_ pairs: [JobSpec.Pair]) -> [UInt8] {
     var text: [UInt8] = []
     for (index, pair) in pairs.enumerated() {
         if index > 0 { text.append(UInt8(ascii: "&")) }
@@ -109,7 +109,7 @@ private func appendFormEncoded(_ part: String, to text: inout [UInt8]) {
 
 /// Returns the beginning of a response body for people: valid UTF-8 without NUL, which PostgreSQL cannot
 /// store, in at most `byteCountMax` bytes.
-package func textExcerpt(_ bytes: [UInt8], byteCountMax: Int) -> String {
+public func textExcerpt(_ bytes: [UInt8], byteCountMax: Int) -> String {
     var text = ""
     var byteCount = 0
     for scalar in String(decoding: bytes, as: UTF8.self).unicodeScalars where scalar != "\0" {

@@ -3,7 +3,7 @@
 /// `If-Match` is the last check (RFC 9110 §13.2.1): a request that fails without the field fails in the same
 /// way with it. The checks before it: the request is readable (400, 413, 415), the object exists (404), the
 /// body is valid (422), and the object's state allows the change (409).
-package enum ChangeCheck<Change: Sendable>: Sendable {
+public enum ChangeCheck<Change: Sendable>: Sendable {
     /// All checks have passed.
     case allowed(Change)
     /// The body is not valid for the object.
@@ -12,7 +12,7 @@ package enum ChangeCheck<Change: Sendable>: Sendable {
     case refused(StoreError)
 
     /// Checks the body with `change`, which returns the changed object.
-    package init(_ change: () throws(InvalidFields) -> Change) {
+    public init(_ change: () throws(InvalidFields) -> Change) {
         do throws(InvalidFields) {
             self = .allowed(try change())
         } catch {
@@ -21,20 +21,20 @@ package enum ChangeCheck<Change: Sendable>: Sendable {
     }
 
     /// Checks the object's state; `refusal` returns `nil` if it allows the change.
-    package func checkingState(_ refusal: (Change) -> StoreError?) -> ChangeCheck {
+    public func checkingState(_ refusal: (Change) -> StoreError?) -> ChangeCheck {
         guard case .allowed(let change) = self, let error = refusal(change) else { return self }
         return .refused(error)
     }
 
     /// Evaluates `If-Match` for an object with revisions. `revision`: the one that the field names, or `nil`
     /// if any will do.
-    package func matching(_ revision: Int32?, of current: Int32) -> ChangeCheck {
+    public func matching(_ revision: Int32?, of current: Int32) -> ChangeCheck {
         guard case .allowed = self, let revision, revision != current else { return self }
         return .refused(.stale(revision: current))
     }
 
     /// Evaluates `If-Match` for an object without revisions; `holds` returns `true` if it matches.
-    package func matching(_ holds: () -> Bool) -> ChangeCheck {
+    public func matching(_ holds: () -> Bool) -> ChangeCheck {
         guard case .allowed = self, !holds() else { return self }
         return .refused(.stale(revision: nil))
     }

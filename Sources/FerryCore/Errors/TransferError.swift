@@ -1,7 +1,7 @@
 /// Why a job or an attempt did not succeed, as clients see it. Details for operators are stored apart.
-package struct TransferError: Error, Sendable, Equatable {
+public struct TransferError: Error, Sendable, Equatable {
     /// Stable code that clients branch on, documented in `docs/errors.md`.
-    package enum Code: String, ShownChoice {
+    public enum Code: String, ShownChoice {
         case hostNotFound = "host_not_found"
         case couldNotConnect = "could_not_connect"
         case hostHeld = "host_held"
@@ -38,32 +38,32 @@ package struct TransferError: Error, Sendable, Equatable {
         case internalError = "internal_error"
     }
     /// Class of a code.
-    package enum Class: String, ShownChoice {
+    public enum Class: String, ShownChoice {
         case connectivity, timeout, tls, authentication
         case httpStatus = "http_status"
         case integrity, storage, request, blocked, dependency, cancelled
         case internalError = "internal"
     }
     /// Phase of an attempt in which an error occurred.
-    package enum Phase: String, ShownChoice {
+    public enum Phase: String, ShownChoice {
         case resolving, connecting, securing, sending, waiting, receiving, finishing
     }
 
     /// Code of the error.
-    package let code: Code
+    public let code: Code
     /// One sentence for people, without secrets, resolved addresses or messages of libraries.
-    package let message: String
+    public let message: String
     /// Phase in which it occurred.
-    package let phase: Phase
+    public let phase: Phase
     /// `true` if another attempt can succeed.
-    package let isRetryable: Bool
+    public let isRetryable: Bool
     /// Code of errno(3) for operators, or 0 if no system call failed.
-    package let osError: Int32
+    public let osError: Int32
     /// `true` if the host itself refused before a request was sent, which proves that it can be reached.
-    package let isRefusal: Bool
+    public let isRefusal: Bool
 
     /// What a failed attempt with this error counts for.
-    package enum Cost: Sendable, Equatable {
+    public enum Cost: Sendable, Equatable {
         /// It counts toward `retry.max_attempts`.
         case attempt
         /// It counts for nothing: the server was not ready, or the attempt has received few new bytes.
@@ -72,12 +72,12 @@ package struct TransferError: Error, Sendable, Equatable {
         case reset
     }
     /// Set by the engine, and not stored.
-    package var cost = Cost.attempt
+    public var cost = Cost.attempt
     /// The host whose name did not resolve; `nil` for other errors. Set by the engine, and not stored.
-    package var unresolvedHost: String?
+    public var unresolvedHost: String?
 
     /// Creates an error. Phase and retryability must be among those of the code in `docs/errors.md`.
-    package init(
+    public init(
         _ code: Code, _ message: String, phase: Phase, isRetryable: Bool, osError: Int32 = 0,
         isRefusal: Bool = false
     ) {
@@ -90,37 +90,37 @@ package struct TransferError: Error, Sendable, Equatable {
     }
 
     /// Error of an attempt whose node died; its progress is not known.
-    package static let attemptLost = TransferError(
+    public static let attemptLost = TransferError(
         .nodeLost, "The node that ran the attempt was lost.", phase: .waiting, isRetryable: true)
 
     /// Error of a request that is not idempotent and whose attempt was stopped or lost on the way.
-    package static let outcomeUnknown = TransferError(
+    public static let outcomeUnknown = TransferError(
         .requestNotRepeatable, "The request may have reached the server, and its outcome is unknown.",
         phase: .waiting, isRetryable: false)
 
     /// Class of the code.
-    package var errorClass: Class { code.errorClass }
+    public var errorClass: Class { code.errorClass }
 
     /// The `error` object of the API.
-    package var json: [UInt8] { json(heldBy: nil) }
+    public var json: [UInt8] { json(heldBy: nil) }
 
     /// Returns the `error` object of a job that waits. `heldBy`: the reason of `host_held`, `redirect_delay`
     /// for a redirect that asks for a delay, and `nil` otherwise.
-    package func json(heldBy hold: WaitingReason.Code?) -> [UInt8] {
+    public func json(heldBy hold: WaitingReason.Code?) -> [UInt8] {
         ShownError(error: self, hold: hold).shown(reservingCapacity: 160)
     }
 }
 
 /// The `error` object of the API.
-package struct ShownError: ShownObject {
-    package static let summary = "Why a job or an attempt failed."
-    package static let schemaName = "TransferError"
+public struct ShownError: ShownObject {
+    public static let summary = "Why a job or an attempt failed."
+    public static let schemaName = "TransferError"
 
     let error: TransferError
     let hold: WaitingReason.Code?
 
     /// `x-codes`: the table of docs/errors.md.
-    package static var schemaRules: [JSON.Member] {
+    public static var schemaRules: [JSON.Member] {
         let codes = TransferError.Code.allCases.map { code in
             JSON.object([
                 JSON.Member("code", .string(code.rawValue)),
@@ -132,7 +132,7 @@ package struct ShownError: ShownObject {
         return [JSON.Member("x-codes", .array(codes))]
     }
 
-    package static func members(_ list: inout some MemberVisitor<Self>) {
+    public static func members(_ list: inout some MemberVisitor<Self>) {
         list.member("code", \.error.code, "Stable code of the error. Later versions may add codes.")
         list.member("message", \.error.message, "The error as a sentence.")
         list.member("class", \.error.errorClass, "Class of the code.")

@@ -2,7 +2,7 @@
 /// the OpenAPI document is made from it.
 extension TransferError.Code {
     /// Class of the code.
-    package var errorClass: TransferError.Class {
+    public var errorClass: TransferError.Class {
         switch self {
         case .hostNotFound, .couldNotConnect, .hostHeld, .connectionLost: .connectivity
         case .timedOut, .resourceTimeout, .deadlineExceeded: .timeout
@@ -25,7 +25,7 @@ extension TransferError.Code {
 
     /// Phases in which the error can occur, in the order of an attempt. Errors of a proxy occur while
     /// connecting.
-    package var phases: [TransferError.Phase] {
+    public var phases: [TransferError.Phase] {
         switch self {
         case .hostNotFound: [.resolving, .connecting]
         case .couldNotConnect, .hostHeld: [.connecting]
@@ -54,10 +54,10 @@ extension TransferError.Code {
     }
 
     /// Values that `retryable` can have.
-    package enum Repetition: String, Sendable, CaseIterable { case always, sometimes, never }
+    public enum Repetition: String, Sendable, CaseIterable { case always, sometimes, never }
 
     /// Value that `retryable` has.
-    package var repetition: Repetition {
+    public var repetition: Repetition {
         switch self {
         case .hostHeld, .storageUnavailable: .always
         case .hostNotFound, .sourceChanged, .storageFull, .nodeLost, .couldNotConnect, .connectionLost,

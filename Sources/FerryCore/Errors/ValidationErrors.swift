@@ -1,58 +1,58 @@
 /// One error in the body of a request.
-package struct FieldError: Error, Sendable, Equatable {
+public struct FieldError: Error, Sendable, Equatable {
     /// Place as a JSON Pointer in a URI fragment (RFC 6901 §6), such as `#/schedule/priority`.
-    package let pointer: String
+    public let pointer: String
     /// Stable code in snake_case: `unknown_field`, `wrong_type`, `required`, `out_of_range`, `invalid_value`,
     /// `invalid_combination`, `not_supported`, `duplicate`, `too_long`, `too_many`, `blocked_address`.
-    package let code: String
+    public let code: String
     /// One sentence for the client: what is wrong and what is allowed.
-    package let detail: String
+    public let detail: String
 }
 
 /// All errors of a submission; never empty.
-package struct InvalidFields: Error, Sendable, Equatable {
+public struct InvalidFields: Error, Sendable, Equatable {
     /// The errors.
-    package let errors: [FieldError]
+    public let errors: [FieldError]
 
     /// Creates an error with several causes.
-    package init(_ errors: [FieldError]) { self.errors = errors }
+    public init(_ errors: [FieldError]) { self.errors = errors }
 
     /// Creates an error with one cause.
-    package init(_ pointer: String, _ code: String, _ detail: String) {
+    public init(_ pointer: String, _ code: String, _ detail: String) {
         errors = [FieldError(pointer: pointer, code: code, detail: detail)]
     }
 }
 
 /// Collects errors while a document is read. Not thread-safe: one owner.
-package final class ValidationErrors {
+public final class ValidationErrors {
     /// Largest number of errors in a response, so that a hostile batch cannot make it larger.
-    package static let countMax = 100
+    public static let countMax = 100
     /// The errors in the order in which they were found.
-    package private(set) var all: [FieldError] = []
+    public private(set) var all: [FieldError] = []
 
     /// Creates an empty collection.
-    package init() {}
+    public init() {}
 
     /// `true` if there are no errors.
-    package var isEmpty: Bool { all.isEmpty }
+    public var isEmpty: Bool { all.isEmpty }
     /// `true` if further errors are dropped.
-    package var isFull: Bool { all.count >= Self.countMax }
+    public var isFull: Bool { all.count >= Self.countMax }
 
     /// Adds an error, unless there are `countMax` already.
-    package func add(_ pointer: String, _ code: String, _ detail: String) {
+    public func add(_ pointer: String, _ code: String, _ detail: String) {
         guard !isFull else { return }
         all.append(FieldError(pointer: pointer, code: code, detail: detail))
     }
 
     /// Adds an error about the type of `value`. `expected`: with its article, as `JSON.typeName`.
-    package func addWrongType(_ pointer: String, _ expected: String, _ value: JSONView) {
+    public func addWrongType(_ pointer: String, _ expected: String, _ value: JSONView) {
         add(pointer, "wrong_type", "This must be \(expected), not \(value.typeName).")
     }
 }
 
 /// Returns one step of a JSON Pointer in a URI fragment: `~` and `/` are escaped (RFC 6901 §3), then bytes
 /// that a fragment cannot hold are percent-encoded (RFC 3986 §3.5).
-package func pointerStep(_ name: String) -> String {
+public func pointerStep(_ name: String) -> String {
     if name.utf8.allSatisfy(isPlainPointerByte) { return name }
     let digits = Array("0123456789ABCDEF".utf8)
     var text: [UInt8] = []

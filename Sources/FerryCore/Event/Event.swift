@@ -1,21 +1,21 @@
 /// An event with its position in the log of its session.
-package struct Event: Sendable, Equatable {
+public struct Event: Sendable, Equatable {
     /// Identifier of the event.
-    package let id: EventID
+    public let id: EventID
     /// Tenant of the session.
-    package let tenant: String
+    public let tenant: String
     /// Session of the event.
-    package let session: String
+    public let session: String
     /// Number of the event, without gaps per tenant and session.
-    package let sequence: Int64
+    public let sequence: Int64
     /// The time that the event shows: when it happened, or the time of the session's event before it if that
     /// is later.
-    package let timestamp: Timestamp
+    public let timestamp: Timestamp
     /// What happened, and when.
-    package let record: EventRecord
+    public let record: EventRecord
 
     /// Creates an event.
-    package init(
+    public init(
         id: EventID, tenant: String, session: String, sequence: Int64, timestamp: Timestamp,
         record: EventRecord
     ) {
@@ -28,15 +28,15 @@ package struct Event: Sendable, Equatable {
     }
 
     /// Writes the event as the API shows it. `job`: its row now, or `nil` if the job was deleted.
-    package func write(into writer: inout JSONWriter, job: JobRecord?) {
+    public func write(into writer: inout JSONWriter, job: JobRecord?) {
         LoggedEvent(event: self, job: job).show(into: &writer, isRedacted: true)
     }
 }
 
 /// An event of the log.
-package struct LoggedEvent: ShownObject {
-    package static let summary = "An event of the log."
-    package static let schemaName = "LoggedEvent"
+public struct LoggedEvent: ShownObject {
+    public static let summary = "An event of the log."
+    public static let schemaName = "LoggedEvent"
 
     fileprivate let event: Event
     fileprivate let job: JobRecord?
@@ -49,7 +49,7 @@ package struct LoggedEvent: ShownObject {
             webhook: event.record.disabledWebhook.map { StoredJSON($0.json) })
     }
 
-    package static func members(_ list: inout some MemberVisitor<Self>) {
+    public static func members(_ list: inout some MemberVisitor<Self>) {
         list.member(
             "id", \.event.id, "Identifier of the event.", [.examples("evt_01jd6m5k3w8r9x2t7v4b1c0zqh")])
         list.member("type", \.event.record.type, "Type of the event.")
@@ -59,11 +59,11 @@ package struct LoggedEvent: ShownObject {
 }
 
 /// An event as a webhook with the format `standard` gets it; `WebhookMessage` writes it.
-package struct DeliveredEvent: ShownObject {
-    package static let summary = "An event, as a webhook gets it."
-    package static let schemaName = "Event"
+public struct DeliveredEvent: ShownObject {
+    public static let summary = "An event, as a webhook gets it."
+    public static let schemaName = "Event"
 
-    package static func members(_ list: inout some MemberVisitor<Self>) {
+    public static func members(_ list: inout some MemberVisitor<Self>) {
         list.described("type", EventType.self, "Type of the event.")
         list.described("timestamp", Timestamp.self, "Time of the event.")
         list.described("data", EventContent.self, "What the event is about.")
@@ -71,9 +71,9 @@ package struct DeliveredEvent: ShownObject {
 }
 
 /// What an event is about: the member `data`.
-package struct EventContent: ShownObject {
-    package static let summary = "What an event is about."
-    package static let schemaName = "EventData"
+public struct EventContent: ShownObject {
+    public static let summary = "What an event is about."
+    public static let schemaName = "EventData"
 
     let sequence: Int64
     let session: String
@@ -82,7 +82,7 @@ package struct EventContent: ShownObject {
     let webhook: StoredJSON<DisabledWebhook>?
 
     /// Creates the content. `offset`: only for `job.resumed_at_offset`.
-    package init(
+    public init(
         sequence: Int64, session: String, offset: Int64??, job: Job, webhook: StoredJSON<DisabledWebhook>?
     ) {
         self.sequence = sequence
@@ -92,7 +92,7 @@ package struct EventContent: ShownObject {
         self.webhook = webhook
     }
 
-    package static func members(_ list: inout some MemberVisitor<Self>) {
+    public static func members(_ list: inout some MemberVisitor<Self>) {
         list.member("sequence", \.sequence, "Number of the event in its tenant and session, without gaps.")
         list.member("session", \.session, "Name of the session.")
         list.optional(
@@ -106,14 +106,14 @@ package struct EventContent: ShownObject {
     }
 
     /// The job of an event, a deleted job, or null.
-    package struct Job: ShownValue {
+    public struct Job: ShownValue {
         private let write: @Sendable (inout JSONWriter) -> Void
 
         /// Creates a value that the function writes.
-        package init(_ write: @escaping @Sendable (inout JSONWriter) -> Void) { self.write = write }
+        public init(_ write: @escaping @Sendable (inout JSONWriter) -> Void) { self.write = write }
 
-        package func show(into writer: inout JSONWriter, isRedacted: Bool) { write(&writer) }
-        package static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] {
+        public func show(into writer: inout JSONWriter, isRedacted: Bool) { write(&writer) }
+        public static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] {
             let choices = [
                 [JSON.Member("$ref", "#/components/schemas/Job")], DeletedJob.shownSchema(in: schemas),
                 [JSON.Member("type", "null")],
@@ -137,14 +137,14 @@ private struct DeletedJob: ShownObject {
 
 extension EventRecord {
     /// Offset of `job.resumed_at_offset` in bytes; `nil` for other events, and if the detail is damaged.
-    package var offset: Int64? {
+    public var offset: Int64? {
         // `JobRecord.asOf` reports the damage.
         type == .jobResumedAtOffset ? (try? EventDetail(packed: detail))?.offset : nil
     }
 
     /// Writes the job as it was at the event. `current`: its row now. A job that was deleted, or whose detail
     /// is damaged, has its identifier only; an event of a session has null.
-    package func writeJob(into writer: inout JSONWriter, _ current: JobRecord?) {
+    public func writeJob(into writer: inout JSONWriter, _ current: JobRecord?) {
         guard let job else { return writer.null() }
         guard let past = current?.asOf(self) else {
             return DeletedJob(id: job).show(into: &writer, isRedacted: true)
@@ -154,7 +154,7 @@ extension EventRecord {
     }
 
     /// Returns the JSON that `writeJob` writes.
-    package func jobJSON(_ current: JobRecord?) -> [UInt8] {
+    public func jobJSON(_ current: JobRecord?) -> [UInt8] {
         var writer = JSONWriter(reservingCapacity: (current?.storedSpec.json.count ?? 0) + 1_024)
         writeJob(into: &writer, current)
         return writer.bytes
@@ -164,14 +164,14 @@ extension EventRecord {
 extension JobRecord {
     /// Returns `true` if an edit has replaced the fields that the job had at the event: they are in
     /// `earlierSpecs`.
-    package func hasEarlierSpec(at event: EventRecord) -> Bool {
+    public func hasEarlierSpec(at event: EventRecord) -> Bool {
         guard let specRevision, event.state?.isTerminal == false else { return false }
         return event.revision < specRevision
     }
 
     /// Returns the job as it was at an event, or `nil` if the event's detail is damaged, which is reported.
     /// The conditions of the cluster are no part of an event.
-    package func asOf(_ event: EventRecord) -> JobRecord? {
+    public func asOf(_ event: EventRecord) -> JobRecord? {
         guard let state = event.state else { return self }
         let detail: EventDetail
         do throws(PackedReader.Damage) {

@@ -4,7 +4,7 @@
 /// SQL writes it as well (`event_detail` in migrations/0001_baseline.sql): fields after one another, each a
 /// byte that names it and its value. Values of the names from 16 on have a length (4 bytes), so that a
 /// version that does not know such a field skips it.
-package struct EventDetail: Sendable, Equatable {
+public struct EventDetail: Sendable, Equatable {
     private enum Field: UInt8 {
         case node = 1
         case startedAt = 2
@@ -19,30 +19,30 @@ package struct EventDetail: Sendable, Equatable {
     private static let firstSizedField: UInt8 = 16
 
     /// The node that runs the job.
-    package var node: NodeID?
+    public var node: NodeID?
     /// Start of the first attempt. `nil` for `job.started`, and for the creation of a job that starts at
     /// once: it is the time of the event.
-    package var startedAt: Timestamp?
+    public var startedAt: Timestamp?
     /// Time at which a waiting job continues.
-    package var nextAttemptAt: Timestamp?
+    public var nextAttemptAt: Timestamp?
     /// `job.resumed_at_offset`: the first byte that is fetched.
-    package var offset: Int64?
+    public var offset: Int64?
     /// Of the last attempt that failed, a JSON object.
-    package var errorJSON: [UInt8]?
+    public var errorJSON: [UInt8]?
     /// The open question as stored.
-    package var questionJSON: [UInt8]?
+    public var questionJSON: [UInt8]?
     /// The latest attempt that left bytes (`AttemptRecord`), if the next one may continue them.
-    package var keptAttempt: [UInt8]?
+    public var keptAttempt: [UInt8]?
 
     /// Creates a detail. `errorJSON`: for the event of an attempt that has failed.
-    package init(node: NodeID? = nil, nextAttemptAt: Timestamp? = nil, errorJSON: [UInt8]? = nil) {
+    public init(node: NodeID? = nil, nextAttemptAt: Timestamp? = nil, errorJSON: [UInt8]? = nil) {
         self.node = node
         self.nextAttemptAt = nextAttemptAt
         self.errorJSON = errorJSON
     }
 
     /// Reads a packed detail.
-    package init(packed: [UInt8]) throws(PackedReader.Damage) {
+    public init(packed: [UInt8]) throws(PackedReader.Damage) {
         self.init()
         var reader = PackedReader(packed)
         while !reader.isAtEnd {
@@ -68,7 +68,7 @@ package struct EventDetail: Sendable, Equatable {
     }
 
     /// The packed form.
-    package var packed: [UInt8] {
+    public var packed: [UInt8] {
         var bytes: [UInt8] = []
         if let node {
             bytes.append(Field.node.rawValue)

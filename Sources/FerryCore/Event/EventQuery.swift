@@ -1,23 +1,23 @@
 /// Filter of a list of events.
-package struct EventQuery: Sendable, Equatable {
+public struct EventQuery: Sendable, Equatable {
     /// Tenant.
-    package var tenant: String
+    public var tenant: String
     /// Session, or `nil` for all.
-    package var session: String?
+    public var session: String?
     /// Types as a bit set (`EventType.mask`); all bits for all types.
-    package var types: Int32 = -1
+    public var types: Int32 = -1
     /// Time of the earliest event, or `nil`.
-    package var since: Timestamp?
+    public var since: Timestamp?
     /// The last event of the page before: only older events follow.
-    package var before: EventID?
+    public var before: EventID?
     /// Largest number of events.
-    package var limit = Limits.listLimitDefault
+    public var limit = Limits.listLimitDefault
 
     /// Creates a filter of a tenant's events.
-    package init(tenant: String) { self.tenant = tenant }
+    public init(tenant: String) { self.tenant = tenant }
 
     /// Returns `true` if the filter admits an event of the tenant, whatever its position.
-    package func admits(_ event: Event) -> Bool {
+    public func admits(_ event: Event) -> Bool {
         (session == nil || session == event.session) && types >> Int32(event.record.type.code) & 1 != 0
             && (since.map { event.timestamp >= $0 } ?? true)
     }
@@ -25,35 +25,35 @@ package struct EventQuery: Sendable, Equatable {
 
 /// An event with its job's row now, of which `JobRecord.asOf` makes the job at the event; `nil` if the event
 /// is about none or the job was deleted.
-package struct EventEntry: Sendable {
+public struct EventEntry: Sendable {
     /// The event.
-    package let event: Event
+    public let event: Event
     /// The job.
-    package let job: JobRecord?
+    public let job: JobRecord?
 
     /// Creates an entry.
-    package init(event: Event, job: JobRecord?) {
+    public init(event: Event, job: JobRecord?) {
         self.event = event
         self.job = job
     }
 
     /// Writes the event as the API shows it.
-    package func write(into writer: inout JSONWriter) { event.write(into: &writer, job: job) }
+    public func write(into writer: inout JSONWriter) { event.write(into: &writer, job: job) }
 }
 
 /// The events after one that a reader has, in order.
-package struct EventReplay: Sendable {
+public struct EventReplay: Sendable {
     /// The events.
-    package var entries: [EventEntry]
+    public var entries: [EventEntry]
     /// `false` if the event that the reader has is not in the log, so that some events may be missing.
-    package var isKnown: Bool
+    public var isKnown: Bool
     /// `true` if more events follow.
-    package var hasMore: Bool
+    public var hasMore: Bool
     /// `true` if no event will follow because they are about a job that has ended.
-    package var isOver: Bool
+    public var isOver: Bool
 
     /// Creates a replay.
-    package init(entries: [EventEntry], isKnown: Bool, hasMore: Bool, isOver: Bool = false) {
+    public init(entries: [EventEntry], isKnown: Bool, hasMore: Bool, isOver: Bool = false) {
         self.entries = entries
         self.isKnown = isKnown
         self.hasMore = hasMore
@@ -62,7 +62,7 @@ package struct EventReplay: Sendable {
 }
 
 /// Receives events when they get their numbers. Called on a thread of the log, one call after the other.
-package protocol EventSink: AnyObject, Sendable {
+public protocol EventSink: AnyObject, Sendable {
     /// Returns `true` if the sink needs the event.
     func wants(_ event: Event) -> Bool
     /// Takes events in order.

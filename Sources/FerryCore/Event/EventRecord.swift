@@ -3,33 +3,33 @@
 /// Integers are big-endian, so that SQL can write them (`event_pack` in migrations/0001_baseline.sql): type,
 /// flags, state, and what is waited for (one byte each), job (16 bytes, zero for none), time (8), attempt
 /// (4), revision (4), length of the detail (4), detail.
-package struct EventRecord: Sendable, Equatable {
+public struct EventRecord: Sendable, Equatable {
     /// Bytes of a record without its detail.
-    package static let headerByteCount = 40
+    public static let headerByteCount = 40
     /// Type of the event.
-    package var type: EventType
+    public var type: EventType
     /// `true` if the job's own webhook gets the event.
-    package var isWanted: Bool
+    public var isWanted: Bool
     /// `true` if the job's own webhook gets events of its session.
-    package var wantsSession: Bool
+    public var wantsSession: Bool
     /// The job, or `nil` for an event of a session.
-    package var job: JobID?
+    public var job: JobID?
     /// When the event happened.
-    package var occurredAt: Timestamp
+    public var occurredAt: Timestamp
     /// Number of the attempt.
-    package var attempt: Int32
+    public var attempt: Int32
     /// Revision of the job's fields.
-    package var revision: Int32
+    public var revision: Int32
     /// State of the job after the event.
-    package var state: JobState?
+    public var state: JobState?
     /// What the job waits for after the event, or `nil`.
-    package var waitingFor: WaitingFor?
+    public var waitingFor: WaitingFor?
     /// Of a job: what its row may not say later (`EventDetail`). `webhook.disabled`: the endpoint (16 bytes)
     /// and the reason. Else empty.
-    package var detail: [UInt8]
+    public var detail: [UInt8]
 
     /// Creates a record. `wanted`: `JobSpec.wantedEvents`.
-    package init(
+    public init(
         _ type: EventType, job: JobID?, at occurredAt: Timestamp, wanted: Int32? = nil, attempt: Int32 = 0,
         revision: Int32 = 0, state: JobState? = nil, waitingFor: WaitingFor? = nil, detail: [UInt8] = []
     ) {
@@ -47,7 +47,7 @@ package struct EventRecord: Sendable, Equatable {
     }
 
     /// Types of sessions as a bit set.
-    package static let sessionTypes = EventType.allCases.filter(\.isOfSession).mask
+    public static let sessionTypes = EventType.allCases.filter(\.isOfSession).mask
 }
 
 // MARK: Packing
@@ -60,7 +60,7 @@ extension EventRecord {
     }
 
     /// Appends the packed record.
-    package func pack(into bytes: inout [UInt8]) {
+    public func pack(into bytes: inout [UInt8]) {
         var flags: Flags = []
         if isWanted { flags.insert(.isWanted) }
         if wantsSession { flags.insert(.wantsSession) }
@@ -78,20 +78,20 @@ extension EventRecord {
     }
 
     /// A record among packed ones, as far as this version knows its type.
-    package struct Packed: Sendable, Equatable {
+    public struct Packed: Sendable, Equatable {
         /// The record, or `nil` for a type of a newer version; such an event has a number all the same.
-        package let record: EventRecord?
+        public let record: EventRecord?
         /// Code of the type, also of an unknown one.
-        package let code: UInt8
+        public let code: UInt8
         /// When the event happened.
-        package let occurredAt: Timestamp
+        public let occurredAt: Timestamp
         /// The job, or `nil`.
-        package let job: JobID?
+        public let job: JobID?
         /// Position among the bytes.
-        package let range: Range<Int>
+        public let range: Range<Int>
 
         /// Returns the record for a position behind `offset` more bytes.
-        package func moved(by offset: Int) -> Packed {
+        public func moved(by offset: Int) -> Packed {
             Packed(
                 record: record, code: code, occurredAt: occurredAt, job: job,
                 range: (range.lowerBound + offset)..<(range.upperBound + offset))
@@ -99,7 +99,7 @@ extension EventRecord {
     }
 
     /// Reads packed records; stops before a damaged one.
-    package static func unpack(_ bytes: [UInt8]) -> [Packed] {
+    public static func unpack(_ bytes: [UInt8]) -> [Packed] {
         var reader = PackedReader(bytes)
         var all: [Packed] = []
         all.reserveCapacity(bytes.count / headerByteCount)

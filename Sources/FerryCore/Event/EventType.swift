@@ -1,5 +1,5 @@
 /// Types of events; the raw value is the name in the API.
-package enum EventType: String, Sendable, CaseIterable {
+public enum EventType: String, Sendable, CaseIterable {
     case jobCreated = "job.created"
     /// The first attempt has begun.
     case jobStarted = "job.started"
@@ -30,12 +30,12 @@ package enum EventType: String, Sendable, CaseIterable {
     case webhookDisabled = "webhook.disabled"
 
     /// Events of a webhook that names none.
-    package static let standard: [EventType] = [
+    public static let standard: [EventType] = [
         .jobSucceeded, .jobFailed, .jobCancelled, .jobWaitingForConnectivity,
     ]
 
     /// Code in rows and in sets of types, where it is the number of a bit. Stable; SQL uses the same numbers.
-    package var code: UInt8 {
+    public var code: UInt8 {
         switch self {
         case .jobCreated: 1
         case .jobStarted: 2
@@ -59,13 +59,13 @@ package enum EventType: String, Sendable, CaseIterable {
     }
 
     /// Returns the type of a code, or `nil` if it is not known.
-    package init?(code: UInt8) {
+    public init?(code: UInt8) {
         guard let type = Self.allCases.first(where: { $0.code == code }) else { return nil }
         self = type
     }
 
     /// `true` if the event is the end of a job.
-    package var isTerminal: Bool {
+    public var isTerminal: Bool {
         switch self {
         case .jobSucceeded, .jobFailed, .jobCancelled: true
         default: false
@@ -73,7 +73,7 @@ package enum EventType: String, Sendable, CaseIterable {
     }
 
     /// `true` if the event can only follow the end of a job.
-    package var followsEnd: Bool {
+    public var followsEnd: Bool {
         switch self {
         case .jobUnacknowledged, .jobAcknowledged, .jobAcknowledgementExpired: true
         default: false
@@ -81,43 +81,43 @@ package enum EventType: String, Sendable, CaseIterable {
     }
 
     /// `true` if the event is about a session and not about a job.
-    package var isOfSession: Bool { self == .sessionEventsFinished || self == .sessionInvalidated }
+    public var isOfSession: Bool { self == .sessionEventsFinished || self == .sessionInvalidated }
 }
 
 extension EventType {
     /// Events that the webhook of a single job may get.
-    package static let ofJobs = allCases.filter { $0 != .webhookDisabled }
+    public static let ofJobs = allCases.filter { $0 != .webhookDisabled }
 }
 
 extension Sequence<EventType> {
     /// The types as a bit set by their codes.
-    package var mask: Int32 { reduce(0) { $0 | 1 << Int32($1.code) } }
+    public var mask: Int32 { reduce(0) { $0 | 1 << Int32($1.code) } }
 }
 
 extension JobSpec {
     /// Events of the job's own webhook as a bit set, or `nil` if it has none.
-    package var wantedEvents: Int32? { webhook?.events.mask }
+    public var wantedEvents: Int32? { webhook?.events.mask }
 }
 
 extension EventType: FieldValue {
-    package static var isOpen: Bool { true }
+    public static var isOpen: Bool { true }
 
     /// `types`: those that are allowed.
-    package static func decode(_ json: JSONView, _ types: [EventType], _ place: FieldPlace) -> EventType? {
+    public static func decode(_ json: JSONView, _ types: [EventType], _ place: FieldPlace) -> EventType? {
         guard let text = json.string else { return place.failType("a string", json) }
         if let type = EventType(rawValue: text), types.contains(type) { return type }
         let names = types.map(\.rawValue).joined(separator: ", ")
         return place.fail("invalid_value", "This must be one of: \(names).")
     }
-    package static func restore(_ json: JSON) -> EventType? { json.string.flatMap(EventType.init) }
-    package func encode(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(rawValue) }
-    package static func schema(_ types: [EventType]) -> [JSON.Member] {
+    public static func restore(_ json: JSON) -> EventType? { json.string.flatMap(EventType.init) }
+    public func encode(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(rawValue) }
+    public static func schema(_ types: [EventType]) -> [JSON.Member] {
         [JSON.Member("type", "string"), JSON.Member("enum", .array(types.map { .string($0.rawValue) }))]
     }
 }
 
 extension EventType: ShownValue {
-    package static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] {
+    public static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] {
         schemas.reference("AnyEventType") {
             .object(schema(allCases) + [JSON.Member("description", "Type of an event.")])
         }

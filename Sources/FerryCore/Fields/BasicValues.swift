@@ -1,34 +1,34 @@
 // Values of JSON's own types, times, enumerations, and lists of strings.
 
 extension Optional: FieldValue where Wrapped: FieldValue {
-    package typealias Rule = Wrapped.Rule
-    package static var isNullable: Bool { true }
-    package var isLeftOut: Bool { self == nil }
+    public typealias Rule = Wrapped.Rule
+    public static var isNullable: Bool { true }
+    public var isLeftOut: Bool { self == nil }
 
-    package static func decode(_ json: JSONView, _ rule: Rule, _ place: FieldPlace) -> Self? {
+    public static func decode(_ json: JSONView, _ rule: Rule, _ place: FieldPlace) -> Self? {
         json.isNull ? .some(nil) : Wrapped.decode(json, rule, place).map(Optional.some)
     }
-    package static func restore(_ json: JSON) -> Self? {
+    public static func restore(_ json: JSON) -> Self? {
         json.isNull ? .some(nil) : Wrapped.restore(json).map(Optional.some)
     }
-    package func encode(into writer: inout JSONWriter, isRedacted: Bool) {
+    public func encode(into writer: inout JSONWriter, isRedacted: Bool) {
         if let self { self.encode(into: &writer, isRedacted: isRedacted) } else { writer.null() }
     }
-    package static func schema(_ rule: Rule) -> [JSON.Member] { Wrapped.schema(rule) }
-    package static func shownSchema(_ rule: Rule) -> [JSON.Member] { Wrapped.shownSchema(rule) }
+    public static func schema(_ rule: Rule) -> [JSON.Member] { Wrapped.schema(rule) }
+    public static func shownSchema(_ rule: Rule) -> [JSON.Member] { Wrapped.shownSchema(rule) }
 }
 
 extension Bool: FieldValue {
-    package static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> Bool? {
+    public static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> Bool? {
         json.bool ?? place.failType("a boolean", json)
     }
-    package static func restore(_ json: JSON) -> Bool? { json.bool }
-    package func encode(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(self) }
-    package static func schema(_ rule: NoRule) -> [JSON.Member] { [JSON.Member("type", "boolean")] }
+    public static func restore(_ json: JSON) -> Bool? { json.bool }
+    public func encode(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(self) }
+    public static func schema(_ rule: NoRule) -> [JSON.Member] { [JSON.Member("type", "boolean")] }
 }
 
 extension Int64: FieldValue {
-    package static func decode(
+    public static func decode(
         _ json: JSONView, _ range: ClosedRange<Int64>, _ place: FieldPlace
     ) -> Int64? {
         var number = json.integer
@@ -43,9 +43,9 @@ extension Int64: FieldValue {
     private static func outOfRange(_ range: ClosedRange<Int64>, _ place: FieldPlace) -> Int64? {
         place.fail("out_of_range", "This must be from \(range.lowerBound) to \(range.upperBound).")
     }
-    package static func restore(_ json: JSON) -> Int64? { json.integer }
-    package func encode(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(self) }
-    package static func schema(_ range: ClosedRange<Int64>) -> [JSON.Member] {
+    public static func restore(_ json: JSON) -> Int64? { json.integer }
+    public func encode(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(self) }
+    public static func schema(_ range: ClosedRange<Int64>) -> [JSON.Member] {
         [
             JSON.Member("type", "integer"), JSON.Member("minimum", .integer(range.lowerBound)),
             JSON.Member("maximum", .integer(range.upperBound)),
@@ -54,18 +54,18 @@ extension Int64: FieldValue {
 }
 
 extension Int: FieldValue {
-    package static func decode(_ json: JSONView, _ range: ClosedRange<Int>, _ place: FieldPlace) -> Int? {
+    public static func decode(_ json: JSONView, _ range: ClosedRange<Int>, _ place: FieldPlace) -> Int? {
         Int64.decode(json, Int64(range.lowerBound)...Int64(range.upperBound), place).map(Int.init)
     }
-    package static func restore(_ json: JSON) -> Int? { json.integer.map { Int(clamping: $0) } }
-    package func encode(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(self) }
-    package static func schema(_ range: ClosedRange<Int>) -> [JSON.Member] {
+    public static func restore(_ json: JSON) -> Int? { json.integer.map { Int(clamping: $0) } }
+    public func encode(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(self) }
+    public static func schema(_ range: ClosedRange<Int>) -> [JSON.Member] {
         Int64.schema(Int64(range.lowerBound)...Int64(range.upperBound))
     }
 }
 
 extension Double: FieldValue {
-    package static func decode(_ json: JSONView, _ range: ClosedRange<Double>, _ place: FieldPlace) -> Double?
+    public static func decode(_ json: JSONView, _ range: ClosedRange<Double>, _ place: FieldPlace) -> Double?
     {
         guard let number = json.double else { return place.failType("a number", json) }
         guard range.contains(number) else {
@@ -74,9 +74,9 @@ extension Double: FieldValue {
         }
         return number
     }
-    package static func restore(_ json: JSON) -> Double? { json.double }
-    package func encode(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(self) }
-    package static func schema(_ range: ClosedRange<Double>) -> [JSON.Member] {
+    public static func restore(_ json: JSON) -> Double? { json.double }
+    public func encode(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(self) }
+    public static func schema(_ range: ClosedRange<Double>) -> [JSON.Member] {
         [
             JSON.Member("type", "number"), JSON.Member("minimum", JSON(number: range.lowerBound)),
             JSON.Member("maximum", JSON(number: range.upperBound)),
@@ -85,21 +85,21 @@ extension Double: FieldValue {
 }
 
 extension Timestamp: FieldValue {
-    package static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> Timestamp? {
+    public static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> Timestamp? {
         guard let text = json.string else { return place.failType("a string", json) }
         return Timestamp(rfc3339: text)
             ?? place.fail(
                 "invalid_value", "This must be an RFC 3339 time such as 2026-11-21T22:00:00Z.")
     }
-    package static func restore(_ json: JSON) -> Timestamp? { json.string.flatMap(Timestamp.init(rfc3339:)) }
-    package func encode(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(self) }
-    package static func schema(_ rule: NoRule) -> [JSON.Member] {
+    public static func restore(_ json: JSON) -> Timestamp? { json.string.flatMap(Timestamp.init(rfc3339:)) }
+    public func encode(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(self) }
+    public static func schema(_ rule: NoRule) -> [JSON.Member] {
         [JSON.Member("type", "string"), JSON.Member("format", "date-time")]
     }
 }
 
 /// Bounds of a text.
-package struct TextRule: Sendable {
+public struct TextRule: Sendable {
     /// Bytes of UTF-8.
     var byteCounts: ClosedRange<Int>
     /// Regular expression that the text matches, for OpenAPI; `nil` if every text does.
@@ -111,7 +111,7 @@ package struct TextRule: Sendable {
     var reason: @Sendable (String) -> String?
 
     /// Creates a rule. By default a text has no U+0000, which PostgreSQL cannot store.
-    package init(
+    public init(
         _ byteCounts: ClosedRange<Int>, pattern: String? = #"^[^\u0000]*$"#,
         except exclusion: String? = nil,
         reason: @escaping @Sendable (String) -> String? = {
@@ -140,17 +140,17 @@ package struct TextRule: Sendable {
     }
 
     /// A text that people have written about an object.
-    package static let description = TextRule(0...Limits.descriptionByteCountMax)
+    public static let description = TextRule(0...Limits.descriptionByteCountMax)
 }
 
 extension String: FieldValue {
-    package static func decode(_ json: JSONView, _ rule: TextRule, _ place: FieldPlace) -> String? {
+    public static func decode(_ json: JSONView, _ rule: TextRule, _ place: FieldPlace) -> String? {
         guard let text = json.string else { return place.failType("a string", json) }
         return rule.check(text, place) ? text : nil
     }
-    package static func restore(_ json: JSON) -> String? { json.string }
-    package func encode(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(self) }
-    package static func schema(_ rule: TextRule) -> [JSON.Member] {
+    public static func restore(_ json: JSON) -> String? { json.string }
+    public func encode(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(self) }
+    public static func schema(_ rule: TextRule) -> [JSON.Member] {
         var members = [JSON.Member("type", "string")]
         if rule.byteCounts.lowerBound > 0 {
             members.append(JSON.Member("minLength", JSON(rule.byteCounts.lowerBound)))
@@ -165,16 +165,16 @@ extension String: FieldValue {
 }
 
 /// An enumeration whose cases are the values of a field.
-package protocol FieldChoice: FieldValue, RawRepresentable, CaseIterable
+public protocol FieldChoice: FieldValue, RawRepresentable, CaseIterable
 where RawValue == String, Rule == NoRule {
     /// Values of the API that this version does not support.
     static var unsupportedValues: [String] { get }
 }
 
 extension FieldChoice {
-    package static var unsupportedValues: [String] { [] }
+    public static var unsupportedValues: [String] { [] }
 
-    package static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> Self? {
+    public static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> Self? {
         guard let text = json.string else { return place.failType("a string", json) }
         if let choice = Self(rawValue: text) { return choice }
         if unsupportedValues.contains(text) {
@@ -184,15 +184,15 @@ extension FieldChoice {
         let values = allCases.map(\.rawValue).joined(separator: ", ")
         return place.fail("invalid_value", "This must be one of: \(values).")
     }
-    package static func restore(_ json: JSON) -> Self? { json.string.flatMap(Self.init) }
-    package func encode(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(rawValue) }
-    package static func schema(_ rule: NoRule) -> [JSON.Member] {
+    public static func restore(_ json: JSON) -> Self? { json.string.flatMap(Self.init) }
+    public func encode(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(rawValue) }
+    public static func schema(_ rule: NoRule) -> [JSON.Member] {
         [JSON.Member("type", "string"), JSON.Member("enum", .array(allCases.map { .string($0.rawValue) }))]
     }
 }
 
 /// Bounds of a list.
-package struct ListRule<Item: Sendable>: Sendable {
+public struct ListRule<Item: Sendable>: Sendable {
     /// Number of elements.
     var counts: ClosedRange<Int>
     /// Bounds of an element.
@@ -202,7 +202,7 @@ package struct ListRule<Item: Sendable>: Sendable {
     /// `true` if the schema demands an element although an empty list is read, because it is reported later.
     var documentsOne: Bool
     /// Creates a rule.
-    package init(
+    public init(
         _ counts: ClosedRange<Int>, of item: Item, isUnique: Bool = true, documentsOne: Bool = false
     ) {
         self.counts = counts
@@ -214,9 +214,9 @@ package struct ListRule<Item: Sendable>: Sendable {
 
 extension Array: FieldValue where Element: FieldValue {
     /// Lists that are stored without default values are empty by default.
-    package var isLeftOut: Bool { isEmpty }
+    public var isLeftOut: Bool { isEmpty }
 
-    package static func decode(
+    public static func decode(
         _ json: JSONView, _ rule: ListRule<Element.Rule>, _ place: FieldPlace
     ) -> [Element]? {
         guard let values = json.array else { return place.failType("an array", json) }
@@ -240,17 +240,17 @@ extension Array: FieldValue where Element: FieldValue {
         }
         return list
     }
-    package static func restore(_ json: JSON) -> [Element]? {
+    public static func restore(_ json: JSON) -> [Element]? {
         guard let values = json.array else { return nil }
         let list = values.compactMap(Element.restore)
         return list.count == values.count || Element.isOpen ? list : nil
     }
-    package func encode(into writer: inout JSONWriter, isRedacted: Bool) {
+    public func encode(into writer: inout JSONWriter, isRedacted: Bool) {
         writer.beginArray()
         for element in self { element.encode(into: &writer, isRedacted: isRedacted) }
         writer.endArray()
     }
-    package static func schema(_ rule: ListRule<Element.Rule>) -> [JSON.Member] {
+    public static func schema(_ rule: ListRule<Element.Rule>) -> [JSON.Member] {
         var members = [
             JSON.Member("type", "array"), JSON.Member("items", .object(Element.schema(rule.item))),
             JSON.Member("maxItems", JSON(rule.counts.upperBound)),
@@ -260,7 +260,7 @@ extension Array: FieldValue where Element: FieldValue {
         if least > 0 { members.append(JSON.Member("minItems", JSON(least))) }
         return members
     }
-    package static func shownSchema(_ rule: ListRule<Element.Rule>) -> [JSON.Member] {
+    public static func shownSchema(_ rule: ListRule<Element.Rule>) -> [JSON.Member] {
         [JSON.Member("type", "array"), JSON.Member("items", .object(Element.shownSchema(rule.item)))]
     }
 }
@@ -276,10 +276,10 @@ extension JSON {
 }
 
 extension JSON: ExpressibleByStringLiteral {
-    package init(stringLiteral text: String) { self = .string(text) }
+    public init(stringLiteral text: String) { self = .string(text) }
 }
 
 extension JSON {
     /// Largest integer that JSON numbers carry safely (RFC 8259 §6).
-    package static let safeIntegerMax: Int64 = 1 << 53 - 1
+    public static let safeIntegerMax: Int64 = 1 << 53 - 1
 }

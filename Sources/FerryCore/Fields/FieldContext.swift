@@ -1,41 +1,41 @@
 /// What decoding a body needs and collects besides its values. One body, one thread.
-package final class FieldContext {
+public final class FieldContext {
     /// Errors found so far.
-    package let errors: ValidationErrors
+    public let errors: ValidationErrors
     /// Abilities of this node.
-    package let node: NodeAbilities
+    public let node: NodeAbilities
     /// The egress policy: returns why a URL is not accepted, or `nil`.
-    package let refusal: (WebURL) -> String?
+    public let refusal: (WebURL) -> String?
     /// The time zones that this node knows, or `nil` to accept any name.
-    package let zones: (any TimeZoneSource)?
+    public let zones: (any TimeZoneSource)?
     /// `true` if the patch is that of an answer.
-    package var isAnswer = false
+    public var isAnswer = false
     /// Kind of the job, once it is read.
-    package var kind: JobKind?
+    public var kind: JobKind?
     /// The job's session, or `nil` if it is not configured.
-    package var session: SessionRecord?
+    public var session: SessionRecord?
     /// `true` if the request's header fields may include `Host`: the job is submitted with an admin key.
-    package var mayNameHost = false
+    public var mayNameHost = false
     /// `true` if a patch may send the job's `Host` to another server: it comes from an admin.
-    package var mayMoveHost = false
+    public var mayMoveHost = false
     /// Opens resume data; returns `nil` if it is none of this tenant's.
-    package var openResumeData: (String) -> ResumePoint? = { _ in nil }
+    public var openResumeData: (String) -> ResumePoint? = { _ in nil }
     /// Returns the job with this number in the batch if it precedes this one.
-    package var earlierJob: (Int) -> JobID? = { _ in nil }
+    public var earlierJob: (Int) -> JobID? = { _ in nil }
 
     /// URL and method of the job's request, once they are read.
-    package var requestURL: WebURL?
-    package var requestMethod: String?
+    public var requestURL: WebURL?
+    public var requestMethod: String?
     /// The fields of the last `headers` of the body, or `nil` if there was none.
     var headerMap: (path: String, lines: [JobSpec.Pair])?
     /// The job whose bytes this one resumes from, or `nil`.
-    package var resumePoint: ResumePoint?
+    public var resumePoint: ResumePoint?
     /// Bytes of an inline source or body as they will be sent, or `nil`.
-    package var payload: [UInt8]?
+    public var payload: [UInt8]?
     private var inherited: [String: any FieldValue]?
 
     /// Creates a context without errors.
-    package init(
+    public init(
         node: NodeAbilities = NodeAbilities(), session: SessionRecord? = nil,
         zones: (any TimeZoneSource)? = nil,
         refusal: @escaping (WebURL) -> String? = { _ in nil }

@@ -1,14 +1,14 @@
 /// Reads an untrusted body into an object: a new one, or a merge patch (RFC 7396) of one that exists. Reports
 /// each member that is invalid, missing or unknown; the object keeps its value there.
-package struct FieldDecoder: FieldVisitor {
+public struct FieldDecoder: FieldVisitor {
     /// What the body is.
-    package enum Mode: Sendable { case new, patch }
+    public enum Mode: Sendable { case new, patch }
 
     private var reader: FieldReader
     /// What the body is.
-    package let mode: Mode
+    public let mode: Mode
     /// What the body is decoded with.
-    package let context: FieldContext
+    public let context: FieldContext
     /// `true` if the body must have the required members.
     private let requiresMembers: Bool
     /// Default values of members that the patch sets to null.
@@ -47,15 +47,15 @@ package struct FieldDecoder: FieldVisitor {
     }
 
     /// JSON Pointer of the object.
-    package var path: String { reader.path }
+    public var path: String { reader.path }
 
     /// Returns `true` if the body determines the member: a new object names it, or a patch does not reset it.
-    package func isGiven(_ name: String) -> Bool {
+    public func isGiven(_ name: String) -> Bool {
         mode == .new ? reader.has(name) : !reader.has(name) || reader.hasValue(name)
     }
 
     /// Returns `true` if the body names the member.
-    package func has(_ name: String) -> Bool { reader.has(name) }
+    public func has(_ name: String) -> Bool { reader.has(name) }
 
     /// Returns `true` if the body determines the member itself: it is of a new object, or a patch that names
     /// it.
@@ -65,10 +65,10 @@ package struct FieldDecoder: FieldVisitor {
     var hasUnknownFields: Bool { reader.hasUnread }
 
     /// Returns `true` if the body gives the member a value other than null.
-    package func hasValue(_ name: String) -> Bool { reader.hasValue(name) }
+    public func hasValue(_ name: String) -> Bool { reader.hasValue(name) }
 
     /// Returns `true` if the body has the member and no error was found in it so far.
-    package func isValid(_ name: String) -> Bool {
+    public func isValid(_ name: String) -> Bool {
         let pointer = reader.pointer(name)
         return reader.has(name) && !context.errors.all.contains { $0.pointer == pointer }
     }
@@ -80,7 +80,7 @@ package struct FieldDecoder: FieldVisitor {
     func place(of name: String) -> FieldPlace { FieldPlace(path: reader.path, name: name, context: context) }
 
     /// Reports an error of a member. `steps`: its JSON Pointer in the object, such as `redirects/policy`.
-    package func fail(_ steps: String, _ code: String, _ detail: String) {
+    public func fail(_ steps: String, _ code: String, _ detail: String) {
         context.errors.add("\(reader.path)/\(steps)", code, detail)
     }
 
@@ -128,7 +128,7 @@ package struct FieldDecoder: FieldVisitor {
             "Exactly one of these must be given: \(alternatives.all.joined(separator: ", ")).")
     }
 
-    package mutating func field<Value: FieldValue>(
+    public mutating func field<Value: FieldValue>(
         _ name: String, _ value: inout Value, _ rule: Value.Rule, _ traits: FieldTraits,
         _ text: @autoclosure () -> String
     ) {
@@ -154,7 +154,7 @@ package struct FieldDecoder: FieldVisitor {
         if traits.kinds != .all, value != before { checkKind(name, traits) }
     }
 
-    package mutating func object<Object: FieldObject>(
+    public mutating func object<Object: FieldObject>(
         _ name: String, _ value: inout Object, _ traits: FieldTraits,
         _ text: @autoclosure () -> String
     ) {
@@ -168,7 +168,7 @@ package struct FieldDecoder: FieldVisitor {
         Self.decode(json, into: &value, at: reader.pointer(name), mode, context)
     }
 
-    package mutating func object<Object: FieldObject>(
+    public mutating func object<Object: FieldObject>(
         _ name: String, _ value: inout Object?, _ traits: FieldTraits,
         _ text: @autoclosure () -> String
     ) {
@@ -191,7 +191,7 @@ package struct FieldDecoder: FieldVisitor {
         value = object
     }
 
-    package mutating func unsupported(_ name: String, off: JSON) {
+    public mutating func unsupported(_ name: String, off: JSON) {
         guard let json = reader.value(name), json.json != off, !(mode == .patch && json.isNull) else {
             return
         }
@@ -207,12 +207,12 @@ package struct FieldDecoder: FieldVisitor {
 
 extension FieldObject {
     /// Reads a new object from an untrusted body. Throws all errors at once.
-    package init(body: JSONView, _ context: FieldContext = FieldContext()) throws(InvalidFields) {
+    public init(body: JSONView, _ context: FieldContext = FieldContext()) throws(InvalidFields) {
         self = try FieldDecoder.standard(Self.self, context).reading(body, .new, context)
     }
 
     /// Returns this object after a merge patch (RFC 7396). Throws all errors at once.
-    package func merging(
+    public func merging(
         _ patch: JSONView, _ context: FieldContext = FieldContext()
     ) throws(InvalidFields) -> Self {
         try reading(patch, .patch, context)
@@ -231,23 +231,23 @@ extension FieldObject {
 
 // An object that is the value of a field, such as an element of a list: not null, and replaced as a whole.
 extension FieldValue where Self: FieldObject, Rule == NoRule {
-    package static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> Self? {
+    public static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> Self? {
         let errors = place.context.errors
         let errorCount = errors.all.count
         var object = FieldDecoder.standard(Self.self, place.context)
         FieldDecoder.decode(json, into: &object, at: place.pointer, .new, place.context)
         return errors.all.count == errorCount ? object : nil
     }
-    package static func restore(_ json: JSON) -> Self? {
+    public static func restore(_ json: JSON) -> Self? {
         // `nil` stands for any damage.
         try? Self(restoring: StoredObject(json))
     }
-    package func encode(into writer: inout JSONWriter, isRedacted: Bool) {
+    public func encode(into writer: inout JSONWriter, isRedacted: Bool) {
         writer.beginObject()
         writeFields(into: &writer, isRedacted: isRedacted)
         writer.endObject()
     }
-    package static func schema(_ rule: NoRule) -> [JSON.Member] {
+    public static func schema(_ rule: NoRule) -> [JSON.Member] {
         [JSON.Member("$ref", .string("#/components/schemas/\(schemaName)"))]
     }
 }

@@ -1,7 +1,7 @@
 /// Writes an object as JSON: every field with its effective value, as responses and webhooks show it.
-package struct FieldEncoder: FieldVisitor {
+public struct FieldEncoder: FieldVisitor {
     /// The JSON so far.
-    package var writer: JSONWriter
+    public var writer: JSONWriter
     private let isRedacted: Bool
     /// `true` to leave out objects whose fields all have their default value.
     private let leavesOutDefaults: Bool
@@ -12,7 +12,7 @@ package struct FieldEncoder: FieldVisitor {
         self.leavesOutDefaults = leavesOutDefaults
     }
 
-    package mutating func field<Value: FieldValue>(
+    public mutating func field<Value: FieldValue>(
         _ name: String, _ value: inout Value, _ rule: Value.Rule, _ traits: FieldTraits,
         _ text: @autoclosure () -> String
     ) {
@@ -23,7 +23,7 @@ package struct FieldEncoder: FieldVisitor {
         value.encode(into: &writer, isRedacted: isRedacted && !isPlain)
     }
 
-    package mutating func object<Object: FieldObject>(
+    public mutating func object<Object: FieldObject>(
         _ name: String, _ value: inout Object, _ traits: FieldTraits,
         _ text: @autoclosure () -> String
     ) {
@@ -37,7 +37,7 @@ package struct FieldEncoder: FieldVisitor {
         writer.endObject()
     }
 
-    package mutating func object<Object: FieldObject>(
+    public mutating func object<Object: FieldObject>(
         _ name: String, _ value: inout Object?, _ traits: FieldTraits,
         _ text: @autoclosure () -> String
     ) {
@@ -54,7 +54,7 @@ package struct FieldEncoder: FieldVisitor {
 
 /// An object with the default value of each field, as responses show it: most jobs name few fields, and are
 /// shown with all of them.
-package struct StandardTexts: Sendable {
+public struct StandardTexts: Sendable {
     private let full: [UInt8]
     private let redacted: [UInt8]
 
@@ -76,19 +76,19 @@ package struct StandardTexts: Sendable {
 
 extension FieldObject {
     /// Writes all fields into an open object. `isRedacted`: `true` to hide what may be secret.
-    package func writeFields(into writer: inout JSONWriter, isRedacted: Bool) {
+    public func writeFields(into writer: inout JSONWriter, isRedacted: Bool) {
         write(into: &writer, isRedacted: isRedacted, leavesOutDefaults: false)
     }
 
     /// Writes into an open object what `restore` needs: without null, and without objects whose fields all
     /// have their default value. A change of a default value needs a version of the stored form, so that
     /// stored objects keep their values.
-    package func storeFields(into writer: inout JSONWriter, isRedacted: Bool) {
+    public func storeFields(into writer: inout JSONWriter, isRedacted: Bool) {
         write(into: &writer, isRedacted: isRedacted, leavesOutDefaults: true)
     }
 
     /// Returns all fields as a JSON object, with what may be secret.
-    package func encodeFields() -> [UInt8] {
+    public func encodeFields() -> [UInt8] {
         var writer = JSONWriter(reservingCapacity: 320)
         writer.beginObject()
         writeFields(into: &writer, isRedacted: false)

@@ -1,6 +1,6 @@
 /// An object of the API, such as `retry` of a job. Each of its fields is declared once, in `fields`; decoder,
 /// merge patch, encoder, stored form, OpenAPI schema and reference tables follow from the declaration.
-package protocol FieldObject: Sendable, Equatable {
+public protocol FieldObject: Sendable, Equatable {
     /// Creates the object with the default value of each field.
     init()
 
@@ -43,17 +43,17 @@ package protocol FieldObject: Sendable, Equatable {
 }
 
 extension FieldObject {
-    package static func schemaRules(for kind: JobKind?) -> [JSON.Member] { [] }
-    package static var rejectsNull: Bool { false }
-    package static var memberPrefix: String? { nil }
-    package static var standardTexts: StandardTexts? { nil }
-    package static func schema(of field: String, for kind: JobKind) -> [JSON.Member]? { nil }
-    package mutating func inherit(from session: SessionConfiguration) {}
-    package mutating func check(_ body: FieldDecoder) {}
+    public static func schemaRules(for kind: JobKind?) -> [JSON.Member] { [] }
+    public static var rejectsNull: Bool { false }
+    public static var memberPrefix: String? { nil }
+    public static var standardTexts: StandardTexts? { nil }
+    public static func schema(of field: String, for kind: JobKind) -> [JSON.Member]? { nil }
+    public mutating func inherit(from session: SessionConfiguration) {}
+    public mutating func check(_ body: FieldDecoder) {}
 }
 
 /// What is done with the fields of an object: decoding, encoding, describing.
-package protocol FieldVisitor {
+public protocol FieldVisitor {
     /// A field with one value.
     mutating func field<Value: FieldValue>(
         _ name: String, _ value: inout Value, _ rule: Value.Rule, _ traits: FieldTraits,
@@ -76,16 +76,16 @@ package protocol FieldVisitor {
 
 /// A visitor passes over what it does not implement.
 extension FieldVisitor {
-    package mutating func object<Object: FieldObject>(
+    public mutating func object<Object: FieldObject>(
         _ name: String, _ value: inout Object, _ traits: FieldTraits, _ text: @autoclosure () -> String
     ) {}
-    package mutating func object<Object: FieldObject>(
+    public mutating func object<Object: FieldObject>(
         _ name: String, _ value: inout Object?, _ traits: FieldTraits, _ text: @autoclosure () -> String
     ) {}
-    package mutating func unsupported(_ name: String, off: JSON) {}
+    public mutating func unsupported(_ name: String, off: JSON) {}
 
     /// A field whose type has no rule, such as a boolean.
-    package mutating func field<Value: FieldValue>(
+    public mutating func field<Value: FieldValue>(
         _ name: String, _ value: inout Value, _ traits: FieldTraits,
         _ text: @autoclosure () -> String
     ) where Value.Rule == NoRule {
@@ -93,7 +93,7 @@ extension FieldVisitor {
     }
 
     /// One of the fields of an object of which exactly one is given, or `nil` if it is another.
-    package mutating func alternative<Value: FieldValue>(
+    public mutating func alternative<Value: FieldValue>(
         _ name: String, _ value: inout Value?, _ rule: Value.Rule, _ text: @autoclosure () -> String
     ) {
         var alternative = Alternative(value: value)
@@ -119,12 +119,12 @@ private struct Alternative<Value: FieldValue>: FieldValue {
 }
 
 /// Rule of a type that needs none.
-package struct NoRule: Sendable {
-    package init() {}
+public struct NoRule: Sendable {
+    public init() {}
 }
 
 /// The value of a field.
-package protocol FieldValue: Sendable, Equatable {
+public protocol FieldValue: Sendable, Equatable {
     /// Bounds of the value, such as a range.
     associatedtype Rule: Sendable = NoRule
 
@@ -160,54 +160,54 @@ package protocol FieldValue: Sendable, Equatable {
 }
 
 extension FieldValue {
-    package static var isNullable: Bool { false }
-    package static var isOpen: Bool { false }
-    package var isLeftOut: Bool { false }
-    package func merging(_ json: JSONView, _ rule: Rule, _ place: FieldPlace) -> Self? {
+    public static var isNullable: Bool { false }
+    public static var isOpen: Bool { false }
+    public var isLeftOut: Bool { false }
+    public func merging(_ json: JSONView, _ rule: Rule, _ place: FieldPlace) -> Self? {
         Self.decode(json, rule, place)
     }
-    package static func shownSchema(_ rule: Rule) -> [JSON.Member] {
+    public static func shownSchema(_ rule: Rule) -> [JSON.Member] {
         schema(rule).filter { ["type", "format", "enum", "$ref", "oneOf"].contains($0.name) }
     }
 }
 
 /// Place of a value in a body, with what its decoding needs.
-package struct FieldPlace {
+public struct FieldPlace {
     /// JSON Pointer of the object.
     let path: String
     /// Name of the member.
     let name: String
     /// What the body is decoded with.
-    package let context: FieldContext
+    public let context: FieldContext
 
     /// JSON Pointer of the value.
-    package var pointer: String { "\(path)/\(pointerStep(name))" }
+    public var pointer: String { "\(path)/\(pointerStep(name))" }
 
     /// Reports an error.
-    package func add(_ code: String, _ detail: String) { context.errors.add(pointer, code, detail) }
+    public func add(_ code: String, _ detail: String) { context.errors.add(pointer, code, detail) }
 
     /// Reports an error and returns `nil`.
-    package func fail<Value>(_ code: String, _ detail: String) -> Value? {
+    public func fail<Value>(_ code: String, _ detail: String) -> Value? {
         add(code, detail)
         return nil
     }
 
     /// Reports a wrong type and returns `nil`. `expected`: with its article.
-    package func failType<Value>(_ expected: String, _ json: JSONView) -> Value? {
+    public func failType<Value>(_ expected: String, _ json: JSONView) -> Value? {
         context.errors.addWrongType(pointer, expected, json)
         return nil
     }
 
     /// Returns the place of an element or a member of the value.
-    package func item(_ name: String) -> FieldPlace {
+    public func item(_ name: String) -> FieldPlace {
         FieldPlace(path: pointer, name: name, context: context)
     }
 }
 
 /// Properties of a field apart from its type.
-package struct FieldTraits: Sendable {
+public struct FieldTraits: Sendable {
     /// When `PATCH` may change a field.
-    package enum Change: Sendable {
+    public enum Change: Sendable {
         case never
         /// Never; but the answer `use_new_request` may replace the field as a whole.
         case answered
@@ -220,41 +220,41 @@ package struct FieldTraits: Sendable {
     }
 
     /// Where the default value comes from.
-    package enum Inheritance: Sendable {
+    public enum Inheritance: Sendable {
         case none
         /// From the field of the session with the same name.
         case session
     }
 
     /// Unit of a number.
-    package enum Unit: String, Sendable { case seconds, bytes, bytesPerSecond = "bytes per second" }
+    public enum Unit: String, Sendable { case seconds, bytes, bytesPerSecond = "bytes per second" }
 
     /// When `PATCH` may change the field.
-    package var change: Change
+    public var change: Change
     /// `true` if a new object must have the field.
-    package var isRequired: Bool
+    public var isRequired: Bool
     /// `true` if resume data can replace a required field of a new download.
-    package var isInResumeData: Bool
+    public var isInResumeData: Bool
     /// Where the default value comes from.
-    package var inheritance: Inheritance
+    public var inheritance: Inheritance
     /// Job kinds that have the field.
-    package var kinds: JobKinds
+    public var kinds: JobKinds
     /// Unit, or `nil`.
-    package var unit: Unit?
+    public var unit: Unit?
     /// Column of the database that has the value as well, because statements need it, or `nil`.
-    package var column: String?
+    public var column: String?
     /// `true` if the field is only read, and neither shown nor stored.
-    package var isWriteOnly: Bool
+    public var isWriteOnly: Bool
     /// `true` if the stored form has the value unencrypted although it may have secrets, because statements
     /// compare it.
-    package var isStoredPlain: Bool
+    public var isStoredPlain: Bool
     /// `true` if clients cannot give the field; it is shown if it has a value.
-    package var isShownOnly: Bool
+    public var isShownOnly: Bool
     /// `true` if bodies give exactly one of the object's fields with this property; the others are not shown.
-    package var isAlternative: Bool
+    public var isAlternative: Bool
 
     /// Creates properties; the default is an optional field of all kinds.
-    package static func of(
+    public static func of(
         _ change: Change = .whileStopped, required: Bool = false, isInResumeData: Bool = false,
         from inheritance: Inheritance = .none,
         kinds: JobKinds = .all, unit: Unit? = nil, column: String? = nil,
@@ -269,28 +269,28 @@ package struct FieldTraits: Sendable {
     }
 
     /// Properties of most fields.
-    package static var plain: Self { .of() }
+    public static var plain: Self { .of() }
 }
 
 /// A set of job kinds.
-package struct JobKinds: OptionSet, Sendable {
-    package let rawValue: Int
-    package init(rawValue: Int) { self.rawValue = rawValue }
+public struct JobKinds: OptionSet, Sendable {
+    public let rawValue: Int
+    public init(rawValue: Int) { self.rawValue = rawValue }
     /// Creates a set of one kind.
-    package init(_ kind: JobKind) {
+    public init(_ kind: JobKind) {
         switch kind {
         case .download: self = .download
         case .upload: self = .upload
         case .data: self = .data
         }
     }
-    package static let download = Self(rawValue: 1)
-    package static let upload = Self(rawValue: 2)
-    package static let data = Self(rawValue: 4)
-    package static let all: Self = [.download, .upload, .data]
+    public static let download = Self(rawValue: 1)
+    public static let upload = Self(rawValue: 2)
+    public static let data = Self(rawValue: 4)
+    public static let all: Self = [.download, .upload, .data]
 
     /// Names in order, for messages: `upload or data`.
-    package var names: String {
+    public var names: String {
         JobKind.allCases.filter { contains(JobKinds($0)) }.map(\.rawValue).joined(separator: " or ")
     }
 }

@@ -1,5 +1,5 @@
 /// Reads a stored object. A missing member has its default value; a damaged one is an error.
-package struct FieldRestorer: FieldVisitor {
+public struct FieldRestorer: FieldVisitor {
     private let stored: StoredObject
     /// The first damaged member, or `nil`.
     private var error: StoredJSONError?
@@ -13,7 +13,7 @@ package struct FieldRestorer: FieldVisitor {
 
     init(_ stored: StoredObject) { self.stored = stored }
 
-    package mutating func field<Value: FieldValue>(
+    public mutating func field<Value: FieldValue>(
         _ name: String, _ value: inout Value, _ rule: Value.Rule, _ traits: FieldTraits,
         _ text: @autoclosure () -> String
     ) {
@@ -31,7 +31,7 @@ package struct FieldRestorer: FieldVisitor {
         }
     }
 
-    package mutating func object<Object: FieldObject>(
+    public mutating func object<Object: FieldObject>(
         _ name: String, _ value: inout Object, _ traits: FieldTraits,
         _ text: @autoclosure () -> String
     ) {
@@ -42,7 +42,7 @@ package struct FieldRestorer: FieldVisitor {
         restore(&value, object)
     }
 
-    package mutating func object<Object: FieldObject>(
+    public mutating func object<Object: FieldObject>(
         _ name: String, _ value: inout Object?, _ traits: FieldTraits,
         _ text: @autoclosure () -> String
     ) {

@@ -1,8 +1,8 @@
 /// JSON Schemas (2020-12) by name, as components of the OpenAPI document. They are made from the declarations
 /// of objects: `FieldObject.fields` and `ShownObject.members`.
-package final class FieldSchemas {
+public final class FieldSchemas {
     /// Use of an object.
-    package enum Use: Equatable {
+    public enum Use: Equatable {
         /// Body of a request; `nil` for objects outside of jobs.
         case request(JobKind?)
         /// Merge patch (RFC 7396): every field is optional, and null sets the default.
@@ -14,25 +14,25 @@ package final class FieldSchemas {
     }
 
     /// Schemas by name, in the order in which they were added.
-    package private(set) var components: [JSON.Member] = []
+    public private(set) var components: [JSON.Member] = []
 
     /// Creates an empty collection.
-    package init() {}
+    public init() {}
 
     /// Adds the schema of a type and of the objects in it. `name` and `text`: the schema's, if they are not
     /// the type's.
-    package func add<Object: FieldObject>(
+    public func add<Object: FieldObject>(
         _ type: Object.Type, _ use: Use, named name: String? = nil, _ text: String? = nil
     ) { _ = reference(ObjectDescription(type), use, named: name, text) }
 
     /// Adds the schema of an object of responses and of the objects in it.
-    package func add(_ types: any ShownObject.Type...) {
+    public func add(_ types: any ShownObject.Type...) {
         for type in types { _ = type.shownSchema(in: self) }
     }
 
     /// Adds a schema unless there is one of this name. Returns a reference to it.
     @discardableResult
-    package func reference(_ name: String, _ make: () -> JSON) -> [JSON.Member] {
+    public func reference(_ name: String, _ make: () -> JSON) -> [JSON.Member] {
         if !components.contains(where: { $0.name == name }) {
             // The place is taken before the objects inside are added.
             let index = components.count
@@ -199,7 +199,7 @@ package final class FieldSchemas {
 
 extension JSON {
     /// Returns the schema of an object. `isClosed`: `true` if it has no other members.
-    package static func schema(
+    public static func schema(
         _ text: String, required: [JSON] = [], _ properties: [Member], isClosed: Bool = false,
         _ rules: [Member] = []
     ) -> JSON {

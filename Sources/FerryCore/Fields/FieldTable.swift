@@ -1,7 +1,7 @@
 /// Description of a field, from its declaration.
-package struct FieldDescription: Sendable {
+public struct FieldDescription: Sendable {
     /// Type of a field.
-    package enum Kind: Sendable {
+    public enum Kind: Sendable {
         /// A value: its JSON Schemas in requests and in responses, without null.
         case value([JSON.Member], shown: [JSON.Member])
         /// An object.
@@ -9,34 +9,34 @@ package struct FieldDescription: Sendable {
     }
 
     /// Name of the field.
-    package let name: String
+    public let name: String
     /// Type of the field.
-    package let kind: Kind
+    public let kind: Kind
     /// `true` if null is a value.
-    package fileprivate(set) var isNullable: Bool
+    public fileprivate(set) var isNullable: Bool
     /// Default value of the general session; null if there is none.
-    package let standard: JSON
+    public let standard: JSON
     /// Other properties.
-    package let traits: FieldTraits
+    public let traits: FieldTraits
     /// One or two sentences.
-    package let text: String
+    public let text: String
 }
 
 /// Description of an object, from its declaration.
-package struct ObjectDescription: Sendable {
+public struct ObjectDescription: Sendable {
     /// Name of the object in OpenAPI.
-    package let name: String
+    public let name: String
     /// One or two sentences.
-    package let text: String
+    public let text: String
     /// The fields in the order of their declaration.
-    package let fields: [FieldDescription]
+    public let fields: [FieldDescription]
     /// `FieldObject.schemaRules`.
-    package let rules: @Sendable (JobKind?) -> [JSON.Member]
+    public let rules: @Sendable (JobKind?) -> [JSON.Member]
     /// `FieldObject.schema(of:for:)`.
-    package let variant: @Sendable (_ field: String, JobKind) -> [JSON.Member]?
+    public let variant: @Sendable (_ field: String, JobKind) -> [JSON.Member]?
 
     /// Describes a type.
-    package init<Object: FieldObject>(_ type: Object.Type) {
+    public init<Object: FieldObject>(_ type: Object.Type) {
         var table = FieldTable()
         var object = Object()
         object.fields(&table)
@@ -49,7 +49,7 @@ package struct ObjectDescription: Sendable {
     }
 
     /// `true` if the fields or their rules depend on the kind of the job.
-    package var dependsOnKind: Bool {
+    public var dependsOnKind: Bool {
         fields.contains { field in
             if field.traits.kinds != .all { return true }
             if JobKind.allCases.contains(where: { variant(field.name, $0) != nil }) { return true }

@@ -1,6 +1,6 @@
 /// An object of responses that clients do not send, such as an attempt. Its members are declared once, in
 /// `members`: the JSON and the OpenAPI schema follow from the declaration.
-package protocol ShownObject: ShownValue {
+public protocol ShownObject: ShownValue {
     /// Description of the object, for OpenAPI.
     static var summary: String { get }
 
@@ -16,7 +16,7 @@ package protocol ShownObject: ShownValue {
 }
 
 /// A value in a response.
-package protocol ShownValue: Sendable {
+public protocol ShownValue: Sendable {
     /// Writes the value. `isRedacted`: `true` to hide what may be secret.
     func show(into writer: inout JSONWriter, isRedacted: Bool)
 
@@ -25,7 +25,7 @@ package protocol ShownValue: Sendable {
 }
 
 /// What is done with the members of an object: writing, describing.
-package protocol MemberVisitor<Object> {
+public protocol MemberVisitor<Object> {
     associatedtype Object
 
     /// A member that is always present. `rules`: members of its schema besides the type.
@@ -59,17 +59,17 @@ package protocol MemberVisitor<Object> {
 
 extension MemberVisitor {
     /// A member whose schema has only a type.
-    package mutating func member<Value: ShownValue>(
+    public mutating func member<Value: ShownValue>(
         _ name: String, _ value: (Object) -> Value, _ text: @autoclosure () -> String
     ) { member(name, value, text(), []) }
 
     /// An optional member whose schema has only a type.
-    package mutating func optional<Value: ShownValue>(
+    public mutating func optional<Value: ShownValue>(
         _ name: String, _ value: (Object) -> Value?, _ text: @autoclosure () -> String
     ) { optional(name, value, text(), []) }
 
     /// A described member whose schema has only a type.
-    package mutating func described<Value: ShownValue>(
+    public mutating func described<Value: ShownValue>(
         _ name: String, _ type: Value.Type, _ text: @autoclosure () -> String
     ) { described(name, type, text(), []) }
 }
@@ -77,16 +77,16 @@ extension MemberVisitor {
 // MARK: Writing
 
 extension ShownObject {
-    package static var schemaRules: [JSON.Member] { [] }
+    public static var schemaRules: [JSON.Member] { [] }
 
-    package func show(into writer: inout JSONWriter, isRedacted: Bool) {
+    public func show(into writer: inout JSONWriter, isRedacted: Bool) {
         writer.beginObject()
         showMembers(into: &writer, isRedacted: isRedacted)
         writer.endObject()
     }
 
     /// Writes the members into an open object.
-    package func showMembers(into writer: inout JSONWriter, isRedacted: Bool) {
+    public func showMembers(into writer: inout JSONWriter, isRedacted: Bool) {
         var visitor = MemberWriter(object: self, isRedacted: isRedacted, writer: writer)
         writer = JSONWriter(reservingCapacity: 0)
         Self.members(&visitor)
@@ -94,7 +94,7 @@ extension ShownObject {
     }
 
     /// Returns the object as JSON.
-    package func shown(isRedacted: Bool = true, reservingCapacity: Int = 512) -> [UInt8] {
+    public func shown(isRedacted: Bool = true, reservingCapacity: Int = 512) -> [UInt8] {
         var writer = JSONWriter(reservingCapacity: reservingCapacity)
         show(into: &writer, isRedacted: isRedacted)
         return writer.bytes
@@ -151,7 +151,7 @@ private struct MemberWriter<Object>: MemberVisitor {
 // MARK: Describing
 
 extension ShownObject {
-    package static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] {
+    public static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] {
         schemas.reference(schemaName) {
             var table = MemberTable<Self>(schemas: schemas)
             members(&table)

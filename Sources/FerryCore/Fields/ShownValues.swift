@@ -1,13 +1,13 @@
 // Values of responses: JSON's own types, times, identifiers, enumerations, lists, and stored objects.
 
 extension ShownValue where Self: FieldValue {
-    package func show(into writer: inout JSONWriter, isRedacted: Bool) {
+    public func show(into writer: inout JSONWriter, isRedacted: Bool) {
         encode(into: &writer, isRedacted: isRedacted)
     }
 }
 
 extension ShownValue where Self: FieldValue, Rule == NoRule {
-    package static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] { shownSchema(NoRule()) }
+    public static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] { shownSchema(NoRule()) }
 }
 
 extension Bool: ShownValue {}
@@ -17,7 +17,7 @@ extension ConnectionRules.Authentication.Scheme: ShownValue {}
 extension SessionInvalidation: ShownValue {}
 extension Role: ShownValue {}
 extension JobState: ShownChoice {
-    package static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] {
+    public static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] {
         schemas.reference("JobState") {
             let text = "State of a job. The terminal states are succeeded, failed and cancelled."
             return .object(choices + [JSON.Member("description", .string(text))])
@@ -35,74 +35,74 @@ struct ShownURL: ShownValue {
 }
 
 extension ShownValue where Self: BinaryInteger {
-    package static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] {
+    public static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] {
         [JSON.Member("type", "integer")]
     }
 }
 extension Int: ShownValue {}
 extension Int64: ShownValue {}
 extension Int32: ShownValue {
-    package func show(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(self) }
+    public func show(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(self) }
 }
 extension UInt16: ShownValue {
-    package func show(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(self) }
+    public func show(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(self) }
 }
 
 extension Double: ShownValue {
-    package static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] {
+    public static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] {
         [JSON.Member("type", "number")]
     }
 }
 
 extension String: ShownValue {
-    package static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] {
+    public static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] {
         [JSON.Member("type", "string")]
     }
 }
 
 extension Identifier: ShownValue {
-    package func show(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(self) }
-    package static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] {
+    public func show(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(self) }
+    public static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] {
         [JSON.Member("type", "string"), .pattern("^\(Kind.prefix)[0-7][0-9a-hjkmnp-tv-z]{25}$")]
     }
 }
 
 extension Optional: ShownValue where Wrapped: ShownValue {
-    package func show(into writer: inout JSONWriter, isRedacted: Bool) {
+    public func show(into writer: inout JSONWriter, isRedacted: Bool) {
         if let self { self.show(into: &writer, isRedacted: isRedacted) } else { writer.null() }
     }
-    package static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] {
+    public static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] {
         FieldSchemas.nullable(Wrapped.shownSchema(in: schemas))
     }
 }
 
 extension Array: ShownValue where Element: ShownValue {
-    package func show(into writer: inout JSONWriter, isRedacted: Bool) {
+    public func show(into writer: inout JSONWriter, isRedacted: Bool) {
         writer.beginArray()
         for element in self { element.show(into: &writer, isRedacted: isRedacted) }
         writer.endArray()
     }
-    package static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] {
+    public static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] {
         [JSON.Member("type", "array"), JSON.Member("items", .object(Element.shownSchema(in: schemas)))]
     }
 }
 
 /// An enumeration whose cases are the values of a member.
-package protocol ShownChoice: ShownValue, CaseIterable {
+public protocol ShownChoice: ShownValue, CaseIterable {
     /// Value in the API.
     var name: String { get }
 }
 
 extension ShownChoice where Self: RawRepresentable<String> {
-    package var name: String { rawValue }
+    public var name: String { rawValue }
 }
 
 extension ShownChoice {
-    package func show(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(name) }
-    package static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] { choices }
+    public func show(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(name) }
+    public static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] { choices }
 
     /// The schema of the values.
-    package static var choices: [JSON.Member] {
+    public static var choices: [JSON.Member] {
         [JSON.Member("type", "string"), JSON.Member("enum", .array(allCases.map { .string($0.name) }))]
     }
 }
@@ -116,36 +116,36 @@ struct SetMark: ShownValue {
 }
 
 /// JSON as it is stored: text of another value.
-package struct StoredJSON<Value: ShownValue>: ShownValue {
+public struct StoredJSON<Value: ShownValue>: ShownValue {
     private let json: [UInt8]
 
     /// Creates a value.
-    package init(_ json: [UInt8]) { self.json = json }
+    public init(_ json: [UInt8]) { self.json = json }
 
-    package func show(into writer: inout JSONWriter, isRedacted: Bool) { writer.raw(json) }
-    package static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] {
+    public func show(into writer: inout JSONWriter, isRedacted: Bool) { writer.raw(json) }
+    public static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] {
         Value.shownSchema(in: schemas)
     }
 }
 
 extension JSON: ShownValue {
-    package func show(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(self) }
-    package static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] { [] }
+    public func show(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(self) }
+    public static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] { [] }
 }
 
 extension JSON.Member {
     /// The keyword `minimum`.
-    package static func minimum(_ number: Int) -> Self { Self("minimum", JSON(number)) }
+    public static func minimum(_ number: Int) -> Self { Self("minimum", JSON(number)) }
     /// The keyword `pattern`.
-    package static func pattern(_ expression: String) -> Self { Self("pattern", .string(expression)) }
+    public static func pattern(_ expression: String) -> Self { Self("pattern", .string(expression)) }
     /// The keyword `not` for the texts that match the expression. Null is no text.
-    package static func exclusion(_ expression: String) -> Self {
+    public static func exclusion(_ expression: String) -> Self {
         Self("not", .object([Self("type", "string"), pattern(expression)]))
     }
     /// The keyword `enum`.
-    package static func choices(_ values: [String]) -> Self {
+    public static func choices(_ values: [String]) -> Self {
         Self("enum", .array(values.map { .string($0) }))
     }
     /// The keyword `examples`.
-    package static func examples(_ examples: JSON...) -> Self { Self("examples", .array(examples)) }
+    public static func examples(_ examples: JSON...) -> Self { Self("examples", .array(examples)) }
 }

@@ -5,15 +5,15 @@
 /// By default, the public internet is allowed on ports that speak HTTP: no private, local, reserved or
 /// translated range (IANA special-purpose registries), no cloud metadata service, no port of another
 /// well-known protocol.
-package struct EgressPolicy: Sendable {
+public struct EgressPolicy: Sendable {
     /// An address and port that are never connected.
-    package struct Endpoint: Sendable, Hashable {
+    public struct Endpoint: Sendable, Hashable {
         /// The address in canonical form.
-        package let address: IPAddress
+        public let address: IPAddress
         /// The port.
-        package let port: UInt16
+        public let port: UInt16
         /// Creates an endpoint. An unspecified address (`0.0.0.0`, `::`) means all addresses of this machine.
-        package init(_ address: IPAddress, port: UInt16) {
+        public init(_ address: IPAddress, port: UInt16) {
             self.address = address.canonical
             self.port = port
         }
@@ -25,13 +25,13 @@ package struct EgressPolicy: Sendable {
     /// `allowing`: networks that may be reached on any port although they are not public
     /// (`FERRY_EGRESS_ALLOW`). A metadata address needs an entry of its own, as a single address. `own`:
     /// Ferry's API and database, which no entry opens.
-    package init(allowing: [IPNetwork] = [], own: OwnEndpoints = OwnEndpoints()) {
+    public init(allowing: [IPNetwork] = [], own: OwnEndpoints = OwnEndpoints()) {
         allowed = allowing
         self.own = own
     }
 
     /// Returns `true` if the address and port may be connected.
-    package func allows(_ address: IPAddress, port: UInt16) -> Bool {
+    public func allows(_ address: IPAddress, port: UInt16) -> Bool {
         let address = address.canonical
         guard port != 0, !own.contains(address, port: port) else { return false }
         if let network = allowed.first(where: { $0.contains(address) && covers($0, address) }) {
@@ -44,7 +44,7 @@ package struct EgressPolicy: Sendable {
 
     /// Returns why a URL is not accepted, as a sentence, or `nil` if it may be tried. Every address that it
     /// leads to is checked again before it is connected.
-    package func refusal(of url: WebURL) -> String? {
+    public func refusal(of url: WebURL) -> String? {
         if let address = url.address {
             if allows(address, port: url.port) { return nil }
             return isPublic(address.canonical) && deniedPorts.contains(url.port)

@@ -1,8 +1,8 @@
 /// One decision about a host, with the figures that it was based on and a sentence for people. Stored as
 /// history.
-package struct HostDecision: Sendable, Equatable {
+public struct HostDecision: Sendable, Equatable {
     /// Kind of a decision.
-    package enum Kind: String, ShownChoice {
+    public enum Kind: String, ShownChoice {
         /// A limit was set, raised, reverted because the increase brought failures or the decrease did not
         /// help, lowered, or removed.
         case limited, raised, reverted, lowered, released
@@ -16,30 +16,30 @@ package struct HostDecision: Sendable, Equatable {
     }
 
     /// Time of the decision.
-    package var at: Timestamp
+    public var at: Timestamp
     /// What was decided.
-    package var kind: Kind
+    public var kind: Kind
     /// The requests that the decision is about.
-    package var scope: HostScope
+    public var scope: HostScope
     /// Attempts at once before and after; `nil` if there is no limit.
-    package var limitBefore: Int?
-    package var limitAfter: Int?
+    public var limitBefore: Int?
+    public var limitAfter: Int?
     /// Attempts of the scope in flight.
-    package var inFlight: Int?
+    public var inFlight: Int?
     /// Throughput of the whole origin, or `nil` if it has not been measured.
-    package var answeredPerSecond: Double?
-    package var bytesPerSecond: Double?
+    public var answeredPerSecond: Double?
+    public var bytesPerSecond: Double?
     /// Attempts that were throttled, and lost, in the evidence.
-    package var throttled: Int
-    package var lost: Int
+    public var throttled: Int
+    public var lost: Int
     /// Request rate before and after, in attempts per second; `nil` if there is no limit.
-    package var rateBefore: Double?
-    package var rateAfter: Double?
+    public var rateBefore: Double?
+    public var rateAfter: Double?
     /// The decision in words.
-    package var sentence: String
+    public var sentence: String
 
     /// Creates a decision.
-    package init(
+    public init(
         at: Timestamp, kind: Kind, scope: HostScope = .origin, limitBefore: Int?, limitAfter: Int?,
         inFlight: Int? = nil, answeredPerSecond: Double? = nil, bytesPerSecond: Double? = nil,
         throttled: Int = 0, lost: Int = 0, rateBefore: Double? = nil, rateAfter: Double? = nil,
@@ -61,14 +61,14 @@ package struct HostDecision: Sendable, Equatable {
     }
 
     /// The decision as JSON, as stored and as shown to administrators.
-    package var json: [UInt8] { shown(reservingCapacity: 320) }
+    public var json: [UInt8] { shown(reservingCapacity: 320) }
 }
 
 extension HostDecision: ShownObject {
-    package static let summary = "A decision about a host, with the figures that it is based on."
-    package static let schemaName = "HostDecision"
+    public static let summary = "A decision about a host, with the figures that it is based on."
+    public static let schemaName = "HostDecision"
 
-    package static func members(_ list: inout some MemberVisitor<Self>) {
+    public static func members(_ list: inout some MemberVisitor<Self>) {
         list.member("at", \.at, "Time of the decision.")
         list.member(
             "kind", \.kind,

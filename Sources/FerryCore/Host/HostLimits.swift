@@ -1,18 +1,18 @@
 import Synchronization
 
 /// Limits of the requests of a scope, for all nodes together.
-package struct HostLimit: Sendable, Equatable {
+public struct HostLimit: Sendable, Equatable {
     /// Transfers at once, or `nil` for no limit.
-    package var connectionLimit: Int?
+    public var connectionLimit: Int?
     /// Time before which nothing begins, or `nil`.
-    package var blockedUntil: Timestamp?
+    public var blockedUntil: Timestamp?
     /// `true` if an operator has paused the host.
-    package var isPaused: Bool
+    public var isPaused: Bool
     /// Transfers that may begin per second, or `nil` for no limit.
-    package var requestRate: Double?
+    public var requestRate: Double?
 
     /// Creates a limit.
-    package init(
+    public init(
         connectionLimit: Int? = nil, blockedUntil: Timestamp? = nil, isPaused: Bool = false,
         requestRate: Double? = nil
     ) {
@@ -23,7 +23,7 @@ package struct HostLimit: Sendable, Equatable {
     }
 
     /// Adds another limit of the same requests, such as of a wider scope: the stricter value of each.
-    package mutating func combine(_ other: HostLimit) {
+    public mutating func combine(_ other: HostLimit) {
         connectionLimit = [connectionLimit, other.connectionLimit].compactMap(\.self).min()
         blockedUntil = [blockedUntil, other.blockedUntil].compactMap(\.self).max()
         isPaused = isPaused || other.isPaused
@@ -32,7 +32,7 @@ package struct HostLimit: Sendable, Equatable {
 
     /// Number of requests that may begin at once, or `nil` for no limit. Of a rate, the requests of a
     /// fiftieth of a second (request_burst in migrations/0001_baseline.sql).
-    package var countAtOnce: Int? {
+    public var countAtOnce: Int? {
         let burst = requestRate.map { Int(max(1, min($0 / 50, 1e6))) }
         return [connectionLimit, burst].compactMap(\.self).min()
     }
@@ -42,7 +42,7 @@ package struct HostLimit: Sendable, Equatable {
 /// used on any thread. If there are none, a look-up costs one atomic load.
 ///
 /// Which limits apply to a request, and how they combine, is decided only here.
-package final class HostLimits: Sendable {
+public final class HostLimits: Sendable {
     private let hasAny = Atomic<Bool>(false)
     private struct State {
         /// Limits by origin and scope.
@@ -54,17 +54,17 @@ package final class HostLimits: Sendable {
     private let readings = Atomic<Int>(0)
 
     /// Creates an empty set of limits.
-    package init() {}
+    public init() {}
 
     /// Returns the number of a reading for `replace`. Call it before the limits are read from the database.
-    package func beginReading() -> Int { readings.add(1, ordering: .relaxed).newValue }
+    public func beginReading() -> Int { readings.add(1, ordering: .relaxed).newValue }
 
     /// `true` if nothing is limited.
-    package var isEmpty: Bool { !hasAny.load(ordering: .acquiring) }
+    public var isEmpty: Bool { !hasAny.load(ordering: .acquiring) }
 
     /// Returns the limits of requests of the scope, combined with those of its wider scopes; `nil` if there
     /// are none.
-    package func limit(of scope: RequestScope) -> HostLimit? {
+    public func limit(of scope: RequestScope) -> HostLimit? {
         let all = limits(of: scope)
         guard var combined = all.first?.limit else { return nil }
         for (_, limit) in all.dropFirst() { combined.combine(limit) }
@@ -72,15 +72,15 @@ package final class HostLimits: Sendable {
     }
 
     /// Returns the widest scope that limits requests of `scope`, or `nil` if none does.
-    package func widestLimited(of scope: RequestScope) -> HostScope? { limits(of: scope).first?.scope }
+    public func widestLimited(of scope: RequestScope) -> HostScope? { limits(of: scope).first?.scope }
 
     /// Returns `true` if the path of the scope has a limit of its own.
-    package func limitsPath(of scope: RequestScope) -> Bool {
+    public func limitsPath(of scope: RequestScope) -> Bool {
         limits(of: scope).contains { !$0.scope.path.isEmpty }
     }
 
     /// Returns `true` if a path of the tenant at the origin has a limit of its own.
-    package func limitsPaths(tenant: String, origin: String) -> Bool {
+    public func limitsPaths(tenant: String, origin: String) -> Bool {
         guard hasAny.load(ordering: .acquiring) else { return false }
         return state.withLock { state in
             state.limits[origin]?.keys.contains { $0.tenant == tenant && !$0.path.isEmpty } ?? false
@@ -89,7 +89,7 @@ package final class HostLimits: Sendable {
 
     /// Returns the scope with the same tenant, origin and first path segment whose path has a limit of its
     /// own, whatever its credentials; `nil` if there is none.
-    package func limitedScope(like scope: RequestScope) -> RequestScope? {
+    public func limitedScope(like scope: RequestScope) -> RequestScope? {
         guard hasAny.load(ordering: .acquiring) else { return nil }
         let path = state.withLock { state in
             state.limits[scope.origin]?.keys
@@ -100,7 +100,7 @@ package final class HostLimits: Sendable {
     }
 
     /// Returns the limit of one scope alone, or `nil` if it has none.
-    package func limit(at origin: String, _ scope: HostScope) -> HostLimit? {
+    public func limit(at origin: String, _ scope: HostScope) -> HostLimit? {
         guard hasAny.load(ordering: .acquiring) else { return nil }
         return state.withLock { $0.limits[origin]?[scope] }
     }
@@ -117,7 +117,7 @@ package final class HostLimits: Sendable {
     /// Replaces all limits, by origin and scope, unless a later reading has replaced them. Returns `true` if
     /// anything changed.
     @discardableResult
-    package func replace(_ all: [String: [HostScope: HostLimit]], reading: Int) -> Bool {
+    public func replace(_ all: [String: [HostScope: HostLimit]], reading: Int) -> Bool {
         state.withLock { state in
             guard reading >= state.reading else { return false }
             state.reading = reading
@@ -130,7 +130,7 @@ package final class HostLimits: Sendable {
 }
 
 /// Why a queued job does not run.
-package enum QueueReason: Sendable, Equatable {
+public enum QueueReason: Sendable, Equatable {
     /// A node claims the job as soon as it has a free slot and the job is next.
     case noFreeSlot
     /// The session has as many connections to the host as it may have.
@@ -145,7 +145,7 @@ package enum QueueReason: Sendable, Equatable {
     case hostPaused
 
     /// The code in `waiting_reason`.
-    package var code: String {
+    public var code: String {
         switch self {
         case .noFreeSlot: "no_free_slot"
         case .sessionLimit: "session_limit"
@@ -158,21 +158,21 @@ package enum QueueReason: Sendable, Equatable {
 }
 
 /// A host that an attempt may not use now, with the reason.
-package struct HostHold: Sendable, Equatable {
+public struct HostHold: Sendable, Equatable {
     /// Origin of the host.
-    package let origin: String
+    public let origin: String
     /// The reason.
-    package let reason: QueueReason
+    public let reason: QueueReason
 
     /// Creates a hold.
-    package init(origin: String, reason: QueueReason) {
+    public init(origin: String, reason: QueueReason) {
         self.origin = origin
         self.reason = reason
     }
 
     /// The `error` object of a job that waits for the host: `host_held`, with the code of its
     /// `waiting_reason` in `held_by`.
-    package var errorJSON: [UInt8] {
+    public var errorJSON: [UInt8] {
         let (code, why): (WaitingReason.Code, String) =
             switch reason {
             case .noFreeSlot: (.hostLimit, "has no connection free")
@@ -195,21 +195,21 @@ package struct HostHold: Sendable, Equatable {
 extension HostScope {
     /// Names the requests of the scope after a count: "", " of this tenant", " of this tenant below
     /// /reports".
-    package var ofWhom: String { isOrigin ? "" : " of this tenant\(belowPath)" }
+    public var ofWhom: String { isOrigin ? "" : " of this tenant\(belowPath)" }
     /// Names the requests of the scope after a state: "", " for this tenant", " for this tenant below
     /// /reports".
-    package var forWhom: String { isOrigin ? "" : " for this tenant\(belowPath)" }
+    public var forWhom: String { isOrigin ? "" : " for this tenant\(belowPath)" }
 
     private var belowPath: String { path.isEmpty ? "" : " below \(segment)" }
 
     /// First path segment with its slash, without the hash of the credentials.
-    package var segment: String { path.firstIndex(of: "#").map { String(path[..<$0]) } ?? path }
+    public var segment: String { path.firstIndex(of: "#").map { String(path[..<$0]) } ?? path }
 }
 
 extension HostLimits {
     /// Returns why no request of the scope may begin now, whatever the number of running ones; `nil` if
     /// requests may begin.
-    package func hold(on scope: RequestScope, at now: Timestamp) -> HostHold? {
+    public func hold(on scope: RequestScope, at now: Timestamp) -> HostHold? {
         for (holding, limit) in limits(of: scope) {
             if limit.isPaused { return HostHold(origin: scope.origin, reason: .hostPaused) }
             guard let until = limit.blockedUntil, until > now else { continue }
@@ -222,7 +222,7 @@ extension HostLimits {
     /// jobs. `sessionLimit`: connections that its session may have to one host, or `nil` for no limit;
     /// `sessionCount`: connections that it has to this host, or `nil` if not known. A limit that is not
     /// reached is not the reason.
-    package func reason(
+    public func reason(
         for scope: RequestScope, sessionLimit limit: Int?, sessionCount: Int? = nil, at now: Timestamp
     ) -> QueueReason {
         let sessionLimit = limit.flatMap { sessionCount ?? $0 >= $0 ? $0 : nil }

@@ -1,67 +1,67 @@
 /// A host for operators: the state of an origin and its settings.
-package struct HostRecord: Sendable {
+public struct HostRecord: Sendable {
     /// Why a host is not `normal`.
-    package struct Reason: Sendable, Equatable {
+    public struct Reason: Sendable, Equatable {
         /// Stable code.
-        package var code: String
+        public var code: String
         /// One sentence for people.
-        package var detail: String
+        public var detail: String
         /// Creates a reason.
-        package init(code: String, detail: String) {
+        public init(code: String, detail: String) {
             self.code = code
             self.detail = detail
         }
     }
 
     /// `scheme://host:port`.
-    package var origin: String
+    public var origin: String
     /// State of the whole origin.
-    package var state: HostState
+    public var state: HostState
     /// Why the state is not `normal`; `nil` if it is.
-    package var reason: Reason?
+    public var reason: Reason?
     /// Transfers at once on all nodes, or `nil` for no limit.
-    package var connectionLimit: Int?
+    public var connectionLimit: Int?
     /// Transfers that begin per second on all nodes, or `nil` for no limit.
-    package var requestRateLimit: Double?
+    public var requestRateLimit: Double?
     /// Transfers that run on all nodes.
-    package var inFlight = 0
+    public var inFlight = 0
     /// End of a hold, or `nil`.
-    package var backoffUntil: Timestamp?
+    public var backoffUntil: Timestamp?
     /// Time since which the host cannot be reached, or `nil`.
-    package var unreachableSince: Timestamp?
+    public var unreachableSince: Timestamp?
     /// Time of the next probe, or `nil`.
-    package var nextProbeAt: Timestamp?
+    public var nextProbeAt: Timestamp?
     /// Throughput of the last measurement, or `nil` before the first.
-    package var jobsPerSecond: Double?
-    package var bytesPerSecond: Double?
+    public var jobsPerSecond: Double?
+    public var bytesPerSecond: Double?
     /// Settings of operators; `nil` if not set.
-    package var connectionsMin: Int?
-    package var connectionsMax: Int?
-    package var isPaused = false
-    package var bytesPerSecondMax: Int64?
-    package var requestsPerSecondMax: Double?
+    public var connectionsMin: Int?
+    public var connectionsMax: Int?
+    public var isPaused = false
+    public var bytesPerSecondMax: Int64?
+    public var requestsPerSecondMax: Double?
     /// The tenants and paths of tenants whose requests are limited by themselves.
-    package var scopes: [Scope] = []
+    public var scopes: [Scope] = []
     /// Decisions as JSON objects, the newest first.
-    package var decisions: [[UInt8]] = []
+    public var decisions: [[UInt8]] = []
 
     /// A limited scope; the limits are like those of the host.
-    package struct Scope: Sendable, Equatable {
+    public struct Scope: Sendable, Equatable {
         /// Tenant.
-        package let tenant: String
+        public let tenant: String
         /// First path segment and hash of the credentials, or `nil` for all paths of the tenant.
-        package let path: String?
+        public let path: String?
         /// `limited` or `backingOff`.
-        package let state: HostState
+        public let state: HostState
         /// One sentence for people.
-        package let detail: String
+        public let detail: String
         /// Limits, or `nil`.
-        package let connectionLimit: Int?
-        package let requestRateLimit: Double?
-        package let backoffUntil: Timestamp?
+        public let connectionLimit: Int?
+        public let requestRateLimit: Double?
+        public let backoffUntil: Timestamp?
 
         /// Creates a scope.
-        package init(
+        public init(
             tenant: String, path: String?, state: HostState, detail: String, connectionLimit: Int?,
             requestRateLimit: Double?, backoffUntil: Timestamp?
         ) {
@@ -76,13 +76,13 @@ package struct HostRecord: Sendable {
     }
 
     /// Creates a record without limits.
-    package init(origin: String, state: HostState) {
+    public init(origin: String, state: HostState) {
         self.origin = origin
         self.state = state
     }
 
     /// The members that a `HostPatch` can change, as JSON.
-    package var changeable: [UInt8] {
+    public var changeable: [UInt8] {
         var writer = JSONWriter()
         writer.beginObject()
         writer.memberOrNull("minimum_connections", connectionsMin)
@@ -98,7 +98,7 @@ package struct HostRecord: Sendable {
 }
 
 /// State of a host or of a scope of its requests.
-package enum HostState: String, ShownChoice {
+public enum HostState: String, ShownChoice {
     case normal, limited
     case backingOff = "backing_off"
     case unreachable
@@ -108,10 +108,10 @@ package enum HostState: String, ShownChoice {
 }
 
 extension HostRecord: ShownObject {
-    package static let summary = "State and settings of an origin."
-    package static let schemaName = "Host"
+    public static let summary = "State and settings of an origin."
+    public static let schemaName = "Host"
 
-    package static func members(_ list: inout some MemberVisitor<Self>) {
+    public static func members(_ list: inout some MemberVisitor<Self>) {
         list.member("host", \.origin, "The origin: scheme://host:port.")
         list.member("state", \.state, "State of the whole host.")
         list.member("reason", \.reason, "Why the state is not normal, or null if it is.")
@@ -154,20 +154,20 @@ extension HostRecord: ShownObject {
 }
 
 extension HostRecord.Reason: ShownObject {
-    package static let summary = "Why a host is not in the state normal."
-    package static let schemaName = "HostReason"
+    public static let summary = "Why a host is not in the state normal."
+    public static let schemaName = "HostReason"
 
-    package static func members(_ list: inout some MemberVisitor<Self>) {
+    public static func members(_ list: inout some MemberVisitor<Self>) {
         list.member("code", \.code, "Stable code of the reason.")
         list.member("detail", \.detail, "The reason as a sentence.")
     }
 }
 
 extension HostRecord.Scope: ShownObject {
-    package static let summary = "Limits of the requests of one tenant, or of one path of a tenant."
-    package static let schemaName = "HostScope"
+    public static let summary = "Limits of the requests of one tenant, or of one path of a tenant."
+    public static let schemaName = "HostScope"
 
-    package static func members(_ list: inout some MemberVisitor<Self>) {
+    public static func members(_ list: inout some MemberVisitor<Self>) {
         list.member("tenant", \.tenant, "Tenant whose requests are limited.")
         list.member(
             "path", \.path,
@@ -187,23 +187,23 @@ extension HostRecord.Scope: ShownObject {
 
 /// Changes of an operator to a host, as a merge patch (RFC 7396). `nil` leaves a value; an inner `nil`
 /// removes it.
-package struct HostPatch: FieldObject {
-    package static let summary =
+public struct HostPatch: FieldObject {
+    public static let summary =
         "A merge patch (RFC 7396) of an operator's settings: absent fields stay, null removes a setting."
-    package static let schemaName = "HostPatch"
+    public static let schemaName = "HostPatch"
 
     /// Settings, as in `HostRecord`.
-    package var connectionsMin: Int??
-    package var connectionsMax: Int??
-    package var isPaused: Bool?
-    package var bytesPerSecondMax: Int64??
-    package var requestsPerSecondMax: Double??
-    package var backoffUntil: Timestamp??
+    public var connectionsMin: Int??
+    public var connectionsMax: Int??
+    public var isPaused: Bool?
+    public var bytesPerSecondMax: Int64??
+    public var requestsPerSecondMax: Double??
+    public var backoffUntil: Timestamp??
 
     /// Creates a patch that changes nothing.
-    package init() {}
+    public init() {}
 
-    package mutating func fields(_ visitor: inout some FieldVisitor) {
+    public mutating func fields(_ visitor: inout some FieldVisitor) {
         // More connections than a node can have.
         let counts = 1...1_000_000
         Self.field(
@@ -254,7 +254,7 @@ package struct HostPatch: FieldObject {
     }
 
     /// Returns the error of a minimum above the maximum.
-    package static func invalidBounds() -> InvalidFields {
+    public static func invalidBounds() -> InvalidFields {
         InvalidFields(
             "#/minimum_connections", "invalid_combination", "This must not be above maximum_connections.")
     }

@@ -1,15 +1,15 @@
 /// A host as a client names it: a name or address, optionally with a port, or an origin. At most one slash
 /// may follow.
-package struct HostReference: Sendable, Equatable {
+public struct HostReference: Sendable, Equatable {
     /// `http` or `https`, or `nil` if the text has no scheme.
-    package let scheme: WebURL.Scheme?
+    public let scheme: WebURL.Scheme?
     /// Host as in `WebURL.host`.
-    package let host: String
+    public let host: String
     /// Port, or `nil` if the text has neither port nor scheme.
-    package let port: UInt16?
+    public let port: UInt16?
 
     /// Reads a text; `nil` if it is no reference.
-    package init?(_ text: String) {
+    public init?(_ text: String) {
         let hasScheme = text.contains("://")
         let authority = hasScheme ? text.utf8.drop { $0 != UInt8(ascii: "/") }.dropFirst(2) : text.utf8[...]
         // No path, query or fragment, not even one that `WebURL` would drop.
@@ -28,7 +28,7 @@ package struct HostReference: Sendable, Equatable {
     }
 
     /// Origin of the reference; without a scheme it is https.
-    package var origin: String {
+    public var origin: String {
         let scheme = scheme ?? .https
         return "\(scheme.rawValue)://\(host):\(port ?? scheme.defaultPort)"
     }
@@ -36,11 +36,11 @@ package struct HostReference: Sendable, Equatable {
 
 extension HostReference {
     /// Largest number of characters: a scheme, a name, a port and a slash.
-    package static let characterCountMax = "https://".count + 253 + ":65535/".count
+    public static let characterCountMax = "https://".count + 253 + ":65535/".count
 
     /// Regular expression of a reference (ECMA-262). A name with characters beyond ASCII must also be one of
     /// UTS #46.
-    package static let pattern: String = {
+    public static let pattern: String = {
         let ascii = hostPattern(letters: "A-Za-z", hexadecimal: "[0-9a-fA-F]", v4End: "\\.?")
         let other = "[A-Za-z0-9._-]*[^\\x00-\\x7F][^\\x00-\\x20\\x7F%/:?#@\\[\\]]*"
         let host = "(\(ascii)|\(other))"
@@ -49,7 +49,7 @@ extension HostReference {
     }()
 
     /// Regular expression of an origin in responses: in lower case, with its port.
-    package static let originPattern: String = {
+    public static let originPattern: String = {
         let host = hostPattern(letters: "a-z", hexadecimal: "[0-9a-f]", v4End: "")
         return "^https?://\(host):([1-9][0-9]{0,3}|\(longPort))$"
     }()
@@ -59,12 +59,12 @@ extension HostReference {
 
     /// Regular expression of texts that match `pattern` or `originPattern`, but have a label of more than 63
     /// characters or a name of more than 253.
-    package static let exclusion = "[A-Za-z0-9_-]{64}|[A-Za-z0-9._-]{254}"
+    public static let exclusion = "[A-Za-z0-9_-]{64}|[A-Za-z0-9._-]{254}"
 
     /// Bounds of a reference, for OpenAPI.
-    package static let textRule = TextRule(1...characterCountMax, pattern: pattern, except: exclusion)
+    public static let textRule = TextRule(1...characterCountMax, pattern: pattern, except: exclusion)
     /// Bounds of an origin in responses, for OpenAPI.
-    package static let originRule = TextRule(1...characterCountMax, pattern: originPattern, except: exclusion)
+    public static let originRule = TextRule(1...characterCountMax, pattern: originPattern, except: exclusion)
 
     /// Returns the expression of a label that is no number: digits and a character that is none, but not `0x`
     /// and hexadecimal digits alone.
@@ -102,18 +102,18 @@ extension HostReference {
 
 extension HostReference: FieldValue {
     /// What a text must be, as a sentence without its subject.
-    package static let rule =
+    public static let rule =
         "must be a name, host:port or an origin without a path (https://example.org:8443)."
 
-    package static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> Self? {
+    public static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> Self? {
         guard let text = json.string else { return place.failType("a string", json) }
         return Self(text) ?? place.fail("invalid_value", "This \(Self.rule)")
     }
-    package static func restore(_ json: JSON) -> Self? { json.string.flatMap { Self($0) } }
-    package func encode(into writer: inout JSONWriter, isRedacted: Bool) {
+    public static func restore(_ json: JSON) -> Self? { json.string.flatMap { Self($0) } }
+    public func encode(into writer: inout JSONWriter, isRedacted: Bool) {
         writer.value("\(scheme.map { "\($0.rawValue)://" } ?? "")\(host)\(port.map { ":\($0)" } ?? "")")
     }
-    package static func schema(_ rule: NoRule) -> [JSON.Member] {
+    public static func schema(_ rule: NoRule) -> [JSON.Member] {
         String.schema(textRule)
     }
 }

@@ -1,67 +1,67 @@
 /// The requests to one origin that share a decision of host control, from wide to narrow: all of them; those
 /// of one tenant; those of one tenant below one first path segment with the same credentials.
-package struct HostScope: Hashable, Codable, Sendable {
+public struct HostScope: Hashable, Codable, Sendable {
     /// Tenant; empty for all tenants.
-    package let tenant: String
+    public let tenant: String
     /// First path segment and a hash of the credentials (`RequestScope.path`); empty for all paths.
-    package let path: String
+    public let path: String
 
     /// All requests to the origin.
-    package static let origin = HostScope(tenant: "", path: "")
+    public static let origin = HostScope(tenant: "", path: "")
 
     /// Creates the scope of a path.
-    package init(tenant: String, path: String) {
+    public init(tenant: String, path: String) {
         self.tenant = tenant
         self.path = path
     }
 
     /// Creates the scope of a tenant.
-    package init(tenant: String) { self.init(tenant: tenant, path: "") }
+    public init(tenant: String) { self.init(tenant: tenant, path: "") }
 
     /// The next wider scope, or `nil` for the whole origin.
-    package var wider: HostScope? {
+    public var wider: HostScope? {
         if !path.isEmpty { return HostScope(tenant: tenant) }
         return tenant.isEmpty ? nil : .origin
     }
 
     /// `true` for the whole origin.
-    package var isOrigin: Bool { tenant.isEmpty }
+    public var isOrigin: Bool { tenant.isEmpty }
 
     /// Returns `true` if the scope contains requests of the tenant below the path.
-    package func contains(tenant: String, path: String) -> Bool {
+    public func contains(tenant: String, path: String) -> Bool {
         isOrigin || self.tenant == tenant && (self.path.isEmpty || self.path == path)
     }
 }
 
 /// A scope with its origin.
-package struct OriginScope: Hashable, Sendable {
+public struct OriginScope: Hashable, Sendable {
     /// `scheme://host:port`.
-    package let origin: String
+    public let origin: String
     /// The scope.
-    package let scope: HostScope
+    public let scope: HostScope
 
     /// Creates a scope with its origin.
-    package init(origin: String, scope: HostScope) {
+    public init(origin: String, scope: HostScope) {
         self.origin = origin
         self.scope = scope
     }
 }
 
 /// The narrowest scope of a request: one tenant, one origin, one first path segment, the same credentials.
-package struct RequestScope: Hashable, Sendable {
+public struct RequestScope: Hashable, Sendable {
     /// Tenant.
-    package let tenant: String
+    public let tenant: String
     /// `scheme://host:port`.
-    package let origin: String
+    public let origin: String
     /// First path segment of at most `pathByteCountMax` bytes, and after `#` a hash of the credentials if
     /// there are any.
-    package let path: String
+    public let path: String
 
     /// Bytes of a segment; longer ones are cut, and what they begin with counts as the path.
-    package static let pathByteCountMax = 64
+    public static let pathByteCountMax = 64
 
     /// Creates a scope.
-    package init(tenant: String, origin: String, path: String) {
+    public init(tenant: String, origin: String, path: String) {
         self.tenant = tenant
         self.origin = origin
         self.path = path
@@ -69,7 +69,7 @@ package struct RequestScope: Hashable, Sendable {
 
     /// Returns the path of a request to `url`, a URL as `WebURL.string` spells it. `credentials`: hash of the
     /// request's credentials, or `nil` if it sends none.
-    package static func path(ofURL url: String, credentials: String?) -> String {
+    public static func path(ofURL url: String, credentials: String?) -> String {
         // After `scheme://authority`.
         var slashCount = 0
         let start = url.utf8.firstIndex { byte in
@@ -81,7 +81,7 @@ package struct RequestScope: Hashable, Sendable {
     }
 
     /// Returns the path of a request to `url`. `credentials`: as above.
-    package static func path(of url: WebURL, credentials: String?) -> String {
+    public static func path(of url: WebURL, credentials: String?) -> String {
         let segment = firstSegment(url.path.utf8.dropFirst())
         return credentials.map { "\(segment)#\($0)" } ?? segment
     }
@@ -96,21 +96,21 @@ package struct RequestScope: Hashable, Sendable {
     }
 
     /// Returns the hash of the credentials in `path`, or `nil` if there are none.
-    package static func credentials(in path: String) -> String? {
+    public static func credentials(in path: String) -> String? {
         path.firstIndex(of: "#").map { String(path[path.index(after: $0)...]) }
     }
 
     /// The scope among those of its origin.
-    package var scope: HostScope { HostScope(tenant: tenant, path: path) }
+    public var scope: HostScope { HostScope(tenant: tenant, path: path) }
 
     /// The scopes whose limits apply to its requests, the widest first.
-    package var scopes: [HostScope] { [.origin, HostScope(tenant: tenant), scope] }
+    public var scopes: [HostScope] { [.origin, HostScope(tenant: tenant), scope] }
 }
 
 extension JobSecrets {
     /// Bytes to hash that identify the request's credentials: secret header fields, password, token and
     /// client key; `nil` if it sends none.
-    package var credentialBytes: [UInt8]? {
+    public var credentialBytes: [UInt8]? {
         let connection = connection
         let others = [connection?.password, connection?.token, connection?.clientKey]
         guard !headers.isEmpty || others.contains(where: { $0 != nil }) else { return nil }

@@ -1,13 +1,13 @@
 /// Pattern of origins, `scheme://host[:port]`; the first label of the host may be `*`, which stands for one
 /// or more labels.
-package struct OriginPattern: Sendable, Hashable {
+public struct OriginPattern: Sendable, Hashable {
     /// Why a text is no pattern.
-    package enum Failure: Error, Sendable, Equatable {
+    public enum Failure: Error, Sendable, Equatable {
         case notOrigin, invalidWildcard
         case invalid(WebURL.Failure)
 
         /// A sentence for the client.
-        package var message: String {
+        public var message: String {
             switch self {
             case .notOrigin: "An origin is scheme://host or scheme://host:port, without a path or query."
             case .invalidWildcard:
@@ -24,7 +24,7 @@ package struct OriginPattern: Sendable, Hashable {
     private let coversSubdomains: Bool
 
     /// Reads a pattern.
-    package init(_ text: String) throws(Failure) {
+    public init(_ text: String) throws(Failure) {
         guard let mark = text.firstRange(of: "://") else { throw .invalid(.notAbsolute) }
         let authority = text[mark.upperBound...]
         guard !authority.contains(where: { "/?#\\".contains($0) }) else { throw .notOrigin }
@@ -40,20 +40,20 @@ package struct OriginPattern: Sendable, Hashable {
     }
 
     /// Returns `true` if the pattern contains the URL's origin.
-    package func contains(_ url: WebURL) -> Bool {
+    public func contains(_ url: WebURL) -> Bool {
         guard coversSubdomains else { return url.isSameOrigin(as: place) }
         return url.scheme == place.scheme && url.port == place.port && url.host.hasSuffix("." + place.host)
     }
 
     /// The normalised text: in lower case, without the default port of the scheme.
-    package var string: String {
+    public var string: String {
         let port = place.port == place.scheme.defaultPort ? "" : ":\(place.port)"
         return "\(place.scheme.rawValue)://\(coversSubdomains ? Self.wildcard : "")\(place.host)\(port)"
     }
 }
 
 extension OriginPattern: FieldValue {
-    package static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> OriginPattern? {
+    public static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> OriginPattern? {
         guard let text = json.string else { return place.failType("a string", json) }
         do throws(Failure) {
             return try OriginPattern(text)
@@ -61,12 +61,12 @@ extension OriginPattern: FieldValue {
             return place.fail("invalid_value", error.message)
         }
     }
-    package static func restore(_ json: JSON) -> OriginPattern? {
+    public static func restore(_ json: JSON) -> OriginPattern? {
         // Validated when the session was configured; `nil` stands for any damage.
         json.string.flatMap { try? OriginPattern($0) }
     }
-    package func encode(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(string) }
-    package static func schema(_ rule: NoRule) -> [JSON.Member] {
+    public func encode(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(string) }
+    public static func schema(_ rule: NoRule) -> [JSON.Member] {
         [
             JSON.Member("type", "string"), JSON.Member("maxLength", JSON(Limits.urlByteCountMax)),
             JSON.Member("pattern", #"^[hH][tT][tT][pP][sS]?://[^@\s/?#\\]{1,255}$"#),

@@ -3,10 +3,10 @@ import Synchronization
 /// Addresses and ports of Ferry's own API and database. May be used on any thread.
 ///
 /// They become known over time: the kernel may choose a port, and a database may move to another host.
-package final class OwnEndpoints: Sendable {
+public final class OwnEndpoints: Sendable {
     /// Number of database endpoints that are remembered. The oldest are dropped, since a database that moved
     /// so often has left them long ago.
-    package static let serverCountMax = 64
+    public static let serverCountMax = 64
     private struct State {
         var fixed: [EgressPolicy.Endpoint]
         var servers: [EgressPolicy.Endpoint] = []
@@ -16,7 +16,7 @@ package final class OwnEndpoints: Sendable {
 
     /// `isOwnAddress`: returns `true` if an interface of this machine has the address now; called only for
     /// ports of an endpoint.
-    package init(
+    public init(
         _ endpoints: [EgressPolicy.Endpoint] = [],
         isOwnAddress: @escaping @Sendable (IPAddress) -> Bool = { _ in false }
     ) {
@@ -25,11 +25,11 @@ package final class OwnEndpoints: Sendable {
     }
 
     /// Adds an endpoint permanently.
-    package func add(_ endpoint: EgressPolicy.Endpoint) { state.withLock { $0.fixed.append(endpoint) } }
+    public func add(_ endpoint: EgressPolicy.Endpoint) { state.withLock { $0.fixed.append(endpoint) } }
 
     /// Adds the peer of a database connection. A server on this machine has all of its addresses, and so does
     /// one behind a Unix socket (`address` is `nil`) if it has a port.
-    package func add(server address: IPAddress?, port: UInt16) {
+    public func add(server address: IPAddress?, port: UInt16) {
         let address = address?.canonical ?? everywhere
         let endpoint = EgressPolicy.Endpoint(isHere(address) ? everywhere : address, port: port)
         state.withLock { state in

@@ -1,8 +1,8 @@
 /// Rules of `acknowledgement`: a finished job and the data that Ferry stores for it stay until a client
 /// acknowledges the result, as a BITS job stays in `TRANSFERRED` until `Complete`.
-package struct AcknowledgementRules: Sendable, Equatable {
+public struct AcknowledgementRules: Sendable, Equatable {
     /// Who may acknowledge a job.
-    package enum Source: String, FieldChoice {
+    public enum Source: String, FieldChoice {
         /// Only clients, by `POST /v1/jobs/{id}/acknowledge`.
         case client
         /// Also a receiver, by accepting the event of the job's end or a reminder.
@@ -10,50 +10,50 @@ package struct AcknowledgementRules: Sendable, Equatable {
     }
 
     /// Times of the event `job.unacknowledged`.
-    package struct Reminders: Sendable, Equatable {
+    public struct Reminders: Sendable, Equatable {
         /// Number of reminders; 0 for none.
-        package var countMax = 20
+        public var countMax = 20
         /// Seconds from the job's end to the first reminder.
-        package var delayInitial = 600.0
+        public var delayInitial = 600.0
         /// Factor by which the delay grows with each reminder.
-        package var multiplier = 2.0
+        public var multiplier = 2.0
         /// Longest delay between two reminders, in seconds.
-        package var delayMax = 86_400.0
+        public var delayMax = 86_400.0
         /// Creates the default reminders.
-        package init() {}
+        public init() {}
     }
 
     /// Who may acknowledge the job.
-    package var by = Source.client
+    public var by = Source.client
     /// Seconds after the job's end at which the wait for an acknowledgement ends.
-    package var timeout = 1_209_600.0
+    public var timeout = 1_209_600.0
     /// Times of the reminders.
-    package var reminders = Reminders()
+    public var reminders = Reminders()
     /// The endpoint that requires the acknowledgement and gets the reminders, or `nil` if the job or its
     /// session requires it. Set for finished jobs only.
-    package var endpoint: WebhookID?
+    public var endpoint: WebhookID?
     /// Creates the default rules.
-    package init() {}
+    public init() {}
 
     /// Events that the job's own webhook gets besides `EventType.standard` if it names none.
-    package static let events: [EventType] = [.jobUnacknowledged, .jobAcknowledgementExpired]
+    public static let events: [EventType] = [.jobUnacknowledged, .jobAcknowledgementExpired]
 }
 
 extension JobSpec {
     /// Rules of acknowledgement, or `nil` if the job is deleted after its retention.
-    package var acknowledgement: AcknowledgementRules? {
+    public var acknowledgement: AcknowledgementRules? {
         get { boxedAcknowledgement?.value }
         set { boxedAcknowledgement = newValue.map(Boxed.init) }
     }
 }
 
 extension AcknowledgementRules: FieldObject {
-    package static let summary =
+    public static let summary =
         "The finished job and the data that Ferry stores for it stay until a client acknowledges the result, "
         + "whatever the retention; the retention begins then."
-    package static let schemaName = "AcknowledgementRules"
+    public static let schemaName = "AcknowledgementRules"
 
-    package mutating func fields(_ visitor: inout some FieldVisitor) {
+    public mutating func fields(_ visitor: inout some FieldVisitor) {
         visitor.field(
             "by", &by, .plain,
             "Who may acknowledge. webhook: also a receiver, by accepting the event of the job's end or a "
@@ -70,10 +70,10 @@ extension AcknowledgementRules: FieldObject {
 }
 
 extension AcknowledgementRules.Reminders: FieldObject {
-    package static let summary = "Times of the event job.unacknowledged."
-    package static let schemaName = "Reminders"
+    public static let summary = "Times of the event job.unacknowledged."
+    public static let schemaName = "Reminders"
 
-    package mutating func fields(_ visitor: inout some FieldVisitor) {
+    public mutating func fields(_ visitor: inout some FieldVisitor) {
         visitor.field(
             "max_count", &countMax, 0...Int(Limits.reminderCountMax), .plain,
             "Number of reminders; 0 for none.")
@@ -88,7 +88,7 @@ extension AcknowledgementRules.Reminders: FieldObject {
             "Longest delay between two reminders; not below initial_delay.")
     }
 
-    package mutating func check(_ body: FieldDecoder) {
+    public mutating func check(_ body: FieldDecoder) {
         guard delayMax < delayInitial else { return }
         if body.isGiven("max_delay") {
             body.fail("max_delay", "invalid_combination", "This must not be below initial_delay.")
@@ -182,7 +182,7 @@ extension AcknowledgementRules {
 
     /// Returns the JSON that is stored for jobs that wait for an acknowledgement and for endpoints that
     /// require one.
-    package func encode() -> [UInt8] {
+    public func encode() -> [UInt8] {
         var writer = JSONWriter(reservingCapacity: 160)
         writeObject(into: &writer)
         return writer.bytes
@@ -195,7 +195,7 @@ extension AcknowledgementRules {
     }
 
     /// Reads what `encode` returned.
-    package init(storedJSON: [UInt8]) throws(StoredJSONError) {
+    public init(storedJSON: [UInt8]) throws(StoredJSONError) {
         try self.init(restoring: try StoredObject(storedJSON))
     }
 }

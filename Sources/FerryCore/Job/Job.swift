@@ -1,64 +1,64 @@
 /// Kind of a job.
-package enum JobKind: String, Sendable, CaseIterable {
+public enum JobKind: String, Sendable, CaseIterable {
     case download, upload, data
 }
 
 /// Secrets of a job, which are stored encrypted and never shown.
-package struct JobSecrets: Sendable, Equatable {
+public struct JobSecrets: Sendable, Equatable {
     /// Header fields whose value is secret.
-    package var headers: [JobSpec.Pair]
+    public var headers: [JobSpec.Pair]
     /// Signing secret `whsec_…` of the job's own webhook, or `nil`.
-    package var webhookSecret: String?
+    public var webhookSecret: String?
     /// Header fields of deliveries to the job's own webhook.
-    package var webhookHeaders: [JobSpec.Pair] = []
+    public var webhookHeaders: [JobSpec.Pair] = []
     /// TLS settings of the job's own webhook with the text of the authorities, or `nil` for the default.
-    package var webhookTLS: WebhookTLS? {
+    public var webhookTLS: WebhookTLS? {
         get { boxedWebhookTLS?.value }
         set { boxedWebhookTLS = newValue.map(Boxed.init) }
     }
     private var boxedWebhookTLS: Boxed<WebhookTLS>?
     var boxedConnection: Boxed<ConnectionSecrets>?
     /// The job whose bytes this one resumes from (`resume_data`), or `nil`.
-    package var resumePoint: ResumePoint? {
+    public var resumePoint: ResumePoint? {
         get { boxedResumePoint?.value }
         set { boxedResumePoint = newValue.map(Boxed.init) }
     }
     private var boxedResumePoint: Boxed<ResumePoint>?
     /// Creates secrets.
-    package init(headers: [JobSpec.Pair] = [], webhookSecret: String? = nil) {
+    public init(headers: [JobSpec.Pair] = [], webhookSecret: String? = nil) {
         self.headers = headers
         self.webhookSecret = webhookSecret
     }
     /// `true` if there are no secrets.
-    package var isEmpty: Bool {
+    public var isEmpty: Bool {
         headers.isEmpty && webhookSecret == nil && webhookHeaders.isEmpty && boxedWebhookTLS == nil
             && boxedConnection == nil && boxedResumePoint == nil
     }
 }
 
 /// A validated job that is about to be stored.
-package final class NewJob: Sendable {
+public final class NewJob: Sendable {
     /// Identifier of the job.
-    package let id: JobID
+    public let id: JobID
     /// Its tenant.
-    package let tenant: String
+    public let tenant: String
     /// What the client asks for, with the secrets in the clear. A run of a schedule comes without them.
-    package let request: JobRequest
+    public let request: JobRequest
     /// `request.spec` as it will be stored.
-    package let storedSpec: StoredSpec
+    public let storedSpec: StoredSpec
     /// `JobSecrets`, encrypted, or `nil` if there are none.
-    package let sealedSecrets: [UInt8]?
+    public let sealedSecrets: [UInt8]?
     /// Scope of the request, without credentials.
-    package let scope: RequestScope
+    public let scope: RequestScope
     /// `scheme://host:port` of the request, lower case.
-    package var origin: String { scope.origin }
+    public var origin: String { scope.origin }
     /// Trace context of the submission (`TraceContext`), or `nil`.
-    package let traceparent: String?
+    public let traceparent: String?
     /// The job that this one retries, or `nil`.
-    package let retryOf: JobID?
+    public let retryOf: JobID?
 
     /// Creates a job. `specJSON`: `request.spec` as it will be stored (`JobSpec.encodeStored`).
-    package init(
+    public init(
         id: JobID, tenant: String, _ request: JobRequest, specJSON: [UInt8], sealedSecrets: [UInt8]?,
         traceparent: String?, retryOf: JobID?
     ) {
@@ -75,7 +75,7 @@ package final class NewJob: Sendable {
     }
 
     /// Creates a job of a request. `secrets`: encrypts what may be secret.
-    package convenience init(
+    public convenience init(
         id: JobID, tenant: String, _ request: JobRequest, sealing secrets: SecretSeal, traceparent: String?,
         retryOf: JobID?
     ) {
@@ -86,66 +86,66 @@ package final class NewJob: Sendable {
     }
 
     /// The fields of the job.
-    package var spec: JobSpec { request.spec }
+    public var spec: JobSpec { request.spec }
 }
 
 /// A job as stored, for showing it.
-package struct JobRecord: Sendable {
+public struct JobRecord: Sendable {
     /// Identifier of the job.
-    package var id: JobID
+    public var id: JobID
     /// Its tenant.
-    package var tenant: String
+    public var tenant: String
     /// Its state.
-    package var state: JobState
+    public var state: JobState
     /// What a waiting job waits for; `nil` in other states.
-    package var waitingFor: WaitingFor?
+    public var waitingFor: WaitingFor?
     /// Revision of its fields; grows with each change.
-    package var revision: Int32
+    public var revision: Int32
     /// Number of the last attempt, 0 before the first.
-    package var attempt: Int32
+    public var attempt: Int32
     /// Number of failed attempts.
-    package var failedAttemptCount: Int32
+    public var failedAttemptCount: Int32
     /// The node of the last attempt, or `nil`.
-    package var node: NodeID?
+    public var node: NodeID?
     /// Time of the submission.
-    package var createdAt: Timestamp
+    public var createdAt: Timestamp
     /// Start of the first attempt, or `nil`.
-    package var startedAt: Timestamp?
+    public var startedAt: Timestamp?
     /// Time of the terminal state, or `nil`.
-    package var finishedAt: Timestamp?
+    public var finishedAt: Timestamp?
     /// Time at which a waiting job continues, or `nil`.
-    package var nextAttemptAt: Timestamp?
+    public var nextAttemptAt: Timestamp?
     /// The job that this one retries, or `nil`.
-    package var retryOf: JobID?
+    public var retryOf: JobID?
     /// The accepted fields as stored; `spec` decodes them.
-    package var storedSpec: StoredSpec
+    public var storedSpec: StoredSpec
     /// The revision since which the job has these fields, or `nil` if they were never edited.
-    package var specRevision: Int32?
+    public var specRevision: Int32?
     /// The fields at earlier revisions that events are about; read only for these events.
-    package var earlierSpecs: [Int32: StoredSpec] = [:]
+    public var earlierSpecs: [Int32: StoredSpec] = [:]
     /// `response`, `result` and `error` as JSON objects, or `nil` if there is none.
-    package var responseJSON: [UInt8]?
-    package var resultJSON: [UInt8]?
-    package var errorJSON: [UInt8]?
+    public var responseJSON: [UInt8]?
+    public var resultJSON: [UInt8]?
+    public var errorJSON: [UInt8]?
     /// Body of a finished data job if it is stored in the database, else `nil`.
-    package var body: [UInt8]?
+    public var body: [UInt8]?
     /// Opaque text with which another job resumes the bytes of this failed or cancelled one, or `nil`.
-    package var resumeData: String?
+    public var resumeData: String?
     /// Bytes of a download while no attempt runs, or `nil`.
-    package var partialDownload: PartialDownload?
+    public var partialDownload: PartialDownload?
     /// Time of the acknowledgement, or `nil`.
-    package var acknowledgedAt: Timestamp?
+    public var acknowledgedAt: Timestamp?
     /// The open question (`JobQuestion`) as stored, or `nil`.
-    package var questionJSON: [UInt8]?
+    public var questionJSON: [UInt8]?
     /// Unfinished jobs that a job in `waiting` for `dependency` depends on.
-    package var pendingDependencies: [JobID] = []
+    public var pendingDependencies: [JobID] = []
     /// The only node that can do the job, or `nil` if every node can.
-    package var home: NodeAffinity?
+    public var home: NodeAffinity?
     /// Connections that the session of a queued job has to its host, or `nil` if not known.
-    package var sessionConnectionCount: Int?
+    public var sessionConnectionCount: Int?
 
     /// Creates a record.
-    package init(
+    public init(
         id: JobID, tenant: String, state: JobState, waitingFor: WaitingFor?, revision: Int32, attempt: Int32,
         failedAttemptCount: Int32, node: NodeID?, createdAt: Timestamp, startedAt: Timestamp?,
         finishedAt: Timestamp?, nextAttemptAt: Timestamp?, retryOf: JobID?, storedSpec: StoredSpec,

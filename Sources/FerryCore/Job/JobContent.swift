@@ -1,7 +1,7 @@
 /// The file or body that a succeeded job has left, or the response that has rejected an upload.
-package struct JobContent: Sendable {
+public struct JobContent: Sendable {
     /// Where the bytes are.
-    package enum Place: Sendable {
+    public enum Place: Sendable {
         case body([UInt8])
         /// Below the tenant's storage root, where another file may have replaced it. The identity is that of
         /// the published file, or `nil` if it was not recorded.
@@ -11,15 +11,15 @@ package struct JobContent: Sendable {
     }
 
     /// Where the bytes are.
-    package let place: Place
+    public let place: Place
     /// Number of bytes.
-    package let size: Int64
+    public let size: Int64
     /// SHA-256 in lower-case hexadecimal.
-    package let sha256: String
+    public let sha256: String
     /// Media type with parameters, or `nil` if the response had none.
-    package let mediaType: String?
+    public let mediaType: String?
     /// File name for the client.
-    package let fileName: String
+    public let fileName: String
 
     /// Returns `true` if the response's body is there that `content` describes: in the record, or in a file
     /// if it is too long for that.
@@ -30,7 +30,7 @@ package struct JobContent: Sendable {
 
     /// Reads a record; `nil` if the job has not ended or has left nothing, as an upload does whose response
     /// had no body.
-    package init?(_ job: JobRecord) {
+    public init?(_ job: JobRecord) {
         // A response that cannot be read names no media type or file.
         let response = job.responseJSON.flatMap { try? JSON.parse($0) }
         // Written by Ferry as JSON; a result that cannot be read has no content to show.

@@ -1,25 +1,25 @@
 extension JobSpec.Schedule {
     /// Returns the end of `timeout_for_resource`, which counts from the later of the acceptance of the job
     /// and `earliest_begin_at`.
-    package func resourceExpiry(createdAt: Timestamp) -> Timestamp {
+    public func resourceExpiry(createdAt: Timestamp) -> Timestamp {
         max(createdAt, earliestBeginAt ?? createdAt) + timeoutForResource
     }
 
     /// Returns the time by which the job must have ended: the earlier of `deadline_at` and `resourceExpiry`.
-    package func expiry(createdAt: Timestamp) -> Timestamp {
+    public func expiry(createdAt: Timestamp) -> Timestamp {
         let timeout = resourceExpiry(createdAt: createdAt)
         guard let deadlineAt else { return timeout }
         return min(deadlineAt, timeout)
     }
 
     /// Returns the error code of a job that has not ended by `expiry`.
-    package func overdueCode(createdAt: Timestamp) -> TransferError.Code {
+    public func overdueCode(createdAt: Timestamp) -> TransferError.Code {
         guard let deadlineAt else { return .resourceTimeout }
         return deadlineAt <= resourceExpiry(createdAt: createdAt) ? .deadlineExceeded : .resourceTimeout
     }
 
     /// Returns the error of a job that has not ended by `expiry`.
-    package func overdue(createdAt: Timestamp, phase: TransferError.Phase) -> TransferError {
+    public func overdue(createdAt: Timestamp, phase: TransferError.Phase) -> TransferError {
         let code = overdueCode(createdAt: createdAt)
         return TransferError(
             code,
@@ -32,7 +32,7 @@ extension JobSpec.Schedule {
 extension JobSpec {
     /// Removes what a repeated job does not need again: the suspension, dependencies, the confirmation,
     /// answers, and a deadline that has passed.
-    package mutating func `repeat`(at now: Timestamp) {
+    public mutating func `repeat`(at now: Timestamp) {
         startsSuspended = false
         schedule.dependsOn = []
         schedule.confirmsBeforeBegin = false

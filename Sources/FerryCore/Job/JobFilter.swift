@@ -1,41 +1,41 @@
 /// Which of a tenant's jobs a list shows and a bulk operation covers. All conditions apply.
 ///
 /// The field names are those of the query parameters of `GET /v1/jobs`.
-package struct JobFilter: FieldObject, FieldValue {
-    package static let summary =
+public struct JobFilter: FieldObject, FieldValue {
+    public static let summary =
         "Which jobs: all conditions apply, and null is not allowed. The names are those of the query "
         + "parameters of GET /v1/jobs; metadata.KEY may be given as such, or as a member of metadata."
-    package static let schemaName = "JobFilter"
-    package static let rejectsNull = true
-    package static let memberPrefix: String? = "metadata."
+    public static let schemaName = "JobFilter"
+    public static let rejectsNull = true
+    public static let memberPrefix: String? = "metadata."
 
     /// Name of the session; `nil`: any.
-    package var session: String?
+    public var session: String?
     /// Any of these states; empty for all states.
-    package var states: [JobState] = []
+    public var states: [JobState] = []
     /// Kind; `nil`: any.
-    package var kind: JobKind?
+    public var kind: JobKind?
     /// Where `request.url` leads; `nil`: anywhere.
-    package var place: HostReference?
+    public var place: HostReference?
     /// Time after which the job was created; `nil`: any.
-    package var createdAfter: Timestamp?
+    public var createdAfter: Timestamp?
     /// The schedule that has submitted the job; `nil`: any, or none.
-    package var schedule: ScheduleID?
+    public var schedule: ScheduleID?
     /// `true` for finished jobs that wait for their acknowledgement only.
-    package var isUnacknowledged = false
+    public var isUnacknowledged = false
     /// Pairs that the job's metadata must contain.
-    package var metadata: [JobSpec.Pair] = []
+    public var metadata: [JobSpec.Pair] = []
 
     /// Creates a filter without conditions.
-    package init() {}
+    public init() {}
 
     /// Host of `request.url` in lower case with any scheme and port; `nil` if there is no such condition, or
     /// `origins` is it.
-    package var host: String? { place.flatMap { $0.scheme == nil && $0.port == nil ? $0.host : nil } }
+    public var host: String? { place.flatMap { $0.scheme == nil && $0.port == nil ? $0.host : nil } }
 
     /// Any of these origins (`scheme://host:port`) of `request.url`; `nil` if there is no such condition, or
     /// `host` is it.
-    package var origins: [String]? {
+    public var origins: [String]? {
         guard let place else { return nil }
         if place.scheme != nil { return [place.origin] }
         return place.port.map { port in
@@ -43,7 +43,7 @@ package struct JobFilter: FieldObject, FieldValue {
         }
     }
 
-    package mutating func fields(_ visitor: inout some FieldVisitor) {
+    public mutating func fields(_ visitor: inout some FieldVisitor) {
         visitor.field("session", &session, .sessionName, .plain, "Only jobs of this session.")
         var list = states.isEmpty ? nil : StateList(states: states)
         visitor.field(
@@ -67,7 +67,7 @@ package struct JobFilter: FieldObject, FieldValue {
     }
 
     /// Reads the members `metadata.KEY`. A key that is a member of `metadata` as well is an error.
-    package mutating func check(_ body: FieldDecoder) {
+    public mutating func check(_ body: FieldDecoder) {
         guard let prefix = Self.memberPrefix else { return }
         let members = body.members(withPrefix: prefix)
         guard metadata.count + members.count <= Limits.metadataCountMax else {
@@ -88,7 +88,7 @@ package struct JobFilter: FieldObject, FieldValue {
     }
 
     /// Returns the filter in the stored form.
-    package func encode() -> [UInt8] {
+    public func encode() -> [UInt8] {
         var writer = JSONWriter(reservingCapacity: 256)
         writeConditions(into: &writer)
         return writer.bytes
@@ -102,16 +102,16 @@ package struct JobFilter: FieldObject, FieldValue {
     }
 
     /// Reads what `encode` returned. Throws if it is damaged.
-    package init(storedJSON: [UInt8]) throws(StoredJSONError) {
+    public init(storedJSON: [UInt8]) throws(StoredJSONError) {
         try self.init(restoring: try StoredObject(storedJSON))
     }
 }
 
 extension JobFilter: ShownValue {
-    package func show(into writer: inout JSONWriter, isRedacted: Bool) {
+    public func show(into writer: inout JSONWriter, isRedacted: Bool) {
         writeConditions(into: &writer)
     }
-    package static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] { schema(NoRule()) }
+    public static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] { schema(NoRule()) }
 }
 
 /// States of a filter, at least one.

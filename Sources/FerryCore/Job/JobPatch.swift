@@ -1,7 +1,7 @@
 extension JSON {
     /// Returns the result of a JSON merge patch (RFC 7396): members replace those of the same name, and null
     /// removes one.
-    package func merged(with patch: JSON) -> JSON {
+    public func merged(with patch: JSON) -> JSON {
         guard case .object(let changes) = patch else { return patch }
         var members: [JSON.Member?] = self.members ?? []
         var places: [ByteKey: Int] = [:]
@@ -31,7 +31,7 @@ extension JobRequest {
     /// Returns this job after a merge patch, validated like a submission. Throws all errors at once.
     /// `isAnswer`: the patch is that of an answer, which may also replace the method and the body.
     /// `mayMoveHost`: as in `FieldContext`. `session`: the job's session; `refusal`: the egress policy's.
-    package func merging(
+    public func merging(
         _ patch: JSONView, isAnswer: Bool = false, node: NodeAbilities = NodeAbilities(),
         session: SessionRecord? = nil, mayMoveHost: Bool = false, refusal: (WebURL) -> String?
     ) throws(InvalidFields) -> JobRequest {
@@ -175,21 +175,21 @@ extension JobRequest {
 extension JobRequest {
     /// Returns `true` if nothing differs except the order of members without order. Compares bytes, because
     /// `==` considers equivalent Unicode sequences equal (é as one or two code points).
-    package func isIdentical(to other: JobRequest) -> Bool {
+    public func isIdentical(to other: JobRequest) -> Bool {
         secrets.isIdentical(to: other.secrets)
             && spec.inOrder.encodeStored() == other.spec.inOrder.encodeStored()
     }
 
     /// Returns `true` if only fields differ that may change while the job runs: also its secrets, which are
     /// those of the request.
-    package func differsOnlyWhileRunning(from other: JobRequest) -> Bool {
+    public func differsOnlyWhileRunning(from other: JobRequest) -> Bool {
         spec.differsOnlyWhileRunning(from: other.spec)
     }
 }
 
 extension JobSecrets {
     /// Like `JobRequest.isIdentical(to:)`.
-    package func isIdentical(to other: JobSecrets) -> Bool { inOrder.encode() == other.inOrder.encode() }
+    public func isIdentical(to other: JobSecrets) -> Bool { inOrder.encode() == other.inOrder.encode() }
 
     private var inOrder: JobSecrets {
         var secrets = self
@@ -200,7 +200,7 @@ extension JobSecrets {
 
 extension SessionConfiguration {
     /// Like `JobRequest.isIdentical(to:)`.
-    package func isIdentical(to other: SessionConfiguration) -> Bool {
+    public func isIdentical(to other: SessionConfiguration) -> Bool {
         inOrder.encodeStored() == other.inOrder.encodeStored()
     }
 
@@ -230,7 +230,7 @@ extension JobSpec {
     }
 
     /// Returns `true` if only fields differ that may change while the job runs.
-    package func differsOnlyWhileRunning(from other: JobSpec) -> Bool {
+    public func differsOnlyWhileRunning(from other: JobSpec) -> Bool {
         var other = other
         other.description = description
         other.metadata = metadata

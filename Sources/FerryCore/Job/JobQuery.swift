@@ -1,17 +1,17 @@
 /// A query for a page of a tenant's jobs, newest first. The members of `filter` can be used as its own.
 @dynamicMemberLookup
-package struct JobQuery: Sendable, Equatable {
+public struct JobQuery: Sendable, Equatable {
     /// Tenant.
-    package var tenant: String
+    public var tenant: String
     /// Which of its jobs.
-    package var filter: JobFilter
+    public var filter: JobFilter
     /// The last job of the page before: only older jobs follow.
-    package var before: JobID?
+    public var before: JobID?
     /// Largest number of records.
-    package var limit: Int
+    public var limit: Int
 
     /// Creates a query.
-    package init(
+    public init(
         tenant: String, filter: JobFilter, before: JobID? = nil, limit: Int = Limits.listLimitDefault
     ) {
         self.tenant = tenant
@@ -21,7 +21,7 @@ package struct JobQuery: Sendable, Equatable {
     }
 
     /// Creates a query. `host`: as in `HostReference`; another text is no condition.
-    package init(
+    public init(
         tenant: String, session: String? = nil, states: [JobState] = [], kind: JobKind? = nil,
         host: String? = nil, createdAfter: Timestamp? = nil, metadata: [JobSpec.Pair] = [],
         before: JobID? = nil, limit: Int = Limits.listLimitDefault
@@ -36,12 +36,12 @@ package struct JobQuery: Sendable, Equatable {
         self.init(tenant: tenant, filter: filter, before: before, limit: limit)
     }
 
-    package subscript<Value>(dynamicMember member: WritableKeyPath<JobFilter, Value>) -> Value {
+    public subscript<Value>(dynamicMember member: WritableKeyPath<JobFilter, Value>) -> Value {
         get { filter[keyPath: member] }
         set { filter[keyPath: member] = newValue }
     }
 
-    package subscript<Value>(dynamicMember member: KeyPath<JobFilter, Value>) -> Value {
+    public subscript<Value>(dynamicMember member: KeyPath<JobFilter, Value>) -> Value {
         filter[keyPath: member]
     }
 }

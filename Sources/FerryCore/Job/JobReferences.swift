@@ -3,7 +3,7 @@
 extension JobSpec {
     /// The jobs whose files this one sends, with the JSON pointers of the references. Allocates nothing if
     /// there are none.
-    package var sourceJobs: [(job: JobID, pointer: String)] {
+    public var sourceJobs: [(job: JobID, pointer: String)] {
         switch (source, request.body) {
         case (.job(let job)?, _): return [(job, "/source/job")]
         case (.form(let parts, _)?, _):
@@ -20,7 +20,7 @@ extension JobSpec {
     }
 
     /// Bytes of the file that came with an upload, which are the last ones of the payload; `nil` if none did.
-    package var inlineFileByteCount: Int? {
+    public var inlineFileByteCount: Int? {
         switch source {
         case .inline(let body)?: return body.byteCount
         case .form(let parts, _)?:

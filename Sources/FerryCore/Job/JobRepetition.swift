@@ -1,8 +1,8 @@
 /// Submits finished jobs again, each as a new job: the rule of `retry`, for one job and for many. A value;
 /// any thread.
-package struct JobRepetition: Sendable {
+public struct JobRepetition: Sendable {
     /// Why a job is not submitted again.
-    package enum Refusal: Error, Sendable, Equatable {
+    public enum Refusal: Error, Sendable, Equatable {
         /// The stored job or its secrets cannot be read.
         case unreadable
         /// The egress policy, which may have become stricter, forbids the URL. The text has the reason.
@@ -18,7 +18,7 @@ package struct JobRepetition: Sendable {
     private let openResumeData: @Sendable (String) -> ResumePoint?
 
     /// Creates the rule. `openResumeData` returns `nil` for a text that this service has not made.
-    package init(
+    public init(
         egress: EgressPolicy, secrets: SecretSeal,
         openResumeData: @escaping @Sendable (String) -> ResumePoint?
     ) {
@@ -29,7 +29,7 @@ package struct JobRepetition: Sendable {
 
     /// Returns the job that repeats `source`. `id`: its identifier; `time`: when the retry was, or is,
     /// requested; `traceparent`: trace context of that request.
-    package func job(
+    public func job(
         repeating source: RetrySource, as id: JobID, at time: Timestamp, traceparent: String
     ) throws(Refusal) -> NewJob {
         guard var spec = source.record.storedSpec.whole(opening: secrets) else { throw .unreadable }
@@ -57,7 +57,7 @@ package struct JobRepetition: Sendable {
 extension JobSpec {
     /// Removes an acknowledgement that a webhook endpoint asks for. It is in the row of the finished job, but
     /// was not part of the submitted job.
-    package mutating func removeAcknowledgementOfEndpoint() {
+    public mutating func removeAcknowledgementOfEndpoint() {
         if acknowledgement?.endpoint != nil { acknowledgement = nil }
     }
 }

@@ -3,7 +3,7 @@ extension JobRecord {
     /// are present, with null for no value. `progress`: of the running attempt, or `nil` if not known.
     /// `unavailable`: why the node that runs the job did not tell its progress. `queue`: evaluated only for a
     /// job that waits for Ferry or its host. `disclosure`: what the reader may see.
-    package func write(
+    public func write(
         into writer: inout JSONWriter, progress: TransferProgress?, unavailable: NodeUnavailable? = nil,
         queue: @autoclosure () -> QueueConditions = QueueConditions(), for disclosure: Disclosure = .redacted
     ) {
@@ -106,7 +106,7 @@ private struct InlineBody: ShownValue {
 
 extension TransferProgress {
     /// Writes the `progress` object of the API. `unavailable`: why the progress is not known.
-    package func write(
+    public func write(
         into writer: inout JSONWriter, isSucceeded: Bool, unavailable: NodeUnavailable? = nil
     ) {
         if !isSucceeded, unavailable == nil, self == TransferProgress() {
@@ -147,17 +147,17 @@ private let noProgress = ShownProgress(
 ).shown()
 
 /// The `progress` object of the API.
-package struct ShownProgress: ShownObject {
-    package static let summary =
+public struct ShownProgress: ShownObject {
+    public static let summary =
         "Progress of the running attempt. Without a running attempt: of the result, or of the bytes that are "
         + "kept for a later attempt."
-    package static let schemaName = "Progress"
+    public static let schemaName = "Progress"
 
     let progress: TransferProgress
     let isSucceeded: Bool
     let unavailable: NodeUnavailable?
 
-    package static func members(_ list: inout some MemberVisitor<Self>) {
+    public static func members(_ list: inout some MemberVisitor<Self>) {
         list.member("bytes_received", \.progress.bytesReceived, "Bytes of the response body received so far.")
         list.member(
             "bytes_expected_to_receive", \.progress.bytesExpectedToReceive,
@@ -190,7 +190,7 @@ package struct ShownProgress: ShownObject {
 extension TransferResponse {
     /// Returns the `response` object of the API as it is stored (`SealedDocument`). `header_fields` is left
     /// out if it has nothing that `headers` has not.
-    package func stored(_ seal: SecretSeal) -> [UInt8] {
+    public func stored(_ seal: SecretSeal) -> [UInt8] {
         let fields = headers.combined
         let lines = fields.count == headers.count ? nil : headers
         let isURLPublic = RedactedURL.hasNoSecrets(url)
@@ -322,15 +322,15 @@ extension TransferResult {
 
     /// Returns the `result` object of the API with internal members and without `body`, which is stored
     /// beside it and added by `JobRecord.write`. `bytesSent`: as in `TransferProgress`.
-    package func json(job: JobID, bytesSent: Int64 = 0) -> [UInt8] {
+    public func json(job: JobID, bytesSent: Int64 = 0) -> [UInt8] {
         ShownResult(result: self, job: job, bytesSent: bytesSent).shown(reservingCapacity: 256)
     }
 }
 
 /// The `result` object of the API.
-package struct ShownResult: ShownObject {
-    package static let summary = "Received or sent bytes of a succeeded job."
-    package static let schemaName = "TransferResult"
+public struct ShownResult: ShownObject {
+    public static let summary = "Received or sent bytes of a succeeded job."
+    public static let schemaName = "TransferResult"
 
     let result: TransferResult
     let job: JobID
@@ -341,7 +341,7 @@ package struct ShownResult: ShownObject {
         result.path != nil || result.isManaged || result.body != nil ? "/v1/jobs/\(job)/content" : nil
     }
 
-    package static func members(_ list: inout some MemberVisitor<Self>) {
+    public static func members(_ list: inout some MemberVisitor<Self>) {
         list.stored("file", \.result.file?.text)
         list.stored(TransferResult.sentName) { $0.bytesSent > 0 ? $0.bytesSent : nil }
         list.member(
@@ -369,22 +369,22 @@ package struct ShownResult: ShownObject {
 }
 
 extension TransferResult.Content: ShownObject {
-    package static let summary = "The kept body of the response to an upload."
-    package static let schemaName = "ResponseContent"
+    public static let summary = "The kept body of the response to an upload."
+    public static let schemaName = "ResponseContent"
 
-    package static func members(_ list: inout some MemberVisitor<Self>) {
+    public static func members(_ list: inout some MemberVisitor<Self>) {
         list.member("size", \.size, "Bytes of the body.")
         list.member("sha256", \.sha256, "SHA-256 of these bytes, in lower-case hexadecimal.")
     }
 }
 
 extension TransferResult.Parts: ShownObject {
-    package static let summary =
+    public static let summary =
         "Parts of a multipart/x-mixed-replace response. Each part replaces the one before; the last complete "
         + "part is the result."
-    package static let schemaName = "ResultParts"
+    public static let schemaName = "ResultParts"
 
-    package static func members(_ list: inout some MemberVisitor<Self>) {
+    public static func members(_ list: inout some MemberVisitor<Self>) {
         list.member("count", \.count, "Number of complete parts.")
         list.member("mime_type", \.mimeType, "Media type of the last part, or null if it has none.")
     }

@@ -1,10 +1,10 @@
 /// State of a job. A terminal state never changes.
-package enum JobState: String, Sendable, CaseIterable {
+public enum JobState: String, Sendable, CaseIterable {
     case waiting, queued, running, suspended
     case succeeded, failed, cancelled
 
     /// `true` if the state never changes again.
-    package var isTerminal: Bool {
+    public var isTerminal: Bool {
         switch self {
         case .succeeded, .failed, .cancelled: true
         case .waiting, .queued, .running, .suspended: false
@@ -13,7 +13,7 @@ package enum JobState: String, Sendable, CaseIterable {
 }
 
 /// What a `waiting` job waits for.
-package enum WaitingFor: String, Sendable, CaseIterable {
+public enum WaitingFor: String, Sendable, CaseIterable {
     case beginDate = "begin_date"
     case discretionary, connectivity, retry, dependency, challenge, confirmation, redirect
     case urlExpired = "url_expired"

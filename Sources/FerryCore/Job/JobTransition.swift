@@ -1,5 +1,5 @@
 /// A cause that changes a job.
-package enum JobInput: Sendable, Equatable, CaseIterable {
+public enum JobInput: Sendable, Equatable, CaseIterable {
     // Submission.
     /// A request, a schedule or a retry creates the job. It may begin now.
     case submit
@@ -104,48 +104,48 @@ package enum JobInput: Sendable, Equatable, CaseIterable {
 }
 
 /// What a `JobTransition` changes besides the state.
-package struct JobEffects: OptionSet, Sendable, Hashable {
-    package let rawValue: Int32
-    package init(rawValue: Int32) { self.rawValue = rawValue }
+public struct JobEffects: OptionSet, Sendable, Hashable {
+    public let rawValue: Int32
+    public init(rawValue: Int32) { self.rawValue = rawValue }
 
     /// The revision grows by 1.
-    package static let revises = JobEffects(rawValue: 1)
+    public static let revises = JobEffects(rawValue: 1)
     /// The attempt number grows by 1.
-    package static let beginsAttempt = JobEffects(rawValue: 2)
+    public static let beginsAttempt = JobEffects(rawValue: 2)
     /// The node's lease ends.
-    package static let endsAttempt = JobEffects(rawValue: 4)
+    public static let endsAttempt = JobEffects(rawValue: 4)
     /// The attempt was lost with its node: what it did is unknown.
-    package static let losesAttempt = JobEffects(rawValue: 8)
+    public static let losesAttempt = JobEffects(rawValue: 8)
     /// A wait for connectivity is counted. Only the first one has an event.
-    package static let countsWait = JobEffects(rawValue: 16)
+    public static let countsWait = JobEffects(rawValue: 16)
     /// The state stays as it is, and what the job waits for.
-    package static let keepsState = JobEffects(rawValue: 4_096)
+    public static let keepsState = JobEffects(rawValue: 4_096)
     /// The begin of a held job's attempt is noted.
-    package static let recordsBegin = JobEffects(rawValue: 8_192)
+    public static let recordsBegin = JobEffects(rawValue: 8_192)
     /// The due time stays as it is.
-    package static let keepsDueTime = JobEffects(rawValue: 32)
-    package static let requestsSuspension = JobEffects(rawValue: 64)
-    package static let withdrawsSuspension = JobEffects(rawValue: 128)
-    package static let requestsCancellation = JobEffects(rawValue: 256)
-    package static let keepsBytes = JobEffects(rawValue: 512)
+    public static let keepsDueTime = JobEffects(rawValue: 32)
+    public static let requestsSuspension = JobEffects(rawValue: 64)
+    public static let withdrawsSuspension = JobEffects(rawValue: 128)
+    public static let requestsCancellation = JobEffects(rawValue: 256)
+    public static let keepsBytes = JobEffects(rawValue: 512)
     /// Jobs that depend on this one are released or failed.
-    package static let endsJob = JobEffects(rawValue: 1_024)
+    public static let endsJob = JobEffects(rawValue: 1_024)
     /// The job's row is removed.
-    package static let removesJob = JobEffects(rawValue: 2_048)
+    public static let removesJob = JobEffects(rawValue: 2_048)
 }
 
 /// The transition table of jobs: what an input does to a job in a state. Pure.
 ///
 /// Statements of the store carry transitions out; a test runs them from every state and compares.
-package struct JobTransition: Sendable, Equatable {
+public struct JobTransition: Sendable, Equatable {
     /// The state afterwards, or `nil` if the job is removed.
-    package let state: JobState?
+    public let state: JobState?
     /// What a waiting job waits for, else `nil`.
-    package let waitingFor: WaitingFor?
+    public let waitingFor: WaitingFor?
     /// The event, or `nil`. `beginsAttempt`: only the first attempt has it.
-    package let event: EventType?
+    public let event: EventType?
     /// What else changes.
-    package let effects: JobEffects
+    public let effects: JobEffects
 
     private init(
         _ state: JobState?, for waitingFor: WaitingFor? = nil, _ event: EventType? = nil,
@@ -156,7 +156,7 @@ package struct JobTransition: Sendable, Equatable {
 
     /// Returns the transition, or `nil` if the input is not allowed in this state. `before`: `nil` if the job
     /// does not exist yet.
-    package init?(_ input: JobInput, from before: JobState?) {
+    public init?(_ input: JobInput, from before: JobState?) {
         guard Self.origins(of: input).contains(before), let transition = Self.table(input, before) else {
             return nil
         }
@@ -164,7 +164,7 @@ package struct JobTransition: Sendable, Equatable {
     }
 
     /// States from which an input is allowed. A job that a node holds since its submission counts as running.
-    package static func origins(of input: JobInput) -> [JobState?] {
+    public static func origins(of input: JobInput) -> [JobState?] {
         switch input {
         case .submit, .submitLater, .submitDiscretionary, .submitDependent, .submitSuspended, .submitLeased,
             .submitHeld:
@@ -242,7 +242,7 @@ package struct JobTransition: Sendable, Equatable {
     /// Returns the transition of a job whose client requested something while it ran. A job to be cancelled
     /// is queued, and the node that claims it ends it; one to be suspended is suspended. The end of an
     /// attempt has its event all the same; a wait or a question that does not happen has none.
-    package func after(cancellationRequested: Bool, suspensionRequested: Bool) -> JobTransition {
+    public func after(cancellationRequested: Bool, suspensionRequested: Bool) -> JobTransition {
         guard cancellationRequested || suspensionRequested,
             state == .waiting || state == .queued
                 || state == .suspended, !effects.contains(.keepsState)

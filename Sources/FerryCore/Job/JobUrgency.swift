@@ -4,7 +4,7 @@ extension JobSpec {
     /// go in the order of their latest starts, before jobs that have waited for less than a day.
     ///
     /// `bytesPerSecond`: measured rate of the host, evaluated only for a job with a deadline.
-    package func urgency(createdAt: Timestamp, bytesPerSecond: @autoclosure () -> Double?) -> Timestamp {
+    public func urgency(createdAt: Timestamp, bytesPerSecond: @autoclosure () -> Double?) -> Timestamp {
         let usual = schedule.urgency(createdAt: createdAt)
         guard let deadline = schedule.deadlineAt else { return usual }
         let latest = Discretion.latestStart(
@@ -17,7 +17,7 @@ extension JobSpec {
 extension JobSpec.Schedule {
     /// Returns the urgency of a job without a deadline: its begin date less a head start for its priority and
     /// purpose. A job that waits long enough precedes all new ones, and no row has to be updated for that.
-    package func urgency(createdAt: Timestamp) -> Timestamp {
+    public func urgency(createdAt: Timestamp) -> Timestamp {
         let due = earliestBeginAt.map { max($0, createdAt) } ?? createdAt
         return due + -headStart
     }

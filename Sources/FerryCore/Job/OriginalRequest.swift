@@ -1,9 +1,9 @@
 /// URL and fields of a job before a client changed its URL; the bytes received so far belong to this request.
-package struct OriginalRequest: Sendable, Equatable {
+public struct OriginalRequest: Sendable, Equatable {
     /// The URL.
-    package let url: String
+    public let url: String
     /// The header fields.
-    package let headers: [JobSpec.Pair]
+    public let headers: [JobSpec.Pair]
 
     func store(into writer: inout JSONWriter, isRedacted: Bool) {
         writer.name("original")
@@ -14,7 +14,7 @@ package struct OriginalRequest: Sendable, Equatable {
     }
 
     /// Creates a request.
-    package init(url: String, headers: [JobSpec.Pair]) {
+    public init(url: String, headers: [JobSpec.Pair]) {
         self.url = url
         self.headers = headers
     }
@@ -27,7 +27,7 @@ package struct OriginalRequest: Sendable, Equatable {
 
 extension JobSpec.RequestSpec {
     /// The request before a client changed it, or `nil` if it has not changed.
-    package var original: OriginalRequest? {
+    public var original: OriginalRequest? {
         get { boxedOriginal?.value }
         set { boxedOriginal = newValue.map(Boxed.init) }
     }

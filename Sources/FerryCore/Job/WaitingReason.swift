@@ -1,10 +1,10 @@
 /// Why a job does not run, and what has to happen before it starts.
-package struct WaitingReason: ShownObject, Equatable {
-    package static let summary = "Why a job does not run."
-    package static let schemaName = "WaitingReason"
+public struct WaitingReason: ShownObject, Equatable {
+    public static let summary = "Why a job does not run."
+    public static let schemaName = "WaitingReason"
 
     /// Reason as a stable code; the table is in `docs/scheduling.md`.
-    package enum Code: String, ShownChoice {
+    public enum Code: String, ShownChoice {
         case beginDate = "begin_date"
         case retryBackoff = "retry_backoff"
         case redirectDelay = "redirect_delay"
@@ -25,16 +25,16 @@ package struct WaitingReason: ShownObject, Equatable {
     }
 
     /// Reason as a code.
-    package let code: Code
+    public let code: Code
     /// Reason as one sentence for people.
-    package let detail: String
+    public let detail: String
     /// Time at which the reason is checked again at the latest, or `nil` if an event ends it.
-    package let nextCheckAt: Timestamp?
+    public let nextCheckAt: Timestamp?
     /// For `dependency`: the jobs that have not ended yet.
-    package private(set) var jobs: [JobID] = []
+    public private(set) var jobs: [JobID] = []
 
     /// Creates a reason.
-    package init(_ code: Code, _ detail: String, nextCheckAt: Timestamp? = nil) {
+    public init(_ code: Code, _ detail: String, nextCheckAt: Timestamp? = nil) {
         self.code = code
         self.detail = detail
         self.nextCheckAt = nextCheckAt
@@ -42,7 +42,7 @@ package struct WaitingReason: ShownObject, Equatable {
 
     /// Returns the reason for a job, or `nil` if it runs or is terminal. `queue`: evaluated only for a job
     /// that waits for Ferry or its host.
-    package init?(_ job: JobRecord, queue: @autoclosure () -> QueueConditions) {
+    public init?(_ job: JobRecord, queue: @autoclosure () -> QueueConditions) {
         switch job.state {
         case .running, .succeeded, .failed, .cancelled: return nil
         case .suspended: self.init(.suspended, "It was suspended and starts after it is resumed.")
@@ -197,7 +197,7 @@ package struct WaitingReason: ShownObject, Equatable {
         if code == .dependency { jobs = job.pendingDependencies }
     }
 
-    package static func members(_ list: inout some MemberVisitor<Self>) {
+    public static func members(_ list: inout some MemberVisitor<Self>) {
         list.member("code", \.code, "Stable code of the reason.")
         list.member("detail", \.detail, "What has to happen before the job starts, as a sentence.")
         list.member(
@@ -210,31 +210,31 @@ package struct WaitingReason: ShownObject, Equatable {
 }
 
 /// What this node knows about the conditions of a queued job.
-package struct QueueConditions: Sendable {
+public struct QueueConditions: Sendable {
     /// `true` if an operator has paused Ferry.
-    package var isPaused = false
+    public var isPaused = false
     /// Number of nodes that are alive, run transfers and do not drain; `nil` if not known.
-    package var workerCount: Int?
+    public var workerCount: Int?
     /// `true` if at least one such node drains.
-    package var hasDrainedWorker = false
+    public var hasDrainedWorker = false
 
     /// Limits of origins, or `nil` if not known.
-    package var hosts: HostLimits?
+    public var hosts: HostLimits?
     /// Returns the connections per host of a tenant's session, or `nil` if there is no limit.
-    package var sessionLimit: @Sendable (_ tenant: String, _ session: String) -> Int? = { _, _ in nil }
+    public var sessionLimit: @Sendable (_ tenant: String, _ session: String) -> Int? = { _, _ in nil }
     /// Current time, or `nil` if limits are not to be checked.
-    package var now: Timestamp?
+    public var now: Timestamp?
     /// Seconds after which a node without heartbeat counts as dead.
-    package var leaseSeconds = Limits.leaseSeconds
+    public var leaseSeconds = Limits.leaseSeconds
     /// Returns the time until which the jobs of a tenant wait because its bytes of the day are used up, or
     /// `nil` if they need not wait.
-    package var tenantWaitsUntil: @Sendable (_ tenant: String) -> Timestamp? = { _ in nil }
+    public var tenantWaitsUntil: @Sendable (_ tenant: String) -> Timestamp? = { _ in nil }
     /// Why no download begins on this node, or `nil` if downloads may begin.
-    package var downloadHold: DownloadAdmission.Hold?
+    public var downloadHold: DownloadAdmission.Hold?
     /// Returns the state of an origin that cannot be reached, or `nil` if it can be, as far as is known.
-    package var unreachableHost: @Sendable (_ origin: String) -> HostUnreachable? = { _ in nil }
+    public var unreachableHost: @Sendable (_ origin: String) -> HostUnreachable? = { _ in nil }
     /// Conditions for discretionary jobs, or `nil` if not known.
-    package var outlook: DiscretionaryOutlook?
+    public var outlook: DiscretionaryOutlook?
 
     /// Returns `true` if the job would wait for connectivity when it is claimed, because its host cannot be
     /// reached.
@@ -288,7 +288,7 @@ package struct QueueConditions: Sendable {
     }
 
     /// Creates conditions; everything else is unknown.
-    package init(isPaused: Bool = false, workerCount: Int? = nil) {
+    public init(isPaused: Bool = false, workerCount: Int? = nil) {
         self.isPaused = isPaused
         self.workerCount = workerCount
     }
@@ -297,17 +297,17 @@ package struct QueueConditions: Sendable {
 extension JobSpec {
     /// `true` if the job waits together with all jobs of its host until the host can be reached. A job with a
     /// proxy has its own route to the host, and one with mirrors has other hosts.
-    package var awaitsHost: Bool {
+    public var awaitsHost: Bool {
         schedule.waitsForConnectivity && mirrors.isEmpty && request.connection?.proxy == nil
     }
 }
 
 /// State of a host that cannot be reached.
-package struct HostUnreachable: Sendable, Equatable {
+public struct HostUnreachable: Sendable, Equatable {
     /// Time of the next probe, or `nil` if not known.
-    package let nextProbeAt: Timestamp?
+    public let nextProbeAt: Timestamp?
     /// Creates a state.
-    package init(nextProbeAt: Timestamp?) { self.nextProbeAt = nextProbeAt }
+    public init(nextProbeAt: Timestamp?) { self.nextProbeAt = nextProbeAt }
 }
 
 extension JobRecord {

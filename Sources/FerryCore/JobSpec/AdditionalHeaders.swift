@@ -1,15 +1,15 @@
 /// The fields of a request that come from its session (`http_additional_headers`), and the origins that may
 /// get them (`http_additional_headers_origins`), as they were when the job was accepted.
-package struct AdditionalHeaders: Sendable, Equatable {
+public struct AdditionalHeaders: Sendable, Equatable {
     /// Names of the fields in lower case.
-    package var names: [String]
+    public var names: [String]
     /// Origins that may get them.
-    package var origins: [OriginPattern]
+    public var origins: [OriginPattern]
     /// `true` if the session's proxy may read the fields: the job names no proxy of its own.
-    package var trustsProxy: Bool
+    public var trustsProxy: Bool
 
     /// Creates a rule.
-    package init(names: [String], origins: [OriginPattern], trustsProxy: Bool) {
+    public init(names: [String], origins: [OriginPattern], trustsProxy: Bool) {
         self.names = names
         self.origins = origins
         self.trustsProxy = trustsProxy
@@ -17,7 +17,7 @@ package struct AdditionalHeaders: Sendable, Equatable {
 
     /// Returns `true` if a field may be sent to the URL. `isKnownEnd`: `true` if no proxy of the job's own
     /// can read the request.
-    package func allows(_ name: String, to url: WebURL, isKnownEnd: Bool) -> Bool {
+    public func allows(_ name: String, to url: WebURL, isKnownEnd: Bool) -> Bool {
         guard names.contains(name.lowercased()) else { return true }
         return (trustsProxy || isKnownEnd) && origins.contains { $0.contains(url) }
     }
@@ -47,7 +47,7 @@ package struct AdditionalHeaders: Sendable, Equatable {
 
 extension JobSpec.RequestSpec {
     /// The rule, or `nil` if the session has added no fields or they may be sent to every origin.
-    package var additionalHeaders: AdditionalHeaders? {
+    public var additionalHeaders: AdditionalHeaders? {
         get { boxedAdditionalHeaders?.value }
         set { boxedAdditionalHeaders = newValue.map(Boxed.init) }
     }

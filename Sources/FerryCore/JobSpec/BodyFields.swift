@@ -64,13 +64,13 @@ extension JobSpec {
 
 extension JobSpec {
     /// The form in which the client gave a body, and the size of its payload in bytes.
-    package struct Body: FieldObject {
-        package static let summary =
+    public struct Body: FieldObject {
+        public static let summary =
             "Body of a request. Shown with its size instead of its content: {\"json\": {\"size\": 5}}."
-        package static let schemaName = "Body"
+        public static let schemaName = "Body"
 
         /// Member of the request in which the body was given.
-        package enum Form: String, Sendable, CaseIterable {
+        public enum Form: String, Sendable, CaseIterable {
             case json, form, text, base64, multipart
 
             fileprivate var summary: String {
@@ -86,18 +86,18 @@ extension JobSpec {
             }
         }
         /// Form.
-        package var form: Form
+        public var form: Form
         /// Bytes of the payload.
-        package var byteCount: Int
+        public var byteCount: Int
         /// Parts of a `multipart` body.
-        package var parts: [Part]
+        public var parts: [Part]
         /// The payload while the body is read.
         fileprivate var bytes: [UInt8] = []
 
         /// Creates a body without content.
-        package init() { self.init(form: .text, byteCount: 0) }
+        public init() { self.init(form: .text, byteCount: 0) }
         /// Creates a body.
-        package init(form: Form, byteCount: Int, parts: [Part] = []) {
+        public init(form: Form, byteCount: Int, parts: [Part] = []) {
             self.form = form
             self.byteCount = byteCount
             self.parts = parts
@@ -107,7 +107,7 @@ extension JobSpec {
             bytes = content.bytes
         }
 
-        package mutating func fields(_ visitor: inout some FieldVisitor) {
+        public mutating func fields(_ visitor: inout some FieldVisitor) {
             for form in Form.allCases where form != .multipart {
                 var content = content(form)
                 visitor.alternative(form.rawValue, &content, form, form.summary)
@@ -128,7 +128,7 @@ extension JobSpec {
             return bytes.isEmpty ? InlineBytes(byteCount: byteCount) : InlineBytes(bytes)
         }
 
-        package mutating func check(_ body: FieldDecoder) {
+        public mutating func check(_ body: FieldDecoder) {
             body.context.payload = hasPayload ? takePayload() : nil
         }
 
@@ -159,7 +159,7 @@ extension [JobSpec.Part] {
 
 extension JobSpec {
     /// Source of an upload.
-    package enum Source: Sendable, Equatable {
+    public enum Source: Sendable, Equatable {
         /// A file below the tenant's storage root.
         case path(String)
         /// The file of another job of the same tenant.
@@ -189,13 +189,13 @@ private struct SourceJob: FieldValue {
 }
 
 extension JobSpec.Source: FieldObject {
-    package static let summary = "Source of an upload."
-    package static let schemaName = "Source"
+    public static let summary = "Source of an upload."
+    public static let schemaName = "Source"
 
     /// Creates a source without path.
-    package init() { self = .path("") }
+    public init() { self = .path("") }
 
-    package mutating func fields(_ visitor: inout some FieldVisitor) {
+    public mutating func fields(_ visitor: inout some FieldVisitor) {
         var file = file
         file.place(&visitor)
         for name in ["upload", "url", "s3"] { visitor.unsupported(name, off: .null) }
@@ -237,7 +237,7 @@ extension JobSpec.Source: FieldObject {
         if case .form(let parts, let isList) = self { UploadForm(parts, isList: isList) } else { nil }
     }
 
-    package mutating func check(_ body: FieldDecoder) {
+    public mutating func check(_ body: FieldDecoder) {
         let payload: [UInt8]
         switch self {
         case .form(var parts, let isList):
@@ -319,32 +319,32 @@ private struct UploadForm: FieldObject {
 
 extension JobSpec {
     /// A part of a `multipart/form-data` body.
-    package struct Part: FieldObject, FieldValue {
-        package static let summary =
+    public struct Part: FieldObject, FieldValue {
+        public static let summary =
             "A part of a multipart/form-data body (RFC 7578): a field or a file. The content of text and "
             + "base64 is shown as {\"size\": 5}."
-        package static let schemaName = "Part"
+        public static let schemaName = "Part"
 
         /// Name of the field.
-        package var name: String
+        public var name: String
         /// The bytes; never a form itself.
-        package var source: Source
+        public var source: Source
         /// File name; `nil` for a field, and for another job's file, which has a name of its own.
-        package var fileName: String?
+        public var fileName: String?
         /// Media type; `nil` for text, and for another job's file, which has a type of its own.
-        package var contentType: String?
+        public var contentType: String?
 
         /// Creates a part without name.
-        package init() { self.init(name: "", source: Source()) }
+        public init() { self.init(name: "", source: Source()) }
         /// Creates a part.
-        package init(name: String, source: Source, fileName: String? = nil, contentType: String? = nil) {
+        public init(name: String, source: Source, fileName: String? = nil, contentType: String? = nil) {
             self.name = name
             self.source = source
             self.fileName = fileName
             self.contentType = contentType
         }
 
-        package mutating func fields(_ visitor: inout some FieldVisitor) {
+        public mutating func fields(_ visitor: inout some FieldVisitor) {
             visitor.field("name", &name, .partName, .of(required: true), "Name of the part.")
             source.place(&visitor)
             visitor.field(
@@ -357,7 +357,7 @@ extension JobSpec {
                     + "application/octet-stream; none for text.")
         }
 
-        package mutating func check(_ body: FieldDecoder) { nameFile() }
+        public mutating func check(_ body: FieldDecoder) { nameFile() }
 
         /// Sets the default name of a file, the last part of its path, and its default type.
         private mutating func nameFile() {
@@ -377,19 +377,19 @@ extension JobSpec {
             contentType = contentType ?? octetStream
         }
 
-        package static func schema(_ rule: NoRule) -> [JSON.Member] {
+        public static func schema(_ rule: NoRule) -> [JSON.Member] {
             [JSON.Member("$ref", "#/components/schemas/PartInput")]
         }
-        package static func shownSchema(_ rule: NoRule) -> [JSON.Member] {
+        public static func shownSchema(_ rule: NoRule) -> [JSON.Member] {
             [JSON.Member("$ref", "#/components/schemas/Part")]
         }
     }
 
     /// `true` if bytes are stored beside the spec as payload.
-    package var hasPayload: Bool { request.body?.hasPayload ?? source?.hasPayload ?? false }
+    public var hasPayload: Bool { request.body?.hasPayload ?? source?.hasPayload ?? false }
 
     /// The parts of a multipart body, or `nil` for other bodies.
-    package var parts: [Part]? {
+    public var parts: [Part]? {
         if case .form(let parts, _)? = source { return parts }
         return request.body.flatMap { $0.form == .multipart ? $0.parts : nil }
     }

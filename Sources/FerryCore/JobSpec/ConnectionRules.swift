@@ -1,8 +1,8 @@
 /// How a job's requests reach and authenticate to their server, where that differs from the default.
 /// `ConnectionSecrets` has the secrets.
-package struct ConnectionRules: Sendable, Equatable {
+public struct ConnectionRules: Sendable, Equatable {
     /// Version of HTTP.
-    package enum HTTPVersion: String, FieldChoice {
+    public enum HTTPVersion: String, FieldChoice {
         /// The newest version that is safe with this libcurl: HTTP/2 by ALPN, else HTTP/1.1.
         case auto
         case http1 = "1.1"
@@ -11,14 +11,14 @@ package struct ConnectionRules: Sendable, Equatable {
     }
 
     /// Authentication by RFC 7617 (basic), RFC 7616 (digest), RFC 6750 (bearer) or MS-NTHT (NTLM).
-    package struct Authentication: FieldObject {
-        package static let summary =
+    public struct Authentication: FieldObject {
+        public static let summary =
             "Credentials. basic (RFC 7617) is sent at once; digest (RFC 7616, MD5 and SHA-256) answers the "
             + "server's challenge, and so does ntlm (MS-NTHT), over HTTP/1.1; the body is sent after it "
             + "only. bearer: RFC 6750."
-        package static let schemaName = "Authentication"
+        public static let schemaName = "Authentication"
 
-        package static func schemaRules(for kind: JobKind?) -> [JSON.Member] {
+        public static func schemaRules(for kind: JobKind?) -> [JSON.Member] {
             JSON.rules(
                 #"""
                 {
@@ -43,25 +43,25 @@ package struct ConnectionRules: Sendable, Equatable {
         }
 
         /// Scheme.
-        package enum Scheme: String, FieldChoice { case basic, digest, bearer, ntlm }
+        public enum Scheme: String, FieldChoice { case basic, digest, bearer, ntlm }
         /// Scheme.
-        package var scheme = Scheme.basic
+        public var scheme = Scheme.basic
         /// User, or `nil` for `bearer`.
-        package var user: String?
+        public var user: String?
         /// Password, or token of `bearer`.
-        package var password = Secret()
-        package var token = Secret()
+        public var password = Secret()
+        public var token = Secret()
         /// Creates an authentication without user.
-        package init() {}
+        public init() {}
         /// Creates an authentication.
-        package init(_ scheme: Scheme, user: String? = nil) {
+        public init(_ scheme: Scheme, user: String? = nil) {
             self.scheme = scheme
             self.user = user
             password.isSet = scheme != .bearer
             token.isSet = scheme == .bearer
         }
 
-        package mutating func fields(_ visitor: inout some FieldVisitor) {
+        public mutating func fields(_ visitor: inout some FieldVisitor) {
             let before = scheme
             visitor.field("type", &scheme, .of(.always, required: true), "Scheme of the authentication.")
             // A patch that names another kind of credential replaces the former one.
@@ -78,7 +78,7 @@ package struct ConnectionRules: Sendable, Equatable {
                 "Token of bearer. Encrypted and shown as {\"set\": true}.")
         }
 
-        package func check(_ body: FieldDecoder) {
+        public func check(_ body: FieldDecoder) {
             guard body.mode == .patch || body.isValid("type") else { return }
             if scheme == .ntlm, !body.context.node.hasNTLM {
                 body.fail("type", "not_supported", "The libcurl of this node has no NTLM.")
@@ -97,13 +97,13 @@ package struct ConnectionRules: Sendable, Equatable {
     }
 
     /// TLS settings that differ from the default: the system's authorities, and TLS 1.2 or later.
-    package struct TLS: FieldObject {
-        package static let summary =
+    public struct TLS: FieldObject {
+        public static let summary =
             "TLS settings for https URLs. Host names are always checked. A client certificate stays with its "
             + "origin across redirects, everything else applies to every hop; a redirect to http is refused."
-        package static let schemaName = "TLS"
+        public static let schemaName = "TLS"
 
-        package static func schemaRules(for kind: JobKind?) -> [JSON.Member] {
+        public static func schemaRules(for kind: JobKind?) -> [JSON.Member] {
             JSON.rules(
                 #"""
                 {
@@ -119,24 +119,24 @@ package struct ConnectionRules: Sendable, Equatable {
         }
 
         /// Version of TLS.
-        package enum Version: String, FieldChoice {
+        public enum Version: String, FieldChoice {
             case v12 = "1.2"
             case v13 = "1.3"
         }
         /// Authorities, client certificate and its key; their texts are in `ConnectionSecrets`, because they
         /// are long.
-        package var authorities = Secret()
-        package var clientCertificate = Secret()
-        package var clientKey = Secret()
+        public var authorities = Secret()
+        public var clientCertificate = Secret()
+        public var clientKey = Secret()
         /// Pinned public keys as `sha256//base64` (RFC 7469 §2.4). One of them must match on every hop.
-        package var pins: [String] = []
+        public var pins: [String] = []
         /// Lowest and highest version; `nil` for no maximum.
-        package var versionMin = Version.v12
-        package var versionMax: Version?
+        public var versionMin = Version.v12
+        public var versionMax: Version?
         /// Creates default settings.
-        package init() {}
+        public init() {}
 
-        package mutating func fields(_ visitor: inout some FieldVisitor) {
+        public mutating func fields(_ visitor: inout some FieldVisitor) {
             ServerTrust.declareAuthorities(&visitor, &authorities, .of(.always))
             visitor.field(
                 "client_certificate", &clientCertificate, .pem, .of(.always),
@@ -151,12 +151,12 @@ package struct ConnectionRules: Sendable, Equatable {
                 "maximum_version", &versionMax, .of(.always), "Highest version of TLS; null for no maximum.")
         }
 
-        package mutating func inherit(from session: SessionConfiguration) {
+        public mutating func inherit(from session: SessionConfiguration) {
             versionMin = session.tlsVersionMin
             versionMax = session.tlsVersionMax
         }
 
-        package func check(_ body: FieldDecoder) {
+        public func check(_ body: FieldDecoder) {
             let node = body.context.node
             body.checkCertificates("ca", authorities)
             body.checkCertificates("client_certificate", clientCertificate)
@@ -179,13 +179,13 @@ package struct ConnectionRules: Sendable, Equatable {
     }
 
     /// A proxy.
-    package struct Proxy: FieldObject {
-        package static let summary =
+    public struct Proxy: FieldObject {
+        public static let summary =
             "A proxy: HTTP, HTTPS or SOCKS5. It resolves names; its own address must be one that the egress "
             + "policy allows."
-        package static let schemaName = "Proxy"
+        public static let schemaName = "Proxy"
 
-        package static func schemaRules(for kind: JobKind?) -> [JSON.Member] {
+        public static func schemaRules(for kind: JobKind?) -> [JSON.Member] {
             JSON.rules(
                 #"""
                 {
@@ -201,22 +201,22 @@ package struct ConnectionRules: Sendable, Equatable {
         }
 
         /// URL of the proxy.
-        package var url = ProxyURL.unknown
+        public var url = ProxyURL.unknown
         /// User, or `nil`. The password is a secret.
-        package var user: String?
-        package var password = Secret()
+        public var user: String?
+        public var password = Secret()
         /// Scheme of the authentication to the proxy; never `bearer`.
-        package var scheme: Authentication.Scheme { Authentication.Scheme(rawValue: type.rawValue) ?? .basic }
+        public var scheme: Authentication.Scheme { Authentication.Scheme(rawValue: type.rawValue) ?? .basic }
         private var type = AuthenticationType.basic
         /// Authorities for an https proxy.
-        package var authorities = Secret()
+        public var authorities = Secret()
         /// Hosts that are connected without the proxy.
-        package var bypass: ProxyBypass { ProxyBypass(bypassEntries) }
+        public var bypass: ProxyBypass { ProxyBypass(bypassEntries) }
         private var bypassEntries: [String] = []
         /// Creates a proxy without URL.
-        package init() {}
+        public init() {}
         /// Creates a proxy.
-        package init(
+        public init(
             url: ProxyURL, user: String? = nil, bypass: ProxyBypass = ProxyBypass(),
             hasAuthorities: Bool = false
         ) {
@@ -231,13 +231,13 @@ package struct ConnectionRules: Sendable, Equatable {
         enum AuthenticationType: String, FieldChoice { case basic, digest, ntlm }
 
         /// Sets the credential that a client has given after a challenge of the proxy.
-        package mutating func use(_ scheme: Authentication.Scheme, user: String?) {
+        public mutating func use(_ scheme: Authentication.Scheme, user: String?) {
             self.user = user
             type = AuthenticationType(rawValue: scheme.rawValue) ?? .basic
             password.isSet = user != nil
         }
 
-        package mutating func fields(_ visitor: inout some FieldVisitor) {
+        public mutating func fields(_ visitor: inout some FieldVisitor) {
             visitor.field(
                 "url", &url, .of(.always, required: true), "URL with its port, without user information.")
             visitor.field("user", &user, .user, .of(.always), "Name of the user.")
@@ -255,7 +255,7 @@ package struct ConnectionRules: Sendable, Equatable {
                     + "networks, or *.")
         }
 
-        package mutating func check(_ body: FieldDecoder) {
+        public mutating func check(_ body: FieldDecoder) {
             if user == nil, body.hasValue("password"), !body.hasValue("user") {
                 body.fail("user", "required", "A password needs a user.")
             } else if user == nil, !body.has("password") {
@@ -278,18 +278,18 @@ package struct ConnectionRules: Sendable, Equatable {
     }
 
     /// Version of HTTP.
-    package var httpVersion = HTTPVersion.auto
+    public var httpVersion = HTTPVersion.auto
     /// Authentication, or `nil`.
-    package var authentication: Authentication?
+    public var authentication: Authentication?
     /// TLS settings, or `nil` for the default.
-    package var tls: TLS?
+    public var tls: TLS?
     /// Proxy, or `nil` for Ferry's own (`FERRY_PROXY`), if there is one.
-    package var proxy: Proxy?
+    public var proxy: Proxy?
     /// Creates default rules.
-    package init() {}
+    public init() {}
 
     /// Rules of a job that names none.
-    package static let standard = ConnectionRules()
+    public static let standard = ConnectionRules()
 
     /// Declares the fields, which are members of `request`.
     mutating func fields(_ visitor: inout some FieldVisitor) {
@@ -323,18 +323,18 @@ extension TextRule {
     private static func hasControls(_ text: String) -> Bool { text.utf8.contains { $0 < 0x20 || $0 == 0x7F } }
 
     /// A user's name (RFC 7617 §2: no colon, no control characters).
-    package static let user = TextRule(1...Limits.userByteCountMax, pattern: #"^[^:\u0000-\u001f\u007f]+$"#) {
+    public static let user = TextRule(1...Limits.userByteCountMax, pattern: #"^[^:\u0000-\u001f\u007f]+$"#) {
         $0.utf8.contains(UInt8(ascii: ":")) || hasControls($0)
             ? "A user's name has no colon and no control characters." : nil
     }
 
     /// A password.
-    package static let password = TextRule(
+    public static let password = TextRule(
         0...Limits.passwordByteCountMax, pattern: #"^[^\u0000-\u001f\u007f]*$"#
     ) { hasControls($0) ? "A password has no control characters." : nil }
 
     /// A token of RFC 6750.
-    package static let token = TextRule(1...Limits.tokenByteCountMax, pattern: "^[!-~]+$") {
+    public static let token = TextRule(1...Limits.tokenByteCountMax, pattern: "^[!-~]+$") {
         $0.utf8.allSatisfy { (0x21...0x7E).contains($0) }
             ? nil : "A token is visible ASCII without spaces."
     }
@@ -346,7 +346,7 @@ extension TextRule {
 }
 
 extension ProxyURL: FieldValue {
-    package static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> ProxyURL? {
+    public static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> ProxyURL? {
         let lengths = TextRule(1...Limits.urlByteCountMax, pattern: nil) { _ in nil }
         guard let text = String.decode(json, lengths, place) else { return nil }
         do throws(Failure) {
@@ -357,12 +357,12 @@ extension ProxyURL: FieldValue {
             return place.fail("invalid_value", error.message)
         }
     }
-    package static func restore(_ json: JSON) -> ProxyURL? {
+    public static func restore(_ json: JSON) -> ProxyURL? {
         // Validated at the submission; otherwise the row is damaged.
         json.string.flatMap { try? ProxyURL($0) }
     }
-    package func encode(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(string) }
-    package static func schema(_ rule: NoRule) -> [JSON.Member] {
+    public func encode(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(string) }
+    public static func schema(_ rule: NoRule) -> [JSON.Member] {
         [
             JSON.Member("type", "string"), JSON.Member("maxLength", JSON(Limits.urlByteCountMax)),
             JSON.Member(
@@ -375,34 +375,34 @@ extension ProxyURL: FieldValue {
 }
 
 /// The secrets of `ConnectionRules`.
-package struct ConnectionSecrets: Sendable, Equatable {
+public struct ConnectionSecrets: Sendable, Equatable {
     /// Secret of `Authentication`.
-    package var password: String?
-    package var token: String?
+    public var password: String?
+    public var token: String?
     /// PEM texts.
-    package var authorities: String?
-    package var clientCertificate: String?
-    package var clientKey: String?
-    package var proxyPassword: String?
-    package var proxyAuthorities: String?
+    public var authorities: String?
+    public var clientCertificate: String?
+    public var clientKey: String?
+    public var proxyPassword: String?
+    public var proxyAuthorities: String?
     /// Creates an empty set.
-    package init() {}
+    public init() {}
 }
 
 /// A value behind a reference, for rare properties: `nil` costs one word.
-package final class Boxed<Value: Sendable & Equatable>: Sendable, Equatable {
+public final class Boxed<Value: Sendable & Equatable>: Sendable, Equatable {
     /// The value.
-    package let value: Value
+    public let value: Value
     /// Creates a box.
-    package init(_ value: Value) { self.value = value }
+    public init(_ value: Value) { self.value = value }
 
     /// Compares the values.
-    package static func == (a: Boxed, b: Boxed) -> Bool { a === b || a.value == b.value }
+    public static func == (a: Boxed, b: Boxed) -> Bool { a === b || a.value == b.value }
 }
 
 extension JobSpec.RequestSpec {
     /// The rules, or `nil` for the default.
-    package var connection: ConnectionRules? {
+    public var connection: ConnectionRules? {
         get { boxedConnection?.value }
         set { boxedConnection = newValue.flatMap { $0 == .standard ? nil : Boxed($0) } }
     }
@@ -410,7 +410,7 @@ extension JobSpec.RequestSpec {
 
 extension JobSecrets {
     /// The secrets, or `nil` if there are none.
-    package var connection: ConnectionSecrets? {
+    public var connection: ConnectionSecrets? {
         get { boxedConnection?.value }
         set { boxedConnection = newValue.flatMap { $0 == ConnectionSecrets() ? nil : Boxed($0) } }
     }

@@ -1,29 +1,29 @@
 extension JobSpec {
     /// Destination of a download.
-    package struct Destination: FieldObject {
-        package static let summary = "Where a download is stored."
-        package static let schemaName = "Destination"
-        package static func schemaRules(for kind: JobKind?) -> [JSON.Member] {
+    public struct Destination: FieldObject {
+        public static let summary = "Where a download is stored."
+        public static let schemaName = "Destination"
+        public static func schemaRules(for kind: JobKind?) -> [JSON.Member] {
             JSON.rules(#"{"required": ["path"]}"#)
         }
         /// What to do if the file exists.
-        package enum IfExists: String, FieldChoice { case replace, fail, rename }
+        public enum IfExists: String, FieldChoice { case replace, fail, rename }
         /// Path below the tenant's storage root: relative, without `.` or `..` segments. With a slash at the
         /// end it is a directory, and the response suggests the file name.
-        package var path = ""
+        public var path = ""
         /// What to do if the file exists.
-        package var ifExists = IfExists.replace
+        public var ifExists = IfExists.replace
         /// Creates a destination without path.
-        package init() {}
+        public init() {}
         /// Creates a destination.
-        package init(path: String, ifExists: IfExists) {
+        public init(path: String, ifExists: IfExists) {
             self.path = path
             self.ifExists = ifExists
         }
         /// `true` if the path is a directory.
-        package var isDirectory: Bool { path.utf8.last == UInt8(ascii: "/") }
+        public var isDirectory: Bool { path.utf8.last == UInt8(ascii: "/") }
 
-        package mutating func fields(_ visitor: inout some FieldVisitor) {
+        public mutating func fields(_ visitor: inout some FieldVisitor) {
             visitor.field(
                 "path", &path, .destinationPath, .plain,
                 "Path below the tenant's storage root: relative, without empty, . or .. parts. With a slash "
@@ -38,7 +38,7 @@ extension JobSpec {
             visitor.unsupported("header_fields", off: .null)
         }
 
-        package mutating func check(_ body: FieldDecoder) {
+        public mutating func check(_ body: FieldDecoder) {
             let isElsewhere = ["url", "s3", "method", "headers", "header_fields"].contains(where: body.has)
             if path.isEmpty, !isElsewhere, !body.has("path") || body.isValid("path") {
                 body.fail("path", "required", "A destination needs a path.")

@@ -289,16 +289,16 @@ struct HeaderLines: FieldValue {
 }
 
 /// One line of a header section.
-package struct HeaderLine: FieldObject, FieldValue {
-    package static let summary = "One line of a header section."
-    package static let schemaName = "HeaderField"
+public struct HeaderLine: FieldObject, FieldValue {
+    public static let summary = "One line of a header section."
+    public static let schemaName = "HeaderField"
 
     fileprivate var name = ""
     fileprivate var value = ""
 
-    package init() {}
+    public init() {}
 
-    package mutating func fields(_ visitor: inout some FieldVisitor) {
+    public mutating func fields(_ visitor: inout some FieldVisitor) {
         visitor.field("name", &name, .headerName, .of(required: true), "Name; case is ignored.")
         visitor.field("value", &value, .headerValue, .of(required: true), "Value.")
     }

@@ -1,5 +1,5 @@
 /// Decides which header fields a job may set, and which of them are secret. The only home of both rules.
-package enum HeaderRules {
+public enum HeaderRules {
     /// Fields of the connection or the framing, with which a request could smuggle another one.
     private static let forbidden: Set<String> = [
         "content-length", "transfer-encoding", "connection", "expect", "te", "upgrade", "trailer",
@@ -7,7 +7,7 @@ package enum HeaderRules {
     ]
 
     /// Returns `true` for a `field-name` (RFC 9110 §5.1): a token.
-    package static func isName(_ name: String) -> Bool {
+    public static func isName(_ name: String) -> Bool {
         !name.isEmpty && name.utf8.allSatisfy(isTokenByte)
     }
 
@@ -22,18 +22,18 @@ package enum HeaderRules {
     }
 
     /// Returns `true` for a `field-value` (RFC 9110 §5.5): no control character but the tab.
-    package static func isValue(_ value: String) -> Bool {
+    public static func isValue(_ value: String) -> Bool {
         value.utf8.allSatisfy { $0 >= 0x20 && $0 != 0x7F || $0 == 0x09 }
     }
 
     /// Returns `true` for `Host` (RFC 9110 §7.2), which names another server at the address of the URL.
-    package static func isHost(_ name: String) -> Bool { name.lowercased() == "host" }
+    public static func isHost(_ name: String) -> Bool { name.lowercased() == "host" }
 
     /// Returns why a job cannot have this value of `Host`, as a sentence, or `nil`.
     ///
     /// The egress policy checks addresses. Behind an allowed address, such as that of a proxy or a load
     /// balancer, `Host` could choose servers that the operator has not allowed, so only admins may set it.
-    package static func refusal(ofHost value: String, mayNameHost: Bool) -> String? {
+    public static func refusal(ofHost value: String, mayNameHost: Bool) -> String? {
         guard mayNameHost else { return "Host can only be set when an admin key submits a job." }
         guard let host = HostReference(value), host.scheme == nil, value.utf8.last != UInt8(ascii: "/"),
             value.utf8.allSatisfy({ $0 < 0x80 })
@@ -42,19 +42,19 @@ package enum HeaderRules {
     }
 
     /// Returns `true` if no job can set the field.
-    package static func isForbidden(_ name: String) -> Bool {
+    public static func isForbidden(_ name: String) -> Bool {
         let lower = name.lowercased()
         return forbidden.contains(lower) || lower.hasPrefix("proxy-")
     }
 
     /// Returns `true` if the value is a credential, which is stored encrypted and never shown.
-    package static func isSecret(_ name: String) -> Bool {
+    public static func isSecret(_ name: String) -> Bool {
         let utf8 = name.utf8
         return SecretName.isSecret(utf8.span)
     }
 
     /// Returns `true` for a `tchar` (RFC 9110 §5.6.2).
-    package static func isTokenByte(_ byte: UInt8) -> Bool {
+    public static func isTokenByte(_ byte: UInt8) -> Bool {
         switch byte {
         case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
             UInt8(ascii: "0")...UInt8(ascii: "9"):

@@ -1,18 +1,18 @@
 /// What a client asks for: a spec, and beside it the data that is stored apart. A submission, each job of a
 /// batch, the job of a schedule, and a job before and after a patch or an answer.
-package struct JobRequest: Sendable, Equatable {
+public struct JobRequest: Sendable, Equatable {
     /// The fields, without secrets.
-    package var spec: JobSpec
+    public var spec: JobSpec
     /// The texts of the secrets.
-    package var secrets: JobSecrets
+    public var secrets: JobSecrets
     /// Bytes of an inline source or body as they will be sent, or `nil`. A job that is read for a patch or an
     /// answer comes without them, since a patch does not change them.
-    package var payload: [UInt8]?
+    public var payload: [UInt8]?
     /// `true` if an answer has replaced the body, and `payload` is the new one.
-    package private(set) var replacesPayload = false
+    public private(set) var replacesPayload = false
 
     /// Creates a request of valid parts.
-    package init(_ spec: JobSpec, _ secrets: JobSecrets = JobSecrets(), payload: [UInt8]? = nil) {
+    public init(_ spec: JobSpec, _ secrets: JobSecrets = JobSecrets(), payload: [UInt8]? = nil) {
         self.spec = spec
         self.secrets = secrets
         self.payload = payload
@@ -25,7 +25,7 @@ package struct JobRequest: Sendable, Equatable {
     /// policy; returns why a URL is not accepted, or `nil`. `sessions`: those of the tenant. `resumePoint`:
     /// decrypts resume data; returns `nil` if it is none of this tenant's. `earlierJob`: returns the job with
     /// this number in the batch if it precedes this one.
-    package init(
+    public init(
         _ json: JSONView, at prefix: String = "#", node: NodeAbilities = NodeAbilities(),
         sessions: SessionScope? = nil, mayNameHost: Bool = false,
         refusal: (WebURL) -> String?, resumePoint: (String) -> ResumePoint? = { _ in nil },
@@ -102,7 +102,7 @@ extension JobSpec {
 // MARK: Rules of several fields
 
 extension JobSpec {
-    package mutating func check(_ fields: FieldDecoder) {
+    public mutating func check(_ fields: FieldDecoder) {
         if kind == .upload, fields.mode == .new, !fields.hasValue("source") {
             fields.fail("source", "required", "An upload needs a source.")
         }

@@ -3,35 +3,35 @@
 extension JobSpec {
     /// Required properties of the bytes; digests in lower-case hexadecimal. `nil` means that the property is
     /// not checked.
-    package struct Integrity: FieldObject {
-        package static let summary =
+    public struct Integrity: FieldObject {
+        public static let summary =
             "What the bytes must be; each member that is given is checked. Without a digest, those that the "
             + "server announces are checked (Repr-Digest and others, see docs/integrity.md)."
-        package static let schemaName = "Integrity"
-        package static let standardTexts: StandardTexts? = StandardTexts(Self.self)
+        public static let schemaName = "Integrity"
+        public static let standardTexts: StandardTexts? = StandardTexts(Self.self)
         /// What to do with digests that the server announces.
-        package enum Announced: String, FieldChoice { case verify, ignore }
+        public enum Announced: String, FieldChoice { case verify, ignore }
         /// Bytes.
-        package var size: Int64?
+        public var size: Int64?
         /// Digests and checksums.
-        package var md5: String?
-        package var sha1: String?
-        package var sha256: String?
-        package var sha512: String?
-        package var crc32c: String?
-        package var adler32: String?
+        public var md5: String?
+        public var sha1: String?
+        public var sha256: String?
+        public var sha512: String?
+        public var crc32c: String?
+        public var adler32: String?
         /// What to do with digests that the server announces.
-        package var announced = Announced.verify
+        public var announced = Announced.verify
         /// Creates requirements.
-        package init() {}
+        public init() {}
         /// `true` if the job demands nothing itself.
-        package var isEmpty: Bool {
+        public var isEmpty: Bool {
             var standard = Integrity()
             standard.announced = announced
             return self == standard
         }
 
-        package mutating func fields(_ visitor: inout some FieldVisitor) {
+        public mutating func fields(_ visitor: inout some FieldVisitor) {
             visitor.field("size", &size, 0...JSON.safeIntegerMax, .of(unit: .bytes), "Size of the file.")
             visitor.field("md5", &md5, .hexadecimal(byteCount: 16), .plain, "MD5 in hexadecimal.")
             visitor.field("sha1", &sha1, .hexadecimal(byteCount: 20), .plain, "SHA-1 in hexadecimal.")
@@ -45,7 +45,7 @@ extension JobSpec {
                     + "of its own; ignore: not even then.")
         }
 
-        package mutating func check(_ body: FieldDecoder) {
+        public mutating func check(_ body: FieldDecoder) {
             for name in body.context.node.missingDigests.sorted() where body.hasValue(name) {
                 body.fail(
                     name, "not_supported",
@@ -61,26 +61,26 @@ extension JobSpec {
     }
 
     /// Rules for redirects.
-    package struct Redirects: FieldObject {
-        package static let summary = "Rules for redirects."
-        package static let schemaName = "Redirects"
-        package static let standardTexts: StandardTexts? = StandardTexts(Self.self)
+    public struct Redirects: FieldObject {
+        public static let summary = "Rules for redirects."
+        public static let schemaName = "Redirects"
+        public static let standardTexts: StandardTexts? = StandardTexts(Self.self)
         /// What to do with a redirect.
-        package enum Policy: String, FieldChoice { case follow, reject, ask }
+        public enum Policy: String, FieldChoice { case follow, reject, ask }
         /// What to do with user information in the URL of a redirect.
-        package enum UserInformation: String, FieldChoice { case send, ignore }
+        public enum UserInformation: String, FieldChoice { case send, ignore }
         /// What to do with a redirect.
-        package var policy = Policy.follow
+        public var policy = Policy.follow
         /// Largest number of redirects of an attempt.
-        package var countMax = 20
+        public var countMax = 20
         /// `true` if credentials are sent to other origins.
-        package var sendsCredentialsAcrossOrigins = false
+        public var sendsCredentialsAcrossOrigins = false
         /// What to do with user information in the URL of a redirect.
-        package var userInformation = UserInformation.send
+        public var userInformation = UserInformation.send
         /// Creates the default rules.
-        package init() {}
+        public init() {}
 
-        package mutating func fields(_ visitor: inout some FieldVisitor) {
+        public mutating func fields(_ visitor: inout some FieldVisitor) {
             visitor.field(
                 "policy", &policy, .plain,
                 "What happens to a redirect. ask: a client decides about each (POST …/redirect).")
@@ -99,20 +99,20 @@ extension JobSpec {
 
     /// Responses that are accepted. Checked when the header section arrives; `byteCountMax` also while the
     /// body arrives.
-    package struct Acceptance: FieldObject {
-        package static let summary = "Responses that are accepted."
-        package static let schemaName = "Acceptance"
-        package static let standardTexts: StandardTexts? = StandardTexts(Self.self)
+    public struct Acceptance: FieldObject {
+        public static let summary = "Responses that are accepted."
+        public static let schemaName = "Acceptance"
+        public static let standardTexts: StandardTexts? = StandardTexts(Self.self)
         /// Empty for the default of the kind (`standardStatus`).
-        package var status: [StatusPattern] = []
+        public var status: [StatusPattern] = []
         /// Media types as `type/subtype` or `type/*`; empty for all.
-        package var contentTypes: [String] = []
+        public var contentTypes: [String] = []
         /// Largest size of the body in bytes, or `nil` for no limit.
-        package var byteCountMax: Int64?
+        public var byteCountMax: Int64?
         /// Creates the default rules.
-        package init() {}
+        public init() {}
 
-        package mutating func fields(_ visitor: inout some FieldVisitor) {
+        public mutating func fields(_ visitor: inout some FieldVisitor) {
             visitor.field(
                 "status", &status, ListRule(0...50, of: NoRule()), .plain,
                 "Status codes as 404, \"404\" or \"2xx\". Empty: every status for data jobs, 2xx for "
@@ -126,7 +126,7 @@ extension JobSpec {
                 "Largest size of the body; null for no limit.")
         }
 
-        package mutating func check(_ body: FieldDecoder) {
+        public mutating func check(_ body: FieldDecoder) {
             if let kind = body.context.kind { leaveOutStandard(kind) }
         }
 
@@ -147,31 +147,31 @@ extension JobSpec {
     }
 
     /// Rules for further attempts.
-    package struct RetryRules: FieldObject {
-        package static let summary =
+    public struct RetryRules: FieldObject {
+        public static let summary =
             "Rules for further attempts. max_delay must not be below a given initial_delay."
-        package static let schemaName = "Retry"
-        package static let standardTexts: StandardTexts? = StandardTexts(Self.self)
+        public static let schemaName = "Retry"
+        public static let standardTexts: StandardTexts? = StandardTexts(Self.self)
         /// Largest number of failed attempts.
-        package var attemptCountMax = 8
+        public var attemptCountMax = 8
         /// Delay after the first failed attempt, in seconds.
-        package var delayInitial = 1.0
+        public var delayInitial = 1.0
         /// Factor by which the delay grows with each failed attempt.
-        package var multiplier = 2.0
+        public var multiplier = 2.0
         /// Longest delay, in seconds.
-        package var delayMax = 300.0
+        public var delayMax = 300.0
         /// `true` if a request that is not idempotent (RFC 9110 §9.2.2) is repeated even if it may have
         /// reached the server.
-        package var repeatsNonIdempotent = false
+        public var repeatsNonIdempotent = false
         /// `true` if a download resumes although the server gave no validator that would show a change of its
         /// file.
-        package var resumesWithoutValidator = false
+        public var resumesWithoutValidator = false
         /// Status codes that are retried, or `nil` for the default.
-        package var statuses: [StatusPattern]?
+        public var statuses: [StatusPattern]?
         /// Creates the default rules.
-        package init() {}
+        public init() {}
 
-        package mutating func fields(_ visitor: inout some FieldVisitor) {
+        public mutating func fields(_ visitor: inout some FieldVisitor) {
             visitor.field(
                 "max_attempts", &attemptCountMax, 1...Limits.jobAttemptCountMax, .plain,
                 "Largest number of failed attempts; in background sessions there is no limit by default.")
@@ -197,11 +197,11 @@ extension JobSpec {
                     + "5xx with Retry-After.")
         }
 
-        package mutating func inherit(from session: SessionConfiguration) {
+        public mutating func inherit(from session: SessionConfiguration) {
             if session.kind == .background { attemptCountMax = Limits.jobAttemptCountMax }
         }
 
-        package mutating func check(_ body: FieldDecoder) {
+        public mutating func check(_ body: FieldDecoder) {
             guard delayMax < delayInitial, body.isGiven("initial_delay") else { return }
             if body.isGiven("max_delay") {
                 body.fail("max_delay", "invalid_combination", "This must not be below initial_delay.")
@@ -212,34 +212,34 @@ extension JobSpec {
     }
 
     /// Webhook of a job.
-    package struct WebhookSpec: FieldObject {
-        package static let summary = "A receiver of the job's events."
-        package static let schemaName = "JobWebhook"
+    public struct WebhookSpec: FieldObject {
+        public static let summary = "A receiver of the job's events."
+        public static let schemaName = "JobWebhook"
         /// URL of the receiver.
-        package var url: String { urlText.text }
+        public var url: String { urlText.text }
         private var urlText = URLText("")
         /// Events that are sent.
-        package var events: [EventType] = []
+        public var events: [EventType] = []
         /// A signing secret of the job's own (in `JobSecrets`).
-        package var secret = Secret()
+        public var secret = Secret()
         /// Header fields of deliveries besides those of Ferry. The values are empty here;
         /// `JobSecrets.webhookHeaders` has them.
-        package var headers: [Pair] = []
+        public var headers: [Pair] = []
         /// How much of the job deliveries contain.
-        package var payload = WebhookPayload.full
+        public var payload = WebhookPayload.full
         /// TLS settings of the receiver, or `nil` for the default. The authorities have no text here;
         /// `JobSecrets.webhookTLS` has it.
-        package var tls: WebhookTLS?
+        public var tls: WebhookTLS?
         /// Creates a webhook without URL.
-        package init() {}
+        public init() {}
         /// Creates a webhook.
-        package init(url: String, events: [EventType], hasSecret: Bool) {
+        public init(url: String, events: [EventType], hasSecret: Bool) {
             urlText = URLText(url)
             self.events = events
             secret.isSet = hasSecret
         }
 
-        package mutating func fields(_ visitor: inout some FieldVisitor) {
+        public mutating func fields(_ visitor: inout some FieldVisitor) {
             visitor.field(
                 "url", &urlText, .of(required: true, isStoredPlain: true), "URL of the receiver.")
             visitor.field(
@@ -256,7 +256,7 @@ extension JobSpec {
             WebhookTLS.declare(&visitor, &tls)
         }
 
-        package mutating func check(_ body: FieldDecoder) {
+        public mutating func check(_ body: FieldDecoder) {
             WebhookHeaders.check(headers, body)
             WebhookTLS.check(&tls, for: url, of: "webhook", body)
         }

@@ -1,37 +1,37 @@
 extension JobSpec {
     /// Begin date, timeouts and order of a job.
-    package struct Schedule: FieldObject {
-        package static let summary = "Begin date, timeouts and order of a job."
-        package static let schemaName = "JobSchedule"
-        package static let standardTexts: StandardTexts? = StandardTexts(Self.self)
+    public struct Schedule: FieldObject {
+        public static let summary = "Begin date, timeouts and order of a job."
+        public static let schemaName = "JobSchedule"
+        public static let standardTexts: StandardTexts? = StandardTexts(Self.self)
         /// From 0.0 to 1.0; jobs with a higher value are earlier.
-        package var priority = 0.5
+        public var priority = 0.5
         /// Purpose of the transfer.
-        package var networkServiceType = NetworkServiceType.standard
+        public var networkServiceType = NetworkServiceType.standard
         /// Time before which the job does not begin, or `nil`.
-        package var earliestBeginAt: Timestamp?
+        public var earliestBeginAt: Timestamp?
         /// Time by which the job must have ended, in addition to `timeoutForResource`; `nil` if there is
         /// none.
-        package var deadlineAt: Timestamp?
+        public var deadlineAt: Timestamp?
         /// `true` if Ferry chooses the time to begin.
-        package var isDiscretionary = false
+        public var isDiscretionary = false
         /// `true` if the job waits while its host cannot be reached; else it uses attempts.
-        package var waitsForConnectivity = false
+        public var waitsForConnectivity = false
         /// `true` if the job waits for confirmation before it begins.
-        package var confirmsBeforeBegin = false
+        public var confirmsBeforeBegin = false
         /// Expected bytes of the bodies, or `nil` if not known.
-        package var expectedBytesToSend: Int64?
-        package var expectedBytesToReceive: Int64?
+        public var expectedBytesToSend: Int64?
+        public var expectedBytesToReceive: Int64?
         /// Seconds from acceptance for all attempts together.
-        package var timeoutForResource = 604_800.0
+        public var timeoutForResource = 604_800.0
         /// Jobs of the same tenant that must have ended before this one begins; each occurs once.
-        package var dependsOn: [JobID] = []
+        public var dependsOn: [JobID] = []
         /// What to do if such a job has not succeeded.
-        package var onDependencyFailure = DependencyFailure.fail
+        public var onDependencyFailure = DependencyFailure.fail
         /// Creates a schedule: medium priority, at once, one week in total.
-        package init() {}
+        public init() {}
 
-        package mutating func fields(_ visitor: inout some FieldVisitor) {
+        public mutating func fields(_ visitor: inout some FieldVisitor) {
             visitor.field(
                 "priority", &priority, 0...1, .of(.always, from: .session, column: "priority"),
                 "Jobs with a higher value are earlier.")
@@ -82,12 +82,12 @@ extension JobSpec {
                 "What happens to this job if one that it depends on does not succeed.")
         }
 
-        package mutating func inherit(from session: SessionConfiguration) {
+        public mutating func inherit(from session: SessionConfiguration) {
             // A session's choice is ignored where another of its fields excludes it.
             isDiscretionary = isDiscretionary && session.networkServiceType != .responsiveData
         }
 
-        package mutating func check(_ body: FieldDecoder) {
+        public mutating func check(_ body: FieldDecoder) {
             if let deadlineAt, let earliestBeginAt, deadlineAt <= earliestBeginAt {
                 body.fail("deadline_at", "invalid_combination", "This must be after earliest_begin_at.")
             }
@@ -117,25 +117,25 @@ extension JobSpec {
     }
 
     /// Purpose of a transfer (URLSession's `networkServiceType`), the least urgent first.
-    package enum NetworkServiceType: String, FieldChoice {
+    public enum NetworkServiceType: String, FieldChoice {
         /// No person waits for it.
         case background
         case standard = "default"
         /// A person waits for it.
         case responsiveData = "responsive_data"
 
-        package static var unsupportedValues: [String] {
+        public static var unsupportedValues: [String] {
             ["video", "voice", "av_streaming", "responsive_av", "call_signaling"]
         }
     }
 
     /// What to do with a job if one that it depends on has not succeeded.
-    package enum DependencyFailure: String, FieldChoice { case fail, ignore }
+    public enum DependencyFailure: String, FieldChoice { case fail, ignore }
 }
 
 extension Identifier: FieldValue {
     /// Reads an identifier, or in a batch `#/jobs/3`, the position of an earlier job.
-    package static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> Self? {
+    public static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> Self? {
         guard let text = json.string else { return place.failType("a string", json) }
         guard Self.self == JobID.self, text.hasPrefix(batchPrefix) else {
             let noun = Self.self == JobID.self ? "a job" : "such an object"
@@ -149,9 +149,9 @@ extension Identifier: FieldValue {
         }
         return job as? Self
     }
-    package static func restore(_ json: JSON) -> Self? { json.string.flatMap { Self($0) } }
-    package func encode(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(self) }
-    package static func schema(_ rule: NoRule) -> [JSON.Member] {
+    public static func restore(_ json: JSON) -> Self? { json.string.flatMap { Self($0) } }
+    public func encode(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(self) }
+    public static func schema(_ rule: NoRule) -> [JSON.Member] {
         let place = Self.self == JobID.self ? "|#/jobs/[0-9]{1,5}" : ""
         return [
             JSON.Member("type", "string"),

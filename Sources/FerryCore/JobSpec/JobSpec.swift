@@ -1,70 +1,70 @@
 /// The fields of an accepted job, each with its effective value. Secrets and bodies are stored apart
 /// (`JobSecrets`, `payload`), so that showing a spec shows no secret.
-package struct JobSpec: FieldObject {
-    package static let summary = "A transfer to be done."
-    package static let schemaName = "Job"
+public struct JobSpec: FieldObject {
+    public static let summary = "A transfer to be done."
+    public static let schemaName = "Job"
 
     /// Shared by all copies until one of them changes.
     var storage = Storage.standard
 
     /// Creates a spec with default values.
-    package init() {}
+    public init() {}
 
-    package static func == (a: JobSpec, b: JobSpec) -> Bool {
+    public static func == (a: JobSpec, b: JobSpec) -> Bool {
         a.storage === b.storage || a.storage.fields == b.storage.fields
     }
 
     /// `true` if the body of the response becomes a file, however short it is.
-    package var storesFile: Bool { kind == .download || destination != nil }
+    public var storesFile: Bool { kind == .download || destination != nil }
 
     /// `true` if Ferry stores what the job receives: it has no destination, and is no upload.
-    package var storesBytes: Bool { kind != .upload && destination == nil }
+    public var storesBytes: Bool { kind != .upload && destination == nil }
 
     /// Bytes per second in each direction, or `nil` for no limit.
-    package var bytesPerSecondMax: Int64? {
+    public var bytesPerSecondMax: Int64? {
         get { network.bytesPerSecondMax }
         set { network.bytesPerSecondMax = newValue }
     }
 
     /// `true` if the job asks for credentials after an authentication challenge; else it fails.
-    package var asksOnChallenge: Bool {
+    public var asksOnChallenge: Bool {
         get { onChallenge == .ask }
         set { onChallenge = newValue ? .ask : .fail }
     }
 
     /// What to do after an authentication challenge.
-    package enum ChallengePolicy: String, FieldChoice { case fail, ask }
+    public enum ChallengePolicy: String, FieldChoice { case fail, ask }
 
     /// What to do if the server says that the URL or the credential is outdated.
-    package enum ExpiredURLPolicy: String, FieldChoice {
+    public enum ExpiredURLPolicy: String, FieldChoice {
         case fail, ask
 
-        package var isLeftOut: Bool { self == .fail }
+        public var isLeftOut: Bool { self == .fail }
     }
 
     /// A name and its value.
-    package struct Pair: Sendable, Equatable {
+    public struct Pair: Sendable, Equatable {
         /// Name.
-        package var name: String
+        public var name: String
         /// Value.
-        package var value: String
+        public var value: String
         /// Creates a pair.
-        package init(_ name: String, _ value: String) {
+        public init(_ name: String, _ value: String) {
             self.name = name
             self.value = value
         }
     }
 
     /// Use of the network.
-    package struct Network: FieldObject {
-        package static let summary = "Use of the network."
-        package static let schemaName = "Network"
-        package static let standardTexts: StandardTexts? = StandardTexts(Self.self)
+    public struct Network: FieldObject {
+        public static let summary = "Use of the network."
+        public static let schemaName = "Network"
+        public static let standardTexts: StandardTexts? = StandardTexts(Self.self)
         /// Bytes per second in each direction, or `nil` for no limit.
-        package var bytesPerSecondMax: Int64?
-        package init() {}
+        public var bytesPerSecondMax: Int64?
+        public init() {}
 
-        package mutating func fields(_ visitor: inout some FieldVisitor) {
+        public mutating func fields(_ visitor: inout some FieldVisitor) {
             visitor.field(
                 "allow_expensive", &OnlyTrue.value, .plain,
                 "Whether expensive links may be used. This version knows no links, so that it is true.")
@@ -113,7 +113,7 @@ package struct JobSpec: FieldObject {
         }
     }
 
-    package mutating func fields(_ visitor: inout some FieldVisitor) {
+    public mutating func fields(_ visitor: inout some FieldVisitor) {
         visitor.field("kind", &kind, .of(.never, required: true), "Kind of the job.")
         visitor.field(
             "session", &session, .sessionName, .of(.never, column: "session"),
@@ -176,7 +176,7 @@ package struct JobSpec: FieldObject {
                 + "or begins at 0 if they are gone. Without request.url, the URL is that of this job.")
     }
 
-    package mutating func inherit(from session: SessionConfiguration) {
+    public mutating func inherit(from session: SessionConfiguration) {
         acknowledgement = session.acknowledgement
         lowSpeed = session.lowSpeed
     }
@@ -184,10 +184,10 @@ package struct JobSpec: FieldObject {
 
 extension TextRule {
     /// Regular expression of a session's name, which is neither `.` nor `..`. The length is given beside it.
-    package static let sessionNamePattern = #"(\.{0,2}[A-Za-z0-9_~:@-]|\.{3})[A-Za-z0-9._~:@-]*"#
+    public static let sessionNamePattern = #"(\.{0,2}[A-Za-z0-9_~:@-]|\.{3})[A-Za-z0-9._~:@-]*"#
 
     /// A session's name.
-    package static let sessionName = TextRule(
+    public static let sessionName = TextRule(
         1...Limits.nameByteCountMax, pattern: "^\(sessionNamePattern)$"
     ) {
         SessionName.isValid($0) ? nil : "A session's name has 1 to 128 letters, digits and -._~:@."
@@ -195,17 +195,17 @@ extension TextRule {
 }
 
 extension JobKind: FieldChoice {
-    package static var unsupportedValues: [String] { ["stream"] }
+    public static var unsupportedValues: [String] { ["stream"] }
 }
 
 // MARK: OpenAPI
 
 extension JobSpec {
-    package static func schema(of field: String, for kind: JobKind) -> [JSON.Member]? {
+    public static func schema(of field: String, for kind: JobKind) -> [JSON.Member]? {
         field == "kind" ? [JSON.Member("enum", .array([.string(kind.rawValue)]))] : nil
     }
 
-    package static func schemaRules(for kind: JobKind?) -> [JSON.Member] {
+    public static func schemaRules(for kind: JobKind?) -> [JSON.Member] {
         switch kind {
         case .download: JSON.rules(partRules)
         case .upload: JSON.rules(#"{"required": ["source"]}"#)
@@ -243,7 +243,7 @@ extension JobSpec {
 
 extension JSON {
     /// Returns the members of a JSON object that is part of the source.
-    package static func rules(_ text: String) -> [Member] {
+    public static func rules(_ text: String) -> [Member] {
         // The text is valid: a test reads the document that contains it.
         (try? parse(Array(text.utf8)))?.members ?? []
     }

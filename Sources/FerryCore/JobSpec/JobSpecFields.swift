@@ -48,114 +48,114 @@ extension JobSpec {
     }
 
     /// Kind of the job.
-    package var kind: JobKind {
+    public var kind: JobKind {
         get { storage.fields.kind }
         _modify { yield &ownStorage.fields.kind }
     }
     /// Name of the session.
-    package var session: String {
+    public var session: String {
         get { storage.fields.session }
         _modify { yield &ownStorage.fields.session }
     }
     /// Text of the client, or `nil`.
-    package var description: String? {
+    public var description: String? {
         get { storage.fields.description }
         _modify { yield &ownStorage.fields.description }
     }
     /// Name-value pairs of the client, in its order; names are unique.
-    package var metadata: [Pair] {
+    public var metadata: [Pair] {
         get { storage.fields.metadata }
         _modify { yield &ownStorage.fields.metadata }
     }
     /// The request.
-    package var request: RequestSpec {
+    public var request: RequestSpec {
         get { storage.fields.request }
         _modify { yield &ownStorage.fields.request }
     }
     /// Other URLs of the same bytes, in the client's order; only for downloads by GET.
-    package var mirrors: [String] {
+    public var mirrors: [String] {
         get { storage.fields.mirrors }
         _modify { yield &ownStorage.fields.mirrors }
     }
     /// Destination of a download, or `nil` if Ferry stores the file; of a `data` job, or `nil` if its body
     /// needs no file.
-    package var destination: Destination? {
+    public var destination: Destination? {
         get { storage.fields.destination }
         _modify { yield &ownStorage.fields.destination }
     }
     /// Source of an upload; `nil` for other kinds.
-    package var source: Source? {
+    public var source: Source? {
         get { storage.fields.source }
         _modify { yield &ownStorage.fields.source }
     }
     /// Required size and digests.
-    package var integrity: Integrity {
+    public var integrity: Integrity {
         get { storage.fields.integrity }
         _modify { yield &ownStorage.fields.integrity }
     }
     /// Rules for redirects.
-    package var redirects: Redirects {
+    public var redirects: Redirects {
         get { storage.fields.redirects }
         _modify { yield &ownStorage.fields.redirects }
     }
     /// Responses that are accepted.
-    package var accept: Acceptance {
+    public var accept: Acceptance {
         get { storage.fields.accept }
         _modify { yield &ownStorage.fields.accept }
     }
     /// What to do after an authentication challenge.
-    package var onChallenge: ChallengePolicy {
+    public var onChallenge: ChallengePolicy {
         get { storage.fields.onChallenge }
         _modify { yield &ownStorage.fields.onChallenge }
     }
     /// What to do with a 401, 403 or 410.
-    package var onURLExpired: ExpiredURLPolicy {
+    public var onURLExpired: ExpiredURLPolicy {
         get { storage.fields.onURLExpired }
         _modify { yield &ownStorage.fields.onURLExpired }
     }
     /// Rules for questions.
-    package var questions: QuestionRules {
+    public var questions: QuestionRules {
         get { storage.fields.questions }
         _modify { yield &ownStorage.fields.questions }
     }
     /// Begin date, timeouts and order.
-    package var schedule: Schedule {
+    public var schedule: Schedule {
         get { storage.fields.schedule }
         _modify { yield &ownStorage.fields.schedule }
     }
     /// Use of the network.
-    package var network: Network {
+    public var network: Network {
         get { storage.fields.network }
         _modify { yield &ownStorage.fields.network }
     }
     /// Rules for further attempts.
-    package var retry: RetryRules {
+    public var retry: RetryRules {
         get { storage.fields.retry }
         _modify { yield &ownStorage.fields.retry }
     }
     /// Largest number of segments that are fetched at once, at least 1; more than 1 only for downloads by
     /// GET.
-    package var segmentCountMax: Int {
+    public var segmentCountMax: Int {
         get { storage.fields.segmentCountMax }
         _modify { yield &ownStorage.fields.segmentCountMax }
     }
     /// When a connection counts as too slow.
-    package var lowSpeed: LowSpeed {
+    public var lowSpeed: LowSpeed {
         get { storage.fields.lowSpeed }
         _modify { yield &ownStorage.fields.lowSpeed }
     }
     /// Webhook of the job, or `nil`.
-    package var webhook: WebhookSpec? {
+    public var webhook: WebhookSpec? {
         get { storage.fields.webhook }
         _modify { yield &ownStorage.fields.webhook }
     }
     /// `true` if the job is accepted as suspended.
-    package var startsSuspended: Bool {
+    public var startsSuspended: Bool {
         get { storage.fields.startsSuspended }
         _modify { yield &ownStorage.fields.startsSuspended }
     }
     /// `true` if the client has declined acknowledgement, even for an endpoint that requires it.
-    package var declinesAcknowledgement: Bool {
+    public var declinesAcknowledgement: Bool {
         get { storage.fields.declinesAcknowledgement }
         _modify { yield &ownStorage.fields.declinesAcknowledgement }
     }

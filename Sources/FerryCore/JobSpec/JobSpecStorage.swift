@@ -3,7 +3,7 @@
 extension JobSpec {
     /// Returns the job's accepted fields with their effective values as JSON, as responses and webhooks show
     /// them. Secrets are replaced by `{"set": true}`, bodies by their sizes.
-    package func encode() -> [UInt8] {
+    public func encode() -> [UInt8] {
         var writer = JSONWriter(reservingCapacity: 1_536)
         writer.beginObject()
         write(into: &writer, isRedacted: false)
@@ -23,10 +23,10 @@ extension JobSpec {
     /// Returns the stored form: like `encode`, without null and without objects whose fields all have their
     /// default value, because a row is written twice and most jobs name few members. `init(storedJSON:)`
     /// reads both forms.
-    package func encodeStored() -> [UInt8] { storedForm(isRedacted: false) }
+    public func encodeStored() -> [UInt8] { storedForm(isRedacted: false) }
 
     /// Returns the stored form with encrypted secret values (`SealedDocument`).
-    package func encodeStored(_ seal: SecretSeal) -> [UInt8] {
+    public func encodeStored(_ seal: SecretSeal) -> [UInt8] {
         guard let secrets = secretValues else { return storedForm(isRedacted: false) }
         return SealedDocument.make(storedForm(isRedacted: true), secrets: secrets, seal)
     }
@@ -73,10 +73,10 @@ extension JobSpec {
     /// Reads what `encode` or `encodeStored` returned. Throws if it is damaged; the row must then be left
     /// alone and reported. Secret values are redacted: enough to show the job and to read its rules, but a
     /// request needs `init(storedJSON:opening:)`.
-    package init(storedJSON: [UInt8]) throws(StoredJSONError) { try self.init(try StoredObject(storedJSON)) }
+    public init(storedJSON: [UInt8]) throws(StoredJSONError) { try self.init(try StoredObject(storedJSON)) }
 
     /// Reads what `encodeStored` returned with its secret values. Throws if they cannot be decrypted.
-    package init(storedJSON: [UInt8], opening seal: SecretSeal) throws(StoredJSONError) {
+    public init(storedJSON: [UInt8], opening seal: SecretSeal) throws(StoredJSONError) {
         try self.init(try StoredObject(storedJSON, opening: seal))
     }
 
@@ -125,7 +125,7 @@ extension [JSON.Member] {
 
 extension JobSecrets {
     /// Returns the form that is encrypted and stored.
-    package func encode() -> [UInt8] {
+    public func encode() -> [UInt8] {
         var writer = JSONWriter(reservingCapacity: 128)
         writer.beginObject()
         writer.secretFields("headers", headers)
@@ -145,7 +145,7 @@ extension JobSecrets {
     }
 
     /// Reads what `encode` returned.
-    package init(json: [UInt8]) throws(StoredJSONError) {
+    public init(json: [UInt8]) throws(StoredJSONError) {
         let stored = try StoredObject(json)
         headers = try stored.secretFields("headers")
         webhookSecret = stored.string("webhook_secret")

@@ -1,20 +1,20 @@
 /// When a connection is too slow, as in curl (`--speed-limit`, `--speed-time`). Fields of jobs and sessions,
 /// and a setting of the operator.
-package struct LowSpeed: Sendable, Equatable {
+public struct LowSpeed: Sendable, Equatable {
     /// Bytes per second, or `nil` for the default.
-    package var bytesPerSecond: Int64?
+    public var bytesPerSecond: Int64?
     /// Seconds below that rate, or `nil` for the default.
-    package var seconds: Double?
+    public var seconds: Double?
 
     /// Creates a rule; one without values never applies.
-    package init(bytesPerSecond: Int64? = nil, seconds: Double? = nil) {
+    public init(bytesPerSecond: Int64? = nil, seconds: Double? = nil) {
         self.bytesPerSecond = bytesPerSecond
         self.seconds = seconds
     }
 
     /// The rate below which, and the seconds after which a connection is given up; `nil` if it never is. A
     /// missing value is that of curl.
-    package var bound: (bytesPerSecond: Int64, seconds: Double)? {
+    public var bound: (bytesPerSecond: Int64, seconds: Double)? {
         bytesPerSecond == nil && seconds == nil ? nil : (bytesPerSecond ?? 1, seconds ?? 30)
     }
 

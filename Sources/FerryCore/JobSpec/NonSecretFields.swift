@@ -1,12 +1,12 @@
 /// Header fields whose values never contain a credential in any message. An allow list: other fields may
 /// be secret. The only home of this rule, for requests, responses and redirects.
-package enum NonSecretFields {
+public enum NonSecretFields {
     /// Returns `true` if every reader may see the value of the field. Names are case-insensitive (RFC 9110
     /// §5.1).
-    package static func contains(_ name: String) -> Bool { contains(lowercased: name.lowercased()) }
+    public static func contains(_ name: String) -> Bool { contains(lowercased: name.lowercased()) }
 
     /// Like `contains(_:)`, for a name in lower case.
-    package static func contains(lowercased name: String) -> Bool {
+    public static func contains(lowercased name: String) -> Bool {
         names.contains(name) || prefixes.contains { name.hasPrefix($0) }
     }
 

@@ -1,41 +1,41 @@
 extension JobSpec {
     /// The request of a job.
-    package struct RequestSpec: FieldObject {
-        package static let summary = "An HTTP request."
-        package static let schemaName = "Request"
+    public struct RequestSpec: FieldObject {
+        public static let summary = "An HTTP request."
+        public static let schemaName = "Request"
         /// URL without fragment. A schedule's template may have placeholders in its path and query.
-        package var url: String { target.text }
+        public var url: String { target.text }
         /// The URL in its parts.
-        package var webURL: WebURL { target.url }
+        public var webURL: WebURL { target.url }
         var target = RequestURL()
         /// Method; empty while a body is read that names none.
-        package var method = ""
+        public var method = ""
         /// Header fields in order; names may be repeated. Secret values (`Authorization`, `Cookie`, …) are
         /// empty here; `JobSecrets.headers` has them.
-        package var headers: [Pair] = []
+        public var headers: [Pair] = []
         /// Form and size of the body of a `data` or `download` job; the bytes are the payload.
-        package var body: Body?
+        public var body: Body?
         /// Seconds without a byte after which an attempt fails.
-        package var timeoutForRequest = 60.0
+        public var timeoutForRequest = 60.0
         /// Content coding to ask for.
-        package var acceptEncoding = AcceptEncoding.identity
+        public var acceptEncoding = AcceptEncoding.identity
         var boxedConnection: Boxed<ConnectionRules>?
         var boxedOriginal: Boxed<OriginalRequest>?
         var boxedAdditionalHeaders: Boxed<AdditionalHeaders>?
         /// Creates a request without URL and method.
-        package init() {}
+        public init() {}
         /// Creates a request. `url` must be a URL: for tests and constants, never for outside data, which
         /// `setURL` reads.
-        package init(url: String, method: String) {
+        public init(url: String, method: String) {
             guard let target = try? RequestURL(url) else { preconditionFailure("\(url) is no URL") }
             self.target = target
             self.method = method
         }
 
         /// Sets the URL from the text of an accepted one, or of a template. Throws if `text` is no URL.
-        package mutating func setURL(_ text: String) throws(WebURL.Failure) { target = try RequestURL(text) }
+        public mutating func setURL(_ text: String) throws(WebURL.Failure) { target = try RequestURL(text) }
 
-        package mutating func fields(_ visitor: inout some FieldVisitor) {
+        public mutating func fields(_ visitor: inout some FieldVisitor) {
             visitor.field(
                 "url", &target, .of(.always, required: true, isInResumeData: true, column: "origin"),
                 "Absolute URL, http or https, without user information. Spaces and characters beyond ASCII "
@@ -72,7 +72,7 @@ extension JobSpec {
             if connection != self.connection ?? .standard { self.connection = connection }
         }
 
-        package mutating func check(_ body: FieldDecoder) {
+        public mutating func check(_ body: FieldDecoder) {
             guard body.mode == .new else {
                 if body.context.isAnswer { checkMethod(body) }
                 return checkPatchedConnection(body)
@@ -87,7 +87,7 @@ extension JobSpec {
 
     /// Content coding (RFC 9110 §8.4.1) that the job asks for and decodes; `any` means all that can be
     /// decoded safely.
-    package enum AcceptEncoding: String, FieldChoice { case identity, gzip, br, any }
+    public enum AcceptEncoding: String, FieldChoice { case identity, gzip, br, any }
 
     /// Use of a cache (URLSession's `requestCachePolicy`).
     enum CachePolicy: String, FieldChoice {
@@ -246,7 +246,7 @@ extension JobSpec.RequestSpec {
 // MARK: OpenAPI
 
 extension JobSpec.RequestSpec {
-    package static func schema(of field: String, for kind: JobKind) -> [JSON.Member]? {
+    public static func schema(of field: String, for kind: JobKind) -> [JSON.Member]? {
         switch (field, kind) {
         case ("method", .download):
             [.exclusion("^(HEAD|TRACE|CONNECT)$"), JSON.Member("default", "GET")]
@@ -259,7 +259,7 @@ extension JobSpec.RequestSpec {
         }
     }
 
-    package static func schemaRules(for kind: JobKind?) -> [JSON.Member] {
+    public static func schemaRules(for kind: JobKind?) -> [JSON.Member] {
         kind == .data || kind == .download ? JSON.rules(bodyRules) : []
     }
 

@@ -163,14 +163,14 @@ func metadataField(
 
 /// A secret value: its text while a body is read; later only that there is one. Shown and stored as
 /// `{"set": true}`; the text is stored in `JobSecrets`.
-package struct Secret: FieldValue {
+public struct Secret: FieldValue {
     /// `true` if there is a value.
-    package var isSet = false
+    public var isSet = false
     /// The value, until `take` moves it to the secrets.
-    package var text: String?
+    public var text: String?
 
     /// Creates a secret without value.
-    package init() {}
+    public init() {}
 
     /// Returns the text and forgets it.
     mutating func take() -> String? {
@@ -178,25 +178,25 @@ package struct Secret: FieldValue {
         return text
     }
 
-    package static var isNullable: Bool { true }
-    package var isLeftOut: Bool { !isSet }
-    package static func decode(_ json: JSONView, _ rule: TextRule, _ place: FieldPlace) -> Secret? {
+    public static var isNullable: Bool { true }
+    public var isLeftOut: Bool { !isSet }
+    public static func decode(_ json: JSONView, _ rule: TextRule, _ place: FieldPlace) -> Secret? {
         var secret = Secret()
         guard !json.isNull else { return secret }
         secret.text = String.decode(json, rule, place)
         secret.isSet = secret.text != nil
         return secret
     }
-    package static func restore(_ json: JSON) -> Secret? {
+    public static func restore(_ json: JSON) -> Secret? {
         var secret = Secret()
         secret.isSet = json.members != nil
         return secret
     }
-    package func encode(into writer: inout JSONWriter, isRedacted: Bool) {
+    public func encode(into writer: inout JSONWriter, isRedacted: Bool) {
         if isSet { writer.raw(setMark) } else { writer.null() }
     }
-    package static func schema(_ rule: TextRule) -> [JSON.Member] { String.schema(rule) }
-    package static func shownSchema(_ rule: TextRule) -> [JSON.Member] {
+    public static func schema(_ rule: TextRule) -> [JSON.Member] { String.schema(rule) }
+    public static func shownSchema(_ rule: TextRule) -> [JSON.Member] {
         [JSON.Member("$ref", "#/components/schemas/Hidden")]
     }
 }

@@ -1,21 +1,21 @@
 /// A status code, as a number or three digits, or a class of them such as `5xx`. Shown as it was given.
-package struct StatusPattern: FieldValue {
+public struct StatusPattern: FieldValue {
     /// Three digits, or a digit and `xx`.
-    package let text: String
+    public let text: String
     /// `true` if the client has given a number.
     private let isNumber: Bool
 
     /// Creates a pattern; `text` must be one.
-    package init(_ text: String) { (self.text, isNumber) = (text, false) }
+    public init(_ text: String) { (self.text, isNumber) = (text, false) }
 
     private init(status: Int64) { (text, isNumber) = ("\(status)", true) }
 
     /// Returns `true` if the pattern is this status or its class.
-    package func matches(_ status: Int) -> Bool {
+    public func matches(_ status: Int) -> Bool {
         text == "\(status)" || text.hasSuffix("xx") && text.hasPrefix("\(status / 100)")
     }
 
-    package static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> Self? {
+    public static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> Self? {
         if let text = json.string {
             if isPattern(text) { return Self(text) }
         } else if let number = json.double {
@@ -37,13 +37,13 @@ package struct StatusPattern: FieldValue {
             || bytes[1...].allSatisfy { (48...57).contains($0) }
     }
 
-    package static func restore(_ json: JSON) -> Self? {
+    public static func restore(_ json: JSON) -> Self? {
         json.string.map { Self($0) } ?? json.integer.map { Self(status: $0) }
     }
-    package func encode(into writer: inout JSONWriter, isRedacted: Bool) {
+    public func encode(into writer: inout JSONWriter, isRedacted: Bool) {
         if isNumber, let status = Int64(text) { writer.value(status) } else { writer.value(text) }
     }
-    package static func schema(_ rule: NoRule) -> [JSON.Member] {
+    public static func schema(_ rule: NoRule) -> [JSON.Member] {
         let number: JSON = .object([
             JSON.Member("type", "integer"), JSON.Member("minimum", .integer(statuses.lowerBound)),
             JSON.Member("maximum", .integer(statuses.upperBound)),
@@ -53,12 +53,12 @@ package struct StatusPattern: FieldValue {
         ])
         return [JSON.Member("oneOf", .array([number, text]))]
     }
-    package static func shownSchema(_ rule: NoRule) -> [JSON.Member] {
+    public static func shownSchema(_ rule: NoRule) -> [JSON.Member] {
         let types: [JSON] = ["integer", "string"].map { .object([JSON.Member("type", $0)]) }
         return [JSON.Member("oneOf", .array(types))]
     }
 }
 
 extension StatusPattern: ExpressibleByStringInterpolation {
-    package init(stringLiteral text: String) { self.init(text) }
+    public init(stringLiteral text: String) { self.init(text) }
 }

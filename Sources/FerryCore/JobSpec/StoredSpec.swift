@@ -1,14 +1,14 @@
 import Synchronization
 
 /// Receives the errors of jobs' rows that cannot be read. Any thread.
-package protocol DamageLog: AnyObject, Sendable {
+public protocol DamageLog: AnyObject, Sendable {
     /// Reports that fields of the job's row cannot be read.
     func report(_ job: JobID, _ error: StoredJSONError)
 }
 
 /// The fields of a job, or of a schedule's template, as stored. The only place that decodes them: when they
 /// are first used, and once. Any thread.
-package final class StoredSpec: Sendable {
+public final class StoredSpec: Sendable {
     private enum State {
         case encoded
         /// Decoded without secret values.
@@ -18,13 +18,13 @@ package final class StoredSpec: Sendable {
     }
 
     /// The stored form (`JobSpec.encodeStored`).
-    package let json: [UInt8]
+    public let json: [UInt8]
     private let job: JobID?
     private let log: (any DamageLog)?
     private let state: Mutex<State>
 
     /// Creates a spec from a row. `job` and `log`: where damage is reported; `nil` if the caller reports it.
-    package init(_ json: [UInt8], of job: JobID? = nil, log: (any DamageLog)? = nil) {
+    public init(_ json: [UInt8], of job: JobID? = nil, log: (any DamageLog)? = nil) {
         self.json = json
         self.job = job
         self.log = log
@@ -32,7 +32,7 @@ package final class StoredSpec: Sendable {
     }
 
     /// Creates a spec whose fields are known, with their secret values. `json`: its stored form.
-    package init(_ spec: JobSpec, json: [UInt8]) {
+    public init(_ spec: JobSpec, json: [UInt8]) {
         self.json = json
         job = nil
         log = nil
@@ -41,10 +41,10 @@ package final class StoredSpec: Sendable {
 
     /// The fields, or `nil` if they are damaged. Secret values may be redacted: enough to show the job and to
     /// read its rules.
-    package var spec: JobSpec? { decoded(opening: nil) }
+    public var spec: JobSpec? { decoded(opening: nil) }
 
     /// Returns the fields with their secret values, or `nil` if they are damaged or cannot be decrypted.
-    package func whole(opening seal: SecretSeal) -> JobSpec? { decoded(opening: seal) }
+    public func whole(opening seal: SecretSeal) -> JobSpec? { decoded(opening: seal) }
 
     /// Returns the fields for a reader: without secret values if those cannot be decrypted, or `nil` if they
     /// are damaged.
@@ -89,11 +89,11 @@ package final class StoredSpec: Sendable {
 
 extension JobRecord {
     /// The accepted fields, or `nil` if they are damaged (`StoredSpec.spec`).
-    package var spec: JobSpec? { storedSpec.spec }
+    public var spec: JobSpec? { storedSpec.spec }
 
     /// Returns the open question, or `nil` if there is none or it cannot be read. Its secret values are
     /// redacted unless `seal` decrypts them.
-    package func question(opening seal: SecretSeal?) -> JobQuestion? {
+    public func question(opening seal: SecretSeal?) -> JobQuestion? {
         guard let questionJSON else { return nil }
         do throws(StoredJSONError) {
             guard let seal else { return try JobQuestion(storedJSON: questionJSON) }

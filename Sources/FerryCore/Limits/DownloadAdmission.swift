@@ -2,9 +2,9 @@ import Synchronization
 
 /// Decides whether this node may begin downloads: not while a disk for downloads is nearly full or cannot be
 /// written to. May be used on any thread.
-package final class DownloadAdmission: Sendable {
+public final class DownloadAdmission: Sendable {
     /// Reason why downloads may not begin.
-    package enum Hold: Int, Sendable {
+    public enum Hold: Int, Sendable {
         /// Less free space than must stay free.
         case noSpace = 1
         /// A file system that is read-only or fails.
@@ -14,17 +14,17 @@ package final class DownloadAdmission: Sendable {
     private let state = Atomic<Int>(0)
 
     /// Creates a value that admits downloads.
-    package init() {}
+    public init() {}
 
     /// The reason, or `nil` if downloads may begin.
-    package var hold: Hold? { Hold(rawValue: state.load(ordering: .relaxed)) }
+    public var hold: Hold? { Hold(rawValue: state.load(ordering: .relaxed)) }
 
     /// `true` if downloads may begin.
-    package var isOpen: Bool { hold == nil }
+    public var isOpen: Bool { hold == nil }
 
     /// Sets or removes the reason.
-    package func set(_ hold: Hold?) { state.store(hold?.rawValue ?? 0, ordering: .relaxed) }
+    public func set(_ hold: Hold?) { state.store(hold?.rawValue ?? 0, ordering: .relaxed) }
 
     /// Returns `true` if a job of this kind may begin now.
-    package func admits(_ kind: JobKind) -> Bool { kind != .download || isOpen }
+    public func admits(_ kind: JobKind) -> Bool { kind != .download || isOpen }
 }

@@ -1,49 +1,49 @@
 /// A limit in bytes per second that all nodes share.
-package struct RateKey: Hashable, Sendable {
+public struct RateKey: Hashable, Sendable {
     /// Name under which nodes report their demand.
-    package let name: String
+    public let name: String
 
     /// The bytes that all nodes receive, and send.
-    package static let received = RateKey(name: "received")
-    package static let sent = RateKey(name: "sent")
+    public static let received = RateKey(name: "received")
+    public static let sent = RateKey(name: "sent")
 
     /// The bytes of a session.
-    package static func session(_ key: SessionKey) -> RateKey {
+    public static func session(_ key: SessionKey) -> RateKey {
         RateKey(name: "session \(key.tenant) \(key.name)")
     }
 
     /// The bytes of a host with a rate of its own; `origin` is `scheme://host:port`.
-    package static func host(_ origin: String) -> RateKey { RateKey(name: "host \(origin)") }
+    public static func host(_ origin: String) -> RateKey { RateKey(name: "host \(origin)") }
 }
 
 /// Number of jobs that move bytes under each limit.
-package struct RateDemand: Sendable, Equatable {
+public struct RateDemand: Sendable, Equatable {
     /// The numbers; limits without jobs are left out.
-    package private(set) var jobCounts: [RateKey: Int] = [:]
+    public private(set) var jobCounts: [RateKey: Int] = [:]
 
     /// Creates an empty demand.
-    package init() {}
+    public init() {}
 
     /// The number of jobs under a limit.
-    package subscript(key: RateKey) -> Int {
+    public subscript(key: RateKey) -> Int {
         get { jobCounts[key] ?? 0 }
         set { jobCounts[key] = newValue > 0 ? newValue : nil }
     }
 
     /// Adds the demand of another node.
-    package mutating func add(_ other: RateDemand) {
+    public mutating func add(_ other: RateDemand) {
         for (key, count) in other.jobCounts { self[key] += count }
     }
 
     /// Returns the smaller of both numbers for each limit.
-    package func common(with other: RateDemand) -> RateDemand {
+    public func common(with other: RateDemand) -> RateDemand {
         var common = RateDemand()
         for (key, count) in jobCounts { common[key] = min(count, other[key]) }
         return common
     }
 
     /// The demand as nodes report it.
-    package var json: [UInt8] {
+    public var json: [UInt8] {
         var writer = JSONWriter(reservingCapacity: 16 + 64 * jobCounts.count)
         writer.beginObject()
         for (key, count) in jobCounts { writer.member(key.name, count) }
@@ -52,7 +52,7 @@ package struct RateDemand: Sendable, Equatable {
     }
 
     /// Reads `json`; `nil` if it is damaged.
-    package init?(json: [UInt8]) {
+    public init?(json: [UInt8]) {
         // Written by a node; unreadable JSON counts as damaged, like a number out of range.
         guard let members = (try? JSON.parse(json))?.members else { return nil }
         for member in members {
@@ -68,7 +68,7 @@ package struct RateDemand: Sendable, Equatable {
 /// The shares add up to at most the limit as long as each node counts no more jobs of its own than the others
 /// know of. A node with more jobs gets more only after its heartbeat has reported them; a node with fewer
 /// jobs gives up its share at once.
-package struct RateShares: Sendable, Equatable {
+public struct RateShares: Sendable, Equatable {
     /// One part in `evenPart` of each limit is divided evenly, so that a node's first job moves bytes at
     /// once. The share of idle nodes stays unused.
     private static let evenPart: Int64 = 20
@@ -82,14 +82,14 @@ package struct RateShares: Sendable, Equatable {
     private let others: RateDemand?
 
     /// Creates shares; the default is a single node.
-    package init(nodeCount: Int = 1, own: RateDemand = RateDemand(), others: RateDemand? = RateDemand()) {
+    public init(nodeCount: Int = 1, own: RateDemand = RateDemand(), others: RateDemand? = RateDemand()) {
         self.nodeCount = max(1, nodeCount)
         self.own = own
         self.others = others
     }
 
     /// Returns this node's share of `limit` in bytes per second, at least 1.
-    package func part(of limit: Int64, for key: RateKey) -> Int64 {
+    public func part(of limit: Int64, for key: RateKey) -> Int64 {
         guard nodeCount > 1, let others, own[key] + others[key] > 0 else {
             return max(1, limit / Int64(nodeCount))
         }

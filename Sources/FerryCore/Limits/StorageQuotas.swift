@@ -3,19 +3,19 @@ import Synchronization
 // Bytes of managed files and kept bodies.
 extension TenantQuotas {
     /// The tenants whose stored bytes are limited.
-    package var storageTenants: [String] {
+    public var storageTenants: [String] {
         withTenants { tenants in
             tenants.filter { $0.value.limits.storageByteCountMax != nil }.map(\.key).sorted()
         } ?? []
     }
 
     /// Bytes that are kept for finished jobs of a tenant with a limit of stored bytes; `nil` if not known.
-    package func storedByteCount(of tenant: String) -> Int64? {
+    public func storedByteCount(of tenant: String) -> Int64? {
         withTenants { $0[tenant]?.stored?.count } ?? nil
     }
 
     /// Returns the limit of a tenant whose stored bytes have reached it, or `nil`.
-    package func storageUsedUp(_ tenant: String) -> Int64? {
+    public func storageUsedUp(_ tenant: String) -> Int64? {
         withTenants { tenants in
             guard let entry = tenants[tenant], let most = entry.limits.storageByteCountMax else { return nil }
             return entry.storedByteCount >= most ? most : nil
@@ -24,7 +24,7 @@ extension TenantQuotas {
 
     /// Reserves bytes for the file or body of a job, those that are reserved for it included. Returns `false`
     /// if its tenant must not store so many.
-    package func reserve(_ byteCount: Int64, for job: JobID, of tenant: String) -> Bool {
+    public func reserve(_ byteCount: Int64, for job: JobID, of tenant: String) -> Bool {
         withTenants { tenants in
             guard let entry = tenants[tenant], let most = entry.limits.storageByteCountMax else {
                 return true
@@ -39,7 +39,7 @@ extension TenantQuotas {
 
     /// Notes the end of an attempt, after its result is committed. `stored`: bytes of the finished job that
     /// are kept; `left`: bytes of an unfinished one.
-    package func note(stored: Int64, left: Int64, by job: JobID, of tenant: String) {
+    public func note(stored: Int64, left: Int64, by job: JobID, of tenant: String) {
         withTenants { tenants in
             guard var entry = tenants[tenant], entry.limits.storageByteCountMax != nil else { return }
             entry.reserved[job] = left > 0 ? left : nil
@@ -49,7 +49,7 @@ extension TenantQuotas {
     }
 
     /// Call before the stored bytes are read. Returns the jobs for which bytes are reserved.
-    package func beginStorageReading() -> [JobID] {
+    public func beginStorageReading() -> [JobID] {
         withTenants { tenants in
             for tenant in tenants.keys { tenants[tenant]?.stored?.addedSinceBegin = 0 }
             return tenants.values.flatMap(\.reserved.keys)
@@ -58,7 +58,7 @@ extension TenantQuotas {
 
     /// Takes the stored bytes of tenants that were read, and forgets what is reserved for jobs that were
     /// among those of `beginStorageReading` and are finished.
-    package func apply(stored byteCounts: [String: Int64], finished: Set<JobID>) {
+    public func apply(stored byteCounts: [String: Int64], finished: Set<JobID>) {
         withTenants { tenants in
             for (tenant, byteCount) in byteCounts {
                 let added = tenants[tenant]?.stored?.addedSinceBegin ?? 0

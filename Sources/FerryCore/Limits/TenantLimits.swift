@@ -1,21 +1,21 @@
 /// Limits of a tenant, which an operator sets; `nil` for no limit.
-package struct TenantLimits: FieldObject, Equatable {
-    package static let summary = "Limits of a tenant. null is no limit."
-    package static let schemaName = "TenantLimits"
+public struct TenantLimits: FieldObject, Equatable {
+    public static let summary = "Limits of a tenant. null is no limit."
+    public static let schemaName = "TenantLimits"
 
     /// Unfinished jobs, all nodes together.
-    package var jobCountMax: Int64?
+    public var jobCountMax: Int64?
     /// Bytes of bodies that the tenant's jobs receive and send in a day (UTC), all nodes together.
-    package var bytesPerDay: Int64?
+    public var bytesPerDay: Int64?
     /// Bytes of managed files and kept bodies, all nodes together.
-    package var storageByteCountMax: Int64?
+    public var storageByteCountMax: Int64?
     /// Requests to the API of one node.
-    package var requestsPerSecond: Int64?
+    public var requestsPerSecond: Int64?
 
     /// Creates no limits.
-    package init() {}
+    public init() {}
     /// Creates limits.
-    package init(
+    public init(
         jobCountMax: Int64? = nil, bytesPerDay: Int64? = nil, storageByteCountMax: Int64? = nil,
         requestsPerSecond: Int64? = nil
     ) {
@@ -25,7 +25,7 @@ package struct TenantLimits: FieldObject, Equatable {
         self.requestsPerSecond = requestsPerSecond
     }
 
-    package mutating func fields(_ visitor: inout some FieldVisitor) {
+    public mutating func fields(_ visitor: inout some FieldVisitor) {
         let range = 0...JSON.safeIntegerMax
         visitor.field(
             "unfinished_jobs", &jobCountMax, range, .plain,
@@ -44,11 +44,11 @@ package struct TenantLimits: FieldObject, Equatable {
     }
 
     /// The limits as they are shown.
-    package var json: [UInt8] { encodeFields() }
+    public var json: [UInt8] { encodeFields() }
 }
 
 /// A limit of a tenant that refuses submissions. The raw value is the name of the field.
-package enum TenantQuota: String, Sendable {
+public enum TenantQuota: String, Sendable {
     case unfinishedJobs = "unfinished_jobs"
     case bytesPerDay = "bytes_per_day"
 }

@@ -4,22 +4,22 @@
 /// A tenant may take as much as it leaves free: half of all if no other tenant takes any, else less. Whatever
 /// one tenant takes, as much is left for the others. A pool can have a reserve for tenants that have nothing:
 /// each can take from it once, at most half of what is left.
-package struct TenantPool: Sendable {
+public struct TenantPool: Sendable {
     /// The whole amount.
-    package let capacity: Int
+    public let capacity: Int
     /// Amount that is taken.
-    package private(set) var taken = 0
+    public private(set) var taken = 0
     /// Amounts by tenant, without zeros.
     private var takenByTenant: [String: Int] = [:]
 
     /// Creates a pool without a reserve, of an amount that one user takes in several steps.
-    package init(capacity: Int) {
+    public init(capacity: Int) {
         self.capacity = capacity
         reserve = 0
     }
 
     /// Creates a pool of items that are taken one by one, a quarter of them as the reserve.
-    package init(itemCount: Int) {
+    public init(itemCount: Int) {
         capacity = itemCount
         reserve = itemCount / 4
     }
@@ -28,11 +28,11 @@ package struct TenantPool: Sendable {
     private let reserve: Int
 
     /// The most that one tenant can take.
-    package var shareMax: Int { capacity / 2 }
+    public var shareMax: Int { capacity / 2 }
 
     /// Takes `count` for a tenant. Returns `false`, without a change, if the tenant would have more than it
     /// leaves free, or would take from the reserve and has something.
-    package mutating func take(_ count: Int = 1, for tenant: String) -> Bool {
+    public mutating func take(_ count: Int = 1, for tenant: String) -> Bool {
         let (own, free) = (takenByTenant[tenant, default: 0], capacity - taken)
         // From the reserve, the very last one of all can be taken too.
         let isAllowed =
@@ -45,7 +45,7 @@ package struct TenantPool: Sendable {
     }
 
     /// Gives back `count` that a tenant has taken.
-    package mutating func release(_ count: Int = 1, of tenant: String) {
+    public mutating func release(_ count: Int = 1, of tenant: String) {
         taken -= count
         let own = takenByTenant[tenant, default: 0] - count
         takenByTenant[tenant] = own > 0 ? own : nil

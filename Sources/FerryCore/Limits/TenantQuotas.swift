@@ -4,14 +4,14 @@ import Synchronization
 ///
 /// The store reads both at each heartbeat, and the limits when another node has changed some. Tenants without
 /// limits cost one load of an atomic.
-package final class TenantQuotas: Sendable {
+public final class TenantQuotas: Sendable {
     /// What the store has read about a tenant with limits.
-    package struct Reading: Sendable, Equatable {
-        package let limits: TenantLimits
+    public struct Reading: Sendable, Equatable {
+        public let limits: TenantLimits
         /// Bytes of bodies of ended attempts since midnight (UTC). Counted while the tenant has a limit.
-        package let transferredByteCount: Int64
+        public let transferredByteCount: Int64
 
-        package init(limits: TenantLimits, transferredByteCount: Int64 = 0) {
+        public init(limits: TenantLimits, transferredByteCount: Int64 = 0) {
             self.limits = limits
             self.transferredByteCount = transferredByteCount
         }
@@ -57,10 +57,10 @@ package final class TenantQuotas: Sendable {
     private let isEmpty = Atomic<Bool>(true)
 
     /// Creates quotas without limits.
-    package init() {}
+    public init() {}
 
     /// The limits of a tenant; `nil` if it has none.
-    package func limits(of tenant: String) -> TenantLimits? {
+    public func limits(of tenant: String) -> TenantLimits? {
         guard !isEmpty.load(ordering: .relaxed) else { return nil }
         return state.withLock { $0.tenants[tenant]?.limits }
     }
@@ -75,7 +75,7 @@ package final class TenantQuotas: Sendable {
     // MARK: Readings
 
     /// Returns the number of this reading. Call before the limits are read.
-    package func beginReading() -> Int {
+    public func beginReading() -> Int {
         state.withLock { state in
             state.begun += 1
             for tenant in state.tenants.keys {
@@ -87,7 +87,7 @@ package final class TenantQuotas: Sendable {
 
     /// Replaces limits and usage by what was read, unless a later reading was applied before. Returns `true`
     /// if the limits have changed. `reading`: the value of `beginReading`; `now`: the time of the reading.
-    package func apply(_ readings: [String: Reading], reading: Int, at now: Timestamp) -> Bool {
+    public func apply(_ readings: [String: Reading], reading: Int, at now: Timestamp) -> Bool {
         state.withLock { state in
             guard reading > state.applied else { return false }
             let isLatest = reading == state.begun
@@ -118,10 +118,10 @@ package final class TenantQuotas: Sendable {
     // MARK: Bytes of a day
 
     /// `true` if the bytes of the tenant's transfers are counted.
-    package func countsTransfers(of tenant: String) -> Bool { limits(of: tenant)?.bytesPerDay != nil }
+    public func countsTransfers(of tenant: String) -> Bool { limits(of: tenant)?.bytesPerDay != nil }
 
     /// Adds the bytes of an attempt whose result is to be committed.
-    package func note(ended byteCount: Int64, of tenant: String) {
+    public func note(ended byteCount: Int64, of tenant: String) {
         withTenants { tenants in
             guard let before = tenants[tenant]?.uncommitted else { return }
             tenants[tenant]?.uncommitted = before + byteCount
@@ -129,7 +129,7 @@ package final class TenantQuotas: Sendable {
     }
 
     /// Notes that the bytes of an ended attempt are committed. The next reading has them.
-    package func note(committed byteCount: Int64, of tenant: String, at now: Timestamp) {
+    public func note(committed byteCount: Int64, of tenant: String, at now: Timestamp) {
         state.withLock { state in
             guard var entry = state.tenants[tenant] else { return }
             entry.uncommitted = max(0, entry.uncommitted - byteCount)
@@ -141,7 +141,7 @@ package final class TenantQuotas: Sendable {
 
     /// The end of the day (UTC) until which the tenant's jobs wait, because its bytes of the day are used up;
     /// `nil` if they need not wait.
-    package func usedUpUntil(_ tenant: String, at now: Timestamp) -> Timestamp? {
+    public func usedUpUntil(_ tenant: String, at now: Timestamp) -> Timestamp? {
         guard !isEmpty.load(ordering: .relaxed) else { return nil }
         return state.withLock { state in
             guard let entry = state.tenants[tenant], let most = entry.limits.bytesPerDay else { return nil }

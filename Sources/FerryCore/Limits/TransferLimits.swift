@@ -1,18 +1,18 @@
 /// Limits of Ferry as a whole in bytes per second; `nil` for no limit.
-package struct TransferLimits: FieldObject {
-    package static let summary = "Limits of Ferry as a whole. null is no limit."
-    package static let schemaName = "TransferLimits"
+public struct TransferLimits: FieldObject {
+    public static let summary = "Limits of Ferry as a whole. null is no limit."
+    public static let schemaName = "TransferLimits"
 
     /// Bytes of all nodes together in each direction (`RateShares`).
-    package var bytesReceivedPerSecondMax: Int64?
-    package var bytesSentPerSecondMax: Int64?
+    public var bytesReceivedPerSecondMax: Int64?
+    public var bytesSentPerSecondMax: Int64?
     /// Bytes of one host on one node, both directions together.
-    package var bytesPerSecondPerHostMax: Int64?
+    public var bytesPerSecondPerHostMax: Int64?
 
     /// Creates no limits.
-    package init() {}
+    public init() {}
     /// Creates limits.
-    package init(
+    public init(
         bytesReceivedPerSecondMax: Int64? = nil, bytesSentPerSecondMax: Int64? = nil,
         bytesPerSecondPerHostMax: Int64? = nil
     ) {
@@ -22,7 +22,7 @@ package struct TransferLimits: FieldObject {
     }
 
     /// Returns the limits with another rate in both directions; `nil` leaves them.
-    package func replacing(serviceRate: Int64?) -> TransferLimits {
+    public func replacing(serviceRate: Int64?) -> TransferLimits {
         guard let serviceRate else { return self }
         var limits = self
         limits.bytesReceivedPerSecondMax = serviceRate
@@ -30,7 +30,7 @@ package struct TransferLimits: FieldObject {
         return limits
     }
 
-    package mutating func fields(_ visitor: inout some FieldVisitor) {
+    public mutating func fields(_ visitor: inout some FieldVisitor) {
         let (range, traits) = (1...JSON.safeIntegerMax, FieldTraits.of(unit: .bytesPerSecond))
         visitor.field(
             "max_bytes_received_per_second", &bytesReceivedPerSecondMax, range, traits,
@@ -44,10 +44,10 @@ package struct TransferLimits: FieldObject {
     }
 
     /// The limits as they are stored and shown.
-    package var json: [UInt8] { encodeFields() }
+    public var json: [UInt8] { encodeFields() }
 
     /// Reads `json`; `nil` if it is damaged.
-    package init?(storedJSON: [UInt8]) {
+    public init?(storedJSON: [UInt8]) {
         // Why stored limits are damaged does not matter to the caller.
         guard let json = try? JSONView(parsing: storedJSON), let limits = try? TransferLimits(body: json)
         else {

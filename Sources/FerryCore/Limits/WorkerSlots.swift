@@ -8,7 +8,7 @@ import Synchronization
 /// than there are slots. A stalled attempt lends its slot with one more lease, and takes it back when it
 /// continues, free or not (docs/decisions/0028 and 0049). While tenants wait that hold fewer slots than their
 /// share, slow attempts of other tenants lend theirs earlier (docs/decisions/0050).
-package final class WorkerSlots: Sendable {
+public final class WorkerSlots: Sendable {
     private struct Free {
         var slots: Int
         /// Free leases; negative if a commit of results has failed.
@@ -27,17 +27,17 @@ package final class WorkerSlots: Sendable {
     /// `true` while `missing` is not 0. Read for each byte that moves while a slot is lent.
     private let isMissing = Atomic<Bool>(false)
     /// Number of slots.
-    package let capacity: Int
+    public let capacity: Int
     /// Number of slots that may be lent at once, by all tenants.
     private let lentMax: Int
     /// Number of slots that tenants may divide among them; the other loans are early ones.
     private let dividedMax: Int
 
     /// Leases beyond the slots, for results that are not committed yet and for prefetched jobs.
-    package static let surplus = 64
+    public static let surplus = 64
 
     /// `lentMax`: number of lent slots that the process has descriptors and memory for.
-    package init(capacity: Int, lentMax: Int = .max) {
+    public init(capacity: Int, lentMax: Int = .max) {
         self.capacity = capacity
         self.lentMax = capacity > 0 ? lentMax : 0
         dividedMax = self.lentMax - min(capacity, self.lentMax / 2)
@@ -45,7 +45,7 @@ package final class WorkerSlots: Sendable {
     }
 
     /// Reserves up to `count` slots with a lease each; returns how many.
-    package func reserve(upTo count: Int) -> Int {
+    public func reserve(upTo count: Int) -> Int {
         free.withLock { free in
             let taken = max(0, min(free.slots, free.leases, count))
             free.slots -= taken
@@ -61,13 +61,13 @@ package final class WorkerSlots: Sendable {
     }
 
     /// Releases slots with their leases.
-    package func release(_ count: Int) {
+    public func release(_ count: Int) {
         end(count)
         settle(count)
     }
 
     /// Reserves up to `count` leases without a slot; returns how many.
-    package func reserveLeases(upTo count: Int) -> Int {
+    public func reserveLeases(upTo count: Int) -> Int {
         free.withLock { free in
             let taken = max(0, min(free.leases, count))
             free.leases -= taken
@@ -76,7 +76,7 @@ package final class WorkerSlots: Sendable {
     }
 
     /// Takes up to `count` slots for jobs that are leased already; returns how many.
-    package func begin(upTo count: Int) -> Int {
+    public func begin(upTo count: Int) -> Int {
         free.withLock { free in
             let taken = max(0, min(free.slots, count))
             free.slots -= taken
@@ -85,7 +85,7 @@ package final class WorkerSlots: Sendable {
     }
 
     /// Releases the slots of ended transfers; their leases stay until `settle`.
-    package func end(_ count: Int) {
+    public func end(_ count: Int) {
         free.withLock { free in
             free.slots += count
             // No input reaches this: an attempt ends once.
@@ -94,15 +94,15 @@ package final class WorkerSlots: Sendable {
     }
 
     /// Releases leases whose results are committed, or are about to be.
-    package func settle(_ count: Int) { free.withLock { $0.leases += count } }
+    public func settle(_ count: Int) { free.withLock { $0.leases += count } }
 
     /// Takes back a release of leases, after the commit has failed.
-    package func unsettle(_ count: Int) { free.withLock { $0.leases -= count } }
+    public func unsettle(_ count: Int) { free.withLock { $0.leases -= count } }
 
     /// Lends the slot of a stalled attempt of the tenant. Returns `false` if the tenant has lent at least as
     /// many slots as may still be lent: so one tenant lends half of all, a second one half of the rest, and a
     /// part is left for every further tenant.
-    package func lend(for tenant: String) -> Bool {
+    public func lend(for tenant: String) -> Bool {
         free.withLock { free in
             guard free.lent[tenant, default: 0] < dividedMax - free.lentCount else { return false }
             lend(for: tenant, &free)
@@ -118,7 +118,7 @@ package final class WorkerSlots: Sendable {
     }
 
     /// Sets which tenants wait for how many slots, because they hold fewer than their share.
-    package func expect(_ count: Int, for tenants: Set<String>) {
+    public func expect(_ count: Int, for tenants: Set<String>) {
         free.withLock { free in
             setMissing(count, &free)
             free.waiting = tenants
@@ -126,12 +126,12 @@ package final class WorkerSlots: Sendable {
     }
 
     /// `true` while tenants wait that hold fewer slots than their share. Lent slots are not taken back then.
-    package var areMissing: Bool { isMissing.load(ordering: .relaxed) }
+    public var areMissing: Bool { isMissing.load(ordering: .relaxed) }
 
     /// Lends the slot of a slow attempt while other tenants wait for more slots than are free. Such loans may
     /// use the parts of other tenants, and the loans that are in no part: a tenant that has used up its part
     /// begins no further attempts.
-    package func lendEarly(for tenant: String) -> Bool {
+    public func lendEarly(for tenant: String) -> Bool {
         free.withLock { free in
             guard max(0, min(free.slots, free.leases)) < free.missing, !free.waiting.contains(tenant),
                 free.lentCount < lentMax
@@ -143,7 +143,7 @@ package final class WorkerSlots: Sendable {
     }
 
     /// Makes an early loan an ordinary one: the attempt is stalled by now.
-    package func settleEarlyLoan(of tenant: String) { free.withLock { endEarlyLoan(of: tenant, &$0) } }
+    public func settleEarlyLoan(of tenant: String) { free.withLock { endEarlyLoan(of: tenant, &$0) } }
 
     private func endEarlyLoan(of tenant: String, _ free: inout Free) {
         let count = free.early[tenant, default: 0]
@@ -152,7 +152,7 @@ package final class WorkerSlots: Sendable {
 
     /// Tenants that may begin no further attempts. They have lent early as many slots as there are, or have
     /// lent their part, which is at least as many.
-    package var tenantsWithoutLoans: Set<String> {
+    public var tenantsWithoutLoans: Set<String> {
         free.withLock { free in
             let rest = dividedMax - free.lentCount
             guard !free.early.isEmpty || free.lentCount >= rest else { return [] }
@@ -165,7 +165,7 @@ package final class WorkerSlots: Sendable {
 
     /// Takes a lent slot back for an attempt that continues. Until others end, more slots may be taken than
     /// there are. `isEarly`: the slot was lent early, and is not yet an ordinary loan.
-    package func takeBack(for tenant: String, isEarly: Bool = false) {
+    public func takeBack(for tenant: String, isEarly: Bool = false) {
         free.withLock { free in
             // No input reaches this: only an attempt that has lent its slot takes one back.
             let count = free.lent[tenant, default: 0]
@@ -179,22 +179,22 @@ package final class WorkerSlots: Sendable {
     }
 
     /// Lent slots by tenant.
-    package var lentByTenant: [String: Int] { free.withLock { $0.lent } }
+    public var lentByTenant: [String: Int] { free.withLock { $0.lent } }
 
     /// Slots that are lent.
-    package var lentCount: Int { free.withLock { $0.lentCount } }
+    public var lentCount: Int { free.withLock { $0.lentCount } }
 
     /// Transfers that could begin now.
-    package var freeCount: Int { free.withLock { max(0, min($0.slots, $0.leases)) } }
+    public var freeCount: Int { free.withLock { max(0, min($0.slots, $0.leases)) } }
 
     /// `true` if running attempts are at least half as many as slots; attempts that lent their slot count.
-    package var isScarce: Bool { free.withLock { 2 * (capacity - $0.slots + $0.lentCount) >= capacity } }
+    public var isScarce: Bool { free.withLock { 2 * (capacity - $0.slots + $0.lentCount) >= capacity } }
 
     /// Slots that are in use.
-    package var busyCount: Int { free.withLock { capacity - $0.slots } }
+    public var busyCount: Int { free.withLock { capacity - $0.slots } }
 
     /// Leases that are in use.
-    package var leaseCount: Int {
+    public var leaseCount: Int {
         free.withLock { capacity + (capacity > 0 ? Self.surplus : 0) + $0.lentCount - $0.leases }
     }
 }

@@ -1,13 +1,13 @@
 /// A page of a list as read from the database, newest first.
-package struct ListPage<Record: Sendable, Kind: IdentifierKind>: Sendable {
+public struct ListPage<Record: Sendable, Kind: IdentifierKind>: Sendable {
     /// The records.
-    package let records: [Record]
+    public let records: [Record]
     /// Where a bounded scan stopped before the page was full: the next page begins below this identifier.
     /// `nil` if the page is full or the list ends with it.
-    package let stoppedAt: Identifier<Kind>?
+    public let stoppedAt: Identifier<Kind>?
 
     /// Creates a page.
-    package init(_ records: [Record], stoppedAt: Identifier<Kind>? = nil) {
+    public init(_ records: [Record], stoppedAt: Identifier<Kind>? = nil) {
         self.records = records
         self.stoppedAt = stoppedAt
     }
@@ -18,17 +18,17 @@ package struct ListPage<Record: Sendable, Kind: IdentifierKind>: Sendable {
 /// One turn of a connection reads at most `Limits.listTurnRowCount` rows, so that no list delays the reads of
 /// other tenants. Further turns follow until the page is full, the list ends, or `Limits.listScanRowCount`
 /// rows have been read.
-package struct ListScan: Sendable, Equatable {
+public struct ListScan: Sendable, Equatable {
     private var rowCount = 0
 
     /// Creates a scan that has read no rows.
-    package init() {}
+    public init() {}
 
     /// Rows that the next turn may read.
-    package var turnRowCount: Int { min(Limits.listTurnRowCount, Limits.listScanRowCount - rowCount) }
+    public var turnRowCount: Int { min(Limits.listTurnRowCount, Limits.listScanRowCount - rowCount) }
 
     /// Adds rows that a turn has read. Returns `false` if the scan must stop.
-    package mutating func add(_ count: Int) -> Bool {
+    public mutating func add(_ count: Int) -> Bool {
         rowCount += count
         return rowCount < Limits.listScanRowCount
     }

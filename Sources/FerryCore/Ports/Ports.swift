@@ -1,24 +1,24 @@
 // Protocols between the stages. Each has two implementations: the real one and that of the tests.
 
 /// Accepts submissions. The reply comes after the commit, on a thread of the store: it must not block.
-package protocol SubmissionSink: Sendable {
+public protocol SubmissionSink: Sendable {
     /// Submits jobs.
     func submit(_ submission: Submission)
 }
 
 /// Jobs that are accepted together or not at all.
-package struct Submission: Sendable {
+public struct Submission: Sendable {
     /// The jobs.
-    package let jobs: [NewJob]
+    public let jobs: [NewJob]
     /// `Idempotency-Key` of the request, or `nil`.
-    package let idempotency: Idempotency?
+    public let idempotency: Idempotency?
     /// `SessionSnapshot.epoch` of the sessions whose configuration the jobs use, or `nil` if they use none.
-    package let sessionEpoch: Int64?
+    public let sessionEpoch: Int64?
     /// Called exactly once.
-    package let reply: @Sendable (Result<Accepted, StoreError>) -> Void
+    public let reply: @Sendable (Result<Accepted, StoreError>) -> Void
 
     /// Creates a submission.
-    package init(
+    public init(
         jobs: [NewJob], idempotency: Idempotency?, sessionEpoch: Int64? = nil,
         reply: @escaping @Sendable (Result<Accepted, StoreError>) -> Void
     ) {
@@ -29,16 +29,16 @@ package struct Submission: Sendable {
     }
 
     /// Identity of a request that may be repeated.
-    package struct Idempotency: Sendable, Equatable {
+    public struct Idempotency: Sendable, Equatable {
         /// Tenant and key together identify a request, whatever its method and path.
-        package let tenant: String
-        package let key: String
+        public let tenant: String
+        public let key: String
         /// Method and path of the request. Nodes of an older version look keys up by it.
-        package let route: String
+        public let route: String
         /// SHA-256 of method, path and body. A repetition must have the same.
-        package let fingerprint: [UInt8]
+        public let fingerprint: [UInt8]
         /// Creates an identity.
-        package init(tenant: String, route: String, key: String, fingerprint: [UInt8]) {
+        public init(tenant: String, route: String, key: String, fingerprint: [UInt8]) {
             self.tenant = tenant
             self.route = route
             self.key = key
@@ -47,26 +47,26 @@ package struct Submission: Sendable {
     }
 
     /// Result of a submission: one entry per job, in order.
-    package struct Accepted: Sendable {
+    public struct Accepted: Sendable {
         /// An accepted job.
-        package struct Job: Sendable {
+        public struct Job: Sendable {
             /// Identifier of the job.
-            package let id: JobID
+            public let id: JobID
             /// State after the acceptance.
-            package let state: JobState
+            public let state: JobState
             /// What it waits for. A replay has `beginDate` for `discretionary` and `confirmation` as well:
             /// only the job's fields tell the difference.
-            package let waitingFor: WaitingFor?
+            public let waitingFor: WaitingFor?
             /// Time of the submission.
-            package let createdAt: Timestamp
+            public let createdAt: Timestamp
             /// Start of the attempt if the job was leased to this node with its acceptance, else `nil`.
-            package let startedAt: Timestamp?
+            public let startedAt: Timestamp?
             /// Node of the attempt, or `nil`.
-            package let node: NodeID?
+            public let node: NodeID?
             /// Time at which a waiting job continues, or `nil`.
-            package let nextAttemptAt: Timestamp?
+            public let nextAttemptAt: Timestamp?
             /// Creates an entry.
-            package init(
+            public init(
                 id: JobID, state: JobState, waitingFor: WaitingFor?, createdAt: Timestamp,
                 startedAt: Timestamp?,
                 node: NodeID?, nextAttemptAt: Timestamp?
@@ -81,11 +81,11 @@ package struct Submission: Sendable {
             }
         }
         /// The jobs.
-        package let jobs: [Job]
+        public let jobs: [Job]
         /// `true` if a request with the same key and body was accepted before; these are its jobs.
-        package let isReplay: Bool
+        public let isReplay: Bool
         /// Creates a result.
-        package init(jobs: [Job], isReplay: Bool) {
+        public init(jobs: [Job], isReplay: Bool) {
             self.jobs = jobs
             self.isReplay = isReplay
         }
@@ -94,7 +94,7 @@ package struct Submission: Sendable {
 
 extension JobRecord {
     /// Creates the record of a job for the response to its submission.
-    package init(
+    public init(
         _ accepted: Submission.Accepted.Job, tenant: String, spec: JobSpec, storedSpec: StoredSpec,
         retryOf: JobID?
     ) {
@@ -117,14 +117,14 @@ extension JobRecord {
     }
 
     /// Creates the record of an accepted job. `job`: as submitted.
-    package init(_ accepted: Submission.Accepted.Job, of job: NewJob) {
+    public init(_ accepted: Submission.Accepted.Job, of job: NewJob) {
         self.init(
             accepted, tenant: job.tenant, spec: job.spec, storedSpec: job.storedSpec, retryOf: job.retryOf)
     }
 }
 
 /// Why an operation of the store failed.
-package enum StoreError: Error, Sendable, Equatable {
+public enum StoreError: Error, Sendable, Equatable {
     /// The database cannot be reached or did not respond in time. It is not known whether anything was
     /// stored; the client should repeat the request.
     case unavailable
@@ -171,21 +171,21 @@ package enum StoreError: Error, Sendable, Equatable {
     case failed
 
     /// Returns the error for the state of a job.
-    package static func invalidState(of job: JobRecord) -> StoreError {
+    public static func invalidState(of job: JobRecord) -> StoreError {
         .invalidState(job.state, waitingFor: job.waitingFor)
     }
 }
 
 /// A finished job with what is needed to submit it again.
-package struct RetrySource: Sendable {
+public struct RetrySource: Sendable {
     /// The finished job.
-    package let record: JobRecord
+    public let record: JobRecord
     /// Credentials of the job, decrypted.
-    package let secrets: JobSecrets
+    public let secrets: JobSecrets
     /// Bytes of an inline source or body; `nil` if the job had none or they are not kept.
-    package let payload: [UInt8]?
+    public let payload: [UInt8]?
 
-    package init(record: JobRecord, secrets: JobSecrets, payload: [UInt8]?) {
+    public init(record: JobRecord, secrets: JobSecrets, payload: [UInt8]?) {
         self.record = record
         self.secrets = secrets
         self.payload = payload
@@ -193,12 +193,12 @@ package struct RetrySource: Sendable {
 }
 
 /// An object that a request has created.
-package struct Created<Record: Sendable>: Sendable {
+public struct Created<Record: Sendable>: Sendable {
     /// The created object, as it is now.
-    package let record: Record
+    public let record: Record
     /// `true` if an earlier request with the same key and body has created the object.
-    package let isReplay: Bool
-    package init(_ record: Record, isReplay: Bool) {
+    public let isReplay: Bool
+    public init(_ record: Record, isReplay: Bool) {
         self.record = record
         self.isReplay = isReplay
     }
@@ -206,7 +206,7 @@ package struct Created<Record: Sendable>: Sendable {
 
 /// Runs attempts. May be called on any thread. Every attempt that begins leads to exactly one result at the
 /// `ResultSink`.
-package protocol AttemptRunner: Sendable {
+public protocol AttemptRunner: Sendable {
     /// Begins attempts.
     func begin(_ attempts: [Attempt])
     /// Stops the attempt if it runs here. Its result is `cancelled` or `suspended`, or the one that it had
@@ -232,14 +232,14 @@ package protocol AttemptRunner: Sendable {
 }
 
 /// Finds out whether an origin can be reached, without sending a request.
-package protocol HostProber: Sendable {
+public protocol HostProber: Sendable {
     /// Connects to the origin. May be called on any thread. Replies once, on a thread that must not block;
     /// `nil` if the origin can be reached.
     func probe(_ origin: String, reply: @escaping @Sendable (TransferError?) -> Void)
 }
 
 /// How an attempt is stopped. The raw value is sent between nodes.
-package enum AttemptStop: String, Sendable, CaseIterable {
+public enum AttemptStop: String, Sendable, CaseIterable {
     /// Cancels the job.
     case cancel
     /// Cancels the job and leaves its bytes for another job.
@@ -250,18 +250,18 @@ package enum AttemptStop: String, Sendable, CaseIterable {
 
 extension AttemptRunner {
     /// Cancels a job that runs here.
-    package func cancel(_ job: JobID) { stop(job, .cancel) }
+    public func cancel(_ job: JobID) { stop(job, .cancel) }
 }
 
 /// Finds a job of a tenant, finished or not; a job of another tenant is `notFound`. Replies once, on a thread
 /// that must not block.
-package protocol JobLookup: Sendable {
+public protocol JobLookup: Sendable {
     /// Looks a job up.
     func job(_ id: JobID, tenant: String, reply: @escaping Reply<JobRecord>)
 }
 
 /// Takes the results of attempts. They are committed in batches.
-package protocol ResultSink: Sendable {
+public protocol ResultSink: Sendable {
     /// Records the result of an attempt.
     func record(_ result: AttemptResult)
     /// Reports that an attempt resumes from existing bytes (0 if they could not be used) and that the job's
@@ -289,7 +289,7 @@ package protocol ResultSink: Sendable {
 
 /// Grants connections of attempts beyond the first one to their own origin: for segments, mirrors and
 /// redirects. May be called on any thread. The result of an attempt returns all of its connections.
-package protocol ConnectionLimiter: Sendable {
+public protocol ConnectionLimiter: Sendable {
     /// Requests one more connection of an attempt for requests of a scope. Returns `nil` if the decision
     /// comes later: `reply` is then called once, on a thread that must not block.
     func ask(
@@ -303,7 +303,7 @@ package protocol ConnectionLimiter: Sendable {
 }
 
 /// Decision about a requested connection.
-package enum ConnectionGrant: Sendable, Equatable {
+public enum ConnectionGrant: Sendable, Equatable {
     /// The connection may be opened.
     case granted
     /// The host may not be used now.
@@ -312,14 +312,14 @@ package enum ConnectionGrant: Sendable, Equatable {
 
 /// Tells whether this node may still act for its attempts: `false` once the last heartbeat that the database
 /// confirmed is older than the lease allows. Checked before a file gets its final name.
-package protocol LeaseHolder: Sendable {
+public protocol LeaseHolder: Sendable {
     /// Returns `true` if this node holds the lease of the attempt.
     func holdsLease(of job: JobID, attempt: Int32) -> Bool
 }
 
 /// Is called after the commit of jobs that became terminal on this node (for `Prefer: wait`) and of new
 /// deliveries.
-package protocol CommitObserver: Sendable {
+public protocol CommitObserver: Sendable {
     /// These jobs are terminal.
     func jobsFinished(_ jobs: [JobID])
     /// This many deliveries were added.
@@ -332,7 +332,7 @@ package protocol CommitObserver: Sendable {
 
 extension CommitObserver {
     /// Does nothing.
-    package func jobsSuspended(_ jobs: [JobID]) {}
+    public func jobsSuspended(_ jobs: [JobID]) {}
     /// Does nothing.
-    package func jobsLeaveBytes(_ jobs: [JobID]) {}
+    public func jobsLeaveBytes(_ jobs: [JobID]) {}
 }

@@ -1,2 +1,2 @@
 /// Receives the result of an operation of the store: called exactly once, on a thread that must not block.
-package typealias Reply<Value> = @Sendable (Result<Value, StoreError>) -> Void
+public typealias Reply<Value> = @Sendable (Result<Value, StoreError>) -> Void

@@ -1,5 +1,5 @@
 /// Consequence of an answer.
-package enum AnswerResolution: Sendable {
+public enum AnswerResolution: Sendable {
     case goOn(JobRequest)
     /// Asks about the next way to authenticate.
     case ask(JobQuestion, JobRequest)
@@ -9,7 +9,7 @@ package enum AnswerResolution: Sendable {
 
 extension JobAnswer {
     /// Reads an answer to a question of this kind. Throws all errors at once.
-    package init(_ json: JSONView, to kind: JobQuestion.Kind) throws(InvalidFields) {
+    public init(_ json: JSONView, to kind: JobQuestion.Kind) throws(InvalidFields) {
         let body = try AnswerBody(to: kind).reading(json, .new, FieldContext())
         self.init(
             body.disposition, credential: body.credential.value, request: body.request.json,
@@ -18,11 +18,11 @@ extension JobAnswer {
 }
 
 /// The body of an answer to a question.
-package struct AnswerBody: FieldObject {
-    package static let summary =
+public struct AnswerBody: FieldObject {
+    public static let summary =
         "An answer to a question about a job. use_credential comes with credential, use_new_request with "
         + "request."
-    package static let schemaName = "Answer"
+    public static let schemaName = "Answer"
 
     private let kind: JobQuestion.Kind
     fileprivate var disposition = JobAnswer.Disposition.cancel
@@ -30,12 +30,12 @@ package struct AnswerBody: FieldObject {
     fileprivate var request = NewRequest()
     fileprivate var askedAt: Timestamp?
 
-    package init() { self.init(to: .begin) }
+    public init() { self.init(to: .begin) }
 
     /// Creates an answer to a question of this kind.
     fileprivate init(to kind: JobQuestion.Kind) { self.kind = kind }
 
-    package mutating func fields(_ visitor: inout some FieldVisitor) {
+    public mutating func fields(_ visitor: inout some FieldVisitor) {
         visitor.field(
             "disposition", &disposition, kind.dispositions, .of(required: true),
             "The decision. reject: the response of the redirect is the result. reject_protection_space: asks "
@@ -52,7 +52,7 @@ package struct AnswerBody: FieldObject {
                 + "answered.")
     }
 
-    package mutating func check(_ body: FieldDecoder) {
+    public mutating func check(_ body: FieldDecoder) {
         let errors = body.context.errors
         if (disposition == .useCredential) != body.has("credential"), errors.isEmpty {
             body.fail("credential", "invalid_combination", "use_credential comes with a credential.")
@@ -111,27 +111,27 @@ private struct CredentialBody: FieldObject, FieldValue {
 }
 
 extension JobAnswer.Disposition: FieldValue {
-    package static func decode(_ json: JSONView, _ rule: [Self], _ place: FieldPlace) -> Self? {
+    public static func decode(_ json: JSONView, _ rule: [Self], _ place: FieldPlace) -> Self? {
         guard let text = json.string else { return place.failType("a string", json) }
         let values = rule.map(\.rawValue).joined(separator: ", ")
         return rule.first { $0.rawValue == text }
             ?? place.fail("invalid_value", "This must be one of: \(values).")
     }
-    package static func restore(_ json: JSON) -> Self? { json.string.flatMap(Self.init) }
-    package func encode(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(rawValue) }
-    package static func schema(_ rule: [Self]) -> [JSON.Member] {
+    public static func restore(_ json: JSON) -> Self? { json.string.flatMap(Self.init) }
+    public func encode(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(rawValue) }
+    public static func schema(_ rule: [Self]) -> [JSON.Member] {
         [JSON.Member("type", "string"), JSON.Member("enum", .array(rule.map { .string($0.rawValue) }))]
     }
 }
 
 extension JobAnswer.Disposition: ShownValue {
-    package static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] { schema(allCases) }
+    public static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] { schema(allCases) }
 }
 
 extension JobRequest {
     /// Returns the consequence of an answer. `attempt`: number of the job's last attempt. `refusal`: the
     /// egress policy's.
-    package func answered(
+    public func answered(
         _ question: JobQuestion, _ answer: JobAnswer, from source: AnswerSource, at now: Timestamp,
         attempt: Int32, node: NodeAbilities = NodeAbilities(), refusal: (WebURL) -> String?
     ) throws(InvalidFields) -> AnswerResolution {
@@ -207,7 +207,7 @@ extension JobRequest {
 
 extension TransferError {
     /// The error of a response whose status the job does not accept, and which is not retried.
-    package static func refused(status: Int) -> TransferError {
+    public static func refused(status: Int) -> TransferError {
         switch status {
         case 401, 407:
             let who = status == 407 ? "proxy" : "server"

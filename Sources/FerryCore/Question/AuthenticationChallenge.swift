@@ -1,20 +1,20 @@
 /// A challenge of `WWW-Authenticate` (RFC 9110 §11.6.1).
-package struct AuthenticationChallenge: Sendable, Equatable {
+public struct AuthenticationChallenge: Sendable, Equatable {
     /// Scheme in lower case.
-    package let scheme: String
+    public let scheme: String
     private let parameters: [JobSpec.Pair]
     /// `true` if a parameter has spaces around its `=`, which recipients must accept (RFC 9110 §11.2 and
     /// §5.6.3).
-    package let hasSpacedParameter: Bool
+    public let hasSpacedParameter: Bool
 
     /// Realm, or `nil` if there is none.
-    package var realm: String? { self["realm"] }
+    public var realm: String? { self["realm"] }
 
     /// Returns the first parameter with this name in lower case, without quotes, or `nil` if there is none.
-    package subscript(name: String) -> String? { parameters.first { $0.name == name }?.value }
+    public subscript(name: String) -> String? { parameters.first { $0.name == name }?.value }
 
     /// Returns the challenges that can be parsed, in order.
-    package static func all(in fields: [String]) -> [AuthenticationChallenge] {
+    public static func all(in fields: [String]) -> [AuthenticationChallenge] {
         fields.flatMap { field in
             var parser = Parser(Array(field.utf8.prefix(16_384)))
             return parser.challenges()
@@ -122,7 +122,7 @@ extension JobQuestion.ProtectionSpace {
     /// Returns the ways to authenticate that a 401 from `url`, or a 407 of the proxy there, offers and that a
     /// client can answer: the strongest first, each once. `hasNTLM`: `true` if libcurl supports NTLM.
     /// Negotiate is left out, since a client cannot give the ticket that it needs.
-    package static func offered(
+    public static func offered(
         by fields: [String], from url: String, isProxy: Bool = false, hasNTLM: Bool = false
     ) -> [Self] {
         let challenges = AuthenticationChallenge.all(in: fields)
@@ -138,5 +138,5 @@ extension JobQuestion.ProtectionSpace {
 
 extension ConnectionRules.Authentication.Scheme {
     /// The schemes by strength.
-    package static let strongestFirst: [Self] = [.digest, .bearer, .ntlm, .basic]
+    public static let strongestFirst: [Self] = [.digest, .bearer, .ntlm, .basic]
 }

@@ -1,38 +1,38 @@
 /// Rules for questions about a job that no client answers.
-package struct QuestionRules: FieldObject {
-    package static let summary = "What applies if no client answers a question about the job."
-    package static let schemaName = "QuestionRules"
-    package static let standardTexts: StandardTexts? = StandardTexts(Self.self)
+public struct QuestionRules: FieldObject {
+    public static let summary = "What applies if no client answers a question about the job."
+    public static let schemaName = "QuestionRules"
+    public static let standardTexts: StandardTexts? = StandardTexts(Self.self)
     /// Default answer before the job begins.
-    package enum Begin: String, FieldChoice {
+    public enum Begin: String, FieldChoice {
         case continueLoading = "continue_loading"
         case cancel
     }
     /// Default answer to a redirect.
-    package enum Redirect: String, FieldChoice { case follow, reject, cancel }
+    public enum Redirect: String, FieldChoice { case follow, reject, cancel }
     /// Default answer to an authentication challenge.
-    package enum Challenge: String, FieldChoice {
+    public enum Challenge: String, FieldChoice {
         case performDefaultHandling = "perform_default_handling"
         case cancel
     }
 
     /// Default answer if the URL is outdated.
-    package enum ExpiredURL: String, FieldChoice {
+    public enum ExpiredURL: String, FieldChoice {
         case performDefaultHandling = "perform_default_handling"
         case cancel
     }
 
     /// Seconds until the default answer applies.
-    package var timeout = 600.0
+    public var timeout = 600.0
     /// Default answers by kind of question.
-    package var begin = Begin.continueLoading
-    package var redirect = Redirect.reject
-    package var challenge = Challenge.performDefaultHandling
-    package var urlExpired = ExpiredURL.performDefaultHandling
+    public var begin = Begin.continueLoading
+    public var redirect = Redirect.reject
+    public var challenge = Challenge.performDefaultHandling
+    public var urlExpired = ExpiredURL.performDefaultHandling
     /// Creates the default rules.
-    package init() {}
+    public init() {}
 
-    package mutating func fields(_ visitor: inout some FieldVisitor) {
+    public mutating func fields(_ visitor: inout some FieldVisitor) {
         visitor.field(
             "timeout", &timeout, 1...Limits.questionSecondsMax, .of(unit: .seconds),
             "Time until the default answer applies.")
@@ -45,7 +45,7 @@ package struct QuestionRules: FieldObject {
     }
 
     /// Returns the default answer to a question.
-    package func answer(to kind: JobQuestion.Kind) -> JobAnswer {
+    public func answer(to kind: JobQuestion.Kind) -> JobAnswer {
         let name =
             switch kind {
             case .begin: begin.rawValue
@@ -58,9 +58,9 @@ package struct QuestionRules: FieldObject {
 }
 
 /// An answer to a question about a job.
-package struct JobAnswer: Sendable, Equatable {
+public struct JobAnswer: Sendable, Equatable {
     /// Decision of an answer.
-    package enum Disposition: String, Sendable, CaseIterable {
+    public enum Disposition: String, Sendable, CaseIterable {
         case continueLoading = "continue_loading"
         case useNewRequest = "use_new_request"
         case follow, reject
@@ -70,24 +70,24 @@ package struct JobAnswer: Sendable, Equatable {
         case cancel
     }
     /// Credential of an answer.
-    package struct Credential: Sendable, Equatable {
+    public struct Credential: Sendable, Equatable {
         /// User, or `nil` with a token.
-        package var user: String?
+        public var user: String?
         /// Password or token.
-        package var secret: String
+        public var secret: String
     }
 
     /// The decision.
-    package let disposition: Disposition
+    public let disposition: Disposition
     /// The credential of `use_credential`, or `nil`.
-    package let credential: Credential?
+    public let credential: Credential?
     /// Merge patch of the request, with `use_new_request` only.
-    package let request: JSON?
+    public let request: JSON?
     /// `asked_at` of the question that is answered, or `nil` for the open one.
-    package let askedAt: Timestamp?
+    public let askedAt: Timestamp?
 
     /// Creates an answer.
-    package init(
+    public init(
         _ disposition: Disposition, credential: Credential? = nil, request: JSON? = nil,
         askedAt: Timestamp? = nil
     ) {
@@ -100,7 +100,7 @@ package struct JobAnswer: Sendable, Equatable {
 
 extension JobQuestion.Kind {
     /// Decisions that a question of this kind allows.
-    package var dispositions: [JobAnswer.Disposition] {
+    public var dispositions: [JobAnswer.Disposition] {
         switch self {
         case .begin: [.continueLoading, .useNewRequest, .cancel]
         case .redirect: [.follow, .reject, .useNewRequest, .cancel]
@@ -111,15 +111,15 @@ extension JobQuestion.Kind {
 }
 
 /// Source of the last answer: `answered_by`.
-package struct AnswerSource: Sendable, Equatable {
+public struct AnswerSource: Sendable, Equatable {
     /// Way in which an answer came.
-    package enum Way: String, ShownChoice { case api, webhook, timeout }
+    public enum Way: String, ShownChoice { case api, webhook, timeout }
     /// Way in which the answer came.
-    package var way: Way
+    public var way: Way
     /// API key or delivery, or `nil` for a timeout.
-    package var name: String?
+    public var name: String?
     /// Creates a source.
-    package init(_ way: Way, name: String? = nil) {
+    public init(_ way: Way, name: String? = nil) {
         self.way = way
         self.name = name
     }
@@ -127,42 +127,42 @@ package struct AnswerSource: Sendable, Equatable {
 
 /// The answers so far, as far as later attempts need them. Stored with the accepted fields; only `last` is
 /// shown.
-package struct JobAnswers: Sendable, Equatable {
+public struct JobAnswers: Sendable, Equatable {
     /// The last answer.
-    package struct Last: Sendable, Equatable {
+    public struct Last: Sendable, Equatable {
         /// Kind of the question.
-        package var kind: JobQuestion.Kind
+        public var kind: JobQuestion.Kind
         /// Decision.
-        package var disposition: JobAnswer.Disposition
+        public var disposition: JobAnswer.Disposition
         /// Source of the answer.
-        package var source: AnswerSource
+        public var source: AnswerSource
         /// Time of the answer.
-        package var at: Timestamp
+        public var at: Timestamp
     }
 
     /// `true` if a client has confirmed the job.
-    package var isConfirmed = false
+    public var isConfirmed = false
     /// URLs of approved redirects: the latest, as many as one attempt can follow.
-    package private(set) var approved: [String] = []
+    public private(set) var approved: [String] = []
     /// Request with which attempt `startAttempt` begins, after an approved redirect.
-    package var start: JobQuestion.Hop?
-    package var startAttempt: Int32 = 0
+    public var start: JobQuestion.Hop?
+    public var startAttempt: Int32 = 0
     /// `true` if redirects are not followed.
-    package var rejectsRedirects = false
+    public var rejectsRedirects = false
     /// `true` if challenges are not asked about.
-    package var usesDefaultHandling = false
+    public var usesDefaultHandling = false
     /// Number of credentials that were refused.
-    package var failureCount = 0
+    public var failureCount = 0
     /// Number of credentials that the job's proxy refused.
-    package var proxyFailureCount = 0
+    public var proxyFailureCount = 0
     /// The last answer, or `nil`.
-    package var last: Last?
+    public var last: Last?
     /// Creates an empty collection.
-    package init() {}
+    public init() {}
 
     /// Approves a redirect. Bounded, so that a server that redirects elsewhere each time does not enlarge the
     /// job forever.
-    package mutating func approve(_ url: String) {
+    public mutating func approve(_ url: String) {
         approved.append(url)
         approved.removeFirst(max(0, approved.count - Limits.redirectCountMax))
     }
@@ -170,18 +170,18 @@ package struct JobAnswers: Sendable, Equatable {
 
 extension JobSpec {
     /// The answers, or `nil` if no question was answered yet.
-    package var answers: JobAnswers? {
+    public var answers: JobAnswers? {
         get { boxedAnswers?.value }
         set { boxedAnswers = newValue.map(Boxed.init) }
     }
 
     /// `true` if a client must confirm the job before it begins.
-    package var awaitsConfirmation: Bool {
+    public var awaitsConfirmation: Bool {
         schedule.confirmsBeforeBegin && !(answers?.isConfirmed ?? false)
     }
 
     /// Returns the approved redirect with which the attempt begins, or `nil`.
-    package func startHop(attempt: Int32) -> JobQuestion.Hop? {
+    public func startHop(attempt: Int32) -> JobQuestion.Hop? {
         guard let answers, answers.startAttempt == attempt else { return nil }
         return answers.start
     }
@@ -190,10 +190,10 @@ extension JobSpec {
 // MARK: Encoding
 
 extension JobAnswers.Last: ShownObject {
-    package static let summary = "The last answer about the job, and its source."
-    package static let schemaName = "AnsweredBy"
+    public static let summary = "The last answer about the job, and its source."
+    public static let schemaName = "AnsweredBy"
 
-    package static func members(_ list: inout some MemberVisitor<Self>) {
+    public static func members(_ list: inout some MemberVisitor<Self>) {
         list.member("question", \.kind, "Kind of the question.")
         list.member("disposition", \.disposition, "Decision of the answer.")
         list.member(

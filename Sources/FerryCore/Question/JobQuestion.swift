@@ -1,13 +1,13 @@
 /// A question that a client must answer before a job continues. The job's row stores the open question, and
 /// the job shows it as `question`.
-package struct JobQuestion: Sendable, Equatable {
+public struct JobQuestion: Sendable, Equatable {
     /// Kind of a question.
-    package enum Kind: String, ShownChoice {
+    public enum Kind: String, ShownChoice {
         case begin, redirect, challenge
         case urlExpired = "url_expired"
 
         /// What a job with such a question waits for.
-        package var waitingFor: WaitingFor {
+        public var waitingFor: WaitingFor {
             switch self {
             case .begin: .confirmation
             case .redirect: .redirect
@@ -18,15 +18,15 @@ package struct JobQuestion: Sendable, Equatable {
     }
 
     /// Head of the response that a question is about, without values that may be secret.
-    package struct Response: Sendable, Equatable {
+    public struct Response: Sendable, Equatable {
         /// Status code.
-        package let status: Int
+        public let status: Int
         /// Header fields in order, as many as `Limits.questionHeaderByteCountMax` allows; values of fields
         /// that may carry a credential are empty.
-        package let headers: [JobSpec.Pair]
+        public let headers: [JobSpec.Pair]
 
         /// Creates a head of the response's lines.
-        package init(status: Int, headers: [JobSpec.Pair]) {
+        public init(status: Int, headers: [JobSpec.Pair]) {
             self.status = status
             var byteCount = 0
             self.headers = headers.prefix { line in
@@ -37,22 +37,22 @@ package struct JobQuestion: Sendable, Equatable {
     }
 
     /// A request that follows a redirect (RFC 9110 §15.4).
-    package struct Hop: Sendable, Equatable {
+    public struct Hop: Sendable, Equatable {
         /// URL and method of the request.
-        package var url: String
-        package var method: String
+        public var url: String
+        public var method: String
         /// `true` if the body is sent again.
-        package var sendsBody: Bool
+        public var sendsBody: Bool
         /// Redirects so far.
-        package var redirectCount: Int
+        public var redirectCount: Int
         /// `true` if a redirect has changed the request to a GET without a body.
-        package var hasDroppedBody: Bool
+        public var hasDroppedBody: Bool
         /// `true` if an earlier request may have had an effect.
-        package var hasActed: Bool
+        public var hasActed: Bool
         /// `true` if the credentials may be sent to this URL.
-        package var keepsCredentials: Bool
+        public var keepsCredentials: Bool
         /// Creates a request.
-        package init(
+        public init(
             url: String, method: String, sendsBody: Bool, redirectCount: Int, hasDroppedBody: Bool,
             hasActed: Bool, keepsCredentials: Bool
         ) {
@@ -67,17 +67,17 @@ package struct JobQuestion: Sendable, Equatable {
     }
 
     /// Protection space of a credential (RFC 9110 §11.5).
-    package struct ProtectionSpace: Sendable, Equatable {
+    public struct ProtectionSpace: Sendable, Equatable {
         /// URL of the request, or of the proxy.
-        package var url: String
+        public var url: String
         /// Realm, or `nil`.
-        package var realm: String?
+        public var realm: String?
         /// Scheme of the challenge.
-        package var method: ConnectionRules.Authentication.Scheme
+        public var method: ConnectionRules.Authentication.Scheme
         /// `true` if `url` is the job's own proxy.
-        package var isProxy: Bool
+        public var isProxy: Bool
         /// Creates a space.
-        package init(
+        public init(
             url: String, realm: String?, method: ConnectionRules.Authentication.Scheme, isProxy: Bool = false
         ) {
             self.url = url
@@ -88,7 +88,7 @@ package struct JobQuestion: Sendable, Equatable {
     }
 
     /// What a question is about.
-    package enum Subject: Sendable, Equatable {
+    public enum Subject: Sendable, Equatable {
         case begin
         case redirect(status: Int, Hop)
         /// Spaces by strength; the question is about the first one. `previousFailureCount`: number of refused
@@ -99,16 +99,16 @@ package struct JobQuestion: Sendable, Equatable {
     }
 
     /// What the question is about.
-    package var subject: Subject
+    public var subject: Subject
     /// The response that the question is about, or `nil` if there is none, or libcurl does not report it.
-    package var response: Response?
+    public var response: Response?
     /// Time of the question.
-    package var askedAt: Timestamp
+    public var askedAt: Timestamp
     /// Time at which the default answer applies.
-    package var expiresAt: Timestamp
+    public var expiresAt: Timestamp
 
     /// Creates a question; `timeout` in seconds.
-    package init(_ subject: Subject, about response: Response? = nil, askedAt: Timestamp, timeout: Double) {
+    public init(_ subject: Subject, about response: Response? = nil, askedAt: Timestamp, timeout: Double) {
         self.subject = subject
         self.response = response
         self.askedAt = askedAt
@@ -116,7 +116,7 @@ package struct JobQuestion: Sendable, Equatable {
     }
 
     /// Kind of the question.
-    package var kind: Kind {
+    public var kind: Kind {
         switch subject {
         case .begin: .begin
         case .redirect: .redirect
@@ -129,7 +129,7 @@ package struct JobQuestion: Sendable, Equatable {
 extension JobSpec {
     /// Returns the question whether the job may begin if it is asked as the job is accepted: the job is to be
     /// confirmed and waits for nothing else; `nil` otherwise.
-    package func firstQuestion(createdAt: Timestamp) -> JobQuestion? {
+    public func firstQuestion(createdAt: Timestamp) -> JobQuestion? {
         guard schedule.confirmsBeforeBegin, schedule.dependsOn.isEmpty, !startsSuspended,
             schedule.earliestBeginAt.map({ $0 <= createdAt }) ?? true
         else { return nil }
@@ -139,7 +139,7 @@ extension JobSpec {
 
 extension QuestionRules {
     /// Returns the question whether a job may begin.
-    package func question(askedAt: Timestamp) -> JobQuestion {
+    public func question(askedAt: Timestamp) -> JobQuestion {
         JobQuestion(.begin, askedAt: askedAt, timeout: timeout)
     }
 }
@@ -148,12 +148,12 @@ extension QuestionRules {
 
 extension JobQuestion {
     /// Stored form without secret values. The question whether a job may begin has none.
-    package var encodedWithoutSecrets: [UInt8] {
+    public var encodedWithoutSecrets: [UInt8] {
         SealedDocument.make(ShownQuestion(self, isStored: true).shown(reservingCapacity: 256))
     }
 
     /// Returns the stored form (`SealedDocument`).
-    package func encode(_ seal: SecretSeal) -> [UInt8] {
+    public func encode(_ seal: SecretSeal) -> [UInt8] {
         var patch: JSON?
         if case .redirect(_, let hop) = subject, !RedactedURL.hasNoSecrets(hop.url) {
             patch = .object([
@@ -165,10 +165,10 @@ extension JobQuestion {
     }
 
     /// Reads what `encode` returned; secret values are redacted.
-    package init(storedJSON: [UInt8]) throws(StoredJSONError) { try self.init(try StoredObject(storedJSON)) }
+    public init(storedJSON: [UInt8]) throws(StoredJSONError) { try self.init(try StoredObject(storedJSON)) }
 
     /// Reads what `encode` returned with its secret values. Throws if they cannot be decrypted.
-    package init(storedJSON: [UInt8], opening seal: SecretSeal) throws(StoredJSONError) {
+    public init(storedJSON: [UInt8], opening seal: SecretSeal) throws(StoredJSONError) {
         try self.init(try StoredObject(storedJSON, opening: seal))
     }
 
@@ -197,10 +197,10 @@ extension JobQuestion {
 }
 
 extension JobQuestion.Response: ShownObject {
-    package static let summary = "The head of the response that a question is about."
-    package static let schemaName = "QuestionResponse"
+    public static let summary = "The head of the response that a question is about."
+    public static let schemaName = "QuestionResponse"
 
-    package static func members(_ list: inout some MemberVisitor<Self>) {
+    public static func members(_ list: inout some MemberVisitor<Self>) {
         list.member("status", \.status, "HTTP status code.")
         list.member(
             "header_fields", { ShownHeaderLines($0.headers) },
@@ -225,10 +225,10 @@ extension JobQuestion.Hop {
 }
 
 extension JobQuestion.ProtectionSpace: ShownObject {
-    package static let summary = "Protection space of a credential (RFC 9110 section 11.5)."
-    package static let schemaName = "ProtectionSpace"
+    public static let summary = "Protection space of a credential (RFC 9110 section 11.5)."
+    public static let schemaName = "ProtectionSpace"
 
-    package static func members(_ list: inout some MemberVisitor<Self>) {
+    public static func members(_ list: inout some MemberVisitor<Self>) {
         list.member("url", \.url, "URL of the request, or of the job's proxy.")
         list.member("realm", \.realm, "Realm of the challenge, or null if not known.")
         list.member("authentication_method", \.method, "Authentication scheme of the challenge.")
@@ -245,9 +245,9 @@ extension JobQuestion.ProtectionSpace: ShownObject {
 }
 
 /// The `question` object of the API, or its stored form, which has more members.
-package struct ShownQuestion: ShownObject {
-    package static let summary = "A question that a client must answer before the job continues."
-    package static let schemaName = "Question"
+public struct ShownQuestion: ShownObject {
+    public static let summary = "A question that a client must answer before the job continues."
+    public static let schemaName = "Question"
 
     private let question: JobQuestion
     private let isStored: Bool
@@ -270,7 +270,7 @@ package struct ShownQuestion: ShownObject {
             space: space, previousFailureCount: count, others: isStored ? Array(spaces.dropFirst()) : nil)
     }
 
-    package static func members(_ list: inout some MemberVisitor<Self>) {
+    public static func members(_ list: inout some MemberVisitor<Self>) {
         list.member("kind", \.question.kind, "Kind of the question.")
         list.member("asked_at", \.question.askedAt, "Time of the question.")
         list.member("expires_at", \.question.expiresAt, "Time at which the default answer applies.")
@@ -335,7 +335,7 @@ struct ShownHop: ShownObject {
 
 extension EventType {
     /// The question that the event asks, or `nil`. The response to its delivery may contain the answer.
-    package var question: JobQuestion.Kind? {
+    public var question: JobQuestion.Kind? {
         switch self {
         case .jobWillBegin: .begin
         case .jobRedirect: .redirect
@@ -348,10 +348,10 @@ extension EventType {
 
 extension Delivery {
     /// The question that the response may answer, or `nil`.
-    package var question: JobQuestion.Kind? { EventType(rawValue: type)?.question }
+    public var question: JobQuestion.Kind? { EventType(rawValue: type)?.question }
 
     /// `asked_at` of the question in the delivery, or `nil`.
-    package var askedAt: Timestamp? {
+    public var askedAt: Timestamp? {
         // Written by Ferry; without it the answer counts for the open question.
         guard let job = try? JSON.parse(jobJSON) else { return nil }
         return job["question"]?["asked_at"]?.string.flatMap { Timestamp(rfc3339: $0) }

@@ -4,9 +4,9 @@
 ///
 /// If both day fields are restricted, a day that matches either one counts. A field that begins with `*` does
 /// not restrict (crontab(5)).
-package struct CronExpression: Sendable, Equatable {
+public struct CronExpression: Sendable, Equatable {
     /// The expression as given.
-    package let text: String
+    public let text: String
     fileprivate var minutes: UInt64 = 0
     fileprivate var hours: UInt64 = 0
     fileprivate var days: UInt64 = 0
@@ -20,12 +20,12 @@ package struct CronExpression: Sendable, Equatable {
     fileprivate var isAnyWeekday = false
     /// `true` if the minute or the hour begins with `*`: then the expression follows the displayed wall
     /// clock, instead of fixed times of a day.
-    package fileprivate(set) var isWildcard = false
+    public fileprivate(set) var isWildcard = false
 
     /// Why a text is no expression.
-    package struct Failure: Error, Sendable, Equatable {
+    public struct Failure: Error, Sendable, Equatable {
         /// A sentence for the client.
-        package let message: String
+        public let message: String
     }
 
     /// Value of an expression that is not read yet; it never occurs.
@@ -37,7 +37,7 @@ package struct CronExpression: Sendable, Equatable {
     private static let horizonYears: Int64 = 48
 
     /// `true` if a day matches; none matches 30 February.
-    package var canOccur: Bool { next(after: 0) != nil }
+    public var canOccur: Bool { next(after: 0) != nil }
 
     private func fits(_ year: Int64, _ month: Int64, _ day: Int64) -> Bool {
         let isDay =
@@ -57,7 +57,7 @@ package struct CronExpression: Sendable, Equatable {
 
     /// Returns the first matching minute after `second`, for a wall clock that is never put forward or back;
     /// `nil` if there is none.
-    package func next(after second: Int64) -> Int64? {
+    public func next(after second: Int64) -> Int64? {
         let minute = CivilCalendar.floorDivide(second, 60) + 1
         var days = CivilCalendar.floorDivide(minute, 1_440)
         var ofDay = minute - days * 1_440
@@ -105,7 +105,7 @@ extension CronExpression {
     ]
 
     /// Parses a text.
-    package init(_ text: String) throws(Failure) {
+    public init(_ text: String) throws(Failure) {
         self.text = text
         let spelled: String
         if text.hasPrefix("@") {

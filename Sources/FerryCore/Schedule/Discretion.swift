@@ -1,12 +1,12 @@
 /// Rules for jobs that may wait for a good moment: their latest start, and which of them start. In seconds
 /// and bytes.
-package enum Discretion {
+public enum Discretion {
     /// Rate of a host that has not been measured.
-    package static let bytesPerSecondUnknown = 1_048_576.0
+    public static let bytesPerSecondUnknown = 1_048_576.0
     /// Duration of a transfer of unknown length, limited to half of the available time.
-    package static let unknownTransferSeconds = 3_600.0
+    public static let unknownTransferSeconds = 3_600.0
     /// Part of a window's budget that a transfer of unknown length uses.
-    package static let unknownByteCount: Int64 = 64 << 20
+    public static let unknownByteCount: Int64 = 64 << 20
     /// Fraction of the measured rate that is assumed: the rate is a mean, and differs between night and day.
     private static let rateShare = 0.5
     private static let marginShare = 0.1
@@ -17,7 +17,7 @@ package enum Discretion {
     ///
     /// `expected`: bytes of the job, or `nil` if not known; `bytesPerSecond`: measured rate of its host, or
     /// `nil`.
-    package static func latestStart(
+    public static func latestStart(
         from now: Timestamp, deadline: Timestamp, expected: Int64?, bytesPerSecond: Double?
     ) -> Timestamp {
         let left = deadline - now
@@ -31,15 +31,15 @@ package enum Discretion {
     }
 
     /// Decides which discretionary jobs start now.
-    package struct Release: Sendable, Equatable {
+    public struct Release: Sendable, Equatable {
         /// A discretionary job.
-        package struct Candidate: Sendable, Equatable {
+        public struct Candidate: Sendable, Equatable {
             /// The job.
-            package var job: JobID
+            public var job: JobID
             /// Expected bytes, or `nil` if not known.
-            package var byteCount: Int64?
+            public var byteCount: Int64?
             /// Creates a candidate.
-            package init(job: JobID, byteCount: Int64?) {
+            public init(job: JobID, byteCount: Int64?) {
                 self.job = job
                 self.byteCount = byteCount
             }
@@ -47,11 +47,11 @@ package enum Discretion {
 
         /// Bytes of the jobs that were started in one opening of a window. Counted without a budget as well,
         /// since the window may get one while it is open.
-        package struct Usage: Sendable, Equatable {
+        public struct Usage: Sendable, Equatable {
             /// Start of the opening.
-            package var opensAt: Timestamp
+            public var opensAt: Timestamp
             /// Bytes that were started.
-            package var byteCount: Int64
+            public var byteCount: Int64
 
             /// Saturates, because clients may state any number of expected bytes.
             fileprivate mutating func add(_ count: Int64) {
@@ -61,14 +61,14 @@ package enum Discretion {
         }
 
         /// Jobs that start, in the order of the candidates.
-        package private(set) var jobs: [JobID] = []
+        public private(set) var jobs: [JobID] = []
         /// Usage of the open windows by name.
-        package private(set) var usage: [String: Usage] = [:]
+        public private(set) var usage: [String: Usage] = [:]
 
         /// Decides. `candidates`: in the order in which they may start, and no more than may start now.
         /// Without windows for discretionary jobs, all start; otherwise each starts in the first open window
         /// with enough budget for its bytes.
-        package init(
+        public init(
             _ candidates: [Candidate], _ windows: OffPeakWindows, usage before: [String: Usage],
             at now: Timestamp, _ zones: some TimeZoneSource
         ) {
@@ -108,7 +108,7 @@ package enum Discretion {
 
         /// Returns the bytes of the largest job that can start in an open window, or `nil` if there is no
         /// limit.
-        package static func byteCountMax(
+        public static func byteCountMax(
             _ windows: OffPeakWindows, usage before: [String: Usage], at now: Timestamp,
             _ zones: some TimeZoneSource
         ) -> Int64? {
@@ -124,7 +124,7 @@ package enum Discretion {
         }
 
         /// Returns the usage as it is stored.
-        package static func encode(_ usage: [String: Usage]) -> [UInt8] {
+        public static func encode(_ usage: [String: Usage]) -> [UInt8] {
             var writer = JSONWriter()
             writer.beginObject()
             for (name, used) in usage.sorted(by: { $0.key < $1.key }) {
@@ -139,7 +139,7 @@ package enum Discretion {
         }
 
         /// Reads what `encode` returned; leaves out damaged entries.
-        package static func usage(storedJSON: [UInt8]) -> [String: Usage] {
+        public static func usage(storedJSON: [UInt8]) -> [String: Usage] {
             var usage: [String: Usage] = [:]
             // Damaged usage counts as none: the budget starts anew.
             for member in (try? JSON.parse(storedJSON))?.members ?? [] {
@@ -155,7 +155,7 @@ package enum Discretion {
 
 extension JobSpec {
     /// Bytes that the job will send and receive, or `nil` if the client has not stated them.
-    package var expectedByteCount: Int64? {
+    public var expectedByteCount: Int64? {
         switch (schedule.expectedBytesToSend, schedule.expectedBytesToReceive) {
         case (nil, nil): nil
         case (let sent, let received): (sent ?? 0) + (received ?? 0)
@@ -163,7 +163,7 @@ extension JobSpec {
     }
 
     /// Returns the latest start of a discretionary job, or `nil` if it must start at once.
-    package func latestDiscretionaryStart(
+    public func latestDiscretionaryStart(
         createdAt: Timestamp, now: Timestamp, bytesPerSecond: Double?
     ) -> Timestamp? {
         let begin = max(now, schedule.earliestBeginAt ?? now)

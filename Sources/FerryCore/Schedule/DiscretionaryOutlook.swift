@@ -1,7 +1,7 @@
 /// Recent conditions that hold back discretionary jobs.
-package struct DiscretionaryOutlook: Sendable, Equatable {
+public struct DiscretionaryOutlook: Sendable, Equatable {
     /// Why a discretionary job does not start; `until`: when the reason ends, or `nil` if not known.
-    package enum Hold: Sendable, Equatable {
+    public enum Hold: Sendable, Equatable {
         /// No window for such jobs is open.
         case window(until: Timestamp?)
         /// The open windows have not enough budget for its bytes.
@@ -21,7 +21,7 @@ package struct DiscretionaryOutlook: Sendable, Equatable {
     private var windows: [Window]
 
     /// Creates an outlook. `usage`: of the current openings.
-    package init(
+    public init(
         _ windows: OffPeakWindows, usage: [String: Discretion.Release.Usage], at now: Timestamp,
         _ zones: some TimeZoneSource
     ) {
@@ -35,7 +35,7 @@ package struct DiscretionaryOutlook: Sendable, Equatable {
     }
 
     /// Returns why a job does not start. `byteCount`: of the job, or `nil` if not known.
-    package func hold(byteCount: Int64?, at now: Timestamp) -> Hold {
+    public func hold(byteCount: Int64?, at now: Timestamp) -> Hold {
         guard !windows.isEmpty else { return .capacity }
         let open = windows.filter { $0.closesAt.map { $0 > now } ?? false }
         let next = windows.compactMap(\.opensNextAt).min()

@@ -1,31 +1,31 @@
 /// A recurring period that an operator has defined, for discretionary jobs or for another rate. When it is
 /// open is decided only here.
-package struct OffPeakWindow: FieldObject, FieldValue {
-    package static let summary =
+public struct OffPeakWindow: FieldObject, FieldValue {
+    public static let summary =
         "A recurring period in which discretionary jobs start or other rates apply. If no window is "
         + "discretionary, such jobs start whenever there is idle capacity."
-    package static let schemaName = "OffPeakWindow"
+    public static let schemaName = "OffPeakWindow"
 
     /// Name, unique among the windows.
-    package var name = ""
+    public var name = ""
     /// Times at which it opens.
-    package var cron = CronExpression.unknown
+    public var cron = CronExpression.unknown
     /// Seconds of real time for which it stays open.
-    package var duration = 60.0
+    public var duration = 60.0
     /// IANA name of the time zone of `cron`.
-    package var timeZone = "UTC"
+    public var timeZone = "UTC"
     /// `true` if discretionary jobs start in it.
-    package var startsDiscretionary = true
+    public var startsDiscretionary = true
     /// Bytes of discretionary jobs that may start in one opening, or `nil` for no limit.
-    package var byteCountMax: Int64?
+    public var byteCountMax: Int64?
     /// Bytes per second of all nodes together in each direction, instead of the general limits; `nil` to keep
     /// those.
-    package var bytesPerSecondMax: Int64?
+    public var bytesPerSecondMax: Int64?
 
     /// Creates a window without openings.
-    package init() {}
+    public init() {}
 
-    package mutating func fields(_ visitor: inout some FieldVisitor) {
+    public mutating func fields(_ visitor: inout some FieldVisitor) {
         visitor.field(
             "name", &name, TextRule(1...Limits.nameByteCountMax), .of(required: true),
             "Name, unique among the windows.")
@@ -49,23 +49,23 @@ package struct OffPeakWindow: FieldObject, FieldValue {
                 + "/v1/admin/limits; null to keep those.")
     }
 
-    package mutating func check(_ body: FieldDecoder) {
+    public mutating func check(_ body: FieldDecoder) {
         if let zones = body.context.zones, zones.rules(named: timeZone) == nil {
             body.fail(
                 "time_zone", "invalid_value", "There is no time zone of this name, such as Europe/Berlin.")
         }
     }
 
-    package static func schema(_ rule: NoRule) -> [JSON.Member] {
+    public static func schema(_ rule: NoRule) -> [JSON.Member] {
         [JSON.Member("$ref", "#/components/schemas/WindowInput")]
     }
 
     /// A period in which the window is open.
-    package struct Opening: Sendable, Equatable {
+    public struct Opening: Sendable, Equatable {
         /// Start.
-        package let opensAt: Timestamp
+        public let opensAt: Timestamp
         /// End.
-        package let closesAt: Timestamp
+        public let closesAt: Timestamp
     }
 
     private func recurrence(_ zones: some TimeZoneSource) -> Recurrence? {
@@ -74,49 +74,49 @@ package struct OffPeakWindow: FieldObject, FieldValue {
 
     /// Returns the opening that contains an instant, the latest one if several do; `nil` if the window is
     /// closed.
-    package func opening(at now: Timestamp, _ zones: some TimeZoneSource) -> Opening? {
+    public func opening(at now: Timestamp, _ zones: some TimeZoneSource) -> Opening? {
         guard let start = recurrence(zones)?.latest(through: now, after: now + -duration) else { return nil }
         return Opening(opensAt: start, closesAt: start + duration)
     }
 
     /// Returns the start of the next opening, or `nil` if there is none.
-    package func nextOpening(after now: Timestamp, _ zones: some TimeZoneSource) -> Timestamp? {
+    public func nextOpening(after now: Timestamp, _ zones: some TimeZoneSource) -> Timestamp? {
         recurrence(zones)?.next(after: now)
     }
 }
 
 /// All off-peak windows.
-package struct OffPeakWindows: FieldObject {
-    package static let summary =
+public struct OffPeakWindows: FieldObject {
+    public static let summary =
         "All off-peak windows. A patch replaces the list as a whole; null empties it."
-    package static let schemaName = "OffPeakWindows"
+    public static let schemaName = "OffPeakWindows"
 
     /// The windows.
-    package var windows: [OffPeakWindow]
+    public var windows: [OffPeakWindow]
 
     /// Creates an empty set.
-    package init() { self.init([]) }
+    public init() { self.init([]) }
     /// Creates a set.
-    package init(_ windows: [OffPeakWindow]) { self.windows = windows }
+    public init(_ windows: [OffPeakWindow]) { self.windows = windows }
 
     /// Windows for discretionary jobs. If there are none, such jobs start whenever there is idle capacity.
-    package var discretionary: [OffPeakWindow] { windows.filter(\.startsDiscretionary) }
+    public var discretionary: [OffPeakWindow] { windows.filter(\.startsDiscretionary) }
 
     /// Returns the lowest rate of the open windows, or `nil` if none has one.
-    package func bytesPerSecondMax(at now: Timestamp, _ zones: some TimeZoneSource) -> Int64? {
+    public func bytesPerSecondMax(at now: Timestamp, _ zones: some TimeZoneSource) -> Int64? {
         windows.filter { $0.bytesPerSecondMax != nil && $0.opening(at: now, zones) != nil }
             .compactMap(\.bytesPerSecondMax).min()
     }
 
     // MARK: JSON
 
-    package mutating func fields(_ visitor: inout some FieldVisitor) {
+    public mutating func fields(_ visitor: inout some FieldVisitor) {
         visitor.field(
             "windows", &windows,
             ListRule(0...Limits.windowCountMax, of: NoRule(), isUnique: false), .plain, "The windows.")
     }
 
-    package mutating func check(_ body: FieldDecoder) {
+    public mutating func check(_ body: FieldDecoder) {
         for (index, window) in windows.enumerated()
         where windows[..<index].contains(where: { $0.name == window.name }) {
             body.fail("windows/\(index)/name", "duplicate", "This occurs twice.")
@@ -124,10 +124,10 @@ package struct OffPeakWindows: FieldObject {
     }
 
     /// The windows as they are stored.
-    package var json: [UInt8] { encodeFields() }
+    public var json: [UInt8] { encodeFields() }
 
     /// Returns the windows as the API shows them, with their current state.
-    package func view(at now: Timestamp, _ zones: some TimeZoneSource) -> [UInt8] {
+    public func view(at now: Timestamp, _ zones: some TimeZoneSource) -> [UInt8] {
         let shown = windows.map { window in
             let opening = window.opening(at: now, zones)
             return ShownWindow(
@@ -139,7 +139,7 @@ package struct OffPeakWindows: FieldObject {
 
     /// Reads `json`; `nil` if it is damaged. Stored windows stay valid even if this node does not know their
     /// time zone.
-    package init?(storedJSON: [UInt8]) {
+    public init?(storedJSON: [UInt8]) {
         // Why stored windows are damaged does not matter to the caller.
         guard let json = try? JSONView(parsing: storedJSON),
             // Windows of another form count as damaged.
@@ -150,14 +150,14 @@ package struct OffPeakWindows: FieldObject {
 }
 
 /// The off-peak windows as the API shows them.
-package struct ShownWindows: ShownObject {
-    package static let summary =
+public struct ShownWindows: ShownObject {
+    public static let summary =
         "Windows in which discretionary jobs start, or in which other rates apply."
-    package static let schemaName = "Windows"
+    public static let schemaName = "Windows"
 
     fileprivate let windows: [ShownWindow]
 
-    package static func members(_ list: inout some MemberVisitor<Self>) {
+    public static func members(_ list: inout some MemberVisitor<Self>) {
         list.member("windows", \.windows, "All windows.")
     }
 }

@@ -1,7 +1,7 @@
 /// A sequence of instants.
-package struct Recurrence: Sendable, Equatable {
+public struct Recurrence: Sendable, Equatable {
     /// Rule of the sequence.
-    package enum Pattern: Sendable, Equatable {
+    public enum Pattern: Sendable, Equatable {
         /// Instants of the wall clock of a place.
         case cron(CronExpression, TimeZoneRules)
         /// Instants with a fixed distance in microseconds of real time. `includesAnchor`: `true` if the
@@ -10,20 +10,20 @@ package struct Recurrence: Sendable, Equatable {
     }
 
     /// The rule.
-    package let pattern: Pattern
+    public let pattern: Pattern
     /// First and last possible instant, both inclusive; `nil` for no bound.
-    package let startAt: Timestamp?
-    package let endAt: Timestamp?
+    public let startAt: Timestamp?
+    public let endAt: Timestamp?
 
     /// Creates a sequence.
-    package init(_ pattern: Pattern, startAt: Timestamp? = nil, endAt: Timestamp? = nil) {
+    public init(_ pattern: Pattern, startAt: Timestamp? = nil, endAt: Timestamp? = nil) {
         self.pattern = pattern
         self.startAt = startAt
         self.endAt = endAt
     }
 
     /// Returns the first instant after another one, or `nil` if there is none.
-    package func next(after instant: Timestamp) -> Timestamp? {
+    public func next(after instant: Timestamp) -> Timestamp? {
         var instant = instant
         if let startAt, instant < startAt { instant = Timestamp(microseconds: startAt.microseconds - 1) }
         guard let next = patternNext(after: instant), endAt.map({ next <= $0 }) ?? true else { return nil }
@@ -43,7 +43,7 @@ package struct Recurrence: Sendable, Equatable {
     }
 
     /// Returns the last instant at or before `instant`, or `nil` if there is none after `floor`.
-    package func latest(through instant: Timestamp, after floor: Timestamp) -> Timestamp? {
+    public func latest(through instant: Timestamp, after floor: Timestamp) -> Timestamp? {
         // Searches growing periods, so that neither minutes nor years take many steps.
         var seconds = 3_600.0
         while true {
@@ -57,7 +57,7 @@ package struct Recurrence: Sendable, Equatable {
     }
 
     /// Returns the number of instants between two others, both exclusive, at most `max`.
-    package func count(after start: Timestamp, before end: Timestamp, max: Int = 100_000) -> Int {
+    public func count(after start: Timestamp, before end: Timestamp, max: Int = 100_000) -> Int {
         if case .interval(let length, _, _) = pattern {
             guard let first = next(after: start), first < end else { return 0 }
             let last = endAt.map { min(end, $0 + 0.000_001) } ?? end
@@ -77,7 +77,7 @@ extension TimeZoneRules {
     /// As in cron: fixed times of a day (`30 2 * * *`) occur once a day; if the clock skips one, it occurs at
     /// the end of the gap, and if the clock shows it twice, the first time. Patterns (`*/15 * * * *`, `0 * *
     /// * *`) occur whenever the wall clock shows them.
-    package func next(_ expression: CronExpression, after second: Int64) -> Int64? {
+    public func next(_ expression: CronExpression, after second: Int64) -> Int64? {
         if expression.isWildcard { return nextShown(expression, after: second) }
         // `instant` is monotonic: the first local time after all that were shown is the first instant as
         // well.

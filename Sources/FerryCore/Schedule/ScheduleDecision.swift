@@ -1,26 +1,26 @@
 /// Decision about a due schedule. A pure function of its input, so that all nodes decide alike.
-package struct ScheduleDecision: Sendable, Equatable {
+public struct ScheduleDecision: Sendable, Equatable {
     /// State of a due schedule.
-    package struct Input: Sendable {
+    public struct Input: Sendable {
         /// Identifier.
-        package var id: ScheduleID
+        public var id: ScheduleID
         /// Configuration.
-        package var spec: ScheduleSpec
+        public var spec: ScheduleSpec
         /// Its occurrences.
-        package var recurrence: Recurrence
+        public var recurrence: Recurrence
         /// The occurrence that is due.
-        package var scheduledAt: Timestamp
+        public var scheduledAt: Timestamp
         /// `true` if the occurrence has waited for the end of an earlier job.
-        package var isHeld: Bool
+        public var isHeld: Bool
         /// `true` if a job of an earlier occurrence is unfinished.
-        package var hasUnfinished: Bool
+        public var hasUnfinished: Bool
         /// Time of the last submission, or `nil` if there was none.
-        package var lastRunAt: Timestamp?
+        public var lastRunAt: Timestamp?
         /// Current time.
-        package var now: Timestamp
+        public var now: Timestamp
 
         /// Creates a state.
-        package init(
+        public init(
             id: ScheduleID, spec: ScheduleSpec, recurrence: Recurrence, scheduledAt: Timestamp, isHeld: Bool,
             hasUnfinished: Bool, lastRunAt: Timestamp? = nil, now: Timestamp
         ) {
@@ -36,18 +36,18 @@ package struct ScheduleDecision: Sendable, Equatable {
     }
 
     /// The occurrence for which a job is submitted, or `nil`.
-    package var submits: Timestamp?
+    public var submits: Timestamp?
     /// `true` if the unfinished jobs are cancelled.
-    package var cancelsPrevious = false
+    public var cancelsPrevious = false
     /// The next occurrence and the time of the next decision, or `nil` if there is none.
-    package var next: Timestamp?
-    package var nextRunAt: Timestamp?
+    public var next: Timestamp?
+    public var nextRunAt: Timestamp?
     /// `true` if the next occurrence waits for the end of an earlier job.
-    package var isHeld = false
+    public var isHeld = false
     /// Number of occurrences that were dropped because no node submitted them in time, and because of an
     /// earlier job.
-    package var missedCount = 0
-    package var skippedCount = 0
+    public var missedCount = 0
+    public var skippedCount = 0
 
     /// Seconds until the next decision about a waiting occurrence.
     private static let cancelSeconds = 0.5
@@ -56,10 +56,10 @@ package struct ScheduleDecision: Sendable, Equatable {
     private static let queuePart = 0.1
 
     /// Creates a decision to do nothing, without a next occurrence.
-    package init() {}
+    public init() {}
 
     /// Decides.
-    package init(_ input: Input) { decide(input) }
+    public init(_ input: Input) { decide(input) }
 
     private mutating func decide(_ input: Input) {
         var due = input.scheduledAt

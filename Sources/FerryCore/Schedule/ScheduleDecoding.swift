@@ -1,11 +1,11 @@
 /// A valid schedule from untrusted JSON.
-package struct ValidatedSchedule: Sendable {
-    package let spec: ScheduleSpec
+public struct ValidatedSchedule: Sendable {
+    public let spec: ScheduleSpec
     /// Job of every run; its URL and path may contain placeholders.
-    package let job: JobRequest
+    public let job: JobRequest
 
     /// Reads and validates a schedule. Throws all errors at once. `validate`: reads its job, at `#/job`.
-    package init(
+    public init(
         _ json: JSONView, zones: some TimeZoneSource, now: Timestamp,
         validate: (JSONView) throws(InvalidFields) -> JobRequest
     ) throws(InvalidFields) {
@@ -92,10 +92,10 @@ package struct ValidatedSchedule: Sendable {
 }
 
 /// The body of a schedule: its fields and the template of its jobs.
-package struct ScheduleBody: FieldObject {
-    package static let summary = ScheduleSpec.summary
-    package static let schemaName = "Schedule"
-    package static func schemaRules(for kind: JobKind?) -> [JSON.Member] {
+public struct ScheduleBody: FieldObject {
+    public static let summary = ScheduleSpec.summary
+    public static let schemaName = "Schedule"
+    public static func schemaRules(for kind: JobKind?) -> [JSON.Member] {
         JSON.rules(
             #"""
             {
@@ -114,9 +114,9 @@ package struct ScheduleBody: FieldObject {
     }
     var spec = ScheduleSpec()
 
-    package init() {}
+    public init() {}
 
-    package mutating func fields(_ visitor: inout some FieldVisitor) {
+    public mutating func fields(_ visitor: inout some FieldVisitor) {
         spec.fields(&visitor)
         var job = JobTemplateBody()
         visitor.field(
@@ -127,7 +127,7 @@ package struct ScheduleBody: FieldObject {
                 + "and resume_data, are refused.")
     }
 
-    package mutating func check(_ body: FieldDecoder) { spec.check(body) }
+    public mutating func check(_ body: FieldDecoder) { spec.check(body) }
 }
 
 /// The template of a schedule's jobs, which is validated apart: with the values of a sample run.

@@ -1,12 +1,12 @@
 /// The schedule and the occurrence that a job belongs to.
-package struct ScheduleOccurrence: Sendable, Equatable {
+public struct ScheduleOccurrence: Sendable, Equatable {
     /// The schedule.
-    package let schedule: ScheduleID
+    public let schedule: ScheduleID
     /// Time of the occurrence.
-    package let scheduledAt: Timestamp
+    public let scheduledAt: Timestamp
 
     /// Creates an occurrence.
-    package init(schedule: ScheduleID, scheduledAt: Timestamp) {
+    public init(schedule: ScheduleID, scheduledAt: Timestamp) {
         self.schedule = schedule
         self.scheduledAt = scheduledAt
     }
@@ -27,7 +27,7 @@ package struct ScheduleOccurrence: Sendable, Equatable {
 
 extension JobSpec {
     /// The occurrence, or `nil` if no schedule has submitted the job. Boxed, because few jobs have one.
-    package var occurrence: ScheduleOccurrence? {
+    public var occurrence: ScheduleOccurrence? {
         get { boxedOccurrence?.value }
         set { boxedOccurrence = newValue.map(Boxed.init) }
     }

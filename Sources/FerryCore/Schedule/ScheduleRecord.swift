@@ -1,16 +1,16 @@
 /// A validated schedule that is about to be stored, with the template of its jobs.
-package struct NewSchedule: Sendable {
+public struct NewSchedule: Sendable {
     /// Identifier of the schedule.
-    package let id: ScheduleID
+    public let id: ScheduleID
     /// Tenant.
-    package let tenant: String
+    public let tenant: String
     /// Configuration.
-    package let spec: ScheduleSpec
+    public let spec: ScheduleSpec
     /// Its job; URL and path may have placeholders.
-    package let job: JobRequest
+    public let job: JobRequest
 
     /// Creates a new schedule.
-    package init(id: ScheduleID, tenant: String, spec: ScheduleSpec, job: JobRequest) {
+    public init(id: ScheduleID, tenant: String, spec: ScheduleSpec, job: JobRequest) {
         self.id = id
         self.tenant = tenant
         self.spec = spec
@@ -19,43 +19,43 @@ package struct NewSchedule: Sendable {
 }
 
 /// A schedule as stored, for showing it.
-package struct ScheduleRecord: Sendable {
+public struct ScheduleRecord: Sendable {
     /// Numbers of occurrences.
-    package struct Counts: Sendable, Equatable {
+    public struct Counts: Sendable, Equatable {
         /// Occurrences with a job; missed ones; ones skipped because of an earlier job.
-        package var runs: Int64 = 0
-        package var missed: Int64 = 0
-        package var skipped: Int64 = 0
+        public var runs: Int64 = 0
+        public var missed: Int64 = 0
+        public var skipped: Int64 = 0
         /// Creates counts of 0.
-        package init() {}
+        public init() {}
     }
 
     /// Identifier.
-    package var id: ScheduleID
+    public var id: ScheduleID
     /// Tenant.
-    package var tenant: String
+    public var tenant: String
     /// Revision; grows with each change by a client, not with runs.
-    package var revision: Int32
+    public var revision: Int32
     /// Times of creation and of the last change.
-    package var createdAt: Timestamp
-    package var updatedAt: Timestamp
+    public var createdAt: Timestamp
+    public var updatedAt: Timestamp
     /// Configuration.
-    package var spec: ScheduleSpec
+    public var spec: ScheduleSpec
     /// Template of its jobs.
-    package var template: StoredSpec
+    public var template: StoredSpec
     /// Next occurrence and the time of its run, or `nil`.
-    package var nextScheduledAt: Timestamp?
-    package var nextRunAt: Timestamp?
+    public var nextScheduledAt: Timestamp?
+    public var nextRunAt: Timestamp?
     /// Last occurrence with a job and the time of its submission, or `nil`.
-    package var lastScheduledAt: Timestamp?
-    package var lastRunAt: Timestamp?
+    public var lastScheduledAt: Timestamp?
+    public var lastRunAt: Timestamp?
     /// Job of that occurrence, or `nil`.
-    package var lastJob: JobID?
+    public var lastJob: JobID?
     /// Numbers of occurrences.
-    package var counts = Counts()
+    public var counts = Counts()
 
     /// Creates a record.
-    package init(
+    public init(
         id: ScheduleID, tenant: String, revision: Int32, createdAt: Timestamp, updatedAt: Timestamp,
         spec: ScheduleSpec, template: StoredSpec
     ) {
@@ -69,21 +69,21 @@ package struct ScheduleRecord: Sendable {
     }
 
     /// Returns the schedule as the reader may see it.
-    package func view(for disclosure: Disclosure) -> ShownSchedule {
+    public func view(for disclosure: Disclosure) -> ShownSchedule {
         ShownSchedule(record: self, job: .init(stored: template, disclosure: disclosure))
     }
 }
 
 /// A schedule as the API shows it.
-package struct ShownSchedule: ShownObject {
-    package static let summary =
+public struct ShownSchedule: ShownObject {
+    public static let summary =
         "The accepted fields with their effective values, and the progress of the schedule."
-    package static let schemaName = "ScheduleView"
+    public static let schemaName = "ScheduleView"
 
     fileprivate let record: ScheduleRecord
     fileprivate let job: Template
 
-    package static func members(_ list: inout some MemberVisitor<Self>) {
+    public static func members(_ list: inout some MemberVisitor<Self>) {
         list.member("id", \.record.id, "Identifier of the schedule.")
         list.member("tenant", \.record.tenant, "Owner of the schedule.")
         list.member("revision", \.record.revision, "Grows with changes, not with runs.", [.minimum(1)])
@@ -128,10 +128,10 @@ package struct ShownSchedule: ShownObject {
 }
 
 extension ScheduleRecord.Counts: ShownObject {
-    package static let summary = "Numbers of occurrences of a schedule."
-    package static let schemaName = "ScheduleCounts"
+    public static let summary = "Numbers of occurrences of a schedule."
+    public static let schemaName = "ScheduleCounts"
 
-    package static func members(_ list: inout some MemberVisitor<Self>) {
+    public static func members(_ list: inout some MemberVisitor<Self>) {
         list.member("runs", \.runs, "Occurrences with a job.")
         list.member("missed", \.missed, "Occurrences that no node submitted in time.")
         list.member("skipped", \.skipped, "Occurrences skipped because of an earlier job.")

@@ -1,33 +1,33 @@
 /// The configuration of an accepted schedule: every field with its effective value.
-package struct ScheduleSpec: FieldObject {
-    package static let summary = "A rule that submits jobs repeatedly."
-    package static let schemaName = "ScheduleSpec"
+public struct ScheduleSpec: FieldObject {
+    public static let summary = "A rule that submits jobs repeatedly."
+    public static let schemaName = "ScheduleSpec"
 
     /// What to do with occurrences that no node submitted in time.
-    package enum Missed: String, FieldChoice {
+    public enum Missed: String, FieldChoice {
         case skip
         case runOnce = "run_once"
         case runAll = "run_all"
     }
 
     /// What to do with an occurrence while a job of an earlier one is unfinished.
-    package enum Overlap: String, FieldChoice {
+    public enum Overlap: String, FieldChoice {
         case allow, skip
         case cancelPrevious = "cancel_previous"
         case queue
     }
 
     /// Rule of the occurrences.
-    package enum Pattern: Sendable, Equatable {
+    public enum Pattern: Sendable, Equatable {
         case cron(CronExpression)
         /// Seconds of real time.
         case interval(Double)
     }
 
     /// Text of the client, or `nil`.
-    package var description: String?
+    public var description: String?
     /// Rule of the occurrences.
-    package var pattern: Pattern {
+    public var pattern: Pattern {
         get { cron.map(Pattern.cron) ?? .interval(interval ?? 0) }
         set {
             switch newValue {
@@ -39,24 +39,24 @@ package struct ScheduleSpec: FieldObject {
     private var cron: CronExpression?
     private var interval: Double?
     /// IANA name of the time zone of `cron`.
-    package var timeZone = "UTC"
+    public var timeZone = "UTC"
     /// First and last possible occurrence, or `nil`.
-    package var startAt: Timestamp?
-    package var endAt: Timestamp?
+    public var startAt: Timestamp?
+    public var endAt: Timestamp?
     /// Largest random delay of a run in seconds.
-    package var jitter = 0.0
+    public var jitter = 0.0
     /// What to do with missed occurrences.
-    package var missed = Missed.runOnce
+    public var missed = Missed.runOnce
     /// What to do while an earlier job is unfinished.
-    package var overlap = Overlap.allow
+    public var overlap = Overlap.allow
     /// `false` if the schedule submits no jobs.
-    package var isEnabled = true
+    public var isEnabled = true
 
     /// Creates a schedule without occurrences.
-    package init() {}
+    public init() {}
 
     /// Returns the occurrences, or `nil` if this node does not know the time zone.
-    package func recurrence(_ zones: some TimeZoneSource, createdAt: Timestamp) -> Recurrence? {
+    public func recurrence(_ zones: some TimeZoneSource, createdAt: Timestamp) -> Recurrence? {
         switch pattern {
         case .interval(let seconds):
             return Recurrence(
@@ -70,7 +70,7 @@ package struct ScheduleSpec: FieldObject {
     }
 
     /// Returns the delay of an occurrence's run in seconds; always the same for one occurrence.
-    package func delay(_ id: ScheduleID, _ occurrence: Timestamp) -> Double {
+    public func delay(_ id: ScheduleID, _ occurrence: Timestamp) -> Double {
         guard jitter > 0 else { return 0 }
         // SplitMix64
         var word = id.high ^ id.low ^ UInt64(bitPattern: occurrence.microseconds)
@@ -83,7 +83,7 @@ package struct ScheduleSpec: FieldObject {
 // MARK: Fields
 
 extension ScheduleSpec {
-    package mutating func fields(_ visitor: inout some FieldVisitor) {
+    public mutating func fields(_ visitor: inout some FieldVisitor) {
         visitor.field(
             "description", &description, .description, .plain,
             "Text of the client: at most 1,024 bytes of UTF-8 without U+0000.")
@@ -114,7 +114,7 @@ extension ScheduleSpec {
         visitor.field("enabled", &isEnabled, .plain, "Whether the schedule submits jobs.")
     }
 
-    package mutating func check(_ body: FieldDecoder) {
+    public mutating func check(_ body: FieldDecoder) {
         if body.hasValue("cron"), body.hasValue("interval") {
             body.fail("interval", "invalid_combination", "A schedule has cron or interval, not both.")
         } else if cron == nil, interval == nil, !body.hasValue("cron"), !body.hasValue("interval") {
@@ -139,7 +139,7 @@ extension ScheduleSpec {
     }
 
     /// Returns the stored form.
-    package func encode() -> [UInt8] {
+    public func encode() -> [UInt8] {
         var writer = JSONWriter(reservingCapacity: 320)
         writer.beginObject()
         writeFields(into: &writer, isRedacted: false)
@@ -148,14 +148,14 @@ extension ScheduleSpec {
     }
 
     /// Reads what `encode` returned.
-    package init(storedJSON: [UInt8]) throws(StoredJSONError) {
+    public init(storedJSON: [UInt8]) throws(StoredJSONError) {
         try self.init(restoring: try StoredObject(storedJSON))
         if cron == nil, interval == nil { throw StoredJSONError("interval") }
     }
 }
 
 extension CronExpression: FieldValue {
-    package static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> CronExpression? {
+    public static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> CronExpression? {
         let lengths = TextRule(1...Limits.cronByteCountMax, pattern: nil) { _ in nil }
         guard let text = String.decode(json, lengths, place) else { return nil }
         do throws(Failure) {
@@ -166,12 +166,12 @@ extension CronExpression: FieldValue {
             return place.fail("invalid_value", error.message)
         }
     }
-    package static func restore(_ json: JSON) -> CronExpression? {
+    public static func restore(_ json: JSON) -> CronExpression? {
         // Validated when the schedule was created; `nil` stands for any damage.
         json.string.flatMap { try? CronExpression($0) }
     }
-    package func encode(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(text) }
-    package static func schema(_ rule: NoRule) -> [JSON.Member] {
+    public func encode(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(text) }
+    public static func schema(_ rule: NoRule) -> [JSON.Member] {
         String.schema(TextRule(1...Limits.cronByteCountMax, pattern: nil)) + [.examples("0 22 * * *")]
     }
 }

@@ -1,15 +1,15 @@
 /// Placeholders in a schedule's job for the time of a run: `{scheduled_at}` and its parts, by the wall clock
 /// of the schedule's time zone.
-package enum ScheduledText {
+public enum ScheduledText {
     private static let opening = "{scheduled_at"
     /// Words that may follow the colon; empty for a placeholder without colon.
     private static let parts = ["", "date", "time", "year", "month", "day", "hour", "minute", "unix"]
 
     /// Returns `true` if the text contains a placeholder.
-    package static func hasPlaceholder(_ text: String) -> Bool { text.contains(opening) }
+    public static func hasPlaceholder(_ text: String) -> Bool { text.contains(opening) }
 
     /// Returns the text of one run, or `nil` if a placeholder is unknown.
-    package static func expanded(_ text: String, at instant: Timestamp, _ zone: TimeZoneRules) -> String? {
+    public static func expanded(_ text: String, at instant: Timestamp, _ zone: TimeZoneRules) -> String? {
         guard hasPlaceholder(text) else { return text }
         var pieces = ArraySlice(text.split(separator: "{", omittingEmptySubsequences: false))
         var expanded = String(pieces.removeFirst())
@@ -55,7 +55,7 @@ package enum ScheduledText {
     }
 
     /// Returns why a URL or path cannot be a template, or `nil` if it can.
-    package static func error(in text: String, isURL: Bool) -> String? {
+    public static func error(in text: String, isURL: Bool) -> String? {
         guard hasPlaceholder(text) else { return nil }
         if expanded(text, at: Timestamp(microseconds: 0), .utc) == nil {
             let names = parts.dropFirst().map { "{scheduled_at:\($0)}" }.joined(separator: ", ")
@@ -72,7 +72,7 @@ package enum ScheduledText {
 
 extension JobSpec {
     /// Returns the job of one run, with this spec as its template; `nil` if its URL is not valid.
-    package func instance(of occurrence: ScheduleOccurrence, _ zone: TimeZoneRules) -> JobSpec? {
+    public func instance(of occurrence: ScheduleOccurrence, _ zone: TimeZoneRules) -> JobSpec? {
         var spec = self
         let instant = occurrence.scheduledAt
         guard let text = ScheduledText.expanded(request.url, at: instant, zone),

@@ -1,26 +1,26 @@
 import Synchronization
 
 /// Tenant and name of a session.
-package struct SessionKey: Hashable, Sendable {
+public struct SessionKey: Hashable, Sendable {
     /// Tenant.
-    package let tenant: String
+    public let tenant: String
     /// Name.
-    package let name: String
+    public let name: String
     /// Creates a key.
-    package init(tenant: String, name: String) {
+    public init(tenant: String, name: String) {
         self.tenant = tenant
         self.name = name
     }
 }
 
 /// All configured or invalidated sessions at one moment. All others have the configuration `implicit`.
-package struct SessionSnapshot: Sendable {
+public struct SessionSnapshot: Sendable {
     /// Number that grows with every change of a session; -1 if nothing is known yet.
-    package let epoch: Int64
+    public let epoch: Int64
     /// Epoch of the last removal of a session.
-    package let removal: Int64
+    public let removal: Int64
     /// The sessions.
-    package let records: [SessionKey: SessionRecord]
+    public let records: [SessionKey: SessionRecord]
     /// Removed sessions, each with an epoch at which it was gone.
     private let removed: [SessionKey: Int64]
     /// All sessions that were removed after this epoch are in `removed`.
@@ -30,10 +30,10 @@ package struct SessionSnapshot: Sendable {
     private static let removedMax = 10_000
 
     /// Connections to one host of a session that is not configured, or `nil` for no limit.
-    package let connectionsPerHostMax: Int?
+    public let connectionsPerHostMax: Int?
 
     /// Creates a snapshot. `earlier`: the snapshot before, without a gap, or `nil` if nothing was known.
-    package init(
+    public init(
         epoch: Int64 = -1, removal: Int64 = -1, records: [SessionKey: SessionRecord] = [:],
         after earlier: SessionSnapshot? = nil,
         connectionsPerHostMax: Int? = Limits.sessionConnectionCountMax
@@ -52,31 +52,31 @@ package struct SessionSnapshot: Sendable {
     }
 
     /// Configuration of a session that is not configured.
-    package var implicit: SessionConfiguration {
+    public var implicit: SessionConfiguration {
         var configuration = SessionConfiguration()
         configuration.connectionsPerHostMax = connectionsPerHostMax
         return configuration
     }
 
     /// Bytes per second of the sessions that have a limit.
-    package var rates: [SessionKey: Int64] {
+    public var rates: [SessionKey: Int64] {
         records.compactMapValues(\.configuration.bytesPerSecondMax)
     }
 
     /// Shortest retention of a session in seconds, or `nil` if no session has one.
-    package var retentionMin: Double? { records.values.compactMap(\.configuration.retention).min() }
+    public var retentionMin: Double? { records.values.compactMap(\.configuration.retention).min() }
 
     /// Returns the session, or `nil` if it is not configured.
-    package func record(_ tenant: String, _ name: String) -> SessionRecord? {
+    public func record(_ tenant: String, _ name: String) -> SessionRecord? {
         records.isEmpty ? nil : records[SessionKey(tenant: tenant, name: name)]
     }
 
     /// Result of a check of submitted jobs.
-    package enum Verdict: Sendable { case acceptable, changed, invalidated, unreadable }
+    public enum Verdict: Sendable { case acceptable, changed, invalidated, unreadable }
 
     /// Returns whether jobs may be accepted that were read at epoch `known`, or `nil` if they do not depend
     /// on the configuration of their sessions.
-    package func verdict(on jobs: [NewJob], known: Int64?) -> Verdict {
+    public func verdict(on jobs: [NewJob], known: Int64?) -> Verdict {
         // Read before the removal of a session whose name is not remembered, or from a database that has lost
         // that epoch.
         if let known, known < min(removal, removedSince) || known > epoch { return .changed }
@@ -97,22 +97,22 @@ package struct SessionSnapshot: Sendable {
 /// The sessions as this node knows them. May be used on any thread; a lock is held briefly.
 ///
 /// The snapshot may be outdated: the transaction that accepts jobs compares the epoch.
-package final class SessionCache: Sendable {
+public final class SessionCache: Sendable {
     private let state: Mutex<SessionSnapshot>
 
     /// Creates a cache without sessions. `connectionsPerHostMax`: connections to one host of a session that
     /// is not configured, or `nil` for no limit.
-    package init(connectionsPerHostMax: Int? = Limits.sessionConnectionCountMax) {
+    public init(connectionsPerHostMax: Int? = Limits.sessionConnectionCountMax) {
         state = Mutex(SessionSnapshot(connectionsPerHostMax: connectionsPerHostMax))
     }
 
     /// The latest snapshot.
-    package var current: SessionSnapshot { state.withLock { $0 } }
+    public var current: SessionSnapshot { state.withLock { $0 } }
 
     /// Stores a snapshot. Returns `false` and keeps the present one if that is newer. A snapshot that is
     /// older than `known`, which it replaces, is stored as well: the database has lost changes.
     @discardableResult
-    package func put(_ snapshot: SessionSnapshot, inPlaceOf known: SessionSnapshot? = nil) -> Bool {
+    public func put(_ snapshot: SessionSnapshot, inPlaceOf known: SessionSnapshot? = nil) -> Bool {
         state.withLock { state in
             let isOlder = snapshot.epoch < state.epoch && state.epoch == known?.epoch
             guard snapshot.epoch > state.epoch || isOlder else { return false }
@@ -123,18 +123,18 @@ package final class SessionCache: Sendable {
 }
 
 /// The sessions of one tenant.
-package struct SessionScope: Sendable {
+public struct SessionScope: Sendable {
     /// The sessions of all tenants.
-    package let snapshot: SessionSnapshot
+    public let snapshot: SessionSnapshot
     /// Tenant.
-    package let tenant: String
+    public let tenant: String
 
     /// Creates a scope.
-    package init(_ snapshot: SessionSnapshot, tenant: String) {
+    public init(_ snapshot: SessionSnapshot, tenant: String) {
         self.snapshot = snapshot
         self.tenant = tenant
     }
 
     /// Returns the session, or `nil` if it is not configured.
-    package func record(_ name: String) -> SessionRecord? { snapshot.record(tenant, name) }
+    public func record(_ name: String) -> SessionRecord? { snapshot.record(tenant, name) }
 }

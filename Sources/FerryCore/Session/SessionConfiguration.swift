@@ -1,63 +1,63 @@
 /// Configuration of a session: the default values of its jobs, and what they share.
-package struct SessionConfiguration: FieldObject {
-    package static let summary =
+public struct SessionConfiguration: FieldObject {
+    public static let summary =
         "The default values of a session's jobs, and what they share. Jobs keep the values with which they "
         + "were accepted."
 
     /// Kind of a session.
-    package enum Kind: String, FieldChoice {
+    public enum Kind: String, FieldChoice {
         case standard = "default"
         /// Uploads have no inline source, redirects are always followed, and jobs are retried until their
         /// resource timeout.
         case background
 
-        package static var unsupportedValues: [String] { ["ephemeral"] }
+        public static var unsupportedValues: [String] { ["ephemeral"] }
     }
 
     /// Kind of the session.
-    package var kind = Kind.standard
+    public var kind = Kind.standard
     /// Text of the client, or `nil`.
-    package var description: String?
+    public var description: String?
     /// Name-value pairs of the client.
-    package var metadata: [JobSpec.Pair] = []
+    public var metadata: [JobSpec.Pair] = []
     /// The session's share of the slots, in proportion to the weights of other sessions.
-    package var weight = 1.0
+    public var weight = 1.0
     /// Connections to one host on all nodes together, or `nil` for no limit.
-    package var connectionsPerHostMax: Int? = Limits.sessionConnectionCountMax
+    public var connectionsPerHostMax: Int? = Limits.sessionConnectionCountMax
     /// Seconds.
-    package var timeoutForRequest = 60.0
+    public var timeoutForRequest = 60.0
     /// Seconds.
-    package var timeoutForResource = 604_800.0
+    public var timeoutForResource = 604_800.0
     /// Default value of `low_speed_limit` and `low_speed_time`.
-    package var lowSpeed = LowSpeed()
+    public var lowSpeed = LowSpeed()
     /// From 0.0 to 1.0.
-    package var priority = 0.5
+    public var priority = 0.5
     /// Default values of `schedule`.
-    package var isDiscretionary = false
-    package var waitsForConnectivity = false
-    package var networkServiceType = JobSpec.NetworkServiceType.standard
+    public var isDiscretionary = false
+    public var waitsForConnectivity = false
+    public var networkServiceType = JobSpec.NetworkServiceType.standard
     /// Bytes per second of all its transfers on all nodes in each direction, or `nil` for no limit.
-    package var bytesPerSecondMax: Int64?
+    public var bytesPerSecondMax: Int64?
     /// Header fields. Secret values are empty here; `JobSecrets.headers` of the record has them.
-    package var headers: [JobSpec.Pair] = []
+    public var headers: [JobSpec.Pair] = []
     /// Origins to which `headers` are sent, or `nil` for all.
-    package var headerOrigins: [OriginPattern]?
+    public var headerOrigins: [OriginPattern]?
     /// Proxy, or `nil`.
-    package var proxy: ConnectionRules.Proxy?
+    public var proxy: ConnectionRules.Proxy?
     /// TLS versions; `nil` for no maximum.
-    package var tlsVersionMin = ConnectionRules.TLS.Version.v12
-    package var tlsVersionMax: ConnectionRules.TLS.Version?
+    public var tlsVersionMin = ConnectionRules.TLS.Version.v12
+    public var tlsVersionMax: ConnectionRules.TLS.Version?
     /// Seconds for which finished jobs and their data are kept, or `nil` for the default of Ferry.
-    package var retention: Double?
+    public var retention: Double?
     /// Rules of acknowledgement, or `nil` if finished jobs need none.
-    package var acknowledgement: AcknowledgementRules?
+    public var acknowledgement: AcknowledgementRules?
     /// `true` if webhook endpoints get events of its jobs.
-    package var sendsLaunchEvents = true
+    public var sendsLaunchEvents = true
 
     /// Creates the default configuration.
-    package init() {}
+    public init() {}
 
-    package mutating func fields(_ visitor: inout some FieldVisitor) {
+    public mutating func fields(_ visitor: inout some FieldVisitor) {
         visitor.field(
             "kind", &kind, .plain,
             "background: uploads send files or what jobs have stored, redirects are followed, and jobs are "
@@ -123,8 +123,8 @@ package struct SessionConfiguration: FieldObject {
             "tls_maximum_version", &tlsVersionMax, .plain, "Highest version of TLS; null for no maximum.")
     }
 
-    package static let schemaName = "Session"
-    package static func schemaRules(for kind: JobKind?) -> [JSON.Member] {
+    public static let schemaName = "Session"
+    public static func schemaRules(for kind: JobKind?) -> [JSON.Member] {
         JSON.rules(
             #"""
             {
@@ -145,7 +145,7 @@ package struct SessionConfiguration: FieldObject {
             """#)
     }
 
-    package mutating func check(_ body: FieldDecoder) {
+    public mutating func check(_ body: FieldDecoder) {
         if !body.isGiven("waits_for_connectivity") {
             waitsForConnectivity = kind == .background
         }
@@ -175,13 +175,13 @@ package struct SessionConfiguration: FieldObject {
 }
 
 /// Names of sessions.
-package enum SessionName {
+public enum SessionName {
     /// The session of jobs that name none; it always exists.
-    package static let standard = "default"
+    public static let standard = "default"
 
     /// Returns `true` for 1 to 128 letters, digits and `-._~:@`, which need no escape in a path. Excludes `.`
     /// and `..`, which clients remove from paths (RFC 3986 §5.2.4).
-    package static func isValid(_ name: String) -> Bool {
+    public static func isValid(_ name: String) -> Bool {
         (1...Limits.nameByteCountMax).contains(name.utf8.count) && name != "." && name != ".."
             && name.utf8.allSatisfy { byte in
                 switch byte {
@@ -195,7 +195,7 @@ package enum SessionName {
 }
 
 /// How a session ends.
-package enum SessionInvalidation: String, FieldChoice {
+public enum SessionInvalidation: String, FieldChoice {
     /// Its jobs continue.
     case finish
     /// Its jobs are cancelled.
@@ -203,31 +203,31 @@ package enum SessionInvalidation: String, FieldChoice {
 }
 
 /// A configured or invalidated session as stored. Immutable.
-package final class SessionRecord: Sendable {
+public final class SessionRecord: Sendable {
     /// Tenant and name.
-    package let key: SessionKey
+    public let key: SessionKey
     /// Revision; grows with each change.
-    package let revision: Int32
+    public let revision: Int32
     /// Epoch of the last change that concerns submissions.
-    package let epoch: Int64
+    public let epoch: Int64
     /// Times of creation and of the last change.
-    package let createdAt: Timestamp
-    package let updatedAt: Timestamp
+    public let createdAt: Timestamp
+    public let updatedAt: Timestamp
     /// Configuration.
-    package let configuration: SessionConfiguration
+    public let configuration: SessionConfiguration
     /// Secret values of header fields, and the password of the proxy.
-    package let secrets: JobSecrets
+    public let secrets: JobSecrets
     /// `false` if the row is damaged or encrypted with another key.
-    package let isReadable: Bool
+    public let isReadable: Bool
     /// How it was invalidated, or `nil`.
-    package let invalidation: SessionInvalidation?
+    public let invalidation: SessionInvalidation?
     /// Time of the invalidation, or `nil`.
-    package let invalidatedAt: Timestamp?
+    public let invalidatedAt: Timestamp?
     /// Time at which the last job of an invalidated session ended, or `nil`.
-    package let endedAt: Timestamp?
+    public let endedAt: Timestamp?
 
     /// Creates a record.
-    package init(
+    public init(
         _ key: SessionKey, revision: Int32, epoch: Int64, createdAt: Timestamp, updatedAt: Timestamp,
         configuration: SessionConfiguration, secrets: JobSecrets = JobSecrets(),
         isReadable: Bool = true, invalidation: SessionInvalidation? = nil, invalidatedAt: Timestamp? = nil,
@@ -248,15 +248,15 @@ package final class SessionRecord: Sendable {
 }
 
 /// A session as a client configures it.
-package struct SessionDraft: Sendable {
+public struct SessionDraft: Sendable {
     /// Configuration and secrets.
-    package let configuration: SessionConfiguration
-    package let secrets: JobSecrets
+    public let configuration: SessionConfiguration
+    public let secrets: JobSecrets
     /// `secrets`, encrypted, or `nil` if there are none.
-    package let sealedSecrets: [UInt8]?
+    public let sealedSecrets: [UInt8]?
 
     /// Creates a draft.
-    package init(configuration: SessionConfiguration, secrets: JobSecrets, sealedSecrets: [UInt8]?) {
+    public init(configuration: SessionConfiguration, secrets: JobSecrets, sealedSecrets: [UInt8]?) {
         self.configuration = configuration
         self.secrets = secrets
         self.sealedSecrets = sealedSecrets
@@ -264,7 +264,7 @@ package struct SessionDraft: Sendable {
 
     /// Reads and validates a session's configuration. Throws all errors at once. `refusal`: the egress
     /// policy's; `seal`: encrypts secrets.
-    package init(
+    public init(
         _ json: JSONView, node: NodeAbilities = NodeAbilities(), refusal: @escaping (WebURL) -> String?,
         seal: ([UInt8]) -> [UInt8]
     ) throws(InvalidFields) {

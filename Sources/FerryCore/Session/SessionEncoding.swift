@@ -1,9 +1,9 @@
 extension SessionConfiguration {
     /// Returns the stored form without encryption.
-    package func encodeStored() -> [UInt8] { storedForm(isRedacted: false) }
+    public func encodeStored() -> [UInt8] { storedForm(isRedacted: false) }
 
     /// Returns the stored form with encrypted secret values (`SealedDocument`).
-    package func encodeStored(_ seal: SecretSeal) -> [UInt8] {
+    public func encodeStored(_ seal: SecretSeal) -> [UInt8] {
         var secrets: [JSON.Member] = []
         secrets.append(fields: headers, as: "http_additional_headers")
         guard !secrets.isEmpty else { return storedForm(isRedacted: false) }
@@ -19,47 +19,47 @@ extension SessionConfiguration {
     }
 
     /// Reads what `encodeStored` returned; secret values are redacted.
-    package init(storedJSON: [UInt8]) throws(StoredJSONError) {
+    public init(storedJSON: [UInt8]) throws(StoredJSONError) {
         try self.init(restoring: try StoredObject(storedJSON))
     }
 
     /// Reads what `encodeStored` returned with its secret values. Throws if they cannot be decrypted.
-    package init(storedJSON: [UInt8], opening seal: SecretSeal) throws(StoredJSONError) {
+    public init(storedJSON: [UInt8], opening seal: SecretSeal) throws(StoredJSONError) {
         try self.init(restoring: try StoredObject(storedJSON, opening: seal))
     }
 }
 
 /// A session as the API shows it: its configuration, or the default one, and its unfinished jobs.
-package struct SessionOverview: ShownObject {
-    package static let summary =
+public struct SessionOverview: ShownObject {
+    public static let summary =
         "The configuration with its effective values. The ETag is that of the configuration, not of the jobs."
-    package static let schemaName = "Session"
+    public static let schemaName = "Session"
 
     /// Tenant and name.
-    package let key: SessionKey
+    public let key: SessionKey
     /// The record, or `nil` if the session is not configured.
-    package let record: SessionRecord?
+    public let record: SessionRecord?
     /// Configuration of the record, or the default one.
-    package let configuration: SessionConfiguration
+    public let configuration: SessionConfiguration
     /// Unfinished jobs, or `nil` in lists.
-    package let counts: Counts?
+    public let counts: Counts?
 
     /// Unfinished jobs by state.
-    package struct Counts: Sendable, Equatable {
-        package var waiting: Int64 = 0
-        package var queued: Int64 = 0
-        package var running: Int64 = 0
-        package var suspended: Int64 = 0
+    public struct Counts: Sendable, Equatable {
+        public var waiting: Int64 = 0
+        public var queued: Int64 = 0
+        public var running: Int64 = 0
+        public var suspended: Int64 = 0
         /// `false` if there are more jobs; this many were counted.
-        package var isExact = true
+        public var isExact = true
         /// Creates counts of 0.
-        package init() {}
+        public init() {}
         /// `true` if there are no unfinished jobs.
-        package var isEmpty: Bool { waiting + queued + running + suspended == 0 }
+        public var isEmpty: Bool { waiting + queued + running + suspended == 0 }
     }
 
     /// Creates an overview. `implicit`: configuration of sessions that are not configured.
-    package init(
+    public init(
         _ key: SessionKey, record: SessionRecord?, implicit: SessionConfiguration, counts: Counts? = nil
     ) {
         self.key = key
@@ -69,14 +69,14 @@ package struct SessionOverview: ShownObject {
     }
 
     /// Creates an overview of a configured session.
-    package init(_ record: SessionRecord, counts: Counts? = nil) {
+    public init(_ record: SessionRecord, counts: Counts? = nil) {
         self.init(record.key, record: record, implicit: record.configuration, counts: counts)
     }
 
     /// Revision, 0 if the session is not configured.
-    package var revision: Int32 { record?.revision ?? 0 }
+    public var revision: Int32 { record?.revision ?? 0 }
 
-    package static func members(_ list: inout some MemberVisitor<Self>) {
+    public static func members(_ list: inout some MemberVisitor<Self>) {
         list.member("identifier", \.key.name, "Name of the session.")
         list.member("tenant", \.key.tenant, "Owner of the session.")
         list.member(
@@ -96,10 +96,10 @@ package struct SessionOverview: ShownObject {
 }
 
 extension SessionOverview.Counts: ShownObject {
-    package static let summary = "Numbers of unfinished jobs of a session."
-    package static let schemaName = "SessionJobs"
+    public static let summary = "Numbers of unfinished jobs of a session."
+    public static let schemaName = "SessionJobs"
 
-    package static func members(_ list: inout some MemberVisitor<Self>) {
+    public static func members(_ list: inout some MemberVisitor<Self>) {
         list.member("waiting", \.waiting, "Number of waiting jobs.")
         list.member("queued", \.queued, "Number of queued jobs.")
         list.member("running", \.running, "Number of running jobs.")

@@ -1,5 +1,5 @@
 /// Condition of `If-Match` on the revision of a session.
-package enum SessionCondition: Sendable, Equatable {
+public enum SessionCondition: Sendable, Equatable {
     /// The request has no such field.
     case none
     /// `*`: any revision, if the session exists.
@@ -8,7 +8,7 @@ package enum SessionCondition: Sendable, Equatable {
 }
 
 /// Result of PUT of a session.
-package enum SessionPut: Sendable {
+public enum SessionPut: Sendable {
     case created(SessionOverview)
     case changed(SessionOverview)
     /// The session had this configuration already.
@@ -19,7 +19,7 @@ package enum SessionPut: Sendable {
 
 /// Stores sessions. A session of another tenant is `notFound`, and so is one that was never configured or
 /// used.
-package protocol SessionStore: Sendable {
+public protocol SessionStore: Sendable {
     /// The sessions as this node knows them.
     var sessionCache: SessionCache { get }
     /// Reads a session with its unfinished jobs.

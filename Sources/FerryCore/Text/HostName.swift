@@ -2,9 +2,9 @@ internal import IDNA
 
 /// The host of a URL: a domain name, or an address. The only place that decides how a host is spelled, so
 /// that limits, the egress policy and cookies compare the same text.
-package enum HostName {
+public enum HostName {
     /// Returns a host with percent-encoded bytes or characters beyond ASCII in ASCII (WHATWG URL §3.5).
-    package static func ascii(_ host: Substring) throws(WebURL.Failure) -> String {
+    public static func ascii(_ host: Substring) throws(WebURL.Failure) -> String {
         guard let bytes = percentDecoded(host), let name = String(validating: bytes, as: UTF8.self),
             let ascii = InternationalName.ascii(name)
         else { throw .invalidInternationalHost }

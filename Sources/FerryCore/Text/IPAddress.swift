@@ -1,25 +1,25 @@
 /// An IPv4 or IPv6 address, with the first byte in the most significant place.
-package struct IPAddress: Sendable, Hashable, CustomStringConvertible {
+public struct IPAddress: Sendable, Hashable, CustomStringConvertible {
     /// `true` for IPv6.
-    package let isIPv6: Bool
+    public let isIPv6: Bool
     /// First 8 bytes of an IPv6 address; 0 for IPv4.
-    package let high: UInt64
+    public let high: UInt64
     /// Last 8 bytes of an IPv6 address; an IPv4 address in the lowest 32 bits.
-    package let low: UInt64
+    public let low: UInt64
 
     /// Creates an IPv4 address.
-    package init(v4: UInt32) {
+    public init(v4: UInt32) {
         (isIPv6, high, low) = (false, 0, UInt64(v4))
     }
 
     /// Creates an IPv6 address.
-    package init(v6High: UInt64, low: UInt64) {
+    public init(v6High: UInt64, low: UInt64) {
         (isIPv6, high, self.low) = (true, v6High, low)
     }
 
     /// Reads `a.b.c.d` in decimal without leading zeros, or an IPv6 address without brackets or zone (RFC
     /// 4291 §2.2); `nil` for anything else.
-    package init?(text: some StringProtocol) {
+    public init?(text: some StringProtocol) {
         let text = String(text)
         if text.utf8.contains(UInt8(ascii: ":")) {
             guard let groups = Self.groups(text) else { return nil }
@@ -35,7 +35,7 @@ package struct IPAddress: Sendable, Hashable, CustomStringConvertible {
 
     /// Reads an IPv4 address as inet_aton(3) does: one to four numbers, each decimal, octal (`0…`) or
     /// hexadecimal (`0x…`), of which the last fills the remaining bytes; `nil` for anything else.
-    package init?(legacyV4 text: String) {
+    public init?(legacyV4 text: String) {
         let parts = text.split(separator: ".", omittingEmptySubsequences: false)
         guard (1...4).contains(parts.count) else { return nil }
         var address: UInt64 = 0
@@ -50,7 +50,7 @@ package struct IPAddress: Sendable, Hashable, CustomStringConvertible {
     }
 
     /// Returns `true` if a label of a host name is a number for inet_aton(3), in range or not.
-    package static func isNumber(_ label: Substring) -> Bool {
+    public static func isNumber(_ label: Substring) -> Bool {
         let bytes = Array(label.utf8)
         if bytes.count >= 2, bytes[0] == UInt8(ascii: "0"), bytes[1] | 32 == UInt8(ascii: "x") {
             return bytes[2...].allSatisfy { Character(Unicode.Scalar($0)).isHexDigit }
@@ -59,13 +59,13 @@ package struct IPAddress: Sendable, Hashable, CustomStringConvertible {
     }
 
     /// The IPv4 address in an IPv4-mapped one (`::ffff:a.b.c.d`); every other address unchanged.
-    package var canonical: IPAddress {
+    public var canonical: IPAddress {
         isIPv6 && high == 0 && low >> 32 == 0xFFFF ? IPAddress(v4: UInt32(truncatingIfNeeded: low)) : self
     }
 
     /// `a.b.c.d`, or an IPv6 address without brackets, in lower case, whose longest run of two or more zero
     /// groups is `::` (WHATWG URL §3.6).
-    package var description: String {
+    public var description: String {
         guard isIPv6 else {
             return stride(from: 24, through: 0, by: -8).map { "\(low >> UInt64($0) & 0xFF)" }
                 .joined(separator: ".")
@@ -144,15 +144,15 @@ package struct IPAddress: Sendable, Hashable, CustomStringConvertible {
 }
 
 /// A range of addresses, such as `10.0.0.0/8` or `fd00::/8`, or a single address.
-package struct IPNetwork: Sendable, Hashable {
+public struct IPNetwork: Sendable, Hashable {
     /// Lowest address of the range.
-    package let address: IPAddress
+    public let address: IPAddress
     /// Length of the prefix in bits: 0 to 32 for IPv4, 0 to 128 for IPv6.
-    package let prefixLength: Int
+    public let prefixLength: Int
 
     /// Reads CIDR notation (RFC 4632 §3.1). Ignores bits after the prefix; converts an IPv4-mapped range to
     /// the IPv4 range. `nil` for anything else.
-    package init?(cidr: some StringProtocol) {
+    public init?(cidr: some StringProtocol) {
         let parts = String(cidr).split(separator: "/", omittingEmptySubsequences: false)
         guard (1...2).contains(parts.count), let written = IPAddress(text: parts[0]) else { return nil }
         var length = written.isIPv6 ? 128 : 32
@@ -177,7 +177,7 @@ package struct IPNetwork: Sendable, Hashable {
 
     /// Returns `true` if the range contains the address. An IPv4-mapped address is IPv6 here; pass its
     /// `canonical` address.
-    package func contains(_ other: IPAddress) -> Bool {
+    public func contains(_ other: IPAddress) -> Bool {
         let (high, low) = Self.mask(prefixLength, isIPv6: address.isIPv6)
         return other.isIPv6 == address.isIPv6 && other.high & high == address.high
             && other.low & low == address.low

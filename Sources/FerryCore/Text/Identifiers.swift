@@ -2,68 +2,68 @@ import Synchronization
 
 /// Kind of object that an identifier names. Gives the identifier its prefix, and makes identifiers of
 /// different kinds different types.
-package protocol IdentifierKind: Sendable {
+public protocol IdentifierKind: Sendable {
     /// Text before the encoded value.
     static var prefix: String { get }
 }
 
 /// Jobs.
-package enum JobKindTag: IdentifierKind { package static let prefix = "job_" }
+public enum JobKindTag: IdentifierKind { public static let prefix = "job_" }
 /// Events.
-package enum EventKindTag: IdentifierKind { package static let prefix = "evt_" }
+public enum EventKindTag: IdentifierKind { public static let prefix = "evt_" }
 /// Deliveries.
-package enum DeliveryKindTag: IdentifierKind { package static let prefix = "dlv_" }
+public enum DeliveryKindTag: IdentifierKind { public static let prefix = "dlv_" }
 /// Receivers: the identifier of an endpoint, or a digest of tenant and origin. Never shown.
-package enum ReceiverQueueKindTag: IdentifierKind { package static let prefix = "lane_" }
+public enum ReceiverQueueKindTag: IdentifierKind { public static let prefix = "lane_" }
 /// Webhook endpoints.
-package enum WebhookKindTag: IdentifierKind { package static let prefix = "whk_" }
+public enum WebhookKindTag: IdentifierKind { public static let prefix = "whk_" }
 /// Nodes.
-package enum NodeKindTag: IdentifierKind { package static let prefix = "nod_" }
+public enum NodeKindTag: IdentifierKind { public static let prefix = "nod_" }
 /// API keys.
-package enum KeyKindTag: IdentifierKind { package static let prefix = "key_" }
+public enum KeyKindTag: IdentifierKind { public static let prefix = "key_" }
 /// Entries of the audit.
-package enum AuditKindTag: IdentifierKind { package static let prefix = "aud_" }
+public enum AuditKindTag: IdentifierKind { public static let prefix = "aud_" }
 /// Schedules.
-package enum ScheduleKindTag: IdentifierKind { package static let prefix = "sch_" }
+public enum ScheduleKindTag: IdentifierKind { public static let prefix = "sch_" }
 /// Bulk operations.
-package enum BulkOperationKindTag: IdentifierKind { package static let prefix = "opn_" }
+public enum BulkOperationKindTag: IdentifierKind { public static let prefix = "opn_" }
 
 /// Identifier of a job.
-package typealias JobID = Identifier<JobKindTag>
+public typealias JobID = Identifier<JobKindTag>
 /// Identifier of an event.
-package typealias EventID = Identifier<EventKindTag>
+public typealias EventID = Identifier<EventKindTag>
 /// Identifier of a delivery.
-package typealias DeliveryID = Identifier<DeliveryKindTag>
+public typealias DeliveryID = Identifier<DeliveryKindTag>
 /// Identifier of a receiver.
-package typealias ReceiverQueueID = Identifier<ReceiverQueueKindTag>
+public typealias ReceiverQueueID = Identifier<ReceiverQueueKindTag>
 /// Identifier of a webhook endpoint.
-package typealias WebhookID = Identifier<WebhookKindTag>
+public typealias WebhookID = Identifier<WebhookKindTag>
 /// Identifier of a node.
-package typealias NodeID = Identifier<NodeKindTag>
+public typealias NodeID = Identifier<NodeKindTag>
 /// Identifier of an API key.
-package typealias KeyID = Identifier<KeyKindTag>
+public typealias KeyID = Identifier<KeyKindTag>
 /// Identifier of an entry of the audit.
-package typealias AuditID = Identifier<AuditKindTag>
+public typealias AuditID = Identifier<AuditKindTag>
 /// Identifier of a schedule.
-package typealias ScheduleID = Identifier<ScheduleKindTag>
+public typealias ScheduleID = Identifier<ScheduleKindTag>
 /// Identifier of a bulk operation.
-package typealias BulkOperationID = Identifier<BulkOperationKindTag>
+public typealias BulkOperationID = Identifier<BulkOperationKindTag>
 
 /// A time-ordered 128-bit value (UUIDv7, RFC 9562 §5.7), written as a prefix and Crockford base32.
-package struct Identifier<Kind: IdentifierKind>: Hashable, Comparable, Sendable, CustomStringConvertible {
+public struct Identifier<Kind: IdentifierKind>: Hashable, Comparable, Sendable, CustomStringConvertible {
     /// First 8 bytes.
-    package let high: UInt64
+    public let high: UInt64
     /// Last 8 bytes.
-    package let low: UInt64
+    public let low: UInt64
 
     /// Creates an identifier.
-    package init(high: UInt64, low: UInt64) {
+    public init(high: UInt64, low: UInt64) {
         self.high = high
         self.low = low
     }
 
     /// Reads the text of `description`, also in upper case; `nil` for anything else.
-    package init?(_ text: some StringProtocol) {
+    public init?(_ text: some StringProtocol) {
         let bytes = Array(text.utf8)
         guard bytes.count == Kind.prefix.utf8.count + 26, text.hasPrefix(Kind.prefix) else { return nil }
         var high: UInt64 = 0
@@ -77,12 +77,12 @@ package struct Identifier<Kind: IdentifierKind>: Hashable, Comparable, Sendable,
     }
 
     /// The prefix and 26 digits in lower case.
-    package var description: String {
+    public var description: String {
         String(decoding: utf8, as: UTF8.self)
     }
 
     /// `description` as bytes.
-    package var utf8: [UInt8] {
+    public var utf8: [UInt8] {
         let prefix = Kind.prefix.utf8
         var text = [UInt8](repeating: 0, count: prefix.count + 26)
         text.replaceSubrange(0..<prefix.count, with: prefix)
@@ -96,10 +96,10 @@ package struct Identifier<Kind: IdentifierKind>: Hashable, Comparable, Sendable,
     }
 
     /// Time of creation in milliseconds since 1970.
-    package var millisecondsSince1970: Int64 { Int64(high >> 16) }
+    public var millisecondsSince1970: Int64 { Int64(high >> 16) }
 
     /// Orders identifiers by their time of creation.
-    package static func < (a: Self, b: Self) -> Bool {
+    public static func < (a: Self, b: Self) -> Bool {
         a.high != b.high ? a.high < b.high : a.low < b.low
     }
 }
@@ -116,7 +116,7 @@ private func crockfordValue(_ byte: UInt8) -> UInt8? {
 ///
 /// 48 bits of milliseconds, 12 + 14 bits of a counter with a random start, 48 random bits (RFC 9562 §6.2,
 /// method 1).
-package final class IdentifierGenerator: Sendable {
+public final class IdentifierGenerator: Sendable {
     private struct State {
         var milliseconds: Int64 = 0
         var counter: UInt32 = 0
@@ -126,7 +126,7 @@ package final class IdentifierGenerator: Sendable {
     private let now: @Sendable () -> Timestamp
 
     /// Creates a generator with a clock. `random` must be unpredictable.
-    package init(
+    public init(
         random: any RandomNumberGenerator & Sendable = SystemRandomNumberGenerator(),
         now: @escaping @Sendable () -> Timestamp
     ) {
@@ -135,7 +135,7 @@ package final class IdentifierGenerator: Sendable {
     }
 
     /// Returns a new identifier.
-    package func make<Kind: IdentifierKind>(_ kind: Kind.Type = Kind.self) -> Identifier<Kind> {
+    public func make<Kind: IdentifierKind>(_ kind: Kind.Type = Kind.self) -> Identifier<Kind> {
         let current = now().microseconds / 1000
         return state.withLock { state in
             if current > state.milliseconds {

@@ -1,16 +1,16 @@
 /// URL of a proxy: `http://host:port`, `https://…` or `socks5://…`. The port is required, because curl and
 /// the web use different defaults.
-package struct ProxyURL: Sendable, Hashable {
+public struct ProxyURL: Sendable, Hashable {
     /// Protocol between the client and the proxy.
-    package enum Scheme: String, Sendable, CaseIterable { case http, https, socks5 }
+    public enum Scheme: String, Sendable, CaseIterable { case http, https, socks5 }
 
     /// Why a text is no proxy URL.
-    package enum Failure: Error, Sendable, Equatable {
+    public enum Failure: Error, Sendable, Equatable {
         case unsupportedScheme, userInformation, credentials, missingPort, path
         case invalid(WebURL.Failure)
 
         /// A sentence for the client.
-        package var message: String {
+        public var message: String {
             switch self {
             case .unsupportedScheme: "A proxy's URL begins with http://, https:// or socks5://."
             case .userInformation:
@@ -24,20 +24,20 @@ package struct ProxyURL: Sendable, Hashable {
     }
 
     /// Protocol of the proxy.
-    package let scheme: Scheme
+    public let scheme: Scheme
     /// Host and port of the proxy as a web URL, for the egress policy.
-    package let place: WebURL
+    public let place: WebURL
 
     /// Reads a URL without user information. `socks5h` is read as `socks5`, since the proxy resolves names in
     /// both cases.
-    package init(_ text: String) throws(Failure) {
+    public init(_ text: String) throws(Failure) {
         let parts = try Self.parts(text)
         guard parts.user == nil else { throw .userInformation }
         self = parts.url
     }
 
     /// Reads a URL with percent-encoded `user:password@` before the host (RFC 3986 §3.2.1).
-    package static func withCredentials(
+    public static func withCredentials(
         _ text: String
     ) throws(Failure) -> (url: ProxyURL, user: String?, password: String?) {
         let parts = try parts(text)
@@ -85,7 +85,7 @@ package struct ProxyURL: Sendable, Hashable {
     }
 
     /// The normalised URL with its port.
-    package var string: String { "\(scheme.rawValue)://\(place.host):\(place.port)" }
+    public var string: String { "\(scheme.rawValue)://\(place.host):\(place.port)" }
 }
 
 private func decodedCredential(_ text: Substring) -> String? {
@@ -93,20 +93,20 @@ private func decodedCredential(_ text: Substring) -> String? {
 }
 
 /// Hosts that are connected without the proxy (`no_proxy`).
-package struct ProxyBypass: Sendable, Equatable {
+public struct ProxyBypass: Sendable, Equatable {
     /// Entries as written: `*`, a name with all names below it, an address, or a network.
-    package let entries: [String]
+    public let entries: [String]
     /// The host of each entry as `WebURL.host` spells it; `nil` for an entry that is no name.
     private let names: [String?]
 
     /// Creates a list of entries, which must be valid.
-    package init(_ entries: [String] = []) {
+    public init(_ entries: [String] = []) {
         self.entries = entries
         names = entries.map(Self.name)
     }
 
     /// Returns `true` if the entry is valid.
-    package static func isEntry(_ text: String) -> Bool {
+    public static func isEntry(_ text: String) -> Bool {
         text == "*" || IPNetwork(cidr: text) != nil || name(text) != nil
     }
 
@@ -120,7 +120,7 @@ package struct ProxyBypass: Sendable, Equatable {
     }
 
     /// Returns `true` if an entry contains the URL's host.
-    package func contains(_ url: WebURL) -> Bool {
+    public func contains(_ url: WebURL) -> Bool {
         zip(entries, names).contains { entry, name in
             if entry == "*" { return true }
             if let address = url.address {

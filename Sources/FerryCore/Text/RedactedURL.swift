@@ -1,12 +1,12 @@
 /// The form of a URL for readers that may not see its secrets. User information and the values of the query,
 /// any of which may be a signature or token, are replaced by `***`. Scheme, host, path and the names of the
 /// query stay.
-package enum RedactedURL {
+public enum RedactedURL {
     /// Replacement of a hidden part.
-    package static let marker = "***"
+    public static let marker = "***"
 
     /// Returns `true` if nothing in the URL has to be hidden.
-    package static func hasNoSecrets(_ url: String) -> Bool {
+    public static func hasNoSecrets(_ url: String) -> Bool {
         var isInQuery = false
         for byte in url.utf8 {
             switch byte {
@@ -20,7 +20,7 @@ package enum RedactedURL {
     }
 
     /// Returns the URL with its secret parts replaced.
-    package static func text(of url: String) -> String {
+    public static func text(of url: String) -> String {
         var rest = url[...]
         var fragment = ""
         if let mark = rest.firstIndex(of: "#") {

@@ -1,12 +1,12 @@
 /// Reads the field `Retry-After` (RFC 9110 §10.2.3), for jobs, hosts and webhooks alike.
-package enum RetryAfter {
+public enum RetryAfter {
     /// The largest number of seconds that is returned.
-    package static let secondsMax = 86_400.0
+    public static let secondsMax = 86_400.0
 
     /// Returns the seconds after `now` that the values of all lines ask for: the largest of them, 0 for a
     /// date in the past. A fraction of a second is rounded up. Elements that are neither a number of seconds
     /// nor an HTTP date do not count; `nil` if there is no other.
-    package static func seconds(_ values: [String], now: Timestamp) -> Double? {
+    public static func seconds(_ values: [String], now: Timestamp) -> Double? {
         values.flatMap { elements(of: $0, now: now) }.max().map { min($0, secondsMax) }
     }
 

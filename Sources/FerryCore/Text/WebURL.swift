@@ -4,12 +4,12 @@
 /// Normalised as in the URL standard (WHATWG URL §4.4): no spaces at the ends, scheme and host in lower case,
 /// the host in ASCII, addresses in one form, no dot segments, no fragment, spaces and bytes beyond ASCII
 /// percent-encoded. In a text that a client gives, so are characters that no URL may contain (`isUnwise`).
-package struct WebURL: Sendable, Hashable, CustomStringConvertible {
+public struct WebURL: Sendable, Hashable, CustomStringConvertible {
     /// Scheme of a URL.
-    package enum Scheme: String, Sendable, CaseIterable {
+    public enum Scheme: String, Sendable, CaseIterable {
         case http, https
         /// Port of URLs without one.
-        package var defaultPort: UInt16 { self == .http ? 80 : 443 }
+        public var defaultPort: UInt16 { self == .http ? 80 : 443 }
 
         /// Reads a scheme in any case (RFC 3986 §3.1).
         fileprivate init?(_ name: Substring) {
@@ -24,13 +24,13 @@ package struct WebURL: Sendable, Hashable, CustomStringConvertible {
     }
 
     /// Why a text is no accepted URL.
-    package enum Failure: Error, Sendable, Equatable {
+    public enum Failure: Error, Sendable, Equatable {
         case tooLong, controlCharacter, notAbsolute, unsupportedScheme, userInformation, emptyHost,
             invalidInternationalHost
         case zoneIdentifier, invalidHost, invalidPort
 
         /// A sentence for the client.
-        package var message: String {
+        public var message: String {
             switch self {
             case .tooLong: "A URL may have at most \(Limits.urlByteCountMax) bytes."
             case .controlCharacter:
@@ -50,25 +50,25 @@ package struct WebURL: Sendable, Hashable, CustomStringConvertible {
     }
 
     /// Scheme.
-    package let scheme: Scheme
+    public let scheme: Scheme
     /// Host in lower case and ASCII. An address has one form: `127.0.0.1` for `127.1`, `[::1]` for
     /// `[0:0::1]`.
-    package let host: String
+    public let host: String
     /// Port that is connected, written or default.
-    package let port: UInt16
+    public let port: UInt16
     /// Percent-encoded path with its leading slash.
-    package let path: String
+    public let path: String
     /// Query without its question mark, or `nil` if there is none.
-    package let query: String?
+    public let query: String?
     /// The address if the host is one, else `nil`.
-    package let address: IPAddress?
+    public let address: IPAddress?
     /// `scheme://host:port`, always with the port.
-    package let origin: String
+    public let origin: String
     /// The whole URL, without a default port.
-    package let string: String
+    public let string: String
 
     /// Value of a URL that is not read yet; it has no host.
-    package static let unknown = WebURL()
+    public static let unknown = WebURL()
 
     private init() {
         (scheme, host, port, path, query, address) = (.http, "", 0, "", nil, nil)
@@ -76,7 +76,7 @@ package struct WebURL: Sendable, Hashable, CustomStringConvertible {
     }
 
     /// Reads an absolute URL. Drops a fragment.
-    package static func parse(_ text: String) throws(Failure) -> WebURL {
+    public static func parse(_ text: String) throws(Failure) -> WebURL {
         try parse(text, byteCountMax: Limits.urlByteCountMax)
     }
 
@@ -94,7 +94,7 @@ package struct WebURL: Sendable, Hashable, CustomStringConvertible {
 
     /// Returns the URL that a text with control characters probably means: without tabs and line breaks, and
     /// the others percent-encoded, as browsers read it. `nil` if that is no URL either.
-    package static func parseIgnoringControls(_ text: String) -> WebURL? {
+    public static func parseIgnoringControls(_ text: String) -> WebURL? {
         var bytes: [UInt8] = []
         for byte in text.utf8 where !"\t\r\n".utf8.contains(byte) {
             if isControl(byte) {
@@ -135,32 +135,32 @@ package struct WebURL: Sendable, Hashable, CustomStringConvertible {
     }
 
     /// The whole URL.
-    package var description: String { string }
+    public var description: String { string }
 
     // The text determines all the parts.
-    package static func == (a: WebURL, b: WebURL) -> Bool { a.string == b.string }
-    package func hash(into hasher: inout Hasher) { hasher.combine(string) }
+    public static func == (a: WebURL, b: WebURL) -> Bool { a.string == b.string }
+    public func hash(into hasher: inout Hasher) { hasher.combine(string) }
 
     /// Returns `true` if scheme, host and port are equal (RFC 6454 §5), so that credentials may be sent to
     /// both.
-    package func isSameOrigin(as other: WebURL) -> Bool {
+    public func isSameOrigin(as other: WebURL) -> Bool {
         scheme == other.scheme && host == other.host && port == other.port
     }
 
     /// A URL that a server names, which may have user information.
-    package struct Target: Sendable, Equatable {
-        package let url: WebURL
+    public struct Target: Sendable, Equatable {
+        public let url: WebURL
         /// `user` or `user:password`, percent-encoded; `nil` if there is none.
-        package let userInformation: String?
+        public let userInformation: String?
 
         /// Creates a target.
-        package init(_ url: WebURL, userInformation: String?) {
+        public init(_ url: WebURL, userInformation: String?) {
             self.url = url
             self.userInformation = userInformation
         }
 
         /// The whole URL with its user information.
-        package var string: String {
+        public var string: String {
             guard let userInformation else { return url.string }
             let scheme = url.scheme.rawValue + "://"
             return scheme + userInformation + "@" + url.string.dropFirst(scheme.utf8.count)
@@ -169,7 +169,7 @@ package struct WebURL: Sendable, Hashable, CustomStringConvertible {
 
     /// Returns the target of a `Location` field in a response from this URL (RFC 3986 §5.2). Normalises and
     /// validates it like `parse`.
-    package func resolving(_ reference: String) throws(Failure) -> Target {
+    public func resolving(_ reference: String) throws(Failure) -> Target {
         let limit = Limits.redirectURLByteCountMax
         guard reference.utf8.count <= limit else { throw .tooLong }
         let parts = Reference(try Self.withoutOuterSpaces(reference))

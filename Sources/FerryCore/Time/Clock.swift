@@ -1,5 +1,5 @@
 /// The current time, as a port: the real clock follows the database's clock, tests set it by hand.
-package protocol WallClock: Sendable {
+public protocol WallClock: Sendable {
     /// Returns the current time.
     func now() -> Timestamp
 }

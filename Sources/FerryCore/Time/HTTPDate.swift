@@ -4,7 +4,7 @@ extension Timestamp {
     /// digit, dashes with a year of four digits, any case. `nil` for other texts.
     ///
     /// `now` decides about years of two digits: one that is more than 50 years ahead is in the past.
-    package init?(httpDate text: String, now: Timestamp) {
+    public init?(httpDate text: String, now: Timestamp) {
         var words = text.utf8.split { $0 == 0x20 || $0 == 0x09 || $0 == UInt8(ascii: ",") }
             .map { String($0)?.lowercased() ?? "" }
         if let first = words.first, place(of: first, in: weekdays) != nil { words.removeFirst() }
@@ -77,16 +77,16 @@ private func offset(_ zone: String) -> Int64? {
 }
 
 /// A `Last-Modified` field with what the response says about its strength.
-package struct DateValidator: Sendable, Equatable {
+public struct DateValidator: Sendable, Equatable {
     /// The instant.
-    package let modifiedAt: Timestamp
+    public let modifiedAt: Timestamp
     /// `true` if the file cannot have changed within the second that the date names: the response was made at
     /// least one second later, by its own `Date` (RFC 9110 §8.8.2.2). Without `Date`, or with a date in its
     /// future, it is weak.
-    package let isStrong: Bool
+    public let isStrong: Bool
 
     /// Reads the values of the two fields. `nil` if `lastModified` is no date.
-    package init?(lastModified: String, date: String?, now: Timestamp) {
+    public init?(lastModified: String, date: String?, now: Timestamp) {
         guard let modifiedAt = Timestamp(httpDate: lastModified, now: now) else { return nil }
         self.modifiedAt = modifiedAt
         let sentAt = date.flatMap { Timestamp(httpDate: $0, now: now) }

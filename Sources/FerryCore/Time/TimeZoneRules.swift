@@ -1,11 +1,11 @@
 /// UTC offsets of a place over time. All times in seconds since 1970.
-package struct TimeZoneRules: Sendable, Equatable {
+public struct TimeZoneRules: Sendable, Equatable {
     /// A change of the UTC offset.
-    package struct Transition: Sendable, Equatable {
+    public struct Transition: Sendable, Equatable {
         /// Time of the change.
-        package var at: Int64
+        public var at: Int64
         /// Seconds east of Greenwich from then on.
-        package var offset: Int64
+        public var offset: Int64
     }
 
     /// Transitions in ascending order.
@@ -16,7 +16,7 @@ package struct TimeZoneRules: Sendable, Equatable {
     private let footer: PosixTimeZone?
 
     /// The rules of UTC.
-    package static let utc = TimeZoneRules(transitions: [], firstOffset: 0, footer: nil)
+    public static let utc = TimeZoneRules(transitions: [], firstOffset: 0, footer: nil)
 
     init(transitions: [Transition], firstOffset: Int64, footer: PosixTimeZone?) {
         self.transitions = transitions
@@ -25,14 +25,14 @@ package struct TimeZoneRules: Sendable, Equatable {
     }
 
     /// Returns the offset at a time, in seconds east of Greenwich.
-    package func offset(at second: Int64) -> Int64 {
+    public func offset(at second: Int64) -> Int64 {
         if let footer, second >= transitions.last?.at ?? Int64.min { return footer.offset(at: second) }
         let next = index(after: second)
         return next == 0 ? firstOffset : transitions[next - 1].offset
     }
 
     /// Returns the next transition after a time, or `nil` if there is none.
-    package func nextTransition(after second: Int64) -> Transition? {
+    public func nextTransition(after second: Int64) -> Transition? {
         let next = index(after: second)
         if next < transitions.count { return transitions[next] }
         return footer?.nextTransition(after: second)
@@ -53,7 +53,7 @@ package struct TimeZoneRules: Sendable, Equatable {
     /// Returns the first instant at which the wall clock shows `local` (seconds as if it were UTC). If the
     /// clock is put forward over `local`, returns the end of the gap. If two instants show it, returns the
     /// earlier one.
-    package func instant(local: Int64) -> Int64 {
+    public func instant(local: Int64) -> Int64 {
         // No clock differs from UTC by more than 26 hours.
         var start = local - 100_000
         var offset = offset(at: start)
@@ -66,7 +66,7 @@ package struct TimeZoneRules: Sendable, Equatable {
 
     /// Returns the latest time that the wall clock has shown until `second`; later than the present one
     /// shortly after the clock was put back.
-    package func latestLocal(through second: Int64) -> Int64 {
+    public func latestLocal(through second: Int64) -> Int64 {
         var latest = second + offset(at: second)
         var start = second - 172_800
         var offset = offset(at: start)
@@ -83,7 +83,7 @@ package struct TimeZoneRules: Sendable, Equatable {
 extension TimeZoneRules {
     /// Reads a TZif file of version 2 or later (RFC 9636 §3). Returns `nil` if it is damaged, something else,
     /// or has leap seconds, which Ferry's clocks do not count.
-    package init?(tzif bytes: [UInt8]) {
+    public init?(tzif bytes: [UInt8]) {
         var reader = TZifReader(bytes: bytes)
         guard let first = reader.header(), first.version >= UInt8(ascii: "2"),
             reader.skip(first.byteCount(timeSize: 4)), let header = reader.header(), header.leapCount == 0,
@@ -180,16 +180,16 @@ private struct TZifReader {
 
 /// Finds the rules of a place by its IANA name (`Europe/Berlin`). May be called on any thread; may read a
 /// small file.
-package protocol TimeZoneSource: Sendable {
+public protocol TimeZoneSource: Sendable {
     /// Returns the rules, or `nil` if there is no such place.
     func rules(named name: String) -> TimeZoneRules?
 }
 
 /// A fixed set of places, for uses without files.
-package struct KnownTimeZones: TimeZoneSource {
+public struct KnownTimeZones: TimeZoneSource {
     private let zones: [String: TimeZoneRules]
     /// Creates a set; the default has UTC only.
-    package init(_ zones: [String: TimeZoneRules] = ["UTC": .utc]) { self.zones = zones }
+    public init(_ zones: [String: TimeZoneRules] = ["UTC": .utc]) { self.zones = zones }
     /// Returns the rules of a place, or `nil` if it is not in the set.
-    package func rules(named name: String) -> TimeZoneRules? { zones[name] }
+    public func rules(named name: String) -> TimeZoneRules? { zones[name] }
 }

@@ -1,36 +1,36 @@
 /// An instant in microseconds since 1970-01-01T00:00:00Z, as PostgreSQL stores it.
-package struct Timestamp: Hashable, Comparable, Sendable, CustomStringConvertible {
+public struct Timestamp: Hashable, Comparable, Sendable, CustomStringConvertible {
     /// Microseconds since 1970-01-01T00:00:00Z.
-    package let microseconds: Int64
+    public let microseconds: Int64
 
     /// Creates an instant.
-    package init(microseconds: Int64) { self.microseconds = microseconds }
+    public init(microseconds: Int64) { self.microseconds = microseconds }
 
     /// 1970-01-01T00:00:00Z, before all instants of Ferry.
-    package static let distantPast = Timestamp(microseconds: 0)
+    public static let distantPast = Timestamp(microseconds: 0)
     /// 9999-12-31T23:59:59Z, the last second that both PostgreSQL and RFC 3339 can write.
-    package static let distantFuture = Timestamp(microseconds: 253_402_300_799_000_000)
+    public static let distantFuture = Timestamp(microseconds: 253_402_300_799_000_000)
 
     /// Orders instants by time.
-    package static func < (a: Self, b: Self) -> Bool { a.microseconds < b.microseconds }
+    public static func < (a: Self, b: Self) -> Bool { a.microseconds < b.microseconds }
     /// Adds seconds. The result stays in the years 1 to 9999.
-    package static func + (a: Self, seconds: Double) -> Self {
+    public static func + (a: Self, seconds: Double) -> Self {
         // Clamped, because a delay from outside may be far beyond the calendar.
         let added = Double(a.microseconds) + seconds * 1_000_000
         return Timestamp(microseconds: Int64(min(max(added, -62_135_596_800e6), 253_402_300_799e6)))
     }
     /// Seconds from `b` to `a`.
-    package static func - (a: Self, b: Self) -> Double {
+    public static func - (a: Self, b: Self) -> Double {
         let (difference, overflows) = a.microseconds.subtractingReportingOverflow(b.microseconds)
         // Only far beyond the calendar, where a row or another node can name an instant.
         return (overflows ? Double(a.microseconds) - Double(b.microseconds) : Double(difference)) / 1_000_000
     }
 
     /// The instant as RFC 3339 in UTC with six decimals: `2026-11-21T22:00:00.000000Z`.
-    package var description: String { String(decoding: utf8, as: UTF8.self) }
+    public var description: String { String(decoding: utf8, as: UTF8.self) }
 
     /// `description` as bytes.
-    package var utf8: [UInt8] {
+    public var utf8: [UInt8] {
         let days = CivilCalendar.floorDivide(microseconds, 86_400_000_000)
         let ofDay = microseconds - days * 86_400_000_000
         let (year, month, day) = CivilCalendar.date(days: days)
@@ -59,7 +59,7 @@ package struct Timestamp: Hashable, Comparable, Sendable, CustomStringConvertibl
 
     /// Reads an RFC 3339 `date-time` (§5.6) with any offset and up to nine decimals, of which six are kept.
     /// `nil` for other texts, and for years outside of 0001 to 9999 in UTC.
-    package init?(rfc3339 text: some StringProtocol) {
+    public init?(rfc3339 text: some StringProtocol) {
         let b = Array(text.utf8)
         guard b.count >= 20, b[4] == UInt8(ascii: "-"), b[7] == UInt8(ascii: "-"),
             b[10] | 32 == UInt8(ascii: "t"),

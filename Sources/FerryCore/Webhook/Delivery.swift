@@ -1,50 +1,50 @@
 /// An event on its way to one webhook.
-package struct Delivery: Sendable {
+public struct Delivery: Sendable {
     /// Identifier of the delivery.
-    package let id: DeliveryID
+    public let id: DeliveryID
     /// The receiver: all deliveries of one value go to one receiver.
-    package let receiverQueue: ReceiverQueueID
+    public let receiverQueue: ReceiverQueueID
     /// `webhook-id`, the same for every try.
-    package let event: EventID
+    public let event: EventID
     /// An `EventType`, `WebhookPing.type`, or a type of a newer version.
-    package let type: String
+    public let type: String
     /// Tenant of the webhook.
-    package let tenant: String
+    public let tenant: String
     /// Session of the event; empty if it has none.
-    package let session: String
+    public let session: String
     /// Job of the event, or `nil` for an event of a session or an endpoint, and for a ping.
-    package let job: JobID?
+    public let job: JobID?
     /// Number of the event, without gaps per tenant and session.
-    package let sequence: Int64
+    public let sequence: Int64
     /// Time of the event.
-    package let occurredAt: Timestamp
+    public let occurredAt: Timestamp
     /// URL of the receiver.
-    package let url: String
+    public let url: String
     /// The job's own secret `whsec_…`, or `nil` if Ferry's secret or the endpoint's keys sign.
-    package let secret: String?
+    public let secret: String?
     /// Header fields of a job's own webhook; those of an endpoint are in `endpoint`.
-    package let headers: [JobSpec.Pair]
+    public let headers: [JobSpec.Pair]
     /// How much of the job the delivery to a job's own webhook contains; `endpoint` has that of an endpoint.
-    package let payload: WebhookPayload
+    public let payload: WebhookPayload
     /// TLS settings of a job's own webhook, or `nil` for the default; those of an endpoint are in `endpoint`.
-    package let tls: WebhookTLS?
+    public let tls: WebhookTLS?
     /// The endpoint, or `nil` for a job's own webhook.
-    package let endpoint: Endpoint?
+    public let endpoint: Endpoint?
     /// The job at the time of the event as a JSON object, or `null` without a job.
-    package let jobJSON: [UInt8]
+    public let jobJSON: [UInt8]
     /// Trace context as stored (`TraceContext`), or `nil`.
-    package let traceparent: String?
+    public let traceparent: String?
     /// Number of the try, from 1.
-    package let tryNumber: Int32
+    public let tryNumber: Int32
     /// Number of earlier tries that may or may not have been made, because their senders were lost.
-    package var lostTryCount: Int32 = 0
+    public var lostTryCount: Int32 = 0
     /// Bytes of the job's encrypted secrets, from which `secret`, `headers` and `tls` are.
-    package var secretByteCount = 0
+    public var secretByteCount = 0
     /// Why the delivery cannot be sent, or `nil` if it can.
-    package var obstacle: Obstacle?
+    public var obstacle: Obstacle?
 
     /// Why a delivery cannot be sent now.
-    package enum Obstacle: Sendable {
+    public enum Obstacle: Sendable {
         /// The secret cannot be decrypted with this node's key.
         case secretUnreadable
         /// The endpoint was removed.
@@ -52,28 +52,28 @@ package struct Delivery: Sendable {
     }
 
     /// Settings of an endpoint that its deliveries share. Immutable.
-    package final class Endpoint: Sendable {
+    public final class Endpoint: Sendable {
         /// Identifier of the endpoint.
-        package let id: WebhookID
+        public let id: WebhookID
         /// Revision of the endpoint that the settings are from.
-        package let revision: Int32
+        public let revision: Int32
         /// Keys that sign.
-        package let keys: WebhookKeys
+        public let keys: WebhookKeys
         /// Format of the body.
-        package let format: WebhookEndpoint.Format
+        public let format: WebhookEndpoint.Format
         /// Header fields of deliveries besides those of Ferry.
-        package let headers: [JobSpec.Pair]
+        public let headers: [JobSpec.Pair]
         /// How much of the job deliveries contain.
-        package let payload: WebhookPayload
+        public let payload: WebhookPayload
         /// TLS settings of the receiver, or `nil` for the default.
-        package let tls: WebhookTLS?
+        public let tls: WebhookTLS?
         /// `true` if deliveries are sent one after the other.
-        package let isOrdered: Bool
+        public let isOrdered: Bool
         /// Seconds after the first, second, … try.
-        package let retryDelays: [Double]
+        public let retryDelays: [Double]
 
         /// Creates settings.
-        package init(
+        public init(
             id: WebhookID, revision: Int32, keys: WebhookKeys, format: WebhookEndpoint.Format,
             headers: [JobSpec.Pair] = [], payload: WebhookPayload = .full, tls: WebhookTLS? = nil,
             isOrdered: Bool, retryDelays: [Double]
@@ -91,7 +91,7 @@ package struct Delivery: Sendable {
     }
 
     /// Creates a delivery.
-    package init(
+    public init(
         id: DeliveryID, receiverQueue: ReceiverQueueID, event: EventID, type: String, tenant: String,
         session: String, job: JobID?, sequence: Int64, occurredAt: Timestamp, url: String,
         secret: String?, headers: [JobSpec.Pair] = [], payload: WebhookPayload = .full,
@@ -120,25 +120,25 @@ package struct Delivery: Sendable {
 
     /// Memory units of the delivery: one, and one more for each `Limits.deliveryWeightByteCount` bytes of its
     /// job and its secrets. SQL computes the same.
-    package var weight: Int { 1 + (jobJSON.count + secretByteCount) / Limits.deliveryWeightByteCount }
+    public var weight: Int { 1 + (jobJSON.count + secretByteCount) / Limits.deliveryWeightByteCount }
     /// TLS settings of the receiver, or `nil` for the default.
-    package var receiverTLS: WebhookTLS? { endpoint.map(\.tls) ?? tls }
+    public var receiverTLS: WebhookTLS? { endpoint.map(\.tls) ?? tls }
     /// `true` for a ping.
-    package var isPing: Bool { type == WebhookPing.type }
+    public var isPing: Bool { type == WebhookPing.type }
     /// `true` if no later delivery to the receiver may overtake it.
-    package var isOrdered: Bool { !isPing && endpoint?.isOrdered ?? false }
+    public var isOrdered: Bool { !isPing && endpoint?.isOrdered ?? false }
 }
 
 /// Delivery that a client requests to test its receiver: one try, before all other deliveries.
-package enum WebhookPing {
+public enum WebhookPing {
     /// Type of the event.
-    package static let type = "webhook.ping"
+    public static let type = "webhook.ping"
 }
 
 /// One try of a delivery with its consequence.
-package struct DeliveryTry: Sendable {
+public struct DeliveryTry: Sendable {
     /// Consequence of a try.
-    package enum Verdict: Sendable, Equatable {
+    public enum Verdict: Sendable, Equatable {
         case accepted
         case retry(at: Timestamp)
         /// No more tries: the schedule has ended, or the receiver answered 410.
@@ -147,24 +147,24 @@ package struct DeliveryTry: Sendable {
         case returned
     }
     /// The delivery.
-    package let delivery: DeliveryID
+    public let delivery: DeliveryID
     /// Number of the try.
-    package let number: Int32
+    public let number: Int32
     /// Start of the try.
-    package let startedAt: Timestamp
+    public let startedAt: Timestamp
     /// Duration in seconds.
-    package let duration: Double
+    public let duration: Double
     /// Status of the response, or `nil` if there was none.
-    package let status: Int?
+    public let status: Int?
     /// Stable code of the failure such as `timed_out`, or `nil` if the delivery was accepted.
-    package let error: String?
+    public let error: String?
     /// Beginning of the response's body: at most 1 KiB of valid UTF-8.
-    package let responseExcerpt: String
+    public let responseExcerpt: String
     /// The consequence.
-    package let verdict: Verdict
+    public let verdict: Verdict
 
     /// Creates a try.
-    package init(
+    public init(
         delivery: DeliveryID, number: Int32, startedAt: Timestamp, duration: Double, status: Int?,
         error: String?, responseExcerpt: String, verdict: Verdict
     ) {
@@ -179,7 +179,7 @@ package struct DeliveryTry: Sendable {
     }
 
     /// Returns the try of a delivery that was not tried.
-    package static func returned(_ delivery: Delivery, at now: Timestamp) -> DeliveryTry {
+    public static func returned(_ delivery: Delivery, at now: Timestamp) -> DeliveryTry {
         DeliveryTry(
             delivery: delivery.id, number: delivery.tryNumber, startedAt: now, duration: 0, status: nil,
             error: nil, responseExcerpt: "", verdict: .returned)
@@ -187,18 +187,18 @@ package struct DeliveryTry: Sendable {
 }
 
 /// Deliveries that a sender can accept.
-package struct DeliveryDemand: Sendable {
+public struct DeliveryDemand: Sendable {
     /// For all receivers together, by weight.
-    package var total: Int
+    public var total: Int
     /// For receivers that the sender knows; 0 for none at present.
-    package var queues: [ReceiverQueueID: Int]
+    public var queues: [ReceiverQueueID: Int]
     /// For each other receiver.
-    package var other: Int
+    public var other: Int
     /// Tenants that get nothing at present, because they use all that is not reserved for others.
-    package var fullTenants: Set<String> = []
+    public var fullTenants: Set<String> = []
 
     /// Creates a demand.
-    package init(total: Int, queues: [ReceiverQueueID: Int] = [:], other: Int) {
+    public init(total: Int, queues: [ReceiverQueueID: Int] = [:], other: Int) {
         self.total = total
         self.queues = queues
         self.other = other
@@ -206,24 +206,24 @@ package struct DeliveryDemand: Sendable {
 }
 
 /// Result of a claim.
-package struct ClaimedDeliveries: Sendable {
+public struct ClaimedDeliveries: Sendable {
     /// Leased deliveries. Those of an ordered receiver are in order, and no earlier one is pending.
-    package var due: [Delivery] = []
+    public var due: [Delivery] = []
     /// Time of the next delivery to a receiver with none due now, or `nil` if not known.
-    package var next: Timestamp?
+    public var next: Timestamp?
     /// `true` if more is due than the demand or the time allowed; claim again.
-    package var isMore = false
+    public var isMore = false
     /// `true` if a delivery of a full tenant is due.
-    package var isHeldBack = false
+    public var isHeldBack = false
     /// Revisions of the endpoints among the receivers in the demand.
-    package var revisions: [ReceiverQueueID: Int32] = [:]
+    public var revisions: [ReceiverQueueID: Int32] = [:]
 
     /// Creates an empty result.
-    package init() {}
+    public init() {}
 }
 
 /// Stores deliveries. A claimed delivery without a recorded try becomes due again after its lease.
-package protocol DeliveryStore: Sendable {
+public protocol DeliveryStore: Sendable {
     /// Claims due deliveries for `leaseSeconds`, for each receiver no more than the demand allows. Replies on
     /// a thread of the store; the result is empty if the database cannot be reached.
     func claim(

@@ -2,7 +2,7 @@ import Synchronization
 
 /// Limits how many new deliveries this node's sender gets leased when they are created, without a claim. The
 /// sender publishes its demand; the relay reserves deliveries before the commit. May be used on any thread.
-package final class DeliveryCredits: Sendable {
+public final class DeliveryCredits: Sendable {
     private struct Receiver {
         /// Deliveries that the sender accepts for this receiver, or `nil` if it does not know the receiver.
         var demand: Int?
@@ -22,14 +22,14 @@ package final class DeliveryCredits: Sendable {
     private let state = Mutex(State())
 
     /// Creates credits of 0 until the sender publishes its demand.
-    package init() {}
+    public init() {}
 
     /// `true` if a delivery can be reserved now.
-    package var isOpen: Bool { state.withLock { $0.total > $0.reservedWeight } }
+    public var isOpen: Bool { state.withLock { $0.total > $0.reservedWeight } }
 
     /// Reserves a delivery: one of its receiver, and its weight of the total. No tenant gets more than it
     /// leaves for others. Returns `false` if the delivery must wait for a claim.
-    package func reserve(_ delivery: Delivery) -> Bool {
+    public func reserve(_ delivery: Delivery) -> Bool {
         state.withLock { state in
             let left = state.total - state.reservedWeight
             let (tenant, weight) = (delivery.tenant, delivery.weight)
@@ -48,24 +48,24 @@ package final class DeliveryCredits: Sendable {
     }
 
     /// Passes committed deliveries to the sender, which must not block.
-    package func hand(_ handed: LeasedDeliveries) {
+    public func hand(_ handed: LeasedDeliveries) {
         let sender = state.withLock { $0.sender }
         sender?(handed)
     }
 
     /// Releases the reservations of deliveries that were not created.
-    package func release(_ deliveries: [Delivery]) {
+    public func release(_ deliveries: [Delivery]) {
         state.withLock { Self.release(deliveries, &$0) }
     }
 
     /// Sets the sender; call it before `publish`.
-    package func connect(_ sender: @escaping @Sendable (LeasedDeliveries) -> Void) {
+    public func connect(_ sender: @escaping @Sendable (LeasedDeliveries) -> Void) {
         state.withLock { $0.sender = sender }
     }
 
     /// Updates the demand of the sender: of receivers that changed, and, in `gone`, of those that it no
     /// longer knows. `arrived`: reserved deliveries that the sender counts itself from now on.
-    package func publish(
+    public func publish(
         _ demand: DeliveryDemand, gone: [ReceiverQueueID] = [], arrived: [Delivery] = []
     ) {
         state.withLock { state in
@@ -96,14 +96,14 @@ package final class DeliveryCredits: Sendable {
 }
 
 /// Committed deliveries that were created leased to this node's sender.
-package struct LeasedDeliveries: Sendable {
+public struct LeasedDeliveries: Sendable {
     /// The deliveries.
-    package var deliveries: [Delivery] = []
+    public var deliveries: [Delivery] = []
     /// End of their lease.
-    package var leasedUntil: Timestamp
+    public var leasedUntil: Timestamp
     /// Receivers with further new deliveries that were not reserved.
-    package var unreserved: Set<ReceiverQueueID> = []
+    public var unreserved: Set<ReceiverQueueID> = []
 
     /// Creates an empty set.
-    package init(leasedUntil: Timestamp) { self.leasedUntil = leasedUntil }
+    public init(leasedUntil: Timestamp) { self.leasedUntil = leasedUntil }
 }

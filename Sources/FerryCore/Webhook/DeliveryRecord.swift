@@ -1,28 +1,28 @@
 /// A delivery as the API shows it.
-package struct DeliveryRecord: Sendable, Equatable {
+public struct DeliveryRecord: Sendable, Equatable {
     /// State of a delivery.
-    package enum State: String, ShownChoice {
+    public enum State: String, ShownChoice {
         case pending, accepted
         case givenUp = "given_up"
     }
 
     /// A try.
-    package struct Try: Sendable, Equatable {
+    public struct Try: Sendable, Equatable {
         /// Number, from 1.
-        package let number: Int32
+        public let number: Int32
         /// Start.
-        package let startedAt: Timestamp
+        public let startedAt: Timestamp
         /// Duration in seconds.
-        package let duration: Double
+        public let duration: Double
         /// Status of the response, or `nil` if there was none.
-        package let status: Int32?
+        public let status: Int32?
         /// Stable code of the failure, or `nil` if it was accepted.
-        package let error: String?
+        public let error: String?
         /// Beginning of the response's body.
-        package let responseExcerpt: String
+        public let responseExcerpt: String
 
         /// Creates a try.
-        package init(
+        public init(
             number: Int32, startedAt: Timestamp, duration: Double, status: Int32?, error: String?,
             responseExcerpt: String
         ) {
@@ -36,34 +36,34 @@ package struct DeliveryRecord: Sendable, Equatable {
     }
 
     /// Identifier of the delivery.
-    package let id: DeliveryID
+    public let id: DeliveryID
     /// The event.
-    package let event: EventID
+    public let event: EventID
     /// An `EventType`, or a type of a newer version.
-    package let type: String
+    public let type: String
     /// Tenant.
-    package let tenant: String
+    public let tenant: String
     /// Session of the event; empty if it has none.
-    package let session: String
+    public let session: String
     /// Job of the event, or `nil` for an event of a session.
-    package let job: JobID?
+    public let job: JobID?
     /// The endpoint, or `nil` for a job's own webhook.
-    package let webhook: WebhookID?
+    public let webhook: WebhookID?
     /// Number of the event in its session.
-    package let sequence: Int64
+    public let sequence: Int64
     /// Time of the event.
-    package let occurredAt: Timestamp
+    public let occurredAt: Timestamp
     /// URL of the receiver.
-    package let url: String
+    public let url: String
     /// State.
-    package var state: State
+    public var state: State
     /// Time of the next try of a pending delivery, else `nil`.
-    package var nextTryAt: Timestamp?
+    public var nextTryAt: Timestamp?
     /// The tries in order.
-    package var tries: [Try]
+    public var tries: [Try]
 
     /// Creates a record.
-    package init(
+    public init(
         id: DeliveryID, event: EventID, type: String, tenant: String, session: String, job: JobID?,
         webhook: WebhookID? = nil, sequence: Int64, occurredAt: Timestamp, url: String, state: State,
         nextTryAt: Timestamp?,
@@ -86,10 +86,10 @@ package struct DeliveryRecord: Sendable, Equatable {
 }
 
 extension DeliveryRecord: ShownObject {
-    package static let summary = "An event on its way to one receiver."
-    package static let schemaName = "Delivery"
+    public static let summary = "An event on its way to one receiver."
+    public static let schemaName = "Delivery"
 
-    package static func members(_ list: inout some MemberVisitor<Self>) {
+    public static func members(_ list: inout some MemberVisitor<Self>) {
         list.member("id", \.id, "Identifier of the delivery.")
         list.member("event", \.event, "Identifier of the event, sent as webhook-id.")
         list.member("type", \.type, "Type of the event, or webhook.ping.")
@@ -106,10 +106,10 @@ extension DeliveryRecord: ShownObject {
 }
 
 extension DeliveryRecord.Try: ShownObject {
-    package static let summary = "One request of a delivery."
-    package static let schemaName = "DeliveryTry"
+    public static let summary = "One request of a delivery."
+    public static let schemaName = "DeliveryTry"
 
-    package static func members(_ list: inout some MemberVisitor<Self>) {
+    public static func members(_ list: inout some MemberVisitor<Self>) {
         list.member("number", \.number, "Number of the try, from 1.")
         list.member("started_at", \.startedAt, "Time of the start.")
         list.member("duration", \.duration, "Duration of the try in seconds.")

@@ -1,25 +1,25 @@
 /// Content of the event `webhook.disabled`, without the URL, which may be secret.
-package struct DisabledWebhook: Sendable, Equatable {
+public struct DisabledWebhook: Sendable, Equatable {
     /// The endpoint.
-    package let id: WebhookID
+    public let id: WebhookID
     /// Reason of the change.
-    package let reason: WebhookRecord.DisabledReason
+    public let reason: WebhookRecord.DisabledReason
 
     /// Creates the content.
-    package init(id: WebhookID, reason: WebhookRecord.DisabledReason) {
+    public init(id: WebhookID, reason: WebhookRecord.DisabledReason) {
         self.id = id
         self.reason = reason
     }
 
     /// The content as JSON.
-    package var json: [UInt8] { shown(reservingCapacity: 160) }
+    public var json: [UInt8] { shown(reservingCapacity: 160) }
 }
 
 extension DisabledWebhook: ShownObject {
-    package static let summary = "A disabled endpoint."
-    package static let schemaName = "EventWebhook"
+    public static let summary = "A disabled endpoint."
+    public static let schemaName = "EventWebhook"
 
-    package static func members(_ list: inout some MemberVisitor<Self>) {
+    public static func members(_ list: inout some MemberVisitor<Self>) {
         list.member("id", \.id, "Identifier of the endpoint.")
         list.member("disabled_reason", \.reason, "Why it is disabled.")
     }
@@ -27,7 +27,7 @@ extension DisabledWebhook: ShownObject {
 
 extension EventRecord {
     /// Endpoint of the event `webhook.disabled`; `nil` for other events.
-    package var disabledWebhook: DisabledWebhook? {
+    public var disabledWebhook: DisabledWebhook? {
         guard type == .webhookDisabled, detail.count > 16,
             let reason = WebhookRecord.DisabledReason(
                 rawValue: String(decoding: detail[16...], as: UTF8.self))

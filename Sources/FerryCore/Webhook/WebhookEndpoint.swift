@@ -1,10 +1,10 @@
 /// Configuration of a webhook endpoint: the receiver of a tenant's events, and which events it gets.
-package struct WebhookEndpoint: FieldObject {
-    package static let summary = "A receiver of the tenant's events."
-    package static let schemaName = "Webhook"
+public struct WebhookEndpoint: FieldObject {
+    public static let summary = "A receiver of the tenant's events."
+    public static let schemaName = "Webhook"
 
     /// Format of the body of a delivery.
-    package enum Format: String, FieldChoice {
+    public enum Format: String, FieldChoice {
         /// Standard Webhooks 1.0.
         case standard
         /// CloudEvents 1.0.2 in structured mode, signed like Standard Webhooks.
@@ -12,50 +12,50 @@ package struct WebhookEndpoint: FieldObject {
     }
 
     /// URL of the receiver.
-    package var url: String
+    public var url: String
     /// Events that the endpoint gets.
-    package var filter: WebhookFilter
+    public var filter: WebhookFilter
     /// Text of the client, or `nil`.
-    package var description: String?
+    public var description: String?
     /// `false` if a client has disabled it.
-    package var isEnabled = true
+    public var isEnabled = true
     /// `true` if an event is sent only after the one before was accepted or given up.
-    package var isOrdered = false
+    public var isOrdered = false
     /// Format of the body.
-    package var format = Format.standard
+    public var format = Format.standard
     /// Header fields of deliveries besides those of Ferry. In a stored endpoint the values are empty here;
     /// `WebhookRecord.sealedHeaders` has them.
-    package var headers: [JobSpec.Pair] = []
+    public var headers: [JobSpec.Pair] = []
     /// How much of the job deliveries contain.
-    package var payload = WebhookPayload.full
+    public var payload = WebhookPayload.full
     /// TLS settings of the receiver, or `nil` for the default. In a stored endpoint the authorities have no
     /// text here; `WebhookRecord.sealedTLS` has it.
-    package var tls: WebhookTLS?
+    public var tls: WebhookTLS?
     /// Seconds after the first, second, … try.
-    package var retryDelays = Self.standardRetryDelays
+    public var retryDelays = Self.standardRetryDelays
     /// Seconds of failures alone after which it is disabled.
-    package var disableAfter = Self.standardDisableAfter
+    public var disableAfter = Self.standardDisableAfter
     /// Rules of acknowledgement for jobs whose end it is told, unless the job or its session has rules; or
     /// `nil`.
-    package var acknowledgement: AcknowledgementRules?
+    public var acknowledgement: AcknowledgementRules?
 
     /// The example schedule of Standard Webhooks 1.0: ten tries in 75 hours.
-    package static let standardRetryDelays: [Double] = [
+    public static let standardRetryDelays: [Double] = [
         5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400,
     ]
     /// Default of `disableAfter` in seconds.
-    package static let standardDisableAfter = 432_000.0
+    public static let standardDisableAfter = 432_000.0
 
     /// Creates an endpoint without URL, with default settings.
-    package init() { self.init(url: "") }
+    public init() { self.init(url: "") }
 
     /// Creates an endpoint with default settings.
-    package init(url: String, filter: WebhookFilter = WebhookFilter()) {
+    public init(url: String, filter: WebhookFilter = WebhookFilter()) {
         self.url = url
         self.filter = filter
     }
 
-    package mutating func fields(_ visitor: inout some FieldVisitor) {
+    public mutating func fields(_ visitor: inout some FieldVisitor) {
         var urlText = URLText(url)
         visitor.field("url", &urlText, .of(required: true), "URL of the receiver.")
         url = urlText.text
@@ -94,16 +94,16 @@ package struct WebhookEndpoint: FieldObject {
         )
     }
 
-    package mutating func check(_ body: FieldDecoder) {
+    public mutating func check(_ body: FieldDecoder) {
         WebhookHeaders.check(headers, body)
         WebhookTLS.check(&tls, for: url, of: "endpoint", body)
     }
 
     /// Removes the values of `headers` and returns the fields with them.
-    package mutating func takeHeaders() -> [JobSpec.Pair] { WebhookHeaders.takeValues(&headers) }
+    public mutating func takeHeaders() -> [JobSpec.Pair] { WebhookHeaders.takeValues(&headers) }
 
     /// Removes the text of the authorities and returns the TLS settings with it.
-    package mutating func takeTLS() -> WebhookTLS? { WebhookTLS.takeText(&tls) }
+    public mutating func takeTLS() -> WebhookTLS? { WebhookTLS.takeText(&tls) }
 
     /// Times of further attempts of a delivery.
     private struct Retry: FieldObject {
@@ -124,9 +124,9 @@ package struct WebhookEndpoint: FieldObject {
 }
 
 /// An endpoint as it is stored and shown.
-package struct WebhookRecord: Sendable, Equatable {
+public struct WebhookRecord: Sendable, Equatable {
     /// Why an endpoint gets no deliveries; the raw value is stable.
-    package enum DisabledReason: String, Sendable, CaseIterable {
+    public enum DisabledReason: String, Sendable, CaseIterable {
         /// A client disabled it.
         case requested
         /// The receiver answered 410 (Gone).
@@ -144,33 +144,33 @@ package struct WebhookRecord: Sendable, Equatable {
     }
 
     /// Identifier of the endpoint.
-    package let id: WebhookID
+    public let id: WebhookID
     /// Tenant.
-    package let tenant: String
+    public let tenant: String
     /// Times of creation and of the last change.
-    package let createdAt: Timestamp
-    package var updatedAt: Timestamp
+    public let createdAt: Timestamp
+    public var updatedAt: Timestamp
     /// Revision; grows with every visible change except of `failingSince`.
-    package var revision: Int32
+    public var revision: Int32
     /// Configuration.
-    package var endpoint: WebhookEndpoint
+    public var endpoint: WebhookEndpoint
     /// Time at which it was disabled, or `nil`.
-    package var disabledAt: Timestamp?
+    public var disabledAt: Timestamp?
     /// Reason for that, or `nil`.
-    package var disabledReason: DisabledReason?
+    public var disabledReason: DisabledReason?
     /// Time of the first failure since the last success, or `nil`.
-    package var failingSince: Timestamp?
+    public var failingSince: Timestamp?
     /// Public half of the newest key, `whpk_…`.
-    package var publicKey: String
+    public var publicKey: String
     /// `WebhookKeys`, encrypted.
-    package var sealedKeys: [UInt8]
+    public var sealedKeys: [UInt8]
     /// `endpoint.headers` with their values as stored (`WebhookHeaders`), or `nil` if there are none.
-    package var sealedHeaders: [UInt8]?
+    public var sealedHeaders: [UInt8]?
     /// `endpoint.tls` with the text of the authorities as stored (`WebhookTLS`), or `nil` for the default.
-    package var sealedTLS: [UInt8]?
+    public var sealedTLS: [UInt8]?
 
     /// Creates a record.
-    package init(
+    public init(
         id: WebhookID, tenant: String, createdAt: Timestamp, updatedAt: Timestamp, revision: Int32 = 1,
         endpoint: WebhookEndpoint, disabledAt: Timestamp? = nil, disabledReason: DisabledReason? = nil,
         failingSince: Timestamp? = nil, publicKey: String, sealedKeys: [UInt8],
@@ -192,7 +192,7 @@ package struct WebhookRecord: Sendable, Equatable {
     }
 
     /// Returns the endpoint as the API shows it. `secret`: shown only in responses that create one.
-    package func shown(secret: WebhookSecret?, isRedacted: Bool) -> [UInt8] {
+    public func shown(secret: WebhookSecret?, isRedacted: Bool) -> [UInt8] {
         guard let secret else { return shown(isRedacted: isRedacted, reservingCapacity: 1_024) }
         return ShownNewWebhook(record: self, secret: secret)
             .shown(isRedacted: isRedacted, reservingCapacity: 1_024)
@@ -200,10 +200,10 @@ package struct WebhookRecord: Sendable, Equatable {
 }
 
 extension WebhookRecord: ShownObject {
-    package static let summary = "An endpoint."
-    package static let schemaName = "Webhook"
+    public static let summary = "An endpoint."
+    public static let schemaName = "Webhook"
 
-    package static func members(_ list: inout some MemberVisitor<Self>) {
+    public static func members(_ list: inout some MemberVisitor<Self>) {
         list.include { Members(record: $0) }
         list.member("secret", { _ in SetMark() }, "The secret is not shown.")
     }
@@ -231,14 +231,14 @@ extension WebhookRecord: ShownObject {
 }
 
 /// An endpoint with its secret.
-package struct ShownNewWebhook: ShownObject {
-    package static let summary = "An endpoint with its secret, which no other response shows."
-    package static let schemaName = "WebhookWithSecret"
+public struct ShownNewWebhook: ShownObject {
+    public static let summary = "An endpoint with its secret, which no other response shows."
+    public static let schemaName = "WebhookWithSecret"
 
     fileprivate let record: WebhookRecord
     fileprivate let secret: WebhookSecret
 
-    package static func members(_ list: inout some MemberVisitor<Self>) {
+    public static func members(_ list: inout some MemberVisitor<Self>) {
         list.include { WebhookRecord.Members(record: $0.record) }
         list.member(
             "secret", \.secret.text, "Verifies v1 signatures; not shown again.", [.pattern("^whsec_")])
@@ -246,10 +246,10 @@ package struct ShownNewWebhook: ShownObject {
 }
 
 extension WebhookRecord.DisabledReason: ShownObject {
-    package static let summary = "Why an endpoint is disabled."
-    package static let schemaName = "DisabledReason"
+    public static let summary = "Why an endpoint is disabled."
+    public static let schemaName = "DisabledReason"
 
-    package static func members(_ list: inout some MemberVisitor<Self>) {
+    public static func members(_ list: inout some MemberVisitor<Self>) {
         list.member(
             "code", \.rawValue,
             "Stable code of the reason. requested: a client disabled the endpoint. gone: the receiver "
@@ -262,7 +262,7 @@ extension WebhookRecord.DisabledReason: ShownObject {
 extension WebhookRecord {
     /// Returns `true` if both have the same bytes; `==` considers equivalent Unicode sequences equal (é as
     /// one or two code points).
-    package func isIdentical(to other: WebhookRecord) -> Bool {
+    public func isIdentical(to other: WebhookRecord) -> Bool {
         shown(isRedacted: false) == other.shown(isRedacted: false) && sealedKeys == other.sealedKeys
             && sealedHeaders == other.sealedHeaders && sealedTLS == other.sealedTLS
     }
@@ -294,14 +294,14 @@ private struct EventTypeNames: FieldValue {
 }
 
 /// An endpoint to be stored.
-package struct NewWebhook: Sendable {
+public struct NewWebhook: Sendable {
     /// The endpoint.
-    package let record: WebhookRecord
+    public let record: WebhookRecord
     /// `Idempotency-Key` of the request, or `nil`.
-    package let idempotency: Submission.Idempotency?
+    public let idempotency: Submission.Idempotency?
 
     /// Creates a new endpoint.
-    package init(record: WebhookRecord, idempotency: Submission.Idempotency?) {
+    public init(record: WebhookRecord, idempotency: Submission.Idempotency?) {
         self.record = record
         self.idempotency = idempotency
     }
@@ -309,15 +309,15 @@ package struct NewWebhook: Sendable {
 
 /// What the first request with an idempotency key has generated. With the request it is enough to repeat the
 /// first response, whatever has happened to the endpoint since.
-package struct CreatedWebhook: Sendable, Equatable {
+public struct CreatedWebhook: Sendable, Equatable {
     /// Identifier and time of creation of the endpoint.
-    package let id: WebhookID
-    package let createdAt: Timestamp
+    public let id: WebhookID
+    public let createdAt: Timestamp
     /// `WebhookKeys` of that time, encrypted.
-    package let sealedKeys: [UInt8]
+    public let sealedKeys: [UInt8]
 
     /// Creates a result.
-    package init(id: WebhookID, createdAt: Timestamp, sealedKeys: [UInt8]) {
+    public init(id: WebhookID, createdAt: Timestamp, sealedKeys: [UInt8]) {
         self.id = id
         self.createdAt = createdAt
         self.sealedKeys = sealedKeys
@@ -325,7 +325,7 @@ package struct CreatedWebhook: Sendable, Equatable {
 }
 
 /// Result of the creation of an endpoint.
-package enum WebhookCreation: Sendable {
+public enum WebhookCreation: Sendable {
     case made(WebhookRecord)
     /// A request with the same idempotency key had created this one.
     case known(CreatedWebhook)

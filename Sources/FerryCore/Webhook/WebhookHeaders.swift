@@ -1,6 +1,6 @@
 /// Header fields that a webhook adds to its deliveries. All their values are secret: they are stored
 /// encrypted and never shown.
-package enum WebhookHeaders {
+public enum WebhookHeaders {
     /// Fields of a delivery that Ferry sets, besides those of `HeaderRules.isForbidden` and `webhook-…`.
     private static let ownFields: Set<String> = [
         "content-type", "content-encoding", "user-agent", "traceparent", "tracestate",
@@ -35,7 +35,7 @@ package enum WebhookHeaders {
     }
 
     /// Returns the stored form of the fields of an endpoint (`SealedDocument`), or `nil` if there are none.
-    package static func stored(_ lines: [JobSpec.Pair], _ seal: SecretSeal) -> [UInt8]? {
+    public static func stored(_ lines: [JobSpec.Pair], _ seal: SecretSeal) -> [UInt8]? {
         guard !lines.isEmpty else { return nil }
         var names = lines
         _ = takeValues(&names)
@@ -49,13 +49,13 @@ package enum WebhookHeaders {
     }
 
     /// Returns the fields of a stored form with empty values.
-    package static func names(of stored: [UInt8]) -> [JobSpec.Pair] {
+    public static func names(of stored: [UInt8]) -> [JobSpec.Pair] {
         // Fields that are damaged are not shown; their deliveries fail.
         (try? StoredObject(stored))?.headerFields ?? []
     }
 
     /// Returns the fields of a stored form with their values, or `nil` if these cannot be decrypted.
-    package static func opened(_ stored: [UInt8], _ seal: SecretSeal) -> [JobSpec.Pair]? {
+    public static func opened(_ stored: [UInt8], _ seal: SecretSeal) -> [JobSpec.Pair]? {
         // The only errors: damage, or encryption with another key.
         (try? StoredObject(stored, opening: seal))?.headerFields
     }

@@ -1,16 +1,16 @@
 /// Signing keys of an endpoint. Stored encrypted; all valid keys sign.
-package struct WebhookKeys: Sendable, Equatable {
+public struct WebhookKeys: Sendable, Equatable {
     /// A pair of keys.
-    package struct Key: Sendable, Equatable {
+    public struct Key: Sendable, Equatable {
         /// Secret of `v1` signatures: HMAC-SHA256.
-        package let secret: WebhookSecret
+        public let secret: WebhookSecret
         /// Private key of `v1a` signatures: Ed25519 (RFC 8032 §5.1.5), 32 bytes.
-        package let seed: [UInt8]
+        public let seed: [UInt8]
         /// End of its validity, or `nil` until it is replaced.
-        package var validUntil: Timestamp?
+        public var validUntil: Timestamp?
 
         /// Creates a pair.
-        package init(secret: WebhookSecret, seed: [UInt8], validUntil: Timestamp? = nil) {
+        public init(secret: WebhookSecret, seed: [UInt8], validUntil: Timestamp? = nil) {
             self.secret = secret
             self.seed = seed
             self.validUntil = validUntil
@@ -18,22 +18,22 @@ package struct WebhookKeys: Sendable, Equatable {
     }
 
     /// The keys, the newest first; at least one.
-    package private(set) var keys: [Key]
+    public private(set) var keys: [Key]
 
     /// Creates a set with one key.
-    package init(_ key: Key) { keys = [key] }
+    public init(_ key: Key) { keys = [key] }
 
     /// The newest key.
-    package var newest: Key { keys[0] }
+    public var newest: Key { keys[0] }
 
     /// Returns the keys that are valid at a time.
-    package func valid(at now: Timestamp) -> [Key] {
+    public func valid(at now: Timestamp) -> [Key] {
         keys.filter { key in key.validUntil.map { $0 > now } ?? true }
     }
 
     /// Adds `key` as the newest one. Older keys remain valid for `overlap` seconds, or until their end if
     /// that is earlier, so that a rotation after a leak ends all keys that may be known.
-    package mutating func rotate(to key: Key, overlap: Double, now: Timestamp) {
+    public mutating func rotate(to key: Key, overlap: Double, now: Timestamp) {
         let end = now + overlap
         var old = valid(at: now)
         for index in old.indices { old[index].validUntil = old[index].validUntil.map { min($0, end) } ?? end }
@@ -41,7 +41,7 @@ package struct WebhookKeys: Sendable, Equatable {
     }
 
     /// Returns the JSON that is encrypted.
-    package func encode() -> [UInt8] {
+    public func encode() -> [UInt8] {
         var writer = JSONWriter()
         writer.beginArray()
         for key in keys {
@@ -56,7 +56,7 @@ package struct WebhookKeys: Sendable, Equatable {
     }
 
     /// Reads what `encode` returned; `nil` for anything else.
-    package init?(json: [UInt8]) {
+    public init?(json: [UInt8]) {
         // Anything but our own JSON is refused here.
         guard let entries = (try? JSON.parse(json))?.array, !entries.isEmpty else { return nil }
         var keys: [Key] = []
@@ -74,4 +74,4 @@ package struct WebhookKeys: Sendable, Equatable {
 }
 
 /// Returns the public half of a `v1a` key for receivers: `whpk_` and the base64 of 32 bytes.
-package func webhookPublicKeyText(_ bytes: [UInt8]) -> String { "whpk_" + Base64.encode(bytes) }
+public func webhookPublicKeyText(_ bytes: [UInt8]) -> String { "whpk_" + Base64.encode(bytes) }

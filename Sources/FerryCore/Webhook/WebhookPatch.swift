@@ -6,7 +6,7 @@ extension WebhookRecord {
     /// A client that may change an endpoint may not read the values of its header fields, so they must not go
     /// to another receiver: with a URL of another origin, or with other authorities, the patch gives each
     /// field again or removes it.
-    package mutating func merge(
+    public mutating func merge(
         _ patch: JSONView, _ seal: SecretSeal, node: NodeAbilities = NodeAbilities(),
         refusal: @escaping (WebURL) -> String?
     ) throws(InvalidFields) {

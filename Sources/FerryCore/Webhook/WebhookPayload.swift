@@ -1,5 +1,5 @@
 /// How much of the job the deliveries of a webhook contain.
-package enum WebhookPayload: String, FieldChoice {
+public enum WebhookPayload: String, FieldChoice {
     /// The job as `GET` shows it.
     case full
     /// The members of `ThinJob`.
@@ -16,7 +16,7 @@ package enum WebhookPayload: String, FieldChoice {
 }
 
 /// The part of a job that a thin payload contains.
-package enum ThinJob {
+public enum ThinJob {
     /// Members in the order in which they are added, and the members of objects that are kept. The first two
     /// are always there.
     private static let members: [(name: String, kept: [String]?)] = [
@@ -28,7 +28,7 @@ package enum ThinJob {
 
     /// Returns the thin form of `json`, the job of an event as a JSON object: at most `byteCountMax` bytes if
     /// id and state fit. A member that does not fit is left out, and so is one that the job does not have.
-    package static func make(of json: [UInt8], byteCountMax: Int) -> [UInt8] {
+    public static func make(of json: [UInt8], byteCountMax: Int) -> [UInt8] {
         // The store has written this JSON; null stands for no job.
         guard let job = try? JSON.parse(json), job.members != nil else { return Array("null".utf8) }
         var writer = JSONWriter(reservingCapacity: byteCountMax)

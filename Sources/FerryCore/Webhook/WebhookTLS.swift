@@ -1,32 +1,32 @@
 /// TLS settings of a webhook's receiver that differ from the default: the authorities and the public keys
 /// that are trusted. Same meaning as in `ConnectionRules.TLS`.
-package struct WebhookTLS: FieldObject {
-    package static let summary =
+public struct WebhookTLS: FieldObject {
+    public static let summary =
         "TLS settings of the receiver, which needs an https URL. Its host name is always checked."
-    package static let schemaName = "WebhookTLS"
+    public static let schemaName = "WebhookTLS"
 
     /// Authorities instead of the system's. A stored webhook has their text elsewhere, encrypted:
     /// `JobSecrets.webhookTLS` or `WebhookRecord.sealedTLS`.
-    package var authorities = Secret()
+    public var authorities = Secret()
     /// Pinned public keys as `sha256//base64` (RFC 7469 §2.4). One of them must match; empty for any key.
-    package var pins: [String] = []
+    public var pins: [String] = []
 
     /// Creates default settings.
-    package init() {}
+    public init() {}
 
     /// Creates settings. `authorities`: PEM text, or `nil` for the system's.
-    package init(authorities: String?, pins: [String]) {
+    public init(authorities: String?, pins: [String]) {
         self.authorities.text = authorities
         self.authorities.isSet = authorities != nil
         self.pins = pins
     }
 
-    package mutating func fields(_ visitor: inout some FieldVisitor) {
+    public mutating func fields(_ visitor: inout some FieldVisitor) {
         ServerTrust.declareAuthorities(&visitor, &authorities, .plain)
         ServerTrust.declarePins(&visitor, &pins, .plain)
     }
 
-    package func check(_ body: FieldDecoder) { body.checkCertificates("ca", authorities) }
+    public func check(_ body: FieldDecoder) { body.checkCertificates("ca", authorities) }
 
     /// Declares `tls` of a webhook.
     static func declare(_ visitor: inout some FieldVisitor, _ tls: inout WebhookTLS?) {
@@ -54,7 +54,7 @@ package struct WebhookTLS: FieldObject {
 
 extension WebhookTLS {
     /// Returns the stored form for an endpoint (`SealedDocument`). The settings differ from the default.
-    package func stored(_ seal: SecretSeal) -> [UInt8] {
+    public func stored(_ seal: SecretSeal) -> [UInt8] {
         var shown = JSONWriter()
         shown.beginObject()
         storeFields(into: &shown, isRedacted: true)
@@ -64,12 +64,12 @@ extension WebhookTLS {
     }
 
     /// Reads a stored form without the text of the authorities. Throws if it is damaged.
-    package init(storedJSON: [UInt8]) throws(StoredJSONError) {
+    public init(storedJSON: [UInt8]) throws(StoredJSONError) {
         try self.init(restoring: StoredObject(storedJSON))
     }
 
     /// Reads a stored form with the text of the authorities. Throws if it cannot be decrypted.
-    package init(storedJSON: [UInt8], opening seal: SecretSeal) throws(StoredJSONError) {
+    public init(storedJSON: [UInt8], opening seal: SecretSeal) throws(StoredJSONError) {
         self.init(try StoredObject(storedJSON, opening: seal))
     }
 

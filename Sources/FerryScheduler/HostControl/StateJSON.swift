@@ -1,4 +1,4 @@
-package import FerryCore
+public import FerryCore
 
 /// Coder for the JSON of a `Codable` state. Members that are zero, `false`, empty or `nil` are left out.
 enum StateJSON {
@@ -129,11 +129,11 @@ private struct StateDecoder: Decoder, SingleValueDecodingContainer {
 
 /// Encoded as microseconds.
 extension Timestamp: Codable {
-    package init(from decoder: any Decoder) throws {
+    public init(from decoder: any Decoder) throws {
         self.init(microseconds: try decoder.singleValueContainer().decode(Int64.self))
     }
 
-    package func encode(to encoder: any Encoder) throws {
+    public func encode(to encoder: any Encoder) throws {
         var container = encoder.singleValueContainer()
         try container.encode(microseconds)
     }
@@ -141,7 +141,7 @@ extension Timestamp: Codable {
 
 /// Encoded as its text.
 extension Identifier: Codable {
-    package init(from decoder: any Decoder) throws {
+    public init(from decoder: any Decoder) throws {
         let container = try decoder.singleValueContainer()
         guard let identifier = Self(try container.decode(String.self)) else {
             throw DecodingError.dataCorruptedError(in: container, debugDescription: "not an identifier")
@@ -149,7 +149,7 @@ extension Identifier: Codable {
         self = identifier
     }
 
-    package func encode(to encoder: any Encoder) throws {
+    public func encode(to encoder: any Encoder) throws {
         var container = encoder.singleValueContainer()
         try container.encode(description)
     }
@@ -166,9 +166,9 @@ extension HostScope: CodingKeyRepresentable {
         init?(intValue: Int) { nil }
     }
 
-    package var codingKey: any CodingKey { Key(stringValue: tenant + "/" + path) }
+    public var codingKey: any CodingKey { Key(stringValue: tenant + "/" + path) }
 
-    package init?(codingKey: some CodingKey) {
+    public init?(codingKey: some CodingKey) {
         let parts = codingKey.stringValue.split(
             separator: "/", maxSplits: 1, omittingEmptySubsequences: false)
         guard parts.count == 2 else { return nil }

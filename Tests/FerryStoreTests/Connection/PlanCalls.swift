@@ -412,7 +412,7 @@ struct PlanCall {
         lane(
             Statements.endedJobs, "ARRAY[history_id(1), history_id(4200001)]",
             looksAt: 2, "jobs that have ended are not found"),
-        lane(Statements.listTenantLimits, looksAt: 20, "tenants with limits"),
+        lane(Statements.listTenantLimits, looksAt: 40, "tenants with limits, and their sums"),
         read(Statements.readTenantLimits, "'tenant-7'"),
         lane(Statements.sumStoredBytes, "'{tenant-7}'"),
         lane(Statements.removeOldTransfers, "200000, 50"),

@@ -1,6 +1,6 @@
 -- Reads the limits of all tenants that have some, with the bytes that their attempts have moved since
--- midnight (UTC) if these are limited (count_transfers.sql). Locks nothing. Compared as rows, so that the plan
--- has the index that begins with the tenant.
+-- midnight (UTC) if these are limited (count_transfers.sql). Locks nothing. Compared as rows, so that the
+-- plan has the index that begins with the tenant.
 SELECT t.tenant, t.unfinished_jobs, t.bytes_per_day, t.storage_bytes, t.requests_per_second,
     CASE WHEN t.bytes_per_day IS NOT NULL THEN (
         SELECT coalesce(sum(m.bytes), 0) FROM tenant_transfers m

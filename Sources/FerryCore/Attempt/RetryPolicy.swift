@@ -43,8 +43,7 @@ public struct RetryPolicy: Sendable {
 
     /// Returns the delay after so many failures in a row, in seconds. `jitter`: random number from 0 to 1; it
     /// spreads the delay over ±20 %, so that jobs that failed together do not retry together.
-    public static func delay(_ rules: JobSpec.RetryRules, after failureCount: Int, jitter: Double) -> Double
-    {
+    public static func delay(_ rules: JobSpec.RetryRules, after failureCount: Int, jitter: Double) -> Double {
         var delay = rules.delayInitial
         for _ in 1..<max(failureCount, 1) where delay < rules.delayMax { delay *= rules.multiplier }
         return min(delay, rules.delayMax) * (0.8 + 0.4 * jitter)

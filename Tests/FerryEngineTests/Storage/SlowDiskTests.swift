@@ -82,8 +82,9 @@ import Testing
         fixture.lease.gate.withLock { $0 = gate }
         fixture.engine.begin([fixture.attempt(.download, origin.url) { $0.to("first") }])
         #expect(fixture.lease.asked.wait().count == 1)
+        // The directory of the first one has just been checked.
         let attempt = fixture.attempt(.download, origin.url) {
-            $0.to("second")
+            $0.to("other/second")
             $0.spec.segmentCountMax = segmentCount
         }
         fixture.engine.begin([attempt])

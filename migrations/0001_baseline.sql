@@ -1004,6 +1004,9 @@ CREATE TABLE nodes (
     is_worker boolean NOT NULL,
     -- The node leases nothing more, until it is told otherwise or its process is another one.
     drain_requested boolean NOT NULL DEFAULT false,
+    -- The node alone counts connections to hosts whose sessions limit them, in memory (PermitLease in the
+    -- source).
+    has_permits boolean NOT NULL DEFAULT false,
     name text NOT NULL,
     version text NOT NULL,
     -- How many of its jobs move bytes under each shared rate limit (RateDemand in the source), a JSON object.

@@ -225,6 +225,7 @@ final class SegmentedTransfer: RunningAttempt {
         needSlot()
         // Parts may still wait for the end of their responses.
         stopParts()
+        endConnections()
         self.writer = nil
         let verification = writer.digests.verification(
             attempt.spec.integrity, isDelimited: head?.head.isDelimited("GET") ?? false)

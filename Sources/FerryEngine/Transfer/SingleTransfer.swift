@@ -133,7 +133,9 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         case .change: makeChange()
         case .startLater: startLater()
         case .endPreparation: assembly?.stop()
-        case .store: store()
+        case .store:
+            permit.end(for: attempt, on: loop)
+            store()
         case .revokeStorage: publication?.revoke()
         case .discardBytes:
             putAside = nil
@@ -141,6 +143,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
             dropBytes()
         case .keepBytes: handover.leave(response.keep(handover.resumption?.file, context.fileThreads))
         case .report(let outcome):
+            permit.end(for: attempt, on: loop)
             guard let file = handover.takeFile(outcome) else { return report(outcome, partial: putAside) }
             loop.save(file, then: outcome, for: key)
         case .leave: leave()
@@ -339,9 +342,9 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
     }
 
     func connectionAnswered(_ grant: ConnectionGrant, at scope: RequestScope) -> Bool {
-        guard !machine.isEnded, let (decision, isFresh) = permit.answered(grant, at: scope) else {
-            return false
-        }
+        guard !machine.isEnded,
+            let (decision, isFresh) = permit.answered(grant, at: scope, for: attempt)
+        else { return false }
         if mayConnect(decision, fresh: isFresh) { start(fresh: isFresh) }
         return true
     }

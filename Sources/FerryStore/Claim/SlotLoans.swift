@@ -19,7 +19,7 @@ struct SlotLoans {
     private var slots: WorkerSlots { context.configuration.slots }
 
     private func hasJobsToBegin(_ queue: QueueView) -> Bool {
-        queue.schedule.hasReady || context.held.count > 0
+        queue.schedule.hasReady || context.held.hasReady
     }
 
     /// Returns when the demand is computed next; `nil` if no job waits for a slot.

@@ -1,4 +1,5 @@
 package import FerryCore
+import FerryScheduler
 import Logging
 package import Postgres
 import Synchronization
@@ -39,7 +40,12 @@ package final class Store: Sendable {
         let dispatcher = JobDispatcher(context)
         let wake: @Sendable () -> Void = { dispatcher.send(.wake) }
         context.connect(dependents: { [weak dispatcher] in dispatcher?.send(.dependencies) })
-        context.connections.connect(wake)
+        context.connections.connect(wake) { [weak context, weak dispatcher] pool in
+            guard let context else { return }
+            context.held.takeIn(pool)
+            context.beginHeld()
+            if context.connections.isQueued(pool) { dispatcher?.send(.connectionFree(pool.origin)) }
+        }
         self.context = context
         self.dispatcher = dispatcher
         let wakeDue: @Sendable (Timestamp?) -> Void = { [weak dispatcher] earliest in
@@ -109,6 +115,8 @@ package final class Store: Sendable {
             context.logger.warning(
                 "what the last run was sending comes with its lease", metadata: ["error": "\(error)"])
         }
+        // Before the first claim; else a heartbeat takes them.
+        try PermitTransaction.settle(context, database)
         database.close()
         if given > 0 {
             context.logger.notice("jobs of the last run are queued again", metadata: ["count": "\(given)"])

@@ -72,7 +72,7 @@ final class StoreContext: Sendable {
         lease = NodeLease(seconds: configuration.leaseSeconds)
         held = HeldAttempts(
             seconds: configuration.heldSeconds, submittedMax: configuration.heldSubmissionMax)
-        connections = ConnectionRegistry(configuration)
+        connections = ConnectionRegistry(configuration, held)
         admission = Admission(
             jobCountMax: configuration.jobCountMax, quotas: configuration.quotas, clock: clock)
         isLeasing = Atomic(configuration.isWorker)

@@ -64,6 +64,7 @@ package final class Heartbeat: LeaseHolder {
             let start = Sys.monotonicNanoseconds()
             do {
                 let beat = try beat(database)
+                try PermitTransaction.settle(context, database)
                 reaper.note(expiry: beat.nextExpiry)
                 try reaper.reap(
                     beat.others, database, startedAt: start,
@@ -166,6 +167,8 @@ package final class Heartbeat: LeaseHolder {
         let hasLapsed = !context.lease.isHeld
         if hasLapsed {
             try forgetLostLeases(database)
+            // Other nodes may have begun jobs meanwhile.
+            context.connections.permits.giveUp()
             context.lease.lapse()
         }
         // Last: a thread that finds the lease held again finds no lost lease in the registry. From here on

@@ -97,7 +97,7 @@ final class ConnectionRegistry: ConnectionLimiter {
     private let clock: DatabaseClock
     private let state = Mutex(State())
     private let hasHoldings = Atomic<Bool>(false)
-    private let hasNews = Atomic<Bool>(false)
+    private let pendingWork = Atomic<Bool>(false)
     private let wake = Mutex(Callback {})
     private let freed = Mutex(ValueCallback<ConnectionPool> { _ in })
     private let held: HeldAttempts
@@ -120,7 +120,7 @@ final class ConnectionRegistry: ConnectionLimiter {
         self.freed.withLock { $0 = freedCallback }
     }
 
-    var hasWork: Bool { hasNews.load(ordering: .acquiring) }
+    var hasWork: Bool { pendingWork.load(ordering: .acquiring) }
 
     // MARK: First connections
 
@@ -232,7 +232,7 @@ final class ConnectionRegistry: ConnectionLimiter {
         let pool = ConnectionPool(scope, session: session)
         // Before the lock, which threads take that have the lock of held attempts.
         let isAwaited = permits.isHeld && held.isHeld(pool)
-        let (answer, isNews): (ConnectionGrant?, Bool) = state.withLock { state in
+        let (answer, isChanged): (ConnectionGrant?, Bool) = state.withLock { state in
             if scope.origin == attempt.origin, !state.ledger.isUsingFirst(key.owner) {
                 return (askAgain(key.owner, scope, pool, &state, reply), false)
             }
@@ -254,7 +254,7 @@ final class ConnectionRegistry: ConnectionLimiter {
             add(key, session, &state)
             return (.granted, false)
         }
-        if isNews { noteNews() }
+        if isChanged { notePendingWork() }
         return answer
     }
 
@@ -296,7 +296,7 @@ final class ConnectionRegistry: ConnectionLimiter {
 
     func giveBack(_ attempt: Attempt, _ scope: RequestScope) {
         let key = Key(owner: Owner(attempt), scope: scope)
-        let (isNews, free): (Bool, Free) = state.withLock { state in
+        let (isChanged, free): (Bool, Free) = state.withLock { state in
             var free = Free()
             guard var holding = state[key], holding.count > 0 else {
                 if scope.origin == attempt.origin { endFirst(attempt, &free, &state) }
@@ -309,15 +309,15 @@ final class ConnectionRegistry: ConnectionLimiter {
             noteFree(pool, scope, &free, &state)
             return (note(key, holding, &state), free)
         }
-        if isNews { noteNews() }
+        if isChanged { notePendingWork() }
         tell(free)
     }
 
     /// Releases the connections of an attempt that has ended. The database notices the end itself and removes
     /// what is left.
     func forget(_ attempt: Attempt) {
-        let (isNews, free): (Bool, Free) = state.withLock { state in
-            var (isNews, free) = (false, Free())
+        let (isChanged, free): (Bool, Free) = state.withLock { state in
+            var (isChanged, free) = (false, Free())
             endFirst(attempt, &free, &state)
             guard hasHoldings.load(ordering: .acquiring) else { return (false, free) }
             for key in state.keys(of: Owner(attempt)) {
@@ -327,11 +327,11 @@ final class ConnectionRegistry: ConnectionLimiter {
                 if holding.count > 0 { noteFree(pool, key.scope, &free, &state) }
                 holding.count = 0
                 state[key] = holding
-                if note(key, holding, &state) { isNews = true }
+                if note(key, holding, &state) { isChanged = true }
             }
-            return (isNews, free)
+            return (isChanged, free)
         }
-        if isNews { noteNews() }
+        if isChanged { notePendingWork() }
         tell(free)
     }
 
@@ -367,7 +367,7 @@ final class ConnectionRegistry: ConnectionLimiter {
     /// database. Call when limits have changed.
     func recount() {
         guard hasHoldings.load(ordering: .acquiring) else { return }
-        let isNews = state.withLock { state in
+        let isChanged = state.withLock { state in
             for key in state.keys {
                 guard let holding = state[key], holding.count != holding.writtenCount,
                     isWritten(key.scope, holding.session)
@@ -376,7 +376,7 @@ final class ConnectionRegistry: ConnectionLimiter {
             }
             return !state.changed.isEmpty
         }
-        if isNews { hasNews.store(true, ordering: .releasing) }
+        if isChanged { pendingWork.store(true, ordering: .releasing) }
     }
 
     /// Records a changed holding. Returns `true` if it has to be written to the database.
@@ -421,8 +421,8 @@ final class ConnectionRegistry: ConnectionLimiter {
             reason: hosts.reason(for: scope, sessionLimit: sessionLimit(scope, session), at: clock.now()))
     }
 
-    private func noteNews() {
-        hasNews.store(true, ordering: .releasing)
+    private func notePendingWork() {
+        pendingWork.store(true, ordering: .releasing)
         wake.withLock { $0 }()
     }
 
@@ -444,7 +444,7 @@ final class ConnectionRegistry: ConnectionLimiter {
             }
             work.asks = Array(state.asks.prefix(countMax))
             state.asks.removeFirst(work.asks.count)
-            hasNews.store(!state.changed.isEmpty || !state.asks.isEmpty, ordering: .releasing)
+            pendingWork.store(!state.changed.isEmpty || !state.asks.isEmpty, ordering: .releasing)
             return work
         }
     }
@@ -489,7 +489,7 @@ final class ConnectionRegistry: ConnectionLimiter {
             hasHoldings.store(!state.isEmpty, ordering: .releasing)
             return release(work.asks, &state)
         }
-        hasNews.store(true, ordering: .releasing)
+        pendingWork.store(true, ordering: .releasing)
         tell(free)
     }
 
@@ -497,7 +497,7 @@ final class ConnectionRegistry: ConnectionLimiter {
     func putBack(asks: [Ask]) {
         guard !asks.isEmpty else { return }
         state.withLock { $0.asks.insert(contentsOf: asks, at: 0) }
-        hasNews.store(true, ordering: .releasing)
+        pendingWork.store(true, ordering: .releasing)
     }
 }
 

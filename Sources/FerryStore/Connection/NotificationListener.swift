@@ -91,8 +91,8 @@ final class NotificationListener: Sendable {
     private func handle(_ arrived: [Notification]) {
         var hasWork = false
         for notification in arrived {
-            // The payload is `work`, a name of changed limits, hosts, tenants, events, sessions or settings,
-            // `edit:`, `return:` or `deleted:` and a job, or how an attempt is to end, a colon and its job.
+            // The payload is `work`, a name of changed limits, hosts, tenants, events, sessions, settings or
+            // permits, `edit:`, `return:` or `deleted:` and a job, or how an attempt is to end, a colon and its job.
             let words = notification.payload.split(separator: ":", maxSplits: 1)
             if words.count == 2, let how = AttemptStop(rawValue: String(words[0])) {
                 if let job = JobID(uuidText: String(words[1])) { onStop(job, how) }
@@ -114,6 +114,8 @@ final class NotificationListener: Sendable {
                 onOperations()
             } else if notification.payload == TenantLimitsLoader.notification {
                 onTenants()
+            } else if notification.payload == PermitTransaction.notification {
+                PermitTransaction.noteStart(context)
             } else {
                 hasWork = true
             }

@@ -117,6 +117,9 @@ package final class Store: Sendable {
         }
         // Before the first claim; else a heartbeat takes them.
         try PermitTransaction.settle(context, database)
+        try database.withConnection { [context] connection throws(PostgresError) in
+            try PermitTransaction.ask(context, &connection)
+        }
         database.close()
         if given > 0 {
             context.logger.notice("jobs of the last run are queued again", metadata: ["count": "\(given)"])

@@ -1,5 +1,5 @@
 -- Leases all permits to connect to limited hosts to a node, which counts connections in memory from then on.
--- Does nothing if another node is alive or holds a job. Call after lock_rescue.sql: a node that begins to beat
+-- Does nothing if another node is alive or holds a job. Call after wait_for_lock.sql: a node that begins to beat
 -- either is seen here, or sees the lease.
 -- Locks: the node's row. $1 the node, $2 seconds after which a silent node is dead. Returns the node.
 UPDATE nodes SET has_permits = true

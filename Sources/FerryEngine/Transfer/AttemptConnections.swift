@@ -16,7 +16,9 @@ struct AttemptConnections {
 
     init(own: RequestScope) { self.own = own }
 
-    private func count(_ scope: RequestScope) -> Int { granted[scope, default: 0] + (scope == own && hasOwn ? 1 : 0) }
+    private func count(_ scope: RequestScope) -> Int {
+        granted[scope, default: 0] + (scope == own && hasOwn ? 1 : 0)
+    }
 
     /// Whether the next connection of the scope is the one that came with the lease.
     func isFirst(_ scope: RequestScope) -> Bool { hasOwn && scope == own && used[scope, default: 0] == 0 }

@@ -179,7 +179,7 @@ struct DispatcherState {
         let begun = context.held.unrecordedBegins(
             Limits.resultBatchMax, at: now, isUrgent: context.connections.isCountedByRow)
         // The database counts connections by begins that are recorded.
-        if begun.count < Limits.resultBatchMax {
+        if begun.isEmpty || !begun.contains(where: context.connections.isCountedByRow) {
             for scope in connections.step(database) { queue.note(closedAt: scope.origin) }
         }
         let ended = Array(endings.prefix(batchMax))

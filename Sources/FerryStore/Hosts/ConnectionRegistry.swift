@@ -205,7 +205,10 @@ final class ConnectionRegistry: ConnectionLimiter {
     func isQueued(_ pool: ConnectionPool) -> Bool { state.withLock { $0.queued.contains(pool) } }
 
     /// Returns `true` if the database has to know the begin of the attempt before it counts connections.
-    func isCountedByRow(_ attempt: Attempt) -> Bool { isWritten(attempt.scope, attempt.spec.session) }
+    func isCountedByRow(_ attempt: Attempt) -> Bool {
+        if permits.isHeld, hosts.isEmpty { return false }
+        return isWritten(attempt.scope, attempt.spec.session)
+    }
 
     /// Ends the lease of all permits: the database has none any more. Answers all owners that wait: their
     /// rows count.
@@ -396,10 +399,13 @@ final class ConnectionRegistry: ConnectionLimiter {
         let limit = sessionLimit(scope, session)
         let isHostLimited = hosts.limit(of: scope) != nil
         guard limit != nil || isHostLimited else { return .nothing }
-        if permits.isReturning { return .suspended }
-        let isAlone = permits.isHeld
-        guard isAlone, !isHostLimited, let limit else { return .database(isAlone ? limit : nil) }
-        return .memory(limit)
+        switch permits.current {
+        case .returning: return .suspended
+        case .absent: return .database(nil)
+        case .held:
+            guard let limit, !isHostLimited else { return .database(limit) }
+            return .memory(limit)
+        }
     }
 
     private func sessionLimit(_ scope: RequestScope, _ session: String) -> Int? {
@@ -457,7 +463,7 @@ final class ConnectionRegistry: ConnectionLimiter {
                 state[key]?.writtenCount = written.count
                 if state[key]?.count == 0, written.count == 0 { state[key] = nil }
             }
-            for index in granted { add(work.asks[index].key, work.asks[index].session, isWritten: true, &state) }
+            for ask in granted.map({ work.asks[$0] }) { add(ask.key, ask.session, isWritten: true, &state) }
             hasHoldings.store(!state.isEmpty, ordering: .releasing)
             return release(refused.map { work.asks[$0] }, &state)
         }

@@ -6,17 +6,19 @@ import Synchronization
 /// A heartbeat takes it, if no other node is alive, and gives it up when one is. Then nothing begins from
 /// memory any more, and the dispatcher returns the lease once running rows say which connections are in use.
 final class PermitLease: Sendable {
-    private enum State: Int { case absent, held, returning }
+    enum State: Int { case absent, held, returning }
     private let state = Atomic<Int>(State.absent.rawValue)
 
+    var current: State { State(rawValue: state.load(ordering: .acquiring)) ?? .returning }
+
     /// `true` while connections are counted in memory.
-    var isHeld: Bool { state.load(ordering: .acquiring) == State.held.rawValue }
+    var isHeld: Bool { current == .held }
 
     /// `true` if the lease is given up and not returned yet. Nothing begins that a limit concerns.
-    var isReturning: Bool { state.load(ordering: .acquiring) == State.returning.rawValue }
+    var isReturning: Bool { current == .returning }
 
     /// `true` if the database has no lease of this node.
-    var isAbsent: Bool { state.load(ordering: .acquiring) == State.absent.rawValue }
+    var isAbsent: Bool { current == .absent }
 
     /// Notes that the database has the lease.
     func take() { change(.absent, .held) }

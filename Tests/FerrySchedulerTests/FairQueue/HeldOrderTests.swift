@@ -1,5 +1,4 @@
 import FerryCore
-import TestSupport
 import Testing
 
 @testable import FerryScheduler
@@ -37,7 +36,7 @@ struct HeldOrderTests {
 
     @Test("jobs begin by urgency in any order of events", arguments: 0..<20 as Range<UInt64>)
     func histories(seed: UInt64) {
-        var random = SeededRandom(seed: seed)
+        var random = Seeded(seed)
         var order = HeldOrder()
         var (held, aside): ([ConnectionPool: Set<Int>], Set<ConnectionPool>) = ([:], [])
         var last = 0

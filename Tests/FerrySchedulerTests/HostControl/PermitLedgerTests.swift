@@ -1,4 +1,3 @@
-import TestSupport
 import Testing
 
 @testable import FerryScheduler
@@ -42,7 +41,7 @@ struct PermitLedgerTests {
     /// Compares the ledger with a model that keeps sets, over random histories with limits that change.
     @Test("it counts each connection once in any order of events", arguments: 0..<40 as Range<UInt64>)
     func histories(seed: UInt64) {
-        var random = SeededRandom(seed: seed)
+        var random = Seeded(seed)
         var ledger = PermitLedger<Int>()
         var (firsts, waiting): ([Int: ConnectionPool], [(owner: Int, pool: ConnectionPool)]) = ([:], [])
         var further: [ConnectionPool: Int] = [:]

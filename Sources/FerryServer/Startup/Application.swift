@@ -254,7 +254,7 @@ final class Application: Sendable {
         settings.keptConnectionCount = budget.keptConnections
         settings.gatheredByteCountMax = memory.gathered
         return try Engine(
-            configuration: settings, sink: store.dispatcher, lease: store.heartbeat, jobs: store.control,
+            configuration: settings, sink: store.dispatcher, lease: store.heartbeat, jobs: store.jobs,
             clock: clock, logger: logger)
     }
 
@@ -277,7 +277,7 @@ final class Application: Sendable {
         // Without a usable libcurl, the sender below cannot be created either.
         let runtime = try? CurlRuntime.loaded.get()
         let answers = WebhookAnswers(
-            control: store.control, clock: clock, egress: egress,
+            questions: store.questions, clock: clock, egress: egress,
             node: .reading(hasHTTP3: runtime?.hasHTTP3 ?? false, hasNTLM: runtime?.hasNTLM ?? false),
             logger: logger)
         settings.takeAnswer = { answers.take($0, $1, done: $2) }

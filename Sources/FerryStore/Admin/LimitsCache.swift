@@ -69,11 +69,22 @@ final class LimitsCache: Sendable {
     }
 }
 
-extension ControlLane {
+/// Reads and changes the limits of the service. Any thread.
+package final class LimitCommands: Sendable {
+    private let commands: CommandQueue
+    private let settings: Settings
+    private let context: StoreContext
+
+    init(_ commands: CommandQueue, _ settings: Settings, _ context: StoreContext) {
+        self.commands = commands
+        self.settings = settings
+        self.context = context
+    }
+
     /// Reads the limits of the service.
     package func limits(reply: @escaping Reply<TransferLimits>) {
         let cache = context.limits
-        setting(LimitsCache.setting) { reply($0.map { cache.limits($0) }) }
+        settings.value(of: LimitsCache.setting) { reply($0.map { cache.limits($0) }) }
     }
 
     /// Changes the limits of all nodes: this node at once, other nodes when they are notified.
@@ -83,7 +94,7 @@ extension ControlLane {
         reply: @escaping Reply<TransferLimits>
     ) {
         let context = context
-        perform("change_limits", isRead: false, reply) {
+        commands.perform("change_limits", reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<TransferLimits, StoreError> in
             // An iteration fails only if another transaction has changed the limits meanwhile.
             for _ in 0..<10 {
@@ -114,10 +125,10 @@ extension ControlLane {
     }
 
     /// Reloads the limits. Called when another node has changed them.
-    func adoptLimits() {
+    func adopt() {
         let context = context
         let reading = context.limits.beginReading()
-        setting(LimitsCache.setting) { result in
+        settings.value(of: LimitsCache.setting) { result in
             guard case .success(let stored) = result else { return }
             context.limits.apply(stored, reading: reading, to: context.attemptRunner)
         }

@@ -1,11 +1,17 @@
-package import FerryCore
+import FerryCore
 import Postgres
 
-// Settings of the service that are stored in the database.
-extension ControlLane {
+/// Settings of the service that are stored in the database. Any thread.
+final class Settings: Sendable {
+    private let reads: ReadPool
+
+    init(_ reads: ReadPool) {
+        self.reads = reads
+    }
+
     /// Reads the value of a setting; `nil` if it is not set.
-    package func setting(_ name: String, reply: @escaping Reply<[UInt8]?>) {
-        perform("setting", isRead: true, reply) { connection throws(PostgresError) in
+    func value(of name: String, reply: @escaping Reply<[UInt8]?>) {
+        reads.read("setting", of: .service, reply) { connection throws(PostgresError) in
             var parameters = Parameters()
             parameters.append(text: name)
             let rows = try connection.execute(Statements.readSetting, parameters)
@@ -14,7 +20,7 @@ extension ControlLane {
     }
 
     /// Writes a setting unless it is set. Returns the value that is stored; `nil` if it could not be read.
-    static func putSetting(
+    static func put(
         _ name: String, _ value: [UInt8], _ connection: inout Connection
     ) throws(PostgresError) -> [UInt8]? {
         var parameters = Parameters()

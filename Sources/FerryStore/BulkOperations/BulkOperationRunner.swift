@@ -66,7 +66,7 @@ final class BulkOperationRunner: Sendable {
             var claimed: BulkOperationID?
             var admitted = AdmittedJobs()
             do {
-                let outcome = try database.withConnection(sendingUpTo: ControlLane.sendCountMax) {
+                let outcome = try database.withConnection(sendingUpTo: CommandQueue.sendCountMax) {
                     [context] connection throws(PostgresError) -> BulkStep.Outcome in
                     // Those of a transaction that was undone.
                     context.admission.settle(&admitted, isCommitted: false)

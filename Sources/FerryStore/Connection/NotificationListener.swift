@@ -96,11 +96,11 @@ final class NotificationListener: Sendable {
             let words = notification.payload.split(separator: ":", maxSplits: 1)
             if words.count == 2, let how = AttemptStop(rawValue: String(words[0])) {
                 if let job = JobID(uuidText: String(words[1])) { onStop(job, how) }
-            } else if words.count == 2, words[0] == ControlLane.editNotification {
+            } else if words.count == 2, words[0] == JobCommands.editNotification {
                 if let job = JobID(uuidText: String(words[1])) { onEdit(job) }
             } else if words.count == 2, words[0] == RecentResults.deletionNotification {
                 if let job = JobID(uuidText: String(words[1])) { context.recentResults.forget(job) }
-            } else if words.count == 2, words[0] == ControlLane.returnNotification {
+            } else if words.count == 2, words[0] == JobCommands.returnNotification {
                 if let job = JobID(uuidText: String(words[1])) { onReturn(job) }
             } else if notification.payload == LimitsCache.notification {
                 onLimits()

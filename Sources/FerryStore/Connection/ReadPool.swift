@@ -163,7 +163,7 @@ final class ReadPool: Sendable {
             case .job(let id, let tenant, let reply): jobs.append((id, tenant, reply))
             case .work(let name, let run, let fail):
                 do {
-                    try database.withConnection(sendingUpTo: ControlLane.sendCountMax, run)
+                    try database.withConnection(sendingUpTo: CommandQueue.sendCountMax, run)
                 } catch {
                     fail(context.failure(ofRead: name, error))
                 }
@@ -176,7 +176,7 @@ final class ReadPool: Sendable {
         _ jobs: [(id: JobID, tenant: String, reply: Reply<StoredJob>)], _ database: ReconnectingConnection
     ) {
         do {
-            let found = try database.withConnection(sendingUpTo: ControlLane.sendCountMax) {
+            let found = try database.withConnection(sendingUpTo: CommandQueue.sendCountMax) {
                 connection throws(PostgresError) in
                 try context.jobs(Array(Set(jobs.map(\.id))), &connection)
             }

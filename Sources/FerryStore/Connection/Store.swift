@@ -10,7 +10,26 @@ import Sys
 package final class Store: Sendable {
     package let submissions: SubmissionWriter
     package let dispatcher: JobDispatcher
-    package let control: ControlLane
+    package let jobs: JobQueries
+    package let jobCommands: JobCommands
+    package let submissionQueries: SubmissionQueries
+    package let dependencies: Dependencies
+    package let questions: QuestionAnswers
+    package let bulkCommands: BulkCommands
+    package let sessions: SessionCommands
+    package let scheduleCommands: ScheduleCommands
+    package let windows: WindowCommands
+    package let events: EventQueries
+    package let webhooks: WebhookCommands
+    package let deliveryQueries: DeliveryQueries
+    package let hostCommands: HostCommands
+    package let limits: LimitCommands
+    package let tenantLimits: TenantLimitCommands
+    package let keys: KeyCommands
+    package let operators: OperatorCommands
+    package let audit: AuditCommands
+    package let status: StatusQueries
+    package let peers: PeerDirectory
     package let deliveries: DeliveryOutbox
     package let tenantCounts: TenantCounts
     package let schedules: ScheduleRunner
@@ -23,6 +42,8 @@ package final class Store: Sendable {
     /// Follows the event log as it grows.
     package let eventTail: EventTail
     private let hosts: HostCoordinator
+    let commands: CommandQueue
+    let reads: ReadPool
     let context: StoreContext
     /// By role, in the order in which `stop` ends them.
     private struct Threads {
@@ -51,11 +72,36 @@ package final class Store: Sendable {
         submissions = SubmissionWriter(
             context, wakeDispatcher: wakeDue,
             reconcile: { dispatcher.send(.reconcile) })
-        let control = ControlLane(context, wakeDispatcher: wake)
-        self.control = control
+        let commands = CommandQueue(context)
+        let reads = ReadPool(context)
+        (self.commands, self.reads) = (commands, reads)
+        let settings = Settings(reads)
+        let jobs = JobQueries(reads, context)
+        let jobCommands = JobCommands(commands, reads, context)
+        let limits = LimitCommands(commands, settings, context)
+        let tenantLimits = TenantLimitCommands(commands, reads, context, wakeDispatcher: wake)
+        let hostCommands = HostCommands(commands, reads, context, wakeDispatcher: wake)
+        let sessions = SessionCommands(commands, reads, context)
+        let operators = OperatorCommands(commands, reads, context, wakeDispatcher: wake)
+        let deliveryQueries = DeliveryQueries(commands, reads, jobs, context)
+        (self.jobs, self.jobCommands, self.sessions) = (jobs, jobCommands, sessions)
+        (self.limits, self.tenantLimits, self.hostCommands) = (limits, tenantLimits, hostCommands)
+        (self.operators, self.deliveryQueries) = (operators, deliveryQueries)
+        submissionQueries = SubmissionQueries(reads)
+        dependencies = Dependencies(commands)
+        questions = QuestionAnswers(commands, context)
+        bulkCommands = BulkCommands(commands, reads, jobs, context)
+        scheduleCommands = ScheduleCommands(commands, reads, context)
+        windows = WindowCommands(commands, settings, context)
+        events = EventQueries(reads, context)
+        webhooks = WebhookCommands(commands, reads, queries: deliveryQueries, context)
+        keys = KeyCommands(commands, reads, node: context.configuration.node)
+        audit = AuditCommands(commands, reads)
+        status = StatusQueries(reads, context.metrics)
+        peers = PeerDirectory(reads, context)
         schedules = ScheduleRunner(
-            context, cancel: { job, tenant in control.cancel(job, tenant: tenant) { _ in } },
-            limitsChanged: { control.adoptLimits() })
+            context, cancel: { job, tenant in jobCommands.cancel(job, tenant: tenant) { _ in } },
+            limitsChanged: { limits.adopt() })
         bulkOperations = BulkOperationRunner(context)
         deliveries = DeliveryOutbox(context)
         relay = EventRelay(context)
@@ -71,13 +117,13 @@ package final class Store: Sendable {
         }
         listener = NotificationListener(
             context, onWork: look,
-            onStop: { context.stop($0, $1) }, onLimits: { control.adoptLimits() },
-            onEdit: { control.adoptEdit($0) }, onReturn: { control.returnHeld($0) },
-            onHosts: { [control] in
-                control.adoptHosts()
+            onStop: { context.stop($0, $1) }, onLimits: { limits.adopt() },
+            onEdit: { jobCommands.adoptEdit($0) }, onReturn: { jobCommands.returnHeld($0) },
+            onHosts: {
+                hostCommands.adopt()
                 hosts.changed()
-            }, onEvents: eventTail.wake, onSessions: { [control] in control.adoptSessions() },
-            onOperations: { control.adoptOperatorSettings() }, onTenants: { control.adoptTenantLimits() })
+            }, onEvents: eventTail.wake, onSessions: { sessions.adopt() },
+            onOperations: { operators.adopt() }, onTenants: { tenantLimits.adopt() })
     }
 
     /// Writes the first heartbeat, commits the results that the last process of this node left in the spool,
@@ -115,10 +161,13 @@ package final class Store: Sendable {
         }
         // There may be queued jobs until the first claim finds none.
         context.backlog.addUnknown()
-        let (heartbeat, control) = (heartbeat, control)
+        let (heartbeat, commands, reads) = (heartbeat, commands, reads)
         threads.withLock { threads in
             threads.heartbeat = Thread(name: "heartbeat") { heartbeat.run() }
-            threads.others = control.start()
+            threads.others.append(Thread(name: "control") { commands.run() })
+            for index in 0..<reads.threadCount {
+                threads.others.append(Thread(name: "reads-\(index)") { reads.run(index) })
+            }
         }
     }
 
@@ -168,7 +217,8 @@ package final class Store: Sendable {
         ending.submissions?.join()
         dispatcher.close()
         ending.dispatcher?.join()
-        control.close()
+        commands.close()
+        reads.close()
         // Before the outbox: deliveries that the relay still gives to the ended sender go back through it.
         relay.close()
         ending.relay?.join()

@@ -2,7 +2,20 @@ package import FerryCore
 import Postgres
 
 // Reads of deliveries, and redelivery.
-extension ControlLane {
+/// Reads deliveries with their tries, and redelivers them. Any thread.
+package final class DeliveryQueries: Sendable {
+    private let commands: CommandQueue
+    private let reads: ReadPool
+    private let jobs: any JobLookup
+    private let context: StoreContext
+
+    init(_ commands: CommandQueue, _ reads: ReadPool, _ jobs: any JobLookup, _ context: StoreContext) {
+        self.commands = commands
+        self.reads = reads
+        self.jobs = jobs
+        self.context = context
+    }
+
     /// Reads a page of the deliveries of a job or an endpoint with their tries, newest first. `state` and
     /// `type` filter them if given.
     package func deliveries(
@@ -20,28 +33,15 @@ extension ControlLane {
         of job: JobID, tenant: String, before: DeliveryID?, limit: Int,
         reply: @escaping Reply<ListPage<DeliveryRecord, DeliveryKindTag>>
     ) {
-        self.job(job, tenant: tenant) { [self] found in
+        jobs.job(job, tenant: tenant) { [self] found in
             if case .failure(let error) = found { return reply(.failure(error)) }
             deliveries(of: .job(job), tenant: tenant, before: before, limit: limit, reply: reply)
         }
     }
 
-    /// Like `deliveries(of:)` for an endpoint. Fails with `notFound` for another tenant's endpoint.
-    package func deliveries(
-        of webhook: WebhookID, tenant: String, state: DeliveryRecord.State?, type: String?,
-        before: DeliveryID?, limit: Int, reply: @escaping Reply<ListPage<DeliveryRecord, DeliveryKindTag>>
-    ) {
-        self.webhook(webhook, tenant: tenant) { [self] found in
-            if case .failure(let error) = found { return reply(.failure(error)) }
-            deliveries(
-                of: .webhook(webhook), tenant: tenant, state: state, type: type, before: before, limit: limit,
-                reply: reply)
-        }
-    }
-
     /// Reads a delivery with its tries.
     package func delivery(_ id: DeliveryID, tenant: String, reply: @escaping Reply<DeliveryRecord>) {
-        read("delivery", for: tenant, reply) { connection throws(PostgresError) in
+        reads.read("delivery", of: .tenant(tenant), reply) { connection throws(PostgresError) in
             var parameters = Parameters()
             parameters.append(id)
             parameters.append(text: tenant)
@@ -59,7 +59,7 @@ extension ControlLane {
             case .failure(let error): reply(.failure(error))
             }
         }
-        perform("redeliver", isRead: false, read) { connection throws(PostgresError) in
+        commands.perform("redeliver", read) { connection throws(PostgresError) in
             var parameters = Parameters()
             parameters.append(id)
             parameters.append(text: tenant)

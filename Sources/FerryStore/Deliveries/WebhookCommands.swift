@@ -3,7 +3,20 @@ import Postgres
 import Synchronization
 
 // Reads and changes of webhook endpoints.
-extension ControlLane {
+/// Reads, changes and tests webhook endpoints. Any thread.
+package final class WebhookCommands: Sendable {
+    private let commands: CommandQueue
+    private let reads: ReadPool
+    private let queries: DeliveryQueries
+    private let context: StoreContext
+
+    init(_ commands: CommandQueue, _ reads: ReadPool, queries: DeliveryQueries, _ context: StoreContext) {
+        self.commands = commands
+        self.reads = reads
+        self.queries = queries
+        self.context = context
+    }
+
     /// Maximum number of deliveries that one statement of a replay makes due.
     private static let replayBatchMax: Int32 = 2_000
 
@@ -11,7 +24,7 @@ extension ControlLane {
     /// `limitReached` if the tenant has `Limits.webhookCountMax` endpoints.
     package func createWebhook(_ new: NewWebhook, reply: @escaping Reply<WebhookCreation>) {
         let context = context
-        perform("create_webhook", isRead: false, reply) {
+        commands.perform("create_webhook", reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<WebhookCreation, StoreError> in
             let rows = try connection.execute(
                 Statements.createWebhook, .new(new, node: context.configuration.node))
@@ -29,14 +42,14 @@ extension ControlLane {
     /// Reads what the first request with this key created, also if it was changed or deleted since. Fails
     /// with `notFound` if there was none.
     package func webhook(createdWith key: Submission.Idempotency, reply: @escaping Reply<CreatedWebhook>) {
-        read("keyed_webhook", for: key.tenant, reply) { connection throws(PostgresError) in
+        reads.read("keyed_webhook", of: .tenant(key.tenant), reply) { connection throws(PostgresError) in
             try Self.made(with: key, &connection)
         }
     }
 
     /// Reads an endpoint. Fails with `notFound` for another tenant's endpoint.
     package func webhook(_ id: WebhookID, tenant: String, reply: @escaping Reply<WebhookRecord>) {
-        read("webhook", for: tenant, reply) { connection throws(PostgresError) in
+        reads.read("webhook", of: .tenant(tenant), reply) { connection throws(PostgresError) in
             try Self.webhook(id, tenant, &connection)
         }
     }
@@ -45,7 +58,7 @@ extension ControlLane {
     package func webhooks(
         tenant: String, before: WebhookID?, limit: Int, reply: @escaping Reply<[WebhookRecord]>
     ) {
-        read("webhooks", for: tenant, reply) { connection throws(PostgresError) in
+        reads.read("webhooks", of: .tenant(tenant), reply) { connection throws(PostgresError) in
             var parameters = Parameters()
             parameters.append(text: tenant)
             parameters.append(before ?? .last)
@@ -63,7 +76,7 @@ extension ControlLane {
         reply: @escaping Reply<Result<WebhookRecord, InvalidFields>>
     ) {
         let context = context
-        perform("edit_webhook", isRead: false, reply) {
+        commands.perform("edit_webhook", reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<
                 Result<WebhookRecord, InvalidFields>, StoreError
             > in
@@ -99,7 +112,7 @@ extension ControlLane {
         _ id: WebhookID, tenant: String, revision: Int32?, reply: @escaping Reply<Void>
     ) {
         let context = context
-        perform("delete_webhook", isRead: false, reply) {
+        commands.perform("delete_webhook", reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<Void, StoreError> in
             for _ in 0..<10 {
                 switch try Self.webhook(id, tenant, &connection) {
@@ -121,12 +134,26 @@ extension ControlLane {
         }
     }
 
+    /// Reads a page of the deliveries of an endpoint, newest first. Fails with `notFound` for another tenant's
+    /// endpoint.
+    package func deliveries(
+        of webhook: WebhookID, tenant: String, state: DeliveryRecord.State?, type: String?,
+        before: DeliveryID?, limit: Int, reply: @escaping Reply<ListPage<DeliveryRecord, DeliveryKindTag>>
+    ) {
+        self.webhook(webhook, tenant: tenant) { [self] found in
+            if case .failure(let error) = found { return reply(.failure(error)) }
+            queries.deliveries(
+                of: .webhook(webhook), tenant: tenant, state: state, type: type, before: before, limit: limit,
+                reply: reply)
+        }
+    }
+
     /// Adds a `webhook.ping` delivery, which is due at once and tried once.
     package func pingWebhook(
         _ id: WebhookID, tenant: String, traceparent: String?, reply: @escaping Reply<DeliveryID>
     ) {
         let context = context
-        perform("ping_webhook", isRead: false, reply) { connection throws(PostgresError) in
+        commands.perform("ping_webhook", reply) { connection throws(PostgresError) in
             let (delivery, event): (DeliveryID, EventID) = (
                 context.identifiers.make(), context.identifiers.make()
             )
@@ -184,7 +211,7 @@ extension ControlLane {
                 replayNext(replay, after: last, count: total, reply)
             }
         }
-        perform("replay_deliveries", isRead: false, step) { connection throws(PostgresError) in
+        commands.perform("replay_deliveries", step) { connection throws(PostgresError) in
             var parameters = Parameters()
             parameters.append(replay.endpoint)
             parameters.append(after)

@@ -2,8 +2,16 @@ package import FerryCore
 import Postgres
 import Sys
 
-// Reads of the event log.
-extension ControlLane {
+/// Reads the event log. Any thread.
+package final class EventQueries: Sendable {
+    private let reads: ReadPool
+    private let context: StoreContext
+
+    init(_ reads: ReadPool, _ context: StoreContext) {
+        self.reads = reads
+        self.context = context
+    }
+
     /// Rows of one read; each has up to `EventRow.eventCountMax` events.
     private static let rowMax: Int32 = 8
     /// Events whose jobs one statement reads; each may have a large spec.
@@ -52,7 +60,8 @@ extension ControlLane {
     package func replay(
         tenant: String, session: String?, after: EventID, limit: Int, reply: @escaping Reply<EventReplay>
     ) {
-        read("follow_events", for: tenant, reply) { [context] connection throws(PostgresError) in
+        reads.read("follow_events", of: .tenant(tenant), reply) {
+            [context] connection throws(PostgresError) in
             let first = EventRow.row(of: after)
             let rows = try Self.rows(from: first, tenant, session, &connection)
             let events = rows.flatMap(\.events).filter { $0.id > after }
@@ -70,7 +79,7 @@ extension ControlLane {
     /// numbers. Zero if the log is empty.
     package func lastEvent(reply: @escaping Reply<EventID>) {
         numbered { [self] in
-            perform("last_event", isRead: true, reply) { connection throws(PostgresError) in
+            reads.read("last_event", of: .service, reply) { connection throws(PostgresError) in
                 .success(try Self.lastEvent(&connection))
             }
         }
@@ -90,7 +99,8 @@ extension ControlLane {
         _ body: @escaping @Sendable (JobRecord, inout Connection) throws(PostgresError) -> Value
     ) {
         numbered { [self] in
-            read("job_events", for: tenant, reply) { [context] connection throws(PostgresError) in
+            reads.read("job_events", of: .tenant(tenant), reply) {
+                [context] connection throws(PostgresError) in
                 let found = try context.job(id, withBodies: false, &connection)
                 guard let stored = found, stored.record.tenant == tenant else { return .failure(.notFound) }
                 return .success(try body(stored.record, &connection))
@@ -174,8 +184,8 @@ extension StoreContext {
     ) throws(PostgresError) -> [EventEntry] {
         var entries: [EventEntry] = []
         entries.reserveCapacity(events.count)
-        for start in stride(from: 0, to: events.count, by: ControlLane.jobChunk) {
-            let some = events[start..<min(events.count, start + ControlLane.jobChunk)]
+        for start in stride(from: 0, to: events.count, by: EventQueries.jobChunk) {
+            let some = events[start..<min(events.count, start + EventQueries.jobChunk)]
             let jobs = try self.jobs(of: some.map(\.record), withBodies: false, &connection)
             entries += some.map { event in
                 EventEntry(event: event, job: event.record.job.flatMap { jobs[$0] }?.record.withoutBody)

@@ -112,11 +112,11 @@ package final class EventTail: Sendable {
 
         mutating func read(_ connection: inout Connection) throws(PostgresError) {
             guard var from = next else {
-                next = try ControlLane.lastEvent(&connection).successor
+                next = try EventQueries.lastEvent(&connection).successor
                 return
             }
             while true {
-                let rows = try ControlLane.rows(from: from, nil, nil, &connection)
+                let rows = try EventQueries.rows(from: from, nil, nil, &connection)
                 guard let last = rows.last else { return }
                 let events = rows.flatMap(\.events).filter { sink.wants($0) }
                 // After a failure the first events are sent again; a listener skips those it has.

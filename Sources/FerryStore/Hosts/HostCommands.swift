@@ -2,15 +2,30 @@ package import FerryCore
 import FerryScheduler
 import Postgres
 
-// Reads and changes of hosts by operators.
-extension ControlLane {
+/// Reads hosts, and changes their settings for operators. Any thread.
+package final class HostCommands: Sendable {
+    private let commands: CommandQueue
+    private let reads: ReadPool
+    private let context: StoreContext
+    private let wakeDispatcher: @Sendable () -> Void
+
+    init(
+        _ commands: CommandQueue, _ reads: ReadPool, _ context: StoreContext,
+        wakeDispatcher: @escaping @Sendable () -> Void
+    ) {
+        self.commands = commands
+        self.reads = reads
+        self.context = context
+        self.wakeDispatcher = wakeDispatcher
+    }
+
     /// Number of decisions that a list shows of each host.
     private static let listedDecisionCount: Int32 = 3
 
     /// Reads a page of hosts that have a row, in order of their origins, after `origin`.
     package func hosts(after origin: String, limit: Int, reply: @escaping Reply<[HostRecord]>) {
         let context = context
-        perform("list_hosts", isRead: true, reply) { connection throws(PostgresError) in
+        reads.read("list_hosts", of: .service, reply) { connection throws(PostgresError) in
             var parameters = Parameters()
             parameters.append(text: origin)
             parameters.append(int32: Int32(clamping: limit))
@@ -24,7 +39,7 @@ extension ControlLane {
     /// Reads one host, whether it has a row or not.
     package func host(_ origin: String, reply: @escaping Reply<HostRecord>) {
         let context = context
-        perform("read_host", isRead: true, reply) { connection throws(PostgresError) in
+        reads.read("read_host", of: .service, reply) { connection throws(PostgresError) in
             .success(try Self.host(origin, context.clock.now(), &connection))
         }
     }
@@ -47,7 +62,7 @@ extension ControlLane {
         reply: @escaping Reply<Result<HostRecord, InvalidFields>>
     ) {
         let (context, wakeDispatcher) = (context, wakeDispatcher)
-        perform("change_host", isRead: false, reply) {
+        commands.perform("change_host", reply) {
             (connection: inout Connection) throws(PostgresError)
                 -> Result<Result<HostRecord, InvalidFields>, StoreError> in
             let now = context.clock.now()
@@ -60,9 +75,19 @@ extension ControlLane {
             case .invalid(let fields): return .success(.failure(fields))
             case .done:
                 // The change applies on this node when the reply arrives; other nodes are notified.
-                try Self.adoptHosts(context, wakeDispatcher, &connection)
+                try HostLimitsLoader.load(context, wakeDispatcher, &connection)
                 return .success(.success(try Self.host(origin, now, &connection)))
             }
+        }
+    }
+
+    /// Reloads the limits of origins. Called when another node has changed them.
+    func adopt() {
+        let (context, wakeDispatcher) = (context, wakeDispatcher)
+        reads.read("adopt_hosts", of: .service, { (_: Result<Void, StoreError>) in }) {
+            (connection: inout Connection) throws(PostgresError) -> Result<Void, StoreError> in
+            try HostLimitsLoader.load(context, wakeDispatcher, &connection)
+            return .success(())
         }
     }
 

@@ -33,25 +33,15 @@ enum HostLimitsLoader {
     }
 }
 
-extension ControlLane {
-    /// Reloads the limits of origins. Called when another node has changed them.
-    func adoptHosts() {
-        let (context, wakeDispatcher) = (context, wakeDispatcher)
-        perform("adopt_hosts", isRead: true, { (_: Result<Void, StoreError>) in }) {
-            (connection: inout Connection) throws(PostgresError) -> Result<Void, StoreError> in
-            try Self.adoptHosts(context, wakeDispatcher, &connection)
-            return .success(())
-        }
-    }
-
+extension HostLimitsLoader {
     /// Reloads the limits of origins on `connection`.
-    static func adoptHosts(
+    static func load(
         _ context: StoreContext, _ wakeDispatcher: () -> Void, _ connection: inout Connection
     ) throws(PostgresError) {
         let limits = context.configuration.hosts
         let reading = limits.beginReading()
-        let rows = try connection.execute(Statements.readHostLimits, HostLimitsLoader.parameters)
-        guard HostLimitsLoader.apply(rows, to: limits, reading: reading) else { return }
+        let rows = try connection.execute(Statements.readHostLimits, parameters)
+        guard apply(rows, to: limits, reading: reading) else { return }
         context.backlog.addUnknown()
         wakeDispatcher()
     }

@@ -3,13 +3,13 @@ import Postgres
 import Synchronization
 import Sys
 
-extension ControlLane {
+extension JobCommands {
     /// Acknowledges the result of a finished job. Idempotent. Fails with `invalidState` if the job is not
     /// terminal, with `acknowledgementNotRequired` if it asks for no acknowledgement, and with `failed` if
     /// its fields cannot be read.
     package func acknowledge(_ id: JobID, tenant: String, reply: @escaping Reply<JobRecord>) {
         let context = context
-        perform("acknowledge", isRead: false, reply) {
+        commands.perform("acknowledge", reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<JobRecord, StoreError> in
             guard let stored = try context.job(id, &connection), stored.record.tenant == tenant else {
                 return .failure(.notFound)

@@ -2,7 +2,18 @@ package import FerryCore
 import Postgres
 import Synchronization
 
-extension ControlLane {
+/// Changes single jobs for clients. Any thread.
+package final class JobCommands: Sendable {
+    let commands: CommandQueue
+    let reads: ReadPool
+    let context: StoreContext
+
+    init(_ commands: CommandQueue, _ reads: ReadPool, _ context: StoreContext) {
+        self.commands = commands
+        self.reads = reads
+        self.context = context
+    }
+
     /// Cancels a job. A job that no node runs or holds ends at once. For another one its node is asked,
     /// and the reply shows the job unchanged. Fails with `invalidState` if the job is terminal, with `stale`
     /// if the revision differs. `keepsBytes`: keeps the bytes of a download for another job (`resume_data`).
@@ -47,7 +58,7 @@ extension ControlLane {
             @escaping @Sendable (StoredJob, inout Connection) throws(PostgresError)
             -> Result<JobRecord, StoreError>?
     ) {
-        perform(name, isRead: false, reply) {
+        commands.perform(name, reply) {
             [context] (connection: inout Connection) throws(PostgresError) -> Result<JobRecord, StoreError> in
             // An iteration fails only if another transaction has changed the job meanwhile.
             for _ in 0..<10 {
@@ -75,7 +86,7 @@ extension ControlLane {
         } body: {
             (stored, connection) throws(PostgresError) -> Result<JobRecord, StoreError>? in
             let record = stored.record
-            guard try Self.numberEvents(of: record, &connection, context) else {
+            guard try EventQueries.numberEvents(of: record, &connection, context) else {
                 return .failure(.eventsBehind)
             }
             var parameters = Parameters()

@@ -3,7 +3,7 @@ import FerryScheduler
 import Postgres
 import Sys
 
-extension ControlLane {
+extension JobCommands {
     /// Payload of the notification that asks a node to return a job that it holds: this text, a colon and the
     /// job's id.
     static let returnNotification = "return"
@@ -23,7 +23,7 @@ extension ControlLane {
         reply: @escaping Reply<Result<JobRecord, InvalidFields>>
     ) {
         let context = context
-        perform("edit", isRead: false, reply) {
+        commands.perform("edit", reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<
                 Result<JobRecord, InvalidFields>, StoreError
             > in
@@ -126,7 +126,7 @@ extension ControlLane {
     func returnHeld(_ id: JobID) {
         let context = context
         guard context.leaseRegistry.contains(id) else { return }
-        perform("return_held", isRead: false, { (_: Result<Void, StoreError>) in }) {
+        commands.perform("return_held", { (_: Result<Void, StoreError>) in }) {
             (connection: inout Connection) throws(PostgresError) -> Result<Void, StoreError> in
             _ = try context.settleHeld(id, &connection)
             return .success(())
@@ -137,7 +137,7 @@ extension ControlLane {
     func adoptEdit(_ id: JobID) {
         let context = context
         guard context.leaseRegistry.contains(id) else { return }
-        perform("adopt_edit", isRead: true, { (_: Result<Void, StoreError>) in }) {
+        reads.read("adopt_edit", of: .service, { (_: Result<Void, StoreError>) in }) {
             (connection: inout Connection) throws(PostgresError) -> Result<Void, StoreError> in
             if let stored = try context.job(id, &connection) { context.adopt(stored) }
             return .success(())

@@ -2,10 +2,18 @@ package import FerryCore
 import Postgres
 import Synchronization
 
-// The other nodes, their addresses and their last heartbeats.
-extension ControlLane {
+/// The other nodes, their addresses and their last heartbeats. Any thread.
+package final class PeerDirectory: Sendable {
+    private let reads: ReadPool
+    private let context: StoreContext
+
+    init(_ reads: ReadPool, _ context: StoreContext) {
+        self.reads = reads
+        self.context = context
+    }
+
     /// The other nodes as of this node's last heartbeat.
-    package var peers: [PeerNode] { context.peers.withLock { Array($0.values) } }
+    package var all: [PeerNode] { context.peers.withLock { Array($0.values) } }
 
     /// Seconds without a heartbeat after which a node has lost its jobs.
     package var leaseSeconds: Double { context.configuration.leaseSeconds }
@@ -14,7 +22,7 @@ extension ControlLane {
     /// has left. `notFound` if there was no such node for a long time.
     package func peer(_ id: NodeID, reply: @escaping Reply<PeerNode>) {
         if let known = context.peers.withLock({ $0[id] }) { return reply(.success(known)) }
-        perform("peer", isRead: true, reply) { connection throws(PostgresError) in
+        reads.read("peer", of: .service, reply) { connection throws(PostgresError) in
             let rows = try connection.execute(Statements.readPeer, .identifier(id))
             guard rows.rowCount > 0 else { return .failure(.notFound) }
             return .success(PeerNode(rows, 0, hasLeft: rows.bool(0, 4)))

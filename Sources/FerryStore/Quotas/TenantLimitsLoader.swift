@@ -36,10 +36,26 @@ enum TenantLimitsLoader {
     }
 }
 
-extension ControlLane {
+/// Reads and changes the limits of tenants. Any thread.
+package final class TenantLimitCommands: Sendable {
+    private let commands: CommandQueue
+    private let reads: ReadPool
+    private let context: StoreContext
+    private let wakeDispatcher: @Sendable () -> Void
+
+    init(
+        _ commands: CommandQueue, _ reads: ReadPool, _ context: StoreContext,
+        wakeDispatcher: @escaping @Sendable () -> Void
+    ) {
+        self.commands = commands
+        self.reads = reads
+        self.context = context
+        self.wakeDispatcher = wakeDispatcher
+    }
+
     /// Reads the limits of a tenant; none if it is unknown.
     package func tenantLimits(_ tenant: String, reply: @escaping Reply<TenantLimits>) {
-        perform("tenant_limits", isRead: true, reply) { connection throws(PostgresError) in
+        reads.read("tenant_limits", of: .service, reply) { connection throws(PostgresError) in
             .success(try TenantLimits(of: tenant, &connection))
         }
     }
@@ -50,7 +66,7 @@ extension ControlLane {
         reply: @escaping Reply<TenantLimits>
     ) {
         let (context, wakeDispatcher) = (context, wakeDispatcher)
-        perform("replace_tenant_limits", isRead: false, reply) {
+        commands.perform("replace_tenant_limits", reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<TenantLimits, StoreError> in
             // An iteration fails only if another transaction has changed the limits meanwhile.
             for _ in 0..<10 {
@@ -75,9 +91,9 @@ extension ControlLane {
     }
 
     /// Reloads the limits of tenants. Called when another node has changed some.
-    func adoptTenantLimits() {
+    func adopt() {
         let (context, wakeDispatcher) = (context, wakeDispatcher)
-        perform("adopt_tenant_limits", isRead: true, { (_: Result<Void, StoreError>) in }) {
+        reads.read("adopt_tenant_limits", of: .service, { (_: Result<Void, StoreError>) in }) {
             (connection: inout Connection) throws(PostgresError) -> Result<Void, StoreError> in
             try TenantLimitsLoader.load(context, wakeDispatcher, &connection)
             return .success(())

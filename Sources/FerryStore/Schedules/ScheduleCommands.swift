@@ -4,14 +4,25 @@ import Postgres
 import Synchronization
 import Sys
 
-extension ControlLane {
+/// Reads, changes and runs schedules. Any thread.
+package final class ScheduleCommands: Sendable {
+    private let commands: CommandQueue
+    private let reads: ReadPool
+    private let context: StoreContext
+
+    init(_ commands: CommandQueue, _ reads: ReadPool, _ context: StoreContext) {
+        self.commands = commands
+        self.reads = reads
+        self.context = context
+    }
+
     /// Creates a schedule. Its first occurrence comes after the current time.
     package func createSchedule(
         _ schedule: NewSchedule, _ idempotency: Submission.Idempotency?,
         reply: @escaping Reply<Created<ScheduleRecord>>
     ) {
         let context = context
-        perform("create_schedule", isRead: false, wakingSchedules(reply)) {
+        commands.perform("create_schedule", context.waking(reply)) {
             (connection: inout Connection) throws(PostgresError) -> Result<
                 Created<ScheduleRecord>, StoreError
             > in
@@ -40,14 +51,6 @@ extension ControlLane {
         }
     }
 
-    /// Returns a reply that first wakes the `ScheduleRunner`: something may be due earlier than it knows.
-    func wakingSchedules<Value>(_ reply: @escaping Reply<Value>) -> Reply<Value> {
-        { [context] result in
-            context.scheduleWakes.send(())
-            reply(result)
-        }
-    }
-
     /// Returns the reply to the first request with the same key: the schedule as it is now, or as it was
     /// created if it was deleted since.
     private static func replay(
@@ -55,7 +58,7 @@ extension ControlLane {
         _ context: StoreContext
     ) throws(PostgresError) -> Result<ScheduleRecord, StoreError> {
         let first: FirstResponse
-        switch try firstResponse(to: key, &connection) {
+        switch try FirstResponse.read(key, &connection) {
         case .failure(let error): return .failure(error)
         // Housekeeping has just removed the key; the client's next attempt will find it free.
         case .success(nil): return .failure(.idempotencyKeyInProgress)
@@ -77,9 +80,9 @@ extension ControlLane {
     package func schedule(
         createdWith key: Submission.Idempotency, reply: @escaping Reply<ScheduleRecord>
     ) {
-        read("keyed_schedule", for: key.tenant, reply) {
+        reads.read("keyed_schedule", of: .tenant(key.tenant), reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<ScheduleRecord, StoreError> in
-            switch try Self.firstResponse(to: key, &connection) {
+            switch try FirstResponse.read(key, &connection) {
             case .failure(let error): return .failure(error)
             case .success(nil): return .failure(.notFound)
             case .success(let first?):
@@ -90,7 +93,7 @@ extension ControlLane {
 
     /// Reads a schedule. Fails with `notFound` for another tenant's schedule.
     package func schedule(_ id: ScheduleID, tenant: String, reply: @escaping Reply<ScheduleRecord>) {
-        read("schedule", for: tenant, reply) { connection throws(PostgresError) in
+        reads.read("schedule", of: .tenant(tenant), reply) { connection throws(PostgresError) in
             try Self.readSchedule(id, tenant, &connection).map(\.record)
         }
     }
@@ -101,7 +104,7 @@ extension ControlLane {
         tenant: String, before: ScheduleID?, limit: Int, reply: @escaping Reply<[ScheduleRecord]>
     ) {
         let context = context
-        read("schedules", for: tenant, reply) {
+        reads.read("schedules", of: .tenant(tenant), reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<[ScheduleRecord], StoreError> in
             var records: [ScheduleRecord] = []
             var last: ScheduleID = before ?? .last
@@ -137,7 +140,7 @@ extension ControlLane {
         _ change: @escaping @Sendable (ScheduleSpec) -> ScheduleSpec, reply: @escaping Reply<ScheduleRecord>
     ) {
         let context = context
-        changeScheduleRow("change_schedule", id, tenant, revision, wakingSchedules(reply)) {
+        changeScheduleRow("change_schedule", id, tenant, revision, context.waking(reply)) {
             (stored, connection) throws(PostgresError) -> ScheduleRecord? in
             let spec = change(stored.record.spec)
             if job == nil, spec == stored.record.spec { return stored.record }
@@ -168,7 +171,7 @@ extension ControlLane {
     package func deleteSchedule(
         _ id: ScheduleID, tenant: String, revision: Int32?, reply: @escaping Reply<Void>
     ) {
-        perform("delete_schedule", isRead: false, reply) {
+        commands.perform("delete_schedule", reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<Void, StoreError> in
             var parameters = Parameters()
             parameters.append(id)
@@ -189,11 +192,11 @@ extension ControlLane {
         reply: @escaping Reply<Created<JobRecord>>
     ) {
         let context = context
-        perform("run_schedule", isRead: false, reply) {
+        commands.perform("run_schedule", reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<Created<JobRecord>, StoreError> in
             let result = try Self.run(id, tenant, idempotency, traceparent, &connection, context)
             guard case .failure = result, let idempotency,
-                case .success(let first?) = try Self.firstResponse(to: idempotency, &connection),
+                case .success(let first?) = try FirstResponse.read(idempotency, &connection),
                 let record = try context.job(first.id(), &connection)?.record
             else { return result }
             return .success(Created(record, isReplay: true))
@@ -257,7 +260,9 @@ extension ControlLane {
         _ connection: inout Connection, _ context: StoreContext
     ) throws(PostgresError) -> StoreError? {
         guard let refusal = try context.refusal(of: job, &admitted, &connection) else { return nil }
-        if let idempotency, case .success(_?) = try firstResponse(to: idempotency, &connection) { return nil }
+        if let idempotency, case .success(_?) = try FirstResponse.read(idempotency, &connection) {
+            return nil
+        }
         context.metrics.surplusJobs.add(1, ordering: .relaxed)
         return refusal
     }
@@ -325,7 +330,7 @@ extension ControlLane {
         _ body:
             @escaping @Sendable (StoredSchedule, inout Connection) throws(PostgresError) -> ScheduleRecord?
     ) {
-        perform(name, isRead: false, reply) {
+        commands.perform(name, reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<ScheduleRecord, StoreError> in
             for _ in 0..<10 {
                 switch try Self.readSchedule(id, tenant, &connection) {
@@ -337,6 +342,16 @@ extension ControlLane {
                 }
             }
             return .failure(.unavailable)
+        }
+    }
+}
+
+extension StoreContext {
+    /// Returns a reply that first wakes the `ScheduleRunner`: something may be due earlier than it knows.
+    func waking<Value>(_ reply: @escaping Reply<Value>) -> Reply<Value> {
+        { [self] result in
+            scheduleWakes.send(())
+            reply(result)
         }
     }
 }

@@ -151,7 +151,7 @@ package final class ScheduleRunner: Sendable {
         let now = context.clock.now()
         let zones = context.configuration.zones
         let (windows, outlook) = try database.withConnection { connection throws(PostgresError) in
-            let windows = OffPeakWindows(stored: try ControlLane.readWindows(&connection))
+            let windows = OffPeakWindows(stored: try WindowCommands.stored(&connection))
             let isBounded = windows.discretionary.contains { $0.byteCountMax != nil }
             let usage = isBounded ? try DiscretionaryTransaction.usage(&connection) : [:]
             return (windows, DiscretionaryOutlook(windows, usage: usage, at: now, zones))

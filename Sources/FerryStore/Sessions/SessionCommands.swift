@@ -2,12 +2,26 @@ package import FerryCore
 import Postgres
 import Sys
 
-extension ControlLane {
+/// Reads and changes sessions. Any thread.
+package final class SessionCommands: Sendable {
+    private let commands: CommandQueue
+    private let reads: ReadPool
+    private let context: StoreContext
+
+    init(_ commands: CommandQueue, _ reads: ReadPool, _ context: StoreContext) {
+        self.commands = commands
+        self.reads = reads
+        self.context = context
+    }
+
+    /// The sessions as this node knows them.
+    package var sessionCache: SessionCache { context.sessions }
+
     /// Reads a session with the counts of its unfinished jobs. Fails with `notFound` if it was never
     /// configured or used.
     package func session(_ key: SessionKey, reply: @escaping Reply<SessionOverview>) {
         let context = context
-        read("read_session", for: key.tenant, reply) { connection throws(PostgresError) in
+        reads.read("read_session", of: .tenant(key.tenant), reply) { connection throws(PostgresError) in
             guard let overview = try Self.overview(of: key, &connection, context) else {
                 return .failure(.notFound)
             }
@@ -20,7 +34,7 @@ extension ControlLane {
         tenant: String, after name: String?, limit: Int, reply: @escaping Reply<[SessionOverview]>
     ) {
         let context = context
-        read("list_sessions", for: tenant, reply) { connection throws(PostgresError) in
+        reads.read("list_sessions", of: .tenant(tenant), reply) { connection throws(PostgresError) in
             var parameters = Parameters()
             parameters.append(text: tenant)
             parameters.append(text: name ?? "")
@@ -42,7 +56,7 @@ extension ControlLane {
         reply: @escaping Reply<SessionPut>
     ) {
         let context = context
-        perform("put_session", isRead: false, reply) { connection throws(PostgresError) in
+        commands.perform("put_session", reply) { connection throws(PostgresError) in
             // An iteration fails only if another transaction has changed the session meanwhile.
             for _ in 0..<10 {
                 let found = try Self.record(of: key, &connection, context).record
@@ -93,7 +107,7 @@ extension ControlLane {
         reply: @escaping Reply<SessionOverview>
     ) {
         let context = context
-        perform("invalidate_session", isRead: false, reply) { connection throws(PostgresError) in
+        commands.perform("invalidate_session", reply) { connection throws(PostgresError) in
             guard key.name != SessionName.standard else { return .failure(.sessionInUse) }
             for _ in 0..<10 {
                 guard let found = try Self.overview(of: key, &connection, context) else {
@@ -129,7 +143,7 @@ extension ControlLane {
         _ key: SessionKey, if condition: SessionCondition, reply: @escaping Reply<Void>
     ) {
         let context = context
-        perform("delete_session", isRead: false, reply) { connection throws(PostgresError) in
+        commands.perform("delete_session", reply) { connection throws(PostgresError) in
             for _ in 0..<10 {
                 let (found, isKnown) = try Self.record(of: key, &connection, context)
                 guard let found else { return .failure(isKnown ? .sessionInUse : .notFound) }
@@ -147,6 +161,16 @@ extension ControlLane {
                 return .success(())
             }
             return .failure(.unavailable)
+        }
+    }
+
+    /// Reloads sessions. Called when another node has changed some.
+    func adopt() {
+        let context = context
+        let ignore: Reply<Void> = { _ in }
+        reads.read("sessions", of: .service, ignore) { connection throws(PostgresError) in
+            try context.readSessions(&connection)
+            return .success(())
         }
     }
 

@@ -68,15 +68,3 @@ extension StoreContext {
             invalidatedAt: rows.instantOrNil(row, 9), endedAt: rows.instantOrNil(row, 10))
     }
 }
-
-extension ControlLane {
-    /// Reloads sessions. Called when another node has changed some.
-    func adoptSessions() {
-        let context = context
-        let ignore: Reply<Void> = { _ in }
-        perform("sessions", isRead: true, ignore) { connection throws(PostgresError) in
-            try context.readSessions(&connection)
-            return .success(())
-        }
-    }
-}

@@ -182,7 +182,7 @@ package final class SubmissionWriter: SubmissionSink {
     ///
     /// `sends`: how often the transaction may still be sent if the database undoes it in favor of others.
     private func commit(
-        _ gathered: [Pending], _ database: ReconnectingConnection, sends: Int = ControlLane.sendCountMax
+        _ gathered: [Pending], _ database: ReconnectingConnection, sends: Int = CommandQueue.sendCountMax
     ) -> [Pending] {
         guard let admitted = admitted(gathered, database) else { return gathered }
         guard let (batch, epoch) = acceptable(admitted, database) else { return admitted }

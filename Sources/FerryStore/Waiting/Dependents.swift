@@ -189,7 +189,14 @@ extension TransferError {
     }
 }
 
-extension ControlLane {
+/// Prepares jobs for others that depend on them. Any thread.
+package final class Dependencies: Sendable {
+    private let commands: CommandQueue
+
+    init(_ commands: CommandQueue) {
+        self.commands = commands
+    }
+
     /// Attempts to mark rows that other transactions have locked, and the pause between two attempts in
     /// milliseconds.
     private static let flagAttemptMax = 50
@@ -199,7 +206,7 @@ extension ControlLane {
     /// depend on them are submitted. Replies with the jobs that the tenant does not have; `unavailable` if
     /// rows stay locked for 0.2 s.
     package func prepareDependencies(_ jobs: [JobID], tenant: String, reply: @escaping Reply<[JobID]>) {
-        perform("prepare_dependencies", isRead: false, reply) {
+        commands.perform("prepare_dependencies", reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<[JobID], StoreError> in
             var left = Set(jobs)
             let pause = Mailbox<Never>()

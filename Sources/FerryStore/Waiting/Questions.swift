@@ -1,7 +1,16 @@
 package import FerryCore
 import Postgres
 
-extension ControlLane {
+/// Applies answers to the questions of jobs. Any thread.
+package final class QuestionAnswers: Sendable {
+    private let commands: CommandQueue
+    private let context: StoreContext
+
+    init(_ commands: CommandQueue, _ context: StoreContext) {
+        self.commands = commands
+        self.context = context
+    }
+
     /// Applies an answer to the open question of a job. `resolve` returns the resulting change; it is called
     /// again if the job has changed meanwhile. Fails with `invalidState` if no question of this kind is open,
     /// or none that was asked at `askedAt`, and with `stale` if the revision differs.
@@ -13,7 +22,7 @@ extension ControlLane {
         reply: @escaping Reply<Result<JobRecord, InvalidFields>>
     ) {
         let context = context
-        perform("answer", isRead: false, reply) {
+        commands.perform("answer", reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<
                 Result<JobRecord, InvalidFields>, StoreError
             > in

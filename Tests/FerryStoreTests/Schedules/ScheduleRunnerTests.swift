@@ -30,8 +30,10 @@ struct ScheduleRunnerTests {
         let held = try TestNode(database.url)
         defer { held.store.stop() }
         let often = try schedule(interval: 0.01)
-        _ = try wait { reply in held.store.control.createSchedule(often, nil) { reply($0.map(\.record)) } }
-            .get()
+        _ = try wait { reply in
+            held.store.scheduleCommands.createSchedule(often, nil) { reply($0.map(\.record)) }
+        }
+        .get()
         held.store.schedules.wake()
         // Its thread has had several turns by then.
         _ = try held.attempts(3)
@@ -62,12 +64,14 @@ struct ScheduleRunnerTests {
     func admission() throws {
         let node = try TestNode(database.url, slots: 0) { $0.jobCountMax = 5 }
         defer { node.store.stop() }
-        let control = node.store.control
+        let store = node.store
         let schedule = try schedule(interval: 3_600)
-        _ = try wait { reply in control.createSchedule(schedule, nil) { reply($0.map(\.record)) } }.get()
+        _ = try wait { reply in
+            store.scheduleCommands.createSchedule(schedule, nil) { reply($0.map(\.record)) }
+        }.get()
         let run = { (key: Submission.Idempotency?) in
             wait {
-                control.runSchedule(
+                store.scheduleCommands.runSchedule(
                     schedule.id, tenant: "acme", key, traceparent: newTraceparent(), reply: $0)
             }
         }
@@ -85,7 +89,7 @@ struct ScheduleRunnerTests {
             script: "UPDATE schedules SET next_scheduled_at = now(), next_run_at = now()")
         node.store.schedules.wake()
         let read = {
-            try wait { control.schedule(schedule.id, tenant: "acme", reply: $0) }.get().counts
+            try wait { store.scheduleCommands.schedule(schedule.id, tenant: "acme", reply: $0) }.get().counts
         }
         try eventually("the occurrence was skipped or run") { try read().skipped + read().runs > 1 }
         let counts = try read()

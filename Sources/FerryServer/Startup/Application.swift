@@ -131,7 +131,6 @@ final class Application: Sendable {
             hashCredentials: { box.shortHash($0) })
         settings.nodeURL = configuration.nodeURL
         settings.own = own
-        settings.spool = ResultSpool(directory: configuration.dataDirectory)
         let (downloads, credits) = (DownloadAdmission(), DeliveryCredits())
         settings.downloads = downloads
         settings.credits = credits
@@ -147,7 +146,7 @@ final class Application: Sendable {
         settings.sealResumePoint = { box.resumeData($0) }
         settings.openResumePoint = { box.resumePoint($0) }
         settings.egress = egress
-        let store = Store(settings)
+        let store = Store(settings, spool: ResultSpool(directory: configuration.dataDirectory))
         let engine = try makeEngine(
             configuration, budget, memory, identity.id, store: store, clock: clock, egress: egress,
             downloads: downloads, logger: logger)

@@ -73,17 +73,19 @@ final class LimitsCache: Sendable {
 package final class LimitCommands: Sendable {
     private let commands: CommandQueue
     private let settings: Settings
-    private let context: StoreContext
+    private let cache: LimitsCache
+    private let signals: StoreSignals
 
-    init(_ commands: CommandQueue, _ settings: Settings, _ context: StoreContext) {
+    init(_ commands: CommandQueue, _ settings: Settings, _ cache: LimitsCache, _ signals: StoreSignals) {
         self.commands = commands
         self.settings = settings
-        self.context = context
+        self.cache = cache
+        self.signals = signals
     }
 
     /// Reads the limits of the service.
     package func limits(reply: @escaping Reply<TransferLimits>) {
-        let cache = context.limits
+        let cache = cache
         settings.value(of: LimitsCache.setting) { reply($0.map { cache.limits($0) }) }
     }
 
@@ -93,7 +95,7 @@ package final class LimitCommands: Sendable {
         _ change: @escaping @Sendable (TransferLimits) -> TransferLimits,
         reply: @escaping Reply<TransferLimits>
     ) {
-        let context = context
+        let (cache, signals) = (cache, signals)
         commands.perform("change_limits", reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<TransferLimits, StoreError> in
             // An iteration fails only if another transaction has changed the limits meanwhile.
@@ -102,7 +104,7 @@ package final class LimitCommands: Sendable {
                 parameters.append(text: LimitsCache.setting)
                 let rows = try connection.execute(Statements.readSetting, parameters)
                 let before = rows.rowCount == 1 ? rows.bytes(0, 0) : nil
-                let current = context.limits.limits(before)
+                let current = cache.limits(before)
                 let finding = ChangeCheck.allowed(current).matching { isAllowed(current) }
                 if case .refused(let error) = finding { return .failure(error) }
                 let limits = change(current)
@@ -113,8 +115,7 @@ package final class LimitCommands: Sendable {
                 guard try connection.execute(Statements.changeSetting, changed).rowCount == 1 else {
                     continue
                 }
-                context.limits.apply(
-                    limits.json, reading: context.limits.beginReading(), to: context.attemptRunner)
+                cache.apply(limits.json, reading: cache.beginReading(), to: signals.attemptRunner)
                 var notification = Parameters()
                 notification.append(text: LimitsCache.notification)
                 _ = try connection.execute(Statements.notify, notification)
@@ -126,11 +127,11 @@ package final class LimitCommands: Sendable {
 
     /// Reloads the limits. Called when another node has changed them.
     func adopt() {
-        let context = context
-        let reading = context.limits.beginReading()
+        let (cache, signals) = (cache, signals)
+        let reading = cache.beginReading()
         settings.value(of: LimitsCache.setting) { result in
             guard case .success(let stored) = result else { return }
-            context.limits.apply(stored, reading: reading, to: context.attemptRunner)
+            cache.apply(stored, reading: reading, to: signals.attemptRunner)
         }
     }
 }

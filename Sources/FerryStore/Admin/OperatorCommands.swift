@@ -6,16 +6,18 @@ package final class OperatorCommands: Sendable {
     private let commands: CommandQueue
     private let reads: ReadPool
     private let context: StoreContext
-    private let wakeDispatcher: @Sendable () -> Void
+    private let signals: StoreSignals
+    private let nodeState: NodeState
 
     init(
-        _ commands: CommandQueue, _ reads: ReadPool, _ context: StoreContext,
-        wakeDispatcher: @escaping @Sendable () -> Void
+        _ commands: CommandQueue, _ reads: ReadPool, _ context: StoreContext, _ signals: StoreSignals,
+        _ nodeState: NodeState
     ) {
         self.commands = commands
         self.reads = reads
         self.context = context
-        self.wakeDispatcher = wakeDispatcher
+        self.signals = signals
+        self.nodeState = nodeState
     }
 
     /// Pauses or resumes the service: this node at once, other nodes when they are notified. Running
@@ -66,7 +68,7 @@ package final class OperatorCommands: Sendable {
 
     private func adopt(_ connection: inout Connection) throws(PostgresError) {
         let rows = try connection.execute(Statements.readOperations, .operatorSettings(context))
-        if let settings = OperatorSettings(rows), context.adopt(settings) { wakeDispatcher() }
+        if let settings = OperatorSettings(rows), nodeState.adopt(settings) { signals.wakeDispatcher() }
     }
 }
 

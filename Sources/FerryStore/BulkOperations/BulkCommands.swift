@@ -9,12 +9,17 @@ package final class BulkCommands: Sendable {
     private let reads: ReadPool
     private let jobs: JobQueries
     private let context: StoreContext
+    private let signals: StoreSignals
 
-    init(_ commands: CommandQueue, _ reads: ReadPool, _ jobs: JobQueries, _ context: StoreContext) {
+    init(
+        _ commands: CommandQueue, _ reads: ReadPool, _ jobs: JobQueries, _ context: StoreContext,
+        _ signals: StoreSignals
+    ) {
         self.commands = commands
         self.reads = reads
         self.jobs = jobs
         self.context = context
+        self.signals = signals
     }
 
     /// Candidates that one turn of a dry run looks at.
@@ -27,9 +32,9 @@ package final class BulkCommands: Sendable {
         _ new: NewBulkOperation, _ idempotency: Submission.Idempotency?,
         reply: @escaping Reply<Created<BulkOperation>>
     ) {
-        let context = context
+        let (context, signals) = (context, signals)
         let waking: Reply<Created<BulkOperation>> = { result in
-            context.bulkWakes.send(())
+            signals.bulkWakes.send(())
             reply(result)
         }
         commands.perform("create_bulk_operation", waking) {

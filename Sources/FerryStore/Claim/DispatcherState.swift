@@ -9,6 +9,14 @@ import Sys
 /// The state of the `JobDispatcher`. Lives on its thread.
 struct DispatcherState {
     private let context: StoreContext
+    private let signals: StoreSignals
+    private let nodeState: NodeState
+    private let hostState: HostState
+    private let queueState: QueueState
+    private let numbering: EventNumbering
+    private let recentResults: RecentResults
+    /// Keeps results that cannot be committed before the end.
+    private let resultSpool: ResultSpool?
     private let database: ReconnectingConnection
     /// Results of attempts that are not committed yet; each holds a lease.
     private var endings: [AttemptEnding] = []
@@ -44,11 +52,22 @@ struct DispatcherState {
     /// After a transaction that included a pass of the relay has failed.
     private static let numberingPause: Int64 = 60_000_000_000
 
-    init(_ context: StoreContext) {
+    init(
+        _ queueState: QueueState, _ numbering: EventNumbering, _ recentResults: RecentResults,
+        spool: ResultSpool?
+    ) {
+        let context = queueState.context
         self.context = context
-        queue = QueueView(context)
-        connections = ConnectionTransaction(context)
-        loans = SlotLoans(context)
+        signals = queueState.signals
+        nodeState = queueState.nodeState
+        hostState = queueState.hostState
+        self.queueState = queueState
+        self.numbering = numbering
+        self.recentResults = recentResults
+        resultSpool = spool
+        queue = QueueView(queueState)
+        connections = ConnectionTransaction(queueState)
+        loans = SlotLoans(queueState)
         handover = DeliveryHandover(context)
         database = context.connection(
             "dispatcher", counts: true,
@@ -59,13 +78,13 @@ struct DispatcherState {
             })
     }
 
-    var isEmpty: Bool { endings.isEmpty && resumptions.isEmpty && context.held.count == 0 }
+    var isEmpty: Bool { endings.isEmpty && resumptions.isEmpty && queueState.held.count == 0 }
 
     /// `true` if jobs wait for a connection to a limited host. Only a commit makes connections free.
     var waitsForConnections: Bool { isLeasing && queue.schedule.hasQueueOfOrigin }
 
     private var slots: WorkerSlots { context.configuration.slots }
-    private var isLeasing: Bool { context.mayLease }
+    private var isLeasing: Bool { nodeState.mayLease }
 
     // MARK: Time
 
@@ -74,11 +93,11 @@ struct DispatcherState {
         let now = Sys.monotonicNanoseconds()
         var next = now + 1_000_000_000
         if !endings.isEmpty || !resumptions.isEmpty { next = now }
-        if let back = context.held.nextReturn { next = min(next, isLeasing ? back : now) }
-        if let begin = context.held.nextRecording { next = min(next, begin) }
+        if let back = queueState.held.nextReturn { next = min(next, isLeasing ? back : now) }
+        if let begin = queueState.held.nextRecording { next = min(next, begin) }
         if let look = dependents.nextLook { next = min(next, look) }
         if let ask = connections.nextStep(now) { next = min(next, ask) }
-        if context.isPromoting { next = min(next, nextPromotion) }
+        if nodeState.isPromoting { next = min(next, nextPromotion) }
         if isLeasing, slots.freeCount > 0 { next = min(next, queue.nextInstant(now)) }
         if isLeasing, let look = loans.nextInstant(queue, now) { next = min(next, look) }
         let wait = max(next - now, Int64(database.retryIn / .nanoseconds(1)), nextStep - now)
@@ -94,7 +113,7 @@ struct DispatcherState {
     /// not.
     mutating func spool() -> Bool {
         giveBackHeld(Sys.monotonicNanoseconds())
-        return context.configuration.spool?.keep(
+        return resultSpool?.keep(
             resumptions, endings, Array(transfers.values), of: context.configuration.node, context.logger)
             ?? false
     }
@@ -105,7 +124,7 @@ struct DispatcherState {
         switch message {
         case .result(let result):
             queue.note(ended: result)
-            context.throughputs.note(result, at: context.clock)
+            hostState.throughputs.note(result, at: context.clock)
             if let transfer = AttemptTransfer(result, context.configuration.quotas) {
                 transfers[transfer.job] = transfer
                 context.configuration.quotas.note(ended: transfer.byteCount, of: transfer.tenant)
@@ -113,7 +132,7 @@ struct DispatcherState {
             if let attempt = StoredAttempt(result, context.configuration.quotas) {
                 stored[attempt.job] = attempt
             }
-            let ending = ending(context.edits.apply(to: result))
+            let ending = ending(queueState.edits.apply(to: result))
             endings.append(ending)
         case .resumed(let attempt, let offset):
             resumptions.append(ResumptionEvent(resumed: attempt, at: offset, now: context.clock.now()))
@@ -125,12 +144,12 @@ struct DispatcherState {
     }
 
     private mutating func ending(_ result: AttemptResult) -> AttemptEnding {
-        context.health.note(result, HostSignal(result))
+        hostState.health.note(result, HostSignal(result))
         let now = context.clock.now()
         let jitter = Double.random(in: 0...1, using: &random)
-        let begin = context.held.takeBegin(result.attempt.job, at: Sys.monotonicNanoseconds())
+        let begin = queueState.held.takeBegin(result.attempt.job, at: Sys.monotonicNanoseconds())
         if let wait = AttemptEnding(
-            waitingAfter: result, isHostKnown: context.health.unreachable(result.attempt.origin) != nil,
+            waitingAfter: result, isHostKnown: hostState.health.unreachable(result.attempt.origin) != nil,
             node: context.configuration.node, now: now, jitter: jitter, context.configuration.seal)
         {
             context.metrics.connectivityWaits.add(1, ordering: .relaxed)
@@ -165,7 +184,7 @@ struct DispatcherState {
         let now = Sys.monotonicNanoseconds()
         // A held attempt needs a slot and a lease. A commit releases leases after the slots were released, so
         // that the end of a transfer alone does not begin the next one.
-        defer { context.beginHeld() }
+        defer { queueState.beginHeld() }
         guard database.retryIn == .zero, now >= nextStep else { return }
         if !resumptions.isEmpty { writeResumptions() }
         // An event of a running attempt is committed before the attempt's result.
@@ -174,16 +193,16 @@ struct DispatcherState {
         for scope in connections.step(database) { queue.note(closedAt: scope) }
         giveBackHeld(now)
         let ended = Array(endings.prefix(batchMax))
-        let promotes = context.isPromoting && now >= nextPromotion
+        let promotes = nodeState.isPromoting && now >= nextPromotion
         slots.settle(ended.count)
-        var reserved = Reservation(lease: context.lease.number)
+        var reserved = Reservation(lease: nodeState.lease.number)
         var claims = Claims()
         if isLeasing, reserved.lease != nil {
             claims = planClaims(isAfterEndings: !ended.isEmpty, now, &reserved)
         } else {
             loans.forget()
         }
-        let begun = context.held.unrecordedBegins(Limits.resultBatchMax, at: now)
+        let begun = queueState.held.unrecordedBegins(Limits.resultBatchMax, at: now)
         var transaction = DispatcherTransaction(
             endings: ended, transfers: transfers.isEmpty ? [] : ended.compactMap { transfers[$0.lease.job] },
             begun: begun, promotes: promotes, reconciles: now >= nextReconciliation,
@@ -195,10 +214,10 @@ struct DispatcherState {
         else {
             return
         }
-        context.recentResults.prepare(ended.compactMap(\.finished))
+        recentResults.prepare(ended.compactMap(\.finished))
         do {
             let outcome = try database.withConnection { connection throws(PostgresError) in
-                try transaction.commit(&connection, context)
+                try transaction.commit(&connection, queueState, numbering)
             }
             context.metrics.dispatchBatches.add(1, ordering: .relaxed)
             context.metrics.dispatchNanoseconds.add(Sys.monotonicNanoseconds() - now, ordering: .relaxed)
@@ -219,7 +238,7 @@ struct DispatcherState {
             !transaction.promotes, !transaction.reconciles, now >= numbersNothingUntil
         else { return false }
         let isWanted = ended.contains { $0.finished?.isWanted == true }
-        return ended.contains { $0.finished != nil } && context.events.isUrgent(isWanted: isWanted)
+        return ended.contains { $0.finished != nil } && signals.events.isUrgent(isWanted: isWanted)
     }
 
     private mutating func planClaims(
@@ -230,7 +249,7 @@ struct DispatcherState {
         let wanted = queue.wantedSlots
         reserved.slots = slots.reserve(upTo: wanted)
         if isAfterEndings, now >= prefetchesNothingUntil {
-            let most = turnover.wanted(capacity: slots.capacity) - context.held.count
+            let most = turnover.wanted(capacity: slots.capacity) - queueState.held.count
             reserved.held = slots.reserveLeases(upTo: min(wanted - reserved.slots, most))
         }
         let claims = queue.plan(reserved.slots, held: reserved.held, scans: queue.scans(now))
@@ -246,8 +265,8 @@ struct DispatcherState {
     /// Gives back attempts that were held for too long, or that others go before; all of them if this node
     /// may not lease.
     private mutating func giveBackHeld(_ now: Int64) {
-        let back = context.held.takeReturns(
-            at: now, isAll: !isLeasing, hasPeers: context.hasPeers.load(ordering: .relaxed))
+        let back = queueState.held.takeReturns(
+            at: now, isAll: !isLeasing, hasPeers: nodeState.hasPeers.load(ordering: .relaxed))
         guard !back.isEmpty else { return }
         // The commit of each releases a lease, and submitted ones have none among those of the slots.
         slots.unsettle(back.count { $0.isSubmitted })
@@ -261,7 +280,7 @@ struct DispatcherState {
     ) {
         let now = Sys.monotonicNanoseconds()
         let claims = outcome.claims.jobs
-        context.recentResults.commit(outcome.finished, at: now)
+        recentResults.commit(outcome.finished, at: now)
         endings.removeFirst(transaction.endings.count)
         for transfer in transaction.transfers {
             transfers[transfer.job] = nil
@@ -269,11 +288,11 @@ struct DispatcherState {
                 committed: transfer.byteCount, of: transfer.tenant, at: context.clock.now())
         }
         if !stored.isEmpty { noteStored(transaction.endings) }
-        context.held.recorded(transaction.begun.lazy.map(\.job))
+        queueState.held.recorded(transaction.begun.lazy.map(\.job))
         batchMax = Limits.resultBatchMax
-        context.leaseRegistry.remove(transaction.endings.lazy.map { ($0.lease.job, $0.lease.attempt) })
+        nodeState.leaseRegistry.remove(transaction.endings.lazy.map { ($0.lease.job, $0.lease.attempt) })
         queue.forget(transaction.endings.lazy.map(\.lease.job))
-        context.leaseRegistry.insert(claims.lazy.map { ($0.record.id, $0.record.attempt) })
+        nodeState.leaseRegistry.insert(claims.lazy.map { ($0.record.id, $0.record.attempt) })
         slots.settle(reserved.slots + reserved.held - claims.count)
         if !transaction.endings.isEmpty {
             turnover.note(ended: transaction.endings.count, at: now, nanoseconds: now - began)
@@ -304,7 +323,7 @@ struct DispatcherState {
         // For a while no job is prefetched: a job that must not be sent twice gets the next slot.
         if outcome.claims.passesOver { prefetchesNothingUntil = now + Self.prefetchPause }
         begin(claims, reserved)
-        if outcome.hasDueQuestions { QuestionTransaction(context: context, database: database).run() }
+        if outcome.hasDueQuestions { QuestionTransaction(queueState: queueState, database: database).run() }
     }
 
     /// Notes which bytes committed endings keep.
@@ -320,7 +339,7 @@ struct DispatcherState {
 
     /// Moves queued jobs out of claim queues that do not exist. They would never be leased.
     private func replaceMissing(_ queues: Set<Int64>) {
-        context.claimQueues.forget(queues)
+        queueState.claimQueues.forget(queues)
         var parameters = Parameters()
         parameters.appendArray(.int64, queues) { $0.append(int64: $1) }
         parameters.append(int32: DispatcherTransaction.promotionMax)
@@ -338,13 +357,13 @@ struct DispatcherState {
                 "queued jobs could not be moved out of claim queues that do not exist",
                 metadata: ["error": "\(error)"])
         }
-        context.backlog.addUnknown()
+        queueState.backlog.addUnknown()
     }
 
     private mutating func resolveDependencies() {
         guard dependents.nextLook != nil else { return }
-        let effects = dependents.step(database, context)
-        if effects.queuedCount > 0 { context.backlog.addUnknown() }
+        let effects = dependents.step(database, queueState)
+        if effects.queuedCount > 0 { queueState.backlog.addUnknown() }
         if let due = effects.nextDue { schedulePromotion(at: due) }
     }
 
@@ -358,7 +377,7 @@ struct DispatcherState {
             }
             let isWanted = resumptions.contains(where: \.isWanted)
             resumptions = []
-            if told > 0 { context.events.written(isWanted: isWanted) }
+            if told > 0 { signals.events.written(isWanted: isWanted) }
         } catch {
             // The events may be committed. A repetition would look like another event.
             if wasSent, error.isOutcomeUnknown { resumptions = [] }
@@ -391,10 +410,10 @@ struct DispatcherState {
                 if change.isSuspension { suspended.append(change.lease.job) }
             }
         }
-        if !suspended.isEmpty { context.commitObserver?.jobsSuspended(suspended) }
-        if !leaving.isEmpty { context.commitObserver?.jobsLeaveBytes(leaving) }
+        if !suspended.isEmpty { signals.commitObserver?.jobsSuspended(suspended) }
+        if !leaving.isEmpty { signals.commitObserver?.jobsLeaveBytes(leaving) }
         // Also jobs whose lease was lost: clients that wait for them read their state.
-        if !finished.isEmpty { context.commitObserver?.jobsFinished(finished) }
+        if !finished.isEmpty { signals.commitObserver?.jobsFinished(finished) }
         if transaction.begun.contains(where: { $0.spec.webhook?.events.contains(.jobStarted) == true }) {
             isWanted = true
         }
@@ -407,10 +426,10 @@ struct DispatcherState {
 
     /// Wakes the relay, unless the events have their numbers already.
     private func tellEvents(_ outcome: DispatcherTransaction.Outcome, isWanted: Bool) {
-        guard let numbered = outcome.numbered else { return context.events.written(isWanted: isWanted) }
-        context.noteNumbered(numbered, handedCount: handover.commit())
-        if numbered.hasDrained { context.events.sessionsDrained() }
-        if numbered.isFull { context.events.written(isWanted: true) }
+        guard let numbered = outcome.numbered else { return signals.events.written(isWanted: isWanted) }
+        numbering.note(numbered, handedCount: handover.commit())
+        if numbered.hasDrained { signals.events.sessionsDrained() }
+        if numbered.isFull { signals.events.written(isWanted: true) }
     }
 
     /// Begins leased jobs or keeps them for the next slot; ends at once those that must not begin.
@@ -427,7 +446,7 @@ struct DispatcherState {
             } else if let expiry = stored.expiresAt, expiry <= now {
                 let resumeData = context.configuration.resumeData
                 endings.append(.finish(FinishedJob(overdue: stored, at: now, resumeData: resumeData)))
-            } else if let attempt = Attempt(stored, context) {
+            } else if let attempt = Attempt(stored, queueState) {
                 if attempt.mayHaveActed(before: stored) {
                     end(stored, .failed, .outcomeUnknown, now)
                 } else {
@@ -440,7 +459,7 @@ struct DispatcherState {
             }
         }
         if attempts.contains(where: { $0.spec.webhook?.events.contains(.jobStarted) == true }) {
-            context.events.written(isWanted: true)
+            signals.events.written(isWanted: true)
         }
         begin(attempts, reserved)
     }
@@ -448,21 +467,21 @@ struct DispatcherState {
     private mutating func begin(_ attempts: [Attempt], _ reserved: Reservation) {
         let slotCount = reserved.slots
         // After the leases are in the registry, as in `SubmissionBatch.begin`.
-        guard context.attemptRunner != nil, context.lease.number == reserved.lease else {
+        guard signals.attemptRunner != nil, nodeState.lease.number == reserved.lease else {
             slots.end(slotCount)
             for attempt in attempts { endings.append(.giveBack(Lease(attempt))) }
             return
         }
         let begun = Array(attempts.prefix(slotCount))
         slots.end(slotCount - begun.count)
-        context.begin(begun)
+        queueState.begin(begun)
         guard attempts.count > begun.count else { return }
         var held: [Attempt] = []
         for attempt in attempts[begun.count...] {
             if attempt.spec.isRepeatable(attempt.spec.request.method) {
                 held.append(attempt)
             } else if slots.begin(upTo: 1) == 1 {
-                context.begin([attempt])
+                queueState.begin([attempt])
             } else {
                 // A process that dies cannot tell that the job has not begun. Claims that prefetch skip such
                 // jobs (`is_repeatable`) unless an edit has changed the spec since.
@@ -470,8 +489,8 @@ struct DispatcherState {
                 endings.append(.giveBack(Lease(attempt)))
             }
         }
-        let throughputs = context.throughputs
-        context.held.add(
+        let throughputs = hostState.throughputs
+        queueState.held.add(
             prefetched: held.map {
                 (
                     $0,
@@ -479,7 +498,7 @@ struct DispatcherState {
                         createdAt: $0.createdAt, bytesPerSecond: throughputs.bytesPerSecond($0.origin))
                 )
             }, at: Sys.monotonicNanoseconds())
-        context.beginHeld()
+        queueState.beginHeld()
     }
 
     private mutating func end(

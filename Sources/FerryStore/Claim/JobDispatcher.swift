@@ -20,27 +20,40 @@ package final class JobDispatcher: ResultSink {
         case dependencies
     }
 
-    private let context: StoreContext
+    private let queueState: QueueState
+    private let numbering: EventNumbering
+    private let recentResults: RecentResults
+    private let spool: ResultSpool?
     private let mailbox = Mailbox<Message>()
 
-    init(_ context: StoreContext) { self.context = context }
+    init(
+        _ queueState: QueueState, _ numbering: EventNumbering, _ recentResults: RecentResults,
+        spool: ResultSpool?
+    ) {
+        self.queueState = queueState
+        self.numbering = numbering
+        self.recentResults = recentResults
+        self.spool = spool
+    }
+
+    private var context: StoreContext { queueState.context }
 
     /// Takes a result and gives its slot to the next attempt. The mailbox is bounded: each result holds a
     /// lease until it is committed.
     package func record(_ result: AttemptResult) {
         context.configuration.slots.end(1)
-        context.beginHeld()
+        queueState.beginHeld()
         mailbox.send(.result(result))
     }
 
     /// Takes the offset at which a download has resumed. The mailbox is bounded: an attempt reports it once.
     package func resumed(_ attempt: Attempt, at offset: Int64) { mailbox.send(.resumed(attempt, offset)) }
 
-    package func received(_ response: HostResponse) { context.health.note(response) }
+    package func received(_ response: HostResponse) { queueState.hostState.health.note(response) }
 
     package func noteUnanswered(_ attempt: Attempt, at scope: RequestScope) -> Bool {
         guard context.configuration.slots.isScarce else { return false }
-        context.health.noteUnanswered(of: attempt.job, at: scope)
+        queueState.hostState.health.noteUnanswered(of: attempt.job, at: scope)
         return true
     }
 
@@ -59,7 +72,7 @@ package final class JobDispatcher: ResultSink {
     }
 
     private func useFreeSlot() {
-        context.beginHeld()
+        queueState.beginHeld()
         mailbox.send(.wake)
     }
 
@@ -85,12 +98,12 @@ package final class JobDispatcher: ResultSink {
     /// prefetched; else a quarter of the slots, because free slots then wait for the claim of that commit.
     private var enough: Int {
         let slots = context.configuration.slots
-        return slots.freeCount > 0 || context.held.count > 0 ? .max : max(1, slots.capacity / 4)
+        return slots.freeCount > 0 || queueState.held.count > 0 ? .max : max(1, slots.capacity / 4)
     }
 
     /// The thread's body.
     func run() {
-        var dispatcher = DispatcherState(context)
+        var dispatcher = DispatcherState(queueState, numbering, recentResults, spool: spool)
         var deadline: Int64?
         // `true` after a commit of several results: more are likely to follow.
         var isBusy = false

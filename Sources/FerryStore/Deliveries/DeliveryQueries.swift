@@ -7,13 +7,13 @@ package final class DeliveryQueries: Sendable {
     private let commands: CommandQueue
     private let reads: ReadPool
     private let jobs: any JobLookup
-    private let context: StoreContext
+    private let signals: StoreSignals
 
-    init(_ commands: CommandQueue, _ reads: ReadPool, _ jobs: any JobLookup, _ context: StoreContext) {
+    init(_ commands: CommandQueue, _ reads: ReadPool, _ jobs: any JobLookup, _ signals: StoreSignals) {
         self.commands = commands
         self.reads = reads
         self.jobs = jobs
-        self.context = context
+        self.signals = signals
     }
 
     /// Reads a page of the deliveries of a job or an endpoint with their tries, newest first. `state` and
@@ -52,7 +52,7 @@ package final class DeliveryQueries: Sendable {
 
     /// Makes a delivery due at once, whatever its state is, and reads it.
     package func redeliver(_ id: DeliveryID, tenant: String, reply: @escaping Reply<DeliveryRecord>) {
-        let context = context
+        let signals = signals
         let read: Reply<Void> = { [self] result in
             switch result {
             case .success: delivery(id, tenant: tenant, reply: reply)
@@ -66,7 +66,7 @@ package final class DeliveryQueries: Sendable {
             guard try connection.execute(Statements.redeliver, parameters).rowCount == 1 else {
                 return .failure(.notFound)
             }
-            context.commitObserver?.deliveriesAdded(1)
+            signals.commitObserver?.deliveriesAdded(1)
             return .success(())
         }
     }

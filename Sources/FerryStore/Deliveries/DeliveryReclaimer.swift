@@ -6,10 +6,14 @@ import Synchronization
 /// Makes deliveries due again that the senders of dead nodes had claimed.
 final class DeliveryReclaimer: Sendable {
     private let context: StoreContext
+    private let signals: StoreSignals
     /// Nodes whose deliveries were reclaimed, with their last heartbeats.
     private let done = Mutex<[NodeID: Timestamp]>([:])
 
-    init(_ context: StoreContext) { self.context = context }
+    init(_ context: StoreContext, _ signals: StoreSignals) {
+        self.context = context
+        self.signals = signals
+    }
 
     /// Reclaims deliveries of an earlier process of this node, which did not record their tries. No other
     /// process has this node's identity.
@@ -56,7 +60,7 @@ final class DeliveryReclaimer: Sendable {
         context.logger.notice(
             "deliveries of a dead node are due again",
             metadata: ["count": "\(count)", "node.id": "\(node)"])
-        context.commitObserver?.deliveriesAdded(Int(count))
+        signals.commitObserver?.deliveriesAdded(Int(count))
     }
 }
 

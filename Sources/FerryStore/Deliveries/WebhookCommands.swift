@@ -9,12 +9,17 @@ package final class WebhookCommands: Sendable {
     private let reads: ReadPool
     private let queries: DeliveryQueries
     private let context: StoreContext
+    private let signals: StoreSignals
 
-    init(_ commands: CommandQueue, _ reads: ReadPool, queries: DeliveryQueries, _ context: StoreContext) {
+    init(
+        _ commands: CommandQueue, _ reads: ReadPool, queries: DeliveryQueries, _ context: StoreContext,
+        _ signals: StoreSignals
+    ) {
         self.commands = commands
         self.reads = reads
         self.queries = queries
         self.context = context
+        self.signals = signals
     }
 
     /// Maximum number of deliveries that one statement of a replay makes due.
@@ -23,12 +28,12 @@ package final class WebhookCommands: Sendable {
     /// Creates an endpoint, or finds the one that the first request with the same key created. Replies
     /// `limitReached` if the tenant has `Limits.webhookCountMax` endpoints.
     package func createWebhook(_ new: NewWebhook, reply: @escaping Reply<WebhookCreation>) {
-        let context = context
+        let (context, signals) = (context, signals)
         commands.perform("create_webhook", reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<WebhookCreation, StoreError> in
             let rows = try connection.execute(
                 Statements.createWebhook, .new(new, node: context.configuration.node))
-            context.events.hasEndpoints.store(true, ordering: .relaxed)
+            signals.events.hasEndpoints.store(true, ordering: .relaxed)
             if rows.bool(0, 0) { return .success(.made(new.record)) }
             guard let key = new.idempotency else { return .success(.limitReached) }
             switch try Self.made(with: key, &connection) {
@@ -75,7 +80,7 @@ package final class WebhookCommands: Sendable {
         _ change: @escaping @Sendable (WebhookRecord) throws(InvalidFields) -> WebhookRecord,
         reply: @escaping Reply<Result<WebhookRecord, InvalidFields>>
     ) {
-        let context = context
+        let signals = signals
         commands.perform("edit_webhook", reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<
                 Result<WebhookRecord, InvalidFields>, StoreError
@@ -100,7 +105,7 @@ package final class WebhookCommands: Sendable {
                 guard rows.rowCount == 1 else { continue }
                 // The sender looks again: deliveries of an enabled endpoint may be due, and those claimed for
                 // an older revision have to be returned.
-                context.commitObserver?.deliveriesAdded(0)
+                signals.commitObserver?.deliveriesAdded(0)
                 return .success(.success(WebhookRecord(rows, 0)))
             }
             return .failure(.unavailable)
@@ -111,7 +116,7 @@ package final class WebhookCommands: Sendable {
     package func deleteWebhook(
         _ id: WebhookID, tenant: String, revision: Int32?, reply: @escaping Reply<Void>
     ) {
-        let context = context
+        let signals = signals
         commands.perform("delete_webhook", reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<Void, StoreError> in
             for _ in 0..<10 {
@@ -126,7 +131,7 @@ package final class WebhookCommands: Sendable {
                     let gone = try connection.execute(Statements.deleteWebhook, parameters)
                     guard gone.affectedRowCount == 1 else { continue }
                     // The sender looks again and returns the deliveries that it has claimed.
-                    context.commitObserver?.deliveriesAdded(0)
+                    signals.commitObserver?.deliveriesAdded(0)
                     return .success(())
                 }
             }
@@ -152,7 +157,7 @@ package final class WebhookCommands: Sendable {
     package func pingWebhook(
         _ id: WebhookID, tenant: String, traceparent: String?, reply: @escaping Reply<DeliveryID>
     ) {
-        let context = context
+        let (context, signals) = (context, signals)
         commands.perform("ping_webhook", reply) { connection throws(PostgresError) in
             let (delivery, event): (DeliveryID, EventID) = (
                 context.identifiers.make(), context.identifiers.make()
@@ -167,7 +172,7 @@ package final class WebhookCommands: Sendable {
             guard try connection.execute(Statements.pingWebhook, parameters).rowCount == 1 else {
                 return .failure(.notFound)
             }
-            context.commitObserver?.deliveriesAdded(1)
+            signals.commitObserver?.deliveriesAdded(1)
             return .success(delivery)
         }
     }
@@ -203,7 +208,7 @@ package final class WebhookCommands: Sendable {
             switch result {
             case .failure(let error): reply(.failure(error))
             case .success(let ids):
-                if !ids.isEmpty { context.commitObserver?.deliveriesAdded(ids.count) }
+                if !ids.isEmpty { signals.commitObserver?.deliveriesAdded(ids.count) }
                 let total = count + Int64(ids.count)
                 guard let last = ids.last, ids.count == Int(Self.replayBatchMax) else {
                     return reply(.success(total))

@@ -6,18 +6,18 @@ import Sys
 package final class EventQueries: Sendable {
     private let reads: ReadPool
     private let context: StoreContext
+    private let signals: StoreSignals
 
-    init(_ reads: ReadPool, _ context: StoreContext) {
+    init(_ reads: ReadPool, _ context: StoreContext, _ signals: StoreSignals) {
         self.reads = reads
         self.context = context
+        self.signals = signals
     }
 
     /// Rows of one read; each has up to `EventRow.eventCountMax` events.
     private static let rowMax: Int32 = 8
     /// Events whose jobs one statement reads; each may have a large spec.
     fileprivate static let jobChunk = 50
-    /// Maximum number of passes that the deletion of a job runs.
-    private static let passMax = 5
 
     /// Reads a page of events, newest first. Includes all events committed before the call.
     package func events(_ query: EventQuery, reply: @escaping Reply<ListPage<EventEntry, EventKindTag>>) {
@@ -46,7 +46,7 @@ package final class EventQueries: Sendable {
             // Checked before the events are read: an event that gets its number in between is then among
             // them.
             var isComplete = record.state.isTerminal
-            if isComplete { isComplete = try !Self.hasUnnumberedEvents(record, &connection) }
+            if isComplete { isComplete = try !EventNumbering.isMissingNumbers(of: record, &connection) }
             let later = try Self.events(of: record, &connection).filter { $0.id > after }
             return EventReplay(
                 entries: try context.entries(Array(later.prefix(limit)), &connection),
@@ -89,7 +89,7 @@ package final class EventQueries: Sendable {
 
     /// Calls `body` when events committed before have their numbers, or when that is not possible now.
     private func numbered(_ body: @escaping @Sendable () -> Void) {
-        if !context.events.mailbox.send(.pass(done: body)) { body() }
+        if !signals.events.mailbox.send(.pass(done: body)) { body() }
     }
 
     /// Passes the job to `body` when its events committed before have their numbers, or when that is not
@@ -145,34 +145,6 @@ package final class EventQueries: Sendable {
         let rows = try connection.execute(Statements.lastEvent)
         // The greatest id of its row.
         return rows.rowCount == 1 ? (rows.identifier(0, 0) as EventID).rowEnd : EventID(high: 0, low: 0)
-    }
-
-    // MARK: Before a job is deleted
-
-    /// Numbers the events of a job before its row is deleted: the relay needs the row. Returns `false` if too
-    /// many events of its tenant come before.
-    static func numberEvents(
-        of job: JobRecord, _ connection: inout Connection, _ context: StoreContext
-    ) throws(PostgresError) -> Bool {
-        var passCount = 0
-        while try hasUnnumberedEvents(job, &connection) {
-            guard passCount < passMax else { return false }
-            passCount += 1
-            let outcome = try RelayTransaction.commit(
-                &connection, context, InboxSelection(tenant: job.tenant))
-            context.events.numbered()
-            if outcome.deliveryCount > 0 { context.commitObserver?.deliveriesAdded(outcome.deliveryCount) }
-        }
-        return true
-    }
-
-    private static func hasUnnumberedEvents(
-        _ job: JobRecord, _ connection: inout Connection
-    ) throws(PostgresError) -> Bool {
-        var parameters = Parameters()
-        parameters.append(text: job.tenant)
-        parameters.append(job.id)
-        return try connection.execute(Statements.hasUnnumberedEvents, parameters).bool(0, 0)
     }
 }
 

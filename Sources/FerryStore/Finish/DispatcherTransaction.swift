@@ -60,12 +60,14 @@ struct DispatcherTransaction {
 
     /// Changes the jobs of ended attempts and those that are due, finishes and claims, in this order, in one
     /// transaction.
-    func commit(_ connection: inout Connection, _ context: StoreContext) throws(PostgresError) -> Outcome {
-        let unknown = reconciles ? try unknownLeases(&connection, context) : []
-        let (ended, finished) = try split(&connection, context)
+    func commit(
+        _ connection: inout Connection, _ queueState: QueueState, _ numbering: EventNumbering
+    ) throws(PostgresError) -> Outcome {
+        let unknown = reconciles ? try unknownLeases(&connection, queueState) : []
+        let (ended, finished) = try split(&connection, queueState)
         let changes = ended + unknown.map { JobChange(.giveBack, $0) }
         guard promotes || !claims.unreachable.isEmpty || handover != nil else {
-            return try commit(changes, finished, unknown.count, &connection, context)
+            return try commit(changes, finished, unknown.count, &connection, queueState, numbering)
         }
         return try connection.transaction { connection throws(PostgresError) in
             let due: [JobID] =
@@ -73,7 +75,8 @@ struct DispatcherTransaction {
                 ? try connection.execute(Statements.lockDueJobs, .int32(Self.promotionMax)).identifiers() : []
             let awaited = try claims.lockUnreachable(&connection)
             return try commit(
-                changes, finished, unknown.count, due: due, awaited: awaited, &connection, context)
+                changes, finished, unknown.count, due: due, awaited: awaited, &connection, queueState,
+                numbering)
         }
     }
 
@@ -81,7 +84,7 @@ struct DispatcherTransaction {
     private func commit(
         _ changes: [JobChange], _ finished: [FinishedJob], _ reconciledCount: Int, due: [JobID] = [],
         awaited: [JobID: (queue: Int64, change: JobChange)] = [:], _ connection: inout Connection,
-        _ context: StoreContext
+        _ queueState: QueueState, _ numbering: EventNumbering
     ) throws(PostgresError) -> Outcome {
         var outcome = Outcome(reconciledCount: reconciledCount)
         let begins = begun.map { JobChange(recordingBegin: $0) } + endings.compactMap(\.begin)
@@ -89,7 +92,8 @@ struct DispatcherTransaction {
         var results = try connection.pipeline { pipeline in
             if !transfers.isEmpty {
                 pipeline.send(
-                    Statements.countTransfers, .transfers(transfers, of: context.configuration.node))
+                    Statements.countTransfers,
+                    .transfers(transfers, of: queueState.context.configuration.node))
             }
             // A statement of its own: the next one may change the same jobs.
             if !begins.isEmpty { pipeline.send(Statements.changeJobs, .changes(begins)) }
@@ -101,7 +105,7 @@ struct DispatcherTransaction {
                 pipeline.send(Statements.hasDueQuestions)
             }
             if handover != nil { RelayTransaction.begin(in: &pipeline) }
-            claims.send(to: &pipeline, context)
+            claims.send(to: &pipeline, queueState.context)
         }
         var changed: Set<JobID> = []
         var index = 0
@@ -130,9 +134,11 @@ struct DispatcherTransaction {
         }
         if let handover {
             outcome.numbered = try RelayTransaction.run(
-                begun: next(&results), &connection, context, handover: handover)
+                begun: next(&results), &connection, numbering, handover: handover)
         }
-        if !claims.isEmpty { outcome.claims = claims.read(&results, from: index, context.damagedRows) }
+        if !claims.isEmpty {
+            outcome.claims = claims.read(&results, from: index, queueState.context.damagedRows)
+        }
         for (job, wait) in awaited where changed.contains(job) { outcome.claims.noteWait(in: wait.queue) }
         outcome.fenced = endings.map(\.lease).filter { !changed.contains($0.job) }
         return outcome
@@ -141,9 +147,9 @@ struct DispatcherTransaction {
     /// Returns the endings by the statement that writes them. Given back jobs that one node alone can run get
     /// its claim queue.
     private func split(
-        _ connection: inout Connection, _ context: StoreContext
+        _ connection: inout Connection, _ queueState: QueueState
     ) throws(PostgresError) -> ([JobChange], [FinishedJob]) {
-        let queues = try queues(&connection, context)
+        let queues = try queues(&connection, queueState)
         var (changes, finished): ([JobChange], [FinishedJob]) = ([], [])
         for ending in endings {
             switch ending {
@@ -159,31 +165,31 @@ struct DispatcherTransaction {
 
     /// Returns the claim queues of given back jobs that one node alone can run.
     private func queues(
-        _ connection: inout Connection, _ context: StoreContext
+        _ connection: inout Connection, _ queueState: QueueState
     ) throws(PostgresError) -> [JobID: Int64] {
         var names: [JobID: ClaimQueueCache.Name] = [:]
         for case .change(let ending) in endings {
             guard let home = ending.home else { continue }
-            names[ending.lease.job] = context.claimQueueName(
-                home.scope, session: home.session, home: home.node, context.sessions.current)
+            names[ending.lease.job] = queueState.claimQueueName(
+                home.scope, session: home.session, home: home.node, queueState.context.sessions.current)
         }
         guard !names.isEmpty else { return [:] }
-        let found = try context.claimQueues.find(Set(names.values), &connection, isCommitted: true)
+        let found = try queueState.claimQueues.find(Set(names.values), &connection, isCommitted: true)
         return names.compactMapValues { found[$0]?.id }
     }
 
     /// Returns leases of this node in the database that this process does not know: the outcome of their
     /// commit was unknown.
     private func unknownLeases(
-        _ connection: inout Connection, _ context: StoreContext
+        _ connection: inout Connection, _ queueState: QueueState
     ) throws(PostgresError) -> [Lease] {
         var parameters = Parameters()
-        parameters.append(context.configuration.node)
+        parameters.append(queueState.context.configuration.node)
         let rows = try connection.execute(Statements.heldJobs, parameters)
         var unknown: [Lease] = []
         for row in 0..<rows.rowCount {
             let job: JobID = rows.identifier(row, 0)
-            guard !context.leaseRegistry.contains(job) else { continue }
+            guard !queueState.nodeState.leaseRegistry.contains(job) else { continue }
             unknown.append(Lease(job: job, attempt: rows.int32(row, 1), revision: rows.int32(row, 2)))
         }
         return unknown

@@ -1,46 +1,31 @@
-package import FerryCore
+import FerryCore
 import Postgres
 import Synchronization
 import Sys
 
-extension JobCommands {
-    /// Acknowledges the result of a finished job. Idempotent. Fails with `invalidState` if the job is not
-    /// terminal, with `acknowledgementNotRequired` if it asks for no acknowledgement, and with `failed` if
-    /// its fields cannot be read.
-    package func acknowledge(_ id: JobID, tenant: String, reply: @escaping Reply<JobRecord>) {
-        let context = context
-        commands.perform("acknowledge", reply) {
-            (connection: inout Connection) throws(PostgresError) -> Result<JobRecord, StoreError> in
-            guard let stored = try context.job(id, &connection), stored.record.tenant == tenant else {
-                return .failure(.notFound)
-            }
-            let record = stored.record
-            guard record.state.isTerminal else { return .failure(.invalidState(of: record)) }
-            guard record.acknowledgedAt == nil else { return .success(record) }
-            guard let spec = record.spec else { return .failure(.failed) }
-            guard spec.acknowledgement != nil else { return .failure(.acknowledgementNotRequired) }
-            try context.acknowledge([(id, spec.wantedEvents)], &connection)
-            // Another transaction may have acknowledged or deleted the job first.
-            guard let stored = try context.job(id, &connection) else { return .failure(.notFound) }
-            return .success(stored.record)
-        }
-    }
-}
+/// Acknowledges results of finished jobs. Any thread.
+struct Acknowledgements {
+    let context: StoreContext
+    let signals: StoreSignals
 
-extension StoreContext {
+    init(_ context: StoreContext, _ signals: StoreSignals) {
+        self.context = context
+        self.signals = signals
+    }
+
     /// Acknowledges jobs on `connection`. `wanted`: `JobSpec.wantedEvents`, or `nil` if the job still waits
     /// for its acknowledgement: its row has them.
-    func acknowledge(
+    func add(
         _ jobs: [(id: JobID, wanted: Int32?)], _ connection: inout Connection
     ) throws(PostgresError) {
         var parameters = Parameters()
         parameters.appendArray(.uuid, jobs) { $0.append($1.id) }
         parameters.appendArray(.int32, jobs) { $0.append(int32: $1.wanted) }
-        parameters.append(clock.now())
+        parameters.append(context.clock.now())
         let done = try connection.execute(Statements.acknowledgeJobs, parameters)
         guard done.rowCount > 0 else { return }
-        metrics.acknowledgedJobs.add(Int64(done.rowCount), ordering: .relaxed)
-        events.written(isWanted: true)
+        context.metrics.acknowledgedJobs.add(Int64(done.rowCount), ordering: .relaxed)
+        signals.events.written(isWanted: true)
     }
 }
 
@@ -50,12 +35,16 @@ struct Reminders {
     private static let batchMax: Int32 = 200
 
     private let context: StoreContext
+    private let signals: StoreSignals
 
-    init(_ context: StoreContext) { self.context = context }
+    init(_ context: StoreContext, _ signals: StoreSignals) {
+        self.context = context
+        self.signals = signals
+    }
 
     /// Sends all reminders that are due. Errors stop it; the rest stays due.
     func send(_ database: ReconnectingConnection) throws(PostgresError) {
-        while !context.chores.isClosed {
+        while !signals.chores.isClosed {
             var parameters = Parameters()
             parameters.append(context.clock.now())
             parameters.append(int32: Self.batchMax)
@@ -68,10 +57,10 @@ struct Reminders {
                     if rows.bool(row, 1) { isWanted = true }
                 }
                 // A sender crashed after the receiver had accepted the delivery.
-                if !confirmed.isEmpty { try context.acknowledge(confirmed, &connection) }
+                if !confirmed.isEmpty { try Acknowledgements(context, signals).add(confirmed, &connection) }
             }
             context.metrics.reminders.add(Int64(count - confirmed.count), ordering: .relaxed)
-            if count > 0 { context.events.written(isWanted: isWanted) }
+            if count > 0 { signals.events.written(isWanted: isWanted) }
             if count < Int(Self.batchMax) { return }
         }
     }

@@ -6,10 +6,14 @@ import Sys
 /// Reads jobs. Any thread.
 package final class JobQueries: JobLookup {
     private let reads: ReadPool
+    private let nodeState: NodeState
+    private let recentResults: RecentResults
     private let context: StoreContext
 
-    init(_ reads: ReadPool, _ context: StoreContext) {
+    init(_ reads: ReadPool, _ nodeState: NodeState, _ recentResults: RecentResults, _ context: StoreContext) {
         self.reads = reads
+        self.nodeState = nodeState
+        self.recentResults = recentResults
         self.context = context
     }
 
@@ -32,12 +36,12 @@ package final class JobQueries: JobLookup {
     /// deleted it without telling this one; otherwise `nil`.
     package func recentResult(_ id: JobID, tenant: String) -> JobRecord? {
         guard hearsOfDeletions else { return nil }
-        return context.recentResults.record(of: id, tenant: tenant, at: Sys.monotonicNanoseconds())
+        return recentResults.record(of: id, tenant: tenant, at: Sys.monotonicNanoseconds())
     }
 
     /// `true` if no other node is alive, or its notifications arrive.
     var hearsOfDeletions: Bool {
-        !context.hasPeers.load(ordering: .relaxed) || context.isListening.load(ordering: .relaxed)
+        !nodeState.hasPeers.load(ordering: .relaxed) || nodeState.isListening.load(ordering: .relaxed)
     }
 
     /// Reads what is needed to submit a terminal job again. Fails with `invalidState` for any other job.

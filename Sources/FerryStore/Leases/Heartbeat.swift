@@ -13,35 +13,55 @@ package final class Heartbeat: LeaseHolder {
     static let reclaimLock: Int64 = 0x6665_7272_7972_6563
 
     private let context: StoreContext
-    private let wakeDispatcher: @Sendable () -> Void
+    private let signals: StoreSignals
+    private let nodeState: NodeState
+    private let admission: Admission
+    private let limits: LimitsCache
+    private let tenantLimits: TenantLimitsLoader
+    private let sessionLoader: SessionLoader
+    private let spool: ResultSpool?
+    private let stop: @Sendable (JobID, AttemptStop) -> Void
     /// Gives back the deliveries of this node's last process, and at the end those of this one.
     let deliveryReclaimer: DeliveryReclaimer
 
-    init(_ context: StoreContext, wakeDispatcher: @escaping @Sendable () -> Void) {
+    /// `stop`: stops the attempt of a job if this node has one.
+    init(
+        _ context: StoreContext, _ signals: StoreSignals, _ nodeState: NodeState, _ admission: Admission,
+        _ limits: LimitsCache, _ tenantLimits: TenantLimitsLoader, _ sessionLoader: SessionLoader,
+        spool: ResultSpool?,
+        stop: @escaping @Sendable (JobID, AttemptStop) -> Void
+    ) {
         self.context = context
-        deliveryReclaimer = DeliveryReclaimer(context)
-        self.wakeDispatcher = wakeDispatcher
+        self.signals = signals
+        self.nodeState = nodeState
+        self.admission = admission
+        self.limits = limits
+        self.tenantLimits = tenantLimits
+        self.sessionLoader = sessionLoader
+        self.spool = spool
+        self.stop = stop
+        deliveryReclaimer = DeliveryReclaimer(context, signals)
     }
 
     /// Returns `true` if this node still holds the lease of the attempt. A node whose own lease has expired
     /// has lost its attempts, even if its heartbeat works again.
     package func holdsLease(of job: JobID, attempt: Int32) -> Bool {
-        holdsLease && context.leaseRegistry.holds(job, attempt: attempt)
+        holdsLease && nodeState.leaseRegistry.holds(job, attempt: attempt)
     }
 
     /// `true` while this node's lease is valid, less a margin of at most 1 s.
-    package var holdsLease: Bool { context.lease.isHeld }
+    package var holdsLease: Bool { nodeState.lease.isHeld }
 
     /// Number of the current lease, which differs after each expiry. `nil` if no lease is held.
-    package var lease: Int? { context.lease.number }
+    package var lease: Int? { nodeState.lease.number }
 
     /// `true` if the database has confirmed one of the last two heartbeats.
     var isAnswered: Bool {
-        context.lease.secondsSinceHeartbeat < context.configuration.heartbeatSeconds * 2 + 0.5
+        nodeState.lease.secondsSinceHeartbeat < context.configuration.heartbeatSeconds * 2 + 0.5
     }
 
     /// Makes the thread give back what this node holds, and end.
-    func close() { context.expiries.close() }
+    func close() { signals.expiries.close() }
 
     func makeConnection() -> ReconnectingConnection {
         context.connection(
@@ -59,8 +79,8 @@ package final class Heartbeat: LeaseHolder {
     /// The thread's body.
     func run() {
         let database = makeConnection()
-        var reaper = Reaper(context, deliveryReclaimer, wakeDispatcher: wakeDispatcher)
-        while !context.expiries.isClosed {
+        var reaper = Reaper(context, signals, deliveryReclaimer)
+        while !signals.expiries.isClosed {
             let start = Sys.monotonicNanoseconds()
             do {
                 let beat = try beat(database)
@@ -95,22 +115,22 @@ package final class Heartbeat: LeaseHolder {
     @discardableResult
     func beat(_ database: ReconnectingConnection) throws(PostgresError) -> Beat {
         let configuration = context.configuration
-        var limits = Parameters()
-        limits.append(text: LimitsCache.setting)
+        var setting = Parameters()
+        setting.append(text: LimitsCache.setting)
         let start = Sys.monotonicNanoseconds()
-        let total = context.admission.beginTotal()
+        let total = admission.beginTotal()
         let reading = configuration.hosts.beginReading()
-        let limitsReading = context.limits.beginReading()
+        let limitsReading = limits.beginReading()
         let quotasReading = configuration.quotas.beginReading()
-        let held = Parameters.leases(context.leaseRegistry.all.keys, of: configuration.node)
-        let demand = context.attemptRunner?.takeRateDemand() ?? RateDemand()
-        let ownDemand = context.limits.beginPublishing(demand)
+        let held = Parameters.leases(nodeState.leaseRegistry.all.keys, of: configuration.node)
+        let demand = signals.attemptRunner?.takeRateDemand() ?? RateDemand()
+        let ownDemand = limits.beginPublishing(demand)
         var results = try database.withConnection { connection throws(PostgresError) in
             try connection.pipeline(timeout: .seconds(5)) { pipeline in
                 pipeline.send(Statements.lockHeartbeat, .int64(Self.reclaimLock))
-                pipeline.send(Statements.heartbeat, .heartbeat(context, demand))
+                pipeline.send(Statements.heartbeat, .heartbeat(context, nodeState, demand))
                 pipeline.send(Statements.checkLeases, held)
-                pipeline.send(Statements.readSetting, limits)
+                pipeline.send(Statements.readSetting, setting)
                 pipeline.send(Statements.nextExpiry)
                 pipeline.send(Statements.readHostLimits, HostLimitsLoader.parameters)
                 pipeline.send(Statements.readSessionEpoch)
@@ -129,31 +149,30 @@ package final class Heartbeat: LeaseHolder {
         let operations = results.take(7)
         let others = results.take(8)
         let tenants = results.take(9)
-        context.peers.withLock { $0 = others.peers }
+        nodeState.peers.withLock { $0 = others.peers }
         let beat = Beat(
             others: others.heartbeats,
             nextExpiry: expiry.rowCount > 0 ? expiry.instant(0, 0) : nil)
         try renewLease(sentAt: start, database)
         context.metrics.roundTripNanoseconds.store(end - start, ordering: .relaxed)
         context.clock.adjust(nodes.instant(0, 0), between: start, and: end)
-        context.hasPeers.store(nodes.int64(0, 1) > 1, ordering: .relaxed)
-        context.admission.note(
+        nodeState.hasPeers.store(nodes.int64(0, 1) > 1, ordering: .relaxed)
+        admission.note(
             total: nodes.int64(0, 4), total, hasPeers: nodes.int64(0, 1) > 1)
-        if let settings = OperatorSettings(operations), context.adopt(settings) { wakeDispatcher() }
-        context.workers.note(others: Int(nodes.int64(0, 2)), drained: Int(nodes.int64(0, 3)))
-        context.limits.endPublishing(
+        if let settings = OperatorSettings(operations), nodeState.adopt(settings) { signals.wakeDispatcher() }
+        nodeState.workers.note(others: Int(nodes.int64(0, 2)), drained: Int(nodes.int64(0, 3)))
+        limits.endPublishing(
             demand, own: ownDemand, others: nodes.isNull(0, 5) ? [] : nodes.bytesArray(0, 5),
             nodeCount: Int(nodes.int64(0, 2) + nodes.int64(0, 3)) + 1)
-        context.limits.apply(
+        limits.apply(
             stored.rowCount == 1 ? stored.bytes(0, 0) : nil, reading: limitsReading,
-            to: context.attemptRunner)
+            to: signals.attemptRunner)
         if HostLimitsLoader.apply(hosts, to: configuration.hosts, reading: reading) {
-            context.backlog.addUnknown()
-            wakeDispatcher()
+            signals.lookForJobs()
         }
-        TenantLimitsLoader.apply(tenants, reading: quotasReading, context, wakeDispatcher)
+        tenantLimits.apply(tenants, reading: quotasReading)
         stopRequested(confirmedLeases)
-        if epoch != context.sessions.current.epoch { try context.readSessions(database) }
+        if epoch != context.sessions.current.epoch { try sessionLoader.readSessions(database) }
         return beat
     }
 
@@ -163,16 +182,16 @@ package final class Heartbeat: LeaseHolder {
     ) throws(PostgresError) {
         // Judged after the confirmation: other nodes may have taken this node's jobs while the heartbeat was
         // on its way.
-        let hasLapsed = !context.lease.isHeld
+        let hasLapsed = !nodeState.lease.isHeld
         if hasLapsed {
             try forgetLostLeases(database)
-            context.lease.lapse()
+            nodeState.lease.lapse()
         }
         // Last: a thread that finds the lease held again finds no lost lease in the registry. From here on
         // the other nodes leave this node's jobs alone.
-        context.lease.confirm(sentAt: start)
+        nodeState.lease.confirm(sentAt: start)
         // While the lease had lapsed nothing was leased.
-        if hasLapsed { wakeDispatcher() }
+        if hasLapsed { signals.wakeDispatcher() }
     }
 
     /// Stops the attempts whose cancellation or suspension was requested: rows of check_leases.sql.
@@ -180,7 +199,7 @@ package final class Heartbeat: LeaseHolder {
         for row in 0..<held.rowCount where held.bool(row, 3) || held.bool(row, 5) {
             let how: AttemptStop =
                 !held.bool(row, 3) ? .suspend : held.bool(row, 4) ? .cancelKeepingBytes : .cancel
-            context.stop(held.identifier(row, 0), how)
+            stop(held.identifier(row, 0), how)
         }
     }
 
@@ -191,7 +210,7 @@ package final class Heartbeat: LeaseHolder {
         // The registry as it is now. A lease that is written later either is in the registry before its
         // writer compares the number of the node's lease, or was written under the next number
         // (`Reservation.lease`, `SubmissionBatch.begin`).
-        let unconfirmed = context.leaseRegistry.all
+        let unconfirmed = nodeState.leaseRegistry.all
         guard !unconfirmed.isEmpty else { return }
         let parameters = Parameters.leases(unconfirmed.keys, of: context.configuration.node)
         let held = try database.withConnection { connection throws(PostgresError) in
@@ -201,7 +220,7 @@ package final class Heartbeat: LeaseHolder {
         for row in 0..<held.rowCount { confirmed[held.identifier(row, 0)] = held.int32(row, 1) }
         let lost = unconfirmed.filter { confirmed[$0.key] != $0.value }
         guard !lost.isEmpty else { return }
-        context.leaseRegistry.remove(lost.map { ($0.key, $0.value) })
+        nodeState.leaseRegistry.remove(lost.map { ($0.key, $0.value) })
         context.logger.warning(
             "leases were lost while the node sent no heartbeat", metadata: ["count": "\(lost.count)"])
     }
@@ -209,10 +228,10 @@ package final class Heartbeat: LeaseHolder {
     /// Gives back the jobs and deliveries of this node, and removes the node.
     private func end(_ database: ReconnectingConnection) {
         // First: an attempt that still hangs here must not publish what other nodes may take from now on.
-        context.lease.end()
+        nodeState.lease.end()
         do {
             // Before the jobs are given back: no node may begin a job that has ended.
-            try context.configuration.spool?.commit(database, context)
+            try spool?.commit(database, context, signals)
             try database.withConnection { connection throws(PostgresError) in
                 let node = Parameters.identifier(context.configuration.node)
                 try connection.transaction { connection throws(PostgresError) in
@@ -232,7 +251,9 @@ package final class Heartbeat: LeaseHolder {
 
 extension Parameters {
     /// The parameters of heartbeat.sql.
-    fileprivate static func heartbeat(_ context: StoreContext, _ demand: RateDemand) -> Parameters {
+    fileprivate static func heartbeat(_ context: StoreContext, _ nodeState: NodeState, _ demand: RateDemand)
+        -> Parameters
+    {
         let configuration = context.configuration
         var parameters = Parameters()
         parameters.append(configuration.node)
@@ -240,7 +261,7 @@ extension Parameters {
         parameters.append(text: configuration.version)
         parameters.append(context.startedAt)
         parameters.append(int32: Int32(configuration.slots.busyCount))
-        parameters.append(bool: configuration.isWorker && context.isDraining)
+        parameters.append(bool: configuration.isWorker && nodeState.isDraining)
         parameters.append(bool: configuration.isWorker)
         parameters.append(float64: configuration.leaseSeconds)
         parameters.append(text: demand.json)

@@ -5,23 +5,23 @@ import Synchronization
 /// The other nodes, their addresses and their last heartbeats. Any thread.
 package final class PeerDirectory: Sendable {
     private let reads: ReadPool
-    private let context: StoreContext
+    private let nodeState: NodeState
+    /// Seconds without a heartbeat after which a node has lost its jobs.
+    package let leaseSeconds: Double
 
-    init(_ reads: ReadPool, _ context: StoreContext) {
+    init(_ reads: ReadPool, _ nodeState: NodeState, leaseSeconds: Double) {
         self.reads = reads
-        self.context = context
+        self.nodeState = nodeState
+        self.leaseSeconds = leaseSeconds
     }
 
     /// The other nodes as of this node's last heartbeat.
-    package var all: [PeerNode] { context.peers.withLock { Array($0.values) } }
-
-    /// Seconds without a heartbeat after which a node has lost its jobs.
-    package var leaseSeconds: Double { context.configuration.leaseSeconds }
+    package var all: [PeerNode] { nodeState.peers.withLock { Array($0.values) } }
 
     /// Replies with a node: as of this node's last heartbeat, or from the database if the node is newer or
     /// has left. `notFound` if there was no such node for a long time.
     package func peer(_ id: NodeID, reply: @escaping Reply<PeerNode>) {
-        if let known = context.peers.withLock({ $0[id] }) { return reply(.success(known)) }
+        if let known = nodeState.peers.withLock({ $0[id] }) { return reply(.success(known)) }
         reads.read("peer", of: .service, reply) { connection throws(PostgresError) in
             let rows = try connection.execute(Statements.readPeer, .identifier(id))
             guard rows.rowCount > 0 else { return .failure(.notFound) }

@@ -21,8 +21,8 @@ struct Reaper {
     private static let claimQueueLifetimeSeconds = 7_200.0
 
     private let context: StoreContext
+    private let signals: StoreSignals
     private let deliveryReclaimer: DeliveryReclaimer
-    private let wakeDispatcher: @Sendable () -> Void
     private var detector: FailureDetector
     // Instants of the monotonic clock, in nanoseconds.
     private var nextSweep = Sys.monotonicNanoseconds()
@@ -30,12 +30,11 @@ struct Reaper {
     private var nextExpiry = Int64.max
 
     init(
-        _ context: StoreContext, _ deliveryReclaimer: DeliveryReclaimer,
-        wakeDispatcher: @escaping @Sendable () -> Void
+        _ context: StoreContext, _ signals: StoreSignals, _ deliveryReclaimer: DeliveryReclaimer
     ) {
         self.context = context
+        self.signals = signals
         self.deliveryReclaimer = deliveryReclaimer
-        self.wakeDispatcher = wakeDispatcher
         detector = FailureDetector(leaseSeconds: context.configuration.leaseSeconds)
     }
 
@@ -84,9 +83,8 @@ struct Reaper {
             guard count > 0 else { break }
             context.metrics.reclaimedJobs.add(Int64(count), ordering: .relaxed)
             context.logger.notice("jobs of a dead node are queued again", metadata: ["count": "\(count)"])
-            context.backlog.addUnknown()
-            context.events.written(isWanted: true)
-            wakeDispatcher()
+            signals.events.written(isWanted: true)
+            signals.lookForJobs()
             if count < Int(Self.batchMax) || Sys.monotonicNanoseconds() >= end { break }
         }
     }
@@ -112,11 +110,11 @@ struct Reaper {
                     Statements.finishJobs, .finished(jobs), timeout: .seconds(5))
                 return (rows.identifiers(), rows.hasDependents)
             }
-            if hasDependents { context.noteDependencies() }
+            if hasDependents { signals.noteDependencies() }
             let leaving = Set(jobs.filter { $0.record.resumeData != nil }.map(\.lease.job))
-            if !leaving.isEmpty { context.commitObserver?.jobsLeaveBytes(done.filter(leaving.contains)) }
-            context.commitObserver?.jobsFinished(done)
-            context.events.written(isWanted: jobs.contains(where: \.isWanted))
+            if !leaving.isEmpty { signals.commitObserver?.jobsLeaveBytes(done.filter(leaving.contains)) }
+            signals.commitObserver?.jobsFinished(done)
+            signals.events.written(isWanted: jobs.contains(where: \.isWanted))
             if stored.count < Int(Self.batchMax) { return true }
             if Sys.monotonicNanoseconds() >= end { return false }
         }
@@ -195,7 +193,7 @@ struct Reaper {
     /// Fails jobs when they expire, until the monotonic instant `end`, when the next heartbeat is due, or
     /// until the thread is to end.
     mutating func failOverdueJobs(_ database: ReconnectingConnection, until end: Int64) {
-        while !context.expiries.isClosed {
+        while !signals.expiries.isClosed {
             let now = Sys.monotonicNanoseconds()
             guard now < end else { return }
             if now >= nextExpiry {
@@ -214,7 +212,7 @@ struct Reaper {
                 }
             }
             let wait = max(0, min(end, nextExpiry) - Sys.monotonicNanoseconds())
-            for expiry in context.expiries.wait(milliseconds: Int32((wait + 999_999) / 1_000_000)) {
+            for expiry in signals.expiries.wait(milliseconds: Int32((wait + 999_999) / 1_000_000)) {
                 expect(expiry)
             }
         }

@@ -3,16 +3,25 @@ import Postgres
 import Sys
 
 /// Loads `TenantQuotas` from the table `tenant_limits`: at each heartbeat, and when a node notifies that
-/// limits have changed.
-enum TenantLimitsLoader {
+/// limits have changed. Any thread.
+final class TenantLimitsLoader: Sendable {
     /// Payload of the notification that the limits of a tenant have changed.
     static let notification = "tenants"
 
+    private let context: StoreContext
+    private let signals: StoreSignals
+    private let sumBytes: @Sendable () -> Void
+
+    /// `sumBytes` is called when limits of stored bytes may be new.
+    init(_ context: StoreContext, _ signals: StoreSignals, sumBytes: @escaping @Sendable () -> Void) {
+        self.context = context
+        self.signals = signals
+        self.sumBytes = sumBytes
+    }
+
     /// Replaces limits and usage by the rows of list_tenant_limits.sql. `reading`: the value of
     /// `TenantQuotas.beginReading`.
-    static func apply(
-        _ rows: borrowing ResultSet, reading: Int, _ context: StoreContext, _ wakeDispatcher: () -> Void
-    ) {
+    func apply(_ rows: borrowing ResultSet, reading: Int) {
         var readings: [String: TenantQuotas.Reading] = [:]
         for row in 0..<rows.rowCount {
             readings[rows.text(row, 0)] = TenantQuotas.Reading(
@@ -21,18 +30,15 @@ enum TenantLimitsLoader {
         let quotas = context.configuration.quotas
         guard quotas.apply(readings, reading: reading, at: context.clock.now()) else { return }
         // Jobs that have waited for a tenant's bytes may begin.
-        context.backlog.addUnknown()
-        wakeDispatcher()
-        _ = context.countRequests.send(.limits)
+        signals.lookForJobs()
+        sumBytes()
     }
 
     /// Reloads the limits on `connection`.
-    static func load(
-        _ context: StoreContext, _ wakeDispatcher: () -> Void, _ connection: inout Connection
-    ) throws(PostgresError) {
+    func load(_ connection: inout Connection) throws(PostgresError) {
         let reading = context.configuration.quotas.beginReading()
         let rows = try connection.execute(Statements.listTenantLimits)
-        apply(rows, reading: reading, context, wakeDispatcher)
+        apply(rows, reading: reading)
     }
 }
 
@@ -40,17 +46,14 @@ enum TenantLimitsLoader {
 package final class TenantLimitCommands: Sendable {
     private let commands: CommandQueue
     private let reads: ReadPool
-    private let context: StoreContext
-    private let wakeDispatcher: @Sendable () -> Void
+    private let loader: TenantLimitsLoader
 
     init(
-        _ commands: CommandQueue, _ reads: ReadPool, _ context: StoreContext,
-        wakeDispatcher: @escaping @Sendable () -> Void
+        _ commands: CommandQueue, _ reads: ReadPool, _ loader: TenantLimitsLoader
     ) {
         self.commands = commands
         self.reads = reads
-        self.context = context
-        self.wakeDispatcher = wakeDispatcher
+        self.loader = loader
     }
 
     /// Reads the limits of a tenant; none if it is unknown.
@@ -65,7 +68,7 @@ package final class TenantLimitCommands: Sendable {
         _ tenant: String, _ limits: TenantLimits, if isAllowed: @escaping @Sendable (TenantLimits) -> Bool,
         reply: @escaping Reply<TenantLimits>
     ) {
-        let (context, wakeDispatcher) = (context, wakeDispatcher)
+        let loader = loader
         commands.perform("replace_tenant_limits", reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<TenantLimits, StoreError> in
             // An iteration fails only if another transaction has changed the limits meanwhile.
@@ -80,7 +83,7 @@ package final class TenantLimitCommands: Sendable {
                 guard try connection.execute(Statements.replaceTenantLimits, parameters).rowCount == 1 else {
                     continue
                 }
-                try TenantLimitsLoader.load(context, wakeDispatcher, &connection)
+                try loader.load(&connection)
                 var notification = Parameters()
                 notification.append(text: TenantLimitsLoader.notification)
                 _ = try connection.execute(Statements.notify, notification)
@@ -92,10 +95,10 @@ package final class TenantLimitCommands: Sendable {
 
     /// Reloads the limits of tenants. Called when another node has changed some.
     func adopt() {
-        let (context, wakeDispatcher) = (context, wakeDispatcher)
+        let loader = loader
         reads.read("adopt_tenant_limits", of: .service, { (_: Result<Void, StoreError>) in }) {
             (connection: inout Connection) throws(PostgresError) -> Result<Void, StoreError> in
-            try TenantLimitsLoader.load(context, wakeDispatcher, &connection)
+            try loader.load(&connection)
             return .success(())
         }
     }

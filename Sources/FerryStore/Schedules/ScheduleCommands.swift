@@ -8,12 +8,12 @@ import Sys
 package final class ScheduleCommands: Sendable {
     private let commands: CommandQueue
     private let reads: ReadPool
-    private let context: StoreContext
+    private let insertion: JobInsertion
 
-    init(_ commands: CommandQueue, _ reads: ReadPool, _ context: StoreContext) {
+    init(_ commands: CommandQueue, _ reads: ReadPool, _ insertion: JobInsertion) {
         self.commands = commands
         self.reads = reads
-        self.context = context
+        self.insertion = insertion
     }
 
     /// Creates a schedule. Its first occurrence comes after the current time.
@@ -21,31 +21,32 @@ package final class ScheduleCommands: Sendable {
         _ schedule: NewSchedule, _ idempotency: Submission.Idempotency?,
         reply: @escaping Reply<Created<ScheduleRecord>>
     ) {
-        let context = context
-        commands.perform("create_schedule", context.waking(reply)) {
+        let insertion = insertion
+        commands.perform("create_schedule", insertion.signals.waking(reply)) {
             (connection: inout Connection) throws(PostgresError) -> Result<
                 Created<ScheduleRecord>, StoreError
             > in
-            let now = context.clock.now()
+            let now = insertion.context.clock.now()
             var parameters = Parameters()
             parameters.append(schedule.id)
             parameters.append(text: schedule.tenant)
             parameters.append(now)
-            parameters.appendOccurrence(of: schedule.spec, schedule.id, createdAt: now, now, context)
+            parameters.appendOccurrence(
+                of: schedule.spec, schedule.id, createdAt: now, now, insertion.context.configuration)
             parameters.append(bool: schedule.spec.overlap != .allow)
             parameters.append(text: schedule.spec.encode())
-            parameters.append(job: schedule.job, context)
+            parameters.append(job: schedule.job, insertion.context.configuration)
             parameters.append(text: idempotency?.route)
             parameters.append(text: idempotency?.key)
             parameters.append(bytea: idempotency?.fingerprint)
-            parameters.append(context.configuration.node)
+            parameters.append(insertion.context.configuration.node)
             let isNew = try connection.execute(Statements.createSchedule, parameters).rowCount == 1
             guard !isNew, let idempotency else {
                 return try Self.readSchedule(schedule.id, schedule.tenant, &connection).map {
                     Created($0.record, isReplay: false)
                 }
             }
-            return try Self.replay(schedule, idempotency, &connection, context).map {
+            return try Self.replay(schedule, idempotency, &connection, insertion).map {
                 Created($0, isReplay: true)
             }
         }
@@ -55,7 +56,7 @@ package final class ScheduleCommands: Sendable {
     /// created if it was deleted since.
     private static func replay(
         _ schedule: NewSchedule, _ key: Submission.Idempotency, _ connection: inout Connection,
-        _ context: StoreContext
+        _ insertion: JobInsertion
     ) throws(PostgresError) -> Result<ScheduleRecord, StoreError> {
         let first: FirstResponse
         switch try FirstResponse.read(key, &connection) {
@@ -69,8 +70,10 @@ package final class ScheduleCommands: Sendable {
         var record = ScheduleRecord(
             id: first.id(), tenant: schedule.tenant, revision: 1, createdAt: first.at,
             updatedAt: first.at, spec: schedule.spec,
-            template: StoredSpec(schedule.job.spec.encodeStored(context.configuration.seal)))
-        if let next = schedule.spec.next(record.id, createdAt: first.at, after: first.at, context) {
+            template: StoredSpec(schedule.job.spec.encodeStored(insertion.context.configuration.seal)))
+        if let next = schedule.spec.next(
+            record.id, createdAt: first.at, after: first.at, insertion.context.configuration)
+        {
             (record.nextScheduledAt, record.nextRunAt) = (next.scheduledAt, next.runAt)
         }
         return .success(record)
@@ -103,7 +106,7 @@ package final class ScheduleCommands: Sendable {
     package func schedules(
         tenant: String, before: ScheduleID?, limit: Int, reply: @escaping Reply<[ScheduleRecord]>
     ) {
-        let context = context
+        let insertion = insertion
         reads.read("schedules", of: .tenant(tenant), reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<[ScheduleRecord], StoreError> in
             var records: [ScheduleRecord] = []
@@ -122,7 +125,7 @@ package final class ScheduleCommands: Sendable {
                     if let stored = try? StoredSchedule(rows, row) {
                         records.append(stored.record)
                     } else {
-                        context.logger.error(
+                        insertion.context.logger.error(
                             "a schedule cannot be read", metadata: ["schedule.id": "\(last)"])
                     }
                 }
@@ -139,12 +142,12 @@ package final class ScheduleCommands: Sendable {
         _ id: ScheduleID, tenant: String, revision: Int32?, job: JobRequest?,
         _ change: @escaping @Sendable (ScheduleSpec) -> ScheduleSpec, reply: @escaping Reply<ScheduleRecord>
     ) {
-        let context = context
-        changeScheduleRow("change_schedule", id, tenant, revision, context.waking(reply)) {
+        let insertion = insertion
+        changeScheduleRow("change_schedule", id, tenant, revision, insertion.signals.waking(reply)) {
             (stored, connection) throws(PostgresError) -> ScheduleRecord? in
             let spec = change(stored.record.spec)
             if job == nil, spec == stored.record.spec { return stored.record }
-            let now = context.clock.now()
+            let now = insertion.context.clock.now()
             var parameters = Parameters()
             parameters.append(id)
             parameters.append(int32: stored.record.revision)
@@ -152,11 +155,12 @@ package final class ScheduleCommands: Sendable {
             if spec.keepsTimes(of: stored.record.spec), let due = stored.record.nextScheduledAt {
                 parameters.appendSameOccurrence(as: due, of: stored)
             } else {
-                parameters.appendOccurrence(of: spec, id, createdAt: stored.record.createdAt, now, context)
+                parameters.appendOccurrence(
+                    of: spec, id, createdAt: stored.record.createdAt, now, insertion.context.configuration)
             }
             parameters.append(bool: spec.overlap != .allow)
             parameters.append(text: spec.encode())
-            parameters.append(job: job, context)
+            parameters.append(job: job, insertion.context.configuration)
             guard try connection.execute(Statements.replaceSchedule, parameters).rowCount == 1 else {
                 return nil
             }
@@ -191,13 +195,13 @@ package final class ScheduleCommands: Sendable {
         _ id: ScheduleID, tenant: String, _ idempotency: Submission.Idempotency?, traceparent: String,
         reply: @escaping Reply<Created<JobRecord>>
     ) {
-        let context = context
+        let insertion = insertion
         commands.perform("run_schedule", reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<Created<JobRecord>, StoreError> in
-            let result = try Self.run(id, tenant, idempotency, traceparent, &connection, context)
+            let result = try Self.run(id, tenant, idempotency, traceparent, &connection, insertion)
             guard case .failure = result, let idempotency,
                 case .success(let first?) = try FirstResponse.read(idempotency, &connection),
-                let record = try context.job(first.id(), &connection)?.record
+                let record = try insertion.context.job(first.id(), &connection)?.record
             else { return result }
             return .success(Created(record, isReplay: true))
         }
@@ -205,43 +209,43 @@ package final class ScheduleCommands: Sendable {
 
     private static func run(
         _ id: ScheduleID, _ tenant: String, _ idempotency: Submission.Idempotency?, _ traceparent: String,
-        _ connection: inout Connection, _ context: StoreContext
+        _ connection: inout Connection, _ insertion: JobInsertion
     ) throws(PostgresError) -> Result<Created<JobRecord>, StoreError> {
         let stored: StoredSchedule
         switch try readSchedule(id, tenant, &connection) {
         case .failure(let error): return .failure(error)
         case .success(let found): stored = found
         }
-        let zones = context.configuration.zones
-        let now = context.clock.now()
-        let seal = context.configuration.seal
+        let zones = insertion.context.configuration.zones
+        let now = insertion.context.clock.now()
+        let seal = insertion.context.configuration.seal
         guard
             let job = stored.job(
-                at: now, id: context.identifiers.make(), traceparent: traceparent, zones, seal)
+                at: now, id: insertion.context.identifiers.make(), traceparent: traceparent, zones, seal)
         else { return .failure(.failed) }
         var admitted = AdmittedJobs()
-        if let refusal = try refusal(of: job, idempotency, &admitted, &connection, context) {
+        if let refusal = try refusal(of: job, idempotency, &admitted, &connection, insertion) {
             return .failure(refusal)
         }
         let outcome: SubmissionBatch.Outcome
         do {
-            switch try submitRun(job, of: id, idempotency, now: now, &connection, context) {
+            switch try submitRun(job, of: id, idempotency, now: now, &connection, insertion) {
             case .failure(let error):
-                context.admission.settle(&admitted, isCommitted: false)
+                insertion.admission.settle(&admitted, isCommitted: false)
                 return .failure(error)
             case .success(let submitted): outcome = submitted
             }
         } catch {
-            context.admission.settle(&admitted, isCommitted: error.isConnectionLost)
+            insertion.admission.settle(&admitted, isCommitted: error.isConnectionLost)
             throw error
         }
-        context.admission.settle(&admitted, isCommitted: outcome.jobCount == 1)
-        if outcome.jobCount == 1 { context.noteSubmitted(outcome) }
+        insertion.admission.settle(&admitted, isCommitted: outcome.jobCount == 1)
+        if outcome.jobCount == 1 { insertion.note(outcome) }
         switch outcome.results.first {
         case .failure(let error): return .failure(error)
         case .success(let accepted):
             guard let first = accepted.jobs.first else { return .failure(.failed) }
-            if let record = try context.job(first.id, &connection)?.record {
+            if let record = try insertion.context.job(first.id, &connection)?.record {
                 return .success(Created(record, isReplay: accepted.isReplay))
             }
             // The job was deleted since.
@@ -257,24 +261,26 @@ package final class ScheduleCommands: Sendable {
     /// before, since it gets its first reply again.
     private static func refusal(
         of job: NewJob, _ idempotency: Submission.Idempotency?, _ admitted: inout AdmittedJobs,
-        _ connection: inout Connection, _ context: StoreContext
+        _ connection: inout Connection, _ insertion: JobInsertion
     ) throws(PostgresError) -> StoreError? {
-        guard let refusal = try context.refusal(of: job, &admitted, &connection) else { return nil }
+        guard let refusal = try insertion.admission.refusal(of: job, &admitted, &connection) else {
+            return nil
+        }
         if let idempotency, case .success(_?) = try FirstResponse.read(idempotency, &connection) {
             return nil
         }
-        context.metrics.surplusJobs.add(1, ordering: .relaxed)
+        insertion.context.metrics.surplusJobs.add(1, ordering: .relaxed)
         return refusal
     }
 
     private static func submitRun(
         _ job: NewJob, of id: ScheduleID, _ idempotency: Submission.Idempotency?, now: Timestamp,
-        _ connection: inout Connection, _ context: StoreContext
+        _ connection: inout Connection, _ insertion: JobInsertion
     ) throws(PostgresError) -> Result<SubmissionBatch.Outcome, StoreError> {
         let submission = Submission(jobs: [job], idempotency: idempotency) { _ in }
         // An iteration fails only if a session has changed meanwhile.
         for _ in 0..<3 {
-            let sessions = context.sessions.current
+            let sessions = insertion.context.sessions.current
             switch sessions.verdict(on: [job], known: nil) {
             case .acceptable, .changed: break
             case .invalidated: return .failure(.sessionInvalidated)
@@ -283,7 +289,7 @@ package final class ScheduleCommands: Sendable {
             do {
                 return .success(
                     try connection.transaction { connection throws(PostgresError) in
-                        let outcome = try SubmissionBatch([submission], context, isAlone: false).commit(
+                        let outcome = try SubmissionBatch([submission], insertion, isAlone: false).commit(
                             &connection, epoch: sessions.epoch)
                         guard outcome.jobCount == 1 else { return outcome }
                         _ = try ScheduleTransaction.insertRuns([job], &connection)
@@ -296,7 +302,7 @@ package final class ScheduleCommands: Sendable {
                     })
             } catch {
                 guard error.isSessionChange else { throw error }
-                try context.readSessions(&connection)
+                try insertion.sessionLoader.readSessions(&connection)
             }
         }
         return .failure(.unavailable)
@@ -346,7 +352,7 @@ package final class ScheduleCommands: Sendable {
     }
 }
 
-extension StoreContext {
+extension StoreSignals {
     /// Returns a reply that first wakes the `ScheduleRunner`: something may be due earlier than it knows.
     func waking<Value>(_ reply: @escaping Reply<Value>) -> Reply<Value> {
         { [self] result in
@@ -371,10 +377,10 @@ extension ScheduleSpec {
 extension ScheduleSpec {
     /// Returns the next occurrence and when it runs; `nil` if there is none.
     fileprivate func next(
-        _ id: ScheduleID, createdAt: Timestamp, after now: Timestamp, _ context: StoreContext
+        _ id: ScheduleID, createdAt: Timestamp, after now: Timestamp, _ configuration: StoreConfiguration
     ) -> (scheduledAt: Timestamp, runAt: Timestamp)? {
         guard isEnabled,
-            let next = recurrence(context.configuration.zones, createdAt: createdAt)?.next(after: now)
+            let next = recurrence(configuration.zones, createdAt: createdAt)?.next(after: now)
         else { return nil }
         return (next, next + delay(id, next))
     }
@@ -382,19 +388,19 @@ extension ScheduleSpec {
 
 extension Parameters {
     /// Appends the stored form of a schedule's job: spec, sealed secrets and payload; nulls for `nil`.
-    fileprivate mutating func append(job: JobRequest?, _ context: StoreContext) {
-        append(text: job?.spec.encodeStored(context.configuration.seal))
+    fileprivate mutating func append(job: JobRequest?, _ configuration: StoreConfiguration) {
+        append(text: job?.spec.encodeStored(configuration.seal))
         append(
-            bytea: job.flatMap { $0.secrets.isEmpty ? nil : context.configuration.sealSecrets($0.secrets) })
+            bytea: job.flatMap { $0.secrets.isEmpty ? nil : configuration.sealSecrets($0.secrets) })
         append(bytea: job?.payload)
     }
 
     /// Appends the next occurrence of a schedule, and when it runs.
     fileprivate mutating func appendOccurrence(
         of spec: ScheduleSpec, _ id: ScheduleID, createdAt: Timestamp, _ now: Timestamp,
-        _ context: StoreContext
+        _ configuration: StoreConfiguration
     ) {
-        let next = spec.next(id, createdAt: createdAt, after: now, context)
+        let next = spec.next(id, createdAt: createdAt, after: now, configuration)
         append(next?.scheduledAt)
         append(next?.runAt)
     }

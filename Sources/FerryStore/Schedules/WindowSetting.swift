@@ -5,12 +5,12 @@ import Postgres
 package final class WindowCommands: Sendable {
     private let commands: CommandQueue
     private let settings: Settings
-    private let context: StoreContext
+    private let signals: StoreSignals
 
-    init(_ commands: CommandQueue, _ settings: Settings, _ context: StoreContext) {
+    init(_ commands: CommandQueue, _ settings: Settings, _ signals: StoreSignals) {
         self.commands = commands
         self.settings = settings
-        self.context = context
+        self.signals = signals
     }
 
     /// Name of the setting that holds the off-peak windows.
@@ -28,7 +28,7 @@ package final class WindowCommands: Sendable {
         _ change: @escaping @Sendable (OffPeakWindows) throws(InvalidFields) -> OffPeakWindows,
         reply: @escaping Reply<Result<OffPeakWindows, InvalidFields>>
     ) {
-        commands.perform("change_windows", context.waking(reply)) {
+        commands.perform("change_windows", signals.waking(reply)) {
             (connection: inout Connection) throws(PostgresError) -> Result<
                 Result<OffPeakWindows, InvalidFields>, StoreError
             > in

@@ -41,7 +41,7 @@ extension SubmissionBatch {
         parameters.appendArray(.bytea, jobs) { $0.append(bytea: $1.request.payload) }
         parameters.appendArray(.text, jobs) { $0.append(text: $1.traceparent) }
         parameters.append(now)
-        parameters.append(context.configuration.node)
+        parameters.append(insertion.context.configuration.node)
         return parameters
     }
 
@@ -62,7 +62,7 @@ extension SubmissionBatch {
         let waitingFor = shownReason(job)
         let state = state(job, begins: begins)
         let types: [EventType] = begins ? [.jobCreated, .jobStarted] : [.jobCreated]
-        let node = begins ? context.configuration.node : nil
+        let node = begins ? insertion.context.configuration.node : nil
         var detail = EventDetail(node: node, nextAttemptAt: begins ? nil : dueAt(job))
         detail.questionJSON = questions[job.id]?.encodedWithoutSecrets
         let packed = detail.packed
@@ -130,7 +130,9 @@ extension SubmissionBatch {
     private func appendScopePaths(_ chosen: [Int], to parameters: inout Parameters) {
         parameters.beginArray(.text)
         for index in chosen {
-            for job in submissions[index].jobs { parameters.append(text: context.scope(of: job).path) }
+            for job in submissions[index].jobs {
+                parameters.append(text: insertion.queueState.scope(of: job).path)
+            }
         }
         parameters.endArray()
     }

@@ -4,11 +4,11 @@ import Postgres
 /// Applies answers to the questions of jobs. Any thread.
 package final class QuestionAnswers: Sendable {
     private let commands: CommandQueue
-    private let context: StoreContext
+    private let queueState: QueueState
 
-    init(_ commands: CommandQueue, _ context: StoreContext) {
+    init(_ commands: CommandQueue, _ queueState: QueueState) {
         self.commands = commands
-        self.context = context
+        self.queueState = queueState
     }
 
     /// Applies an answer to the open question of a job. `resolve` returns the resulting change; it is called
@@ -21,7 +21,7 @@ package final class QuestionAnswers: Sendable {
             @escaping @Sendable (JobRequest, JobQuestion, Int32) throws(InvalidFields) -> AnswerResolution,
         reply: @escaping Reply<Result<JobRecord, InvalidFields>>
     ) {
-        let context = context
+        let (context, signals, queueState) = (queueState.context, queueState.signals, queueState)
         commands.perform("answer", reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<
                 Result<JobRecord, InvalidFields>, StoreError
@@ -35,7 +35,7 @@ package final class QuestionAnswers: Sendable {
                 let record = stored.record
                 if kind == .begin, let ask = JobChange(askingDue: record, now: context.clock.now()) {
                     guard try ChangedJob.commit([ask], &connection).count == 1 else { continue }
-                    context.events.written(isWanted: true)
+                    signals.events.written(isWanted: true)
                     if revision == record.revision { revision = record.revision + 1 }
                     continue
                 }
@@ -48,7 +48,7 @@ package final class QuestionAnswers: Sendable {
                 let outcome = try ResolvedAnswer.resolve(
                     stored,
                     { draft throws(InvalidFields) in try resolve(draft, question, record.attempt) },
-                    &connection, context, isAlone: true)
+                    &connection, queueState, isAlone: true)
                 switch outcome {
                 case .refused(let invalid): return .success(.failure(invalid))
                 case .unreadable: return .failure(.failed)
@@ -59,7 +59,7 @@ package final class QuestionAnswers: Sendable {
                         try answer.write(&connection, context)
                     }
                     guard let written else { continue }
-                    written.notify(context)
+                    written.notify(signals)
                     if let finished = written.finished { return .success(.success(finished.record)) }
                     guard let changed = try context.job(id, &connection) else { return .failure(.notFound) }
                     return .success(.success(changed.record))

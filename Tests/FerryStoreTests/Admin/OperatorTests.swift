@@ -15,7 +15,7 @@ struct OperatorTests {
     init() throws { database = try TestDatabase(template: template) }
 
     private func leases(_ node: TestNode) -> Bool {
-        node.store.context.isLeasing.load(ordering: .relaxed)
+        node.store.nodeState.isLeasing.load(ordering: .relaxed)
     }
 
     private func ask<Value: Sendable>(_ body: (@escaping Reply<Value>) -> Void) throws -> Value {
@@ -92,13 +92,13 @@ struct OperatorTests {
     func revisions() throws {
         let node = try TestNode(database.url, slots: 1)
         defer { node.store.stop() }
-        let context = node.store.context
-        #expect(!context.adopt(OperatorSettings(revision: 5, isPaused: true, drains: false)))
-        #expect(!context.adopt(OperatorSettings(revision: 4, isPaused: false, drains: false)))
-        let leasesWhilePaused = context.isLeasing.load(ordering: .relaxed)
-        #expect(context.isPaused && !leasesWhilePaused)
-        #expect(context.adopt(OperatorSettings(revision: 6, isPaused: false, drains: false)))
-        let leasesAgain = context.isLeasing.load(ordering: .relaxed)
+        let state = node.store.nodeState
+        #expect(!state.adopt(OperatorSettings(revision: 5, isPaused: true, drains: false)))
+        #expect(!state.adopt(OperatorSettings(revision: 4, isPaused: false, drains: false)))
+        let leasesWhilePaused = state.isLeasing.load(ordering: .relaxed)
+        #expect(state.isPaused && !leasesWhilePaused)
+        #expect(state.adopt(OperatorSettings(revision: 6, isPaused: false, drains: false)))
+        let leasesAgain = state.isLeasing.load(ordering: .relaxed)
         #expect(leasesAgain)
     }
 

@@ -59,13 +59,14 @@ struct StepConnection: ~Copyable {
     mutating func step(
         _ node: TestNode, changeCountMax: Int = 10, thenFails: Bool = false
     ) throws -> Bool {
-        let step = BulkStep(context: node.store.context, changeCountMax: changeCountMax, skipsFirst: false)
+        let step = BulkStep(
+            insertion: node.store.insertion, changeCountMax: changeCountMax, skipsFirst: false)
         var claimed: BulkOperationID?
         try connection.execute(script: "BEGIN")
         var admitted = AdmittedJobs()
         let outcome = try step.commit(&connection, claimed: &claimed, admitted: &admitted)
         try connection.execute(script: thenFails ? "ROLLBACK" : "COMMIT")
-        if !thenFails { outcome.note(in: node.store.context) }
+        if !thenFails { outcome.note(node.store.insertion) }
         return outcome.isDone
     }
 }

@@ -55,7 +55,7 @@ struct BacklogTests {
                 schedule.id, tenant: "acme", nil, traceparent: newTraceparent(), reply: $0)
         }.get()
         #expect(try countedStates(database.url) == ["queued": 6])
-        #expect(store.context.backlog.mark == 0 && store.context.backlog.takeAdditions().isEmpty)
+        #expect(store.queueState.backlog.mark == 0 && store.queueState.backlog.takeAdditions().isEmpty)
     }
 
     @Test("full throughput rates still take measurements, and keep the latest of all nodes")

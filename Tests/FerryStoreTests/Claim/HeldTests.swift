@@ -54,7 +54,7 @@ struct HeldTests {
     }
 
     private func heldJobs(_ node: TestNode) -> [JobID] {
-        let held = node.store.context.held
+        let held = node.store.queueState.held
         return held.all.map(\.attempt.job)
     }
 
@@ -106,7 +106,7 @@ struct HeldTests {
             try #require(!next.isEmpty)
             for attempt in next {
                 begun.append(attempt.job)
-                sawHeld = sawHeld || node.store.context.held.count > 0
+                sawHeld = sawHeld || node.store.queueState.held.count > 0
                 gauge.end(attempt, node)
             }
         }
@@ -137,7 +137,7 @@ struct HeldTests {
             }
         }
         #expect(try node.status().running == Int64(Self.slotCount))
-        #expect(node.store.context.held.count == 0)
+        #expect(node.store.queueState.held.count == 0)
     }
 
     @Test("a job that was prefetched for too long is queued again, without an attempt being used up")
@@ -263,7 +263,7 @@ struct HeldTests {
             try #require(!begun.isEmpty)
             endedCount += begun.count
             for attempt in begun {
-                sawHeld = sawHeld || node.store.context.held.count > 0
+                sawHeld = sawHeld || node.store.queueState.held.count > 0
                 node.store.dispatcher.record(result(attempt, success))
             }
         }
@@ -317,7 +317,7 @@ struct HeldTests {
         _ = try node.submit((0..<200).map { _ in newJob() }).get()
         var endedCount = 0
         while endedCount < 200 {
-            #expect(node.store.context.held.count == 0)
+            #expect(node.store.queueState.held.count == 0)
             let next = gauge.begun.wait(milliseconds: 60_000)
             try #require(!next.isEmpty)
             for attempt in next { gauge.end(attempt, node) }
@@ -336,7 +336,7 @@ struct HeldTests {
             let records = try held.map { try node.job($0).get().record }
             return records.allSatisfy { $0.state == .queued && $0.failedAttemptCount == 0 && $0.node == nil }
         }
-        #expect(node.store.context.held.count == 0)
+        #expect(node.store.queueState.held.count == 0)
         node.store.stop()
     }
 

@@ -42,7 +42,7 @@ struct AwayTests {
             return try connection.execute(Statement("parked", sql)).int64(0, 0) == 2
         }
         // Until then what comes begins at once where there are slots.
-        let health = node.store.context.health
+        let health = node.store.hostState.health
         eventually("the node knows it") { health.unreachable("https://away.example:443") != nil }
         return jobs
     }
@@ -116,7 +116,7 @@ struct AwayTests {
                 INSERT INTO hosts (origin, unreachable, is_awaited)
                 VALUES ('https://away.example:443', 'could_not_connect', true);
                 """)
-        let health = node.store.context.health
+        let health = node.store.hostState.health
         eventually("the node knows it") { health.unreachable("https://away.example:443") != nil }
         let free = newJob(host: "free.example.org")
         _ = try node.submit(free)
@@ -172,7 +172,7 @@ struct AwayTests {
             return reason?.code == .connectivity && reason?.nextCheckAt != nil
         }
         #expect(api.store.metrics.hostsUnreachable == 1)
-        let health = api.store.context.health
+        let health = api.store.hostState.health
         eventually("nothing piles up that nobody takes") { health.messages.count == 0 }
     }
 

@@ -104,7 +104,7 @@ struct HostScopeTests {
         let node = try TestNode(database.url, slots: 8)
         defer { node.store.stop() }
         func scope(_ secrets: JobSecrets) -> RequestScope {
-            node.store.context.scope(
+            node.store.queueState.scope(
                 tenant: "acme", url: "https://shared.example/api/1?x", origin: Self.origin, secrets)
         }
         let plain = scope(JobSecrets())

@@ -101,14 +101,15 @@ struct ScheduleRunnerTests {
 
     /// The transaction of a node without running jobs, which may start jobs in half of `slots`.
     private func transaction(slots: Int) -> DiscretionaryTransaction {
-        let context = StoreContext(
+        let insertion = JobInsertion(
             StoreConfiguration(
                 url: database.url, node: TestNode.identifiers.make(), nodeName: "test", version: "0",
                 isWorker: true, slots: WorkerSlots(capacity: slots), clock: DatabaseClock(),
                 logger: Logger(label: "test"), seal: .inverted, openSecrets: { _ in nil },
                 sealSecrets: { _ in [] },
                 hashCredentials: { _ in "0" }))
-        return DiscretionaryTransaction(context: context, now: context.clock.now())
+        return DiscretionaryTransaction(
+            context: insertion.context, nodeState: insertion.nodeState, now: insertion.context.clock.now())
     }
 
     private func connect() throws -> Connection {
@@ -195,20 +196,22 @@ struct ScheduleRunnerTests {
         let jobs = (0..<6).map { _ in discretionaryJob() }
         _ = try api.submit(jobs).get()
         let slots = WorkerSlots(capacity: 4)
-        let context = StoreContext(
+        let insertion = JobInsertion(
             StoreConfiguration(
                 url: database.url, node: TestNode.identifiers.make(), nodeName: "test", version: "0",
                 isWorker: true, slots: slots, clock: DatabaseClock(), logger: Logger(label: "test"),
                 seal: .inverted, openSecrets: { _ in nil }, sealSecrets: { _ in [] },
                 hashCredentials: { _ in "0" }))
-        let transaction = DiscretionaryTransaction(context: context, now: context.clock.now())
+        let transaction = DiscretionaryTransaction(
+            context: insertion.context, nodeState: insertion.nodeState, now: insertion.context.clock.now())
         #expect(slots.reserve(upTo: 4) == 4)
         var options = ConnectionOptions()
         options.settings = [.init("ferry.shard", "test")]
         var connection = try Connection(url: database.url, options: options)
         #expect(try transaction.commit(&connection, OffPeakWindows()) == 2)
         #expect(try countedStates(database.url) == ["queued": 2, "waiting": 4])
-        let full = DiscretionaryTransaction(context: context, now: context.clock.now())
+        let full = DiscretionaryTransaction(
+            context: insertion.context, nodeState: insertion.nodeState, now: insertion.context.clock.now())
         #expect(try full.commit(&connection, OffPeakWindows()) == 0)
     }
 }

@@ -50,12 +50,12 @@ struct SubmissionAwayTests {
         var connection = try Connection(url: database.url, options: options)
         // Its name is taken, so that it cannot be prepared.
         try connection.execute(script: "PREPARE \(Statements.readKeys.name) AS SELECT 1")
-        let context = node.store.context
+        let insertion = node.store.insertion
         let submissions = [nil, key("new"), key("known")].map { key in
             Submission(jobs: [newJob()], idempotency: key) { _ in }
         }
-        let batch = SubmissionBatch(submissions, context)
-        let outcome = try batch.commit(&connection, epoch: context.sessions.current.epoch)
+        let batch = SubmissionBatch(submissions, insertion)
+        let outcome = try batch.commit(&connection, epoch: insertion.context.sessions.current.epoch)
         let accepted = outcome.results.map { (try? $0.get().jobs.map(\.id)) ?? [] }
         #expect(accepted == [[submissions[0].jobs[0].id], [submissions[1].jobs[0].id], []])
         guard case .failure(.unavailable) = outcome.results[2] else {

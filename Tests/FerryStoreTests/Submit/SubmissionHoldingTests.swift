@@ -26,10 +26,10 @@ final class SubmissionHoldingTests {
         guard !hasQueuedJobs else { return node }
         // A new node looks for queued jobs first, and holds none before.
         eventually("the node knows that nothing is queued") {
-            node.store.context.backlog.count == 0
+            node.store.queueState.backlog.count == 0
         }
         eventually("the node knows that it is alone") {
-            !node.store.context.hasPeers.load(ordering: .relaxed)
+            !node.store.nodeState.hasPeers.load(ordering: .relaxed)
         }
         return node
     }
@@ -40,7 +40,7 @@ final class SubmissionHoldingTests {
         return draft
     }
 
-    private func heldCount(_ node: TestNode) -> Int { node.store.context.held.count }
+    private func heldCount(_ node: TestNode) -> Int { node.store.queueState.held.count }
 
     private func count(_ condition: String) throws -> Int64 {
         var connection = try Connection(url: database.url)
@@ -166,7 +166,7 @@ final class SubmissionHoldingTests {
         let jobs = (0..<8).map { _ in newJob() }
         _ = try node.submit(jobs).get()
         #expect(heldCount(node) == 6)
-        node.store.context.hasPeers.store(true, ordering: .relaxed)
+        node.store.nodeState.hasPeers.store(true, ordering: .relaxed)
         eventually("they are queued") { (try? count("state = 'queued' AND node IS NULL")) == 6 }
         try endAll(jobs.map(\.id), node)
     }

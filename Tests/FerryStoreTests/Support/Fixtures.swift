@@ -93,7 +93,7 @@ final class TestNode: Sendable {
         _ url: String, slots: Int = 4, lentMax: Int = .max, isWorker: Bool = true,
         id: NodeID = TestNode.identifiers.make(),
         leaseSeconds: Double? = nil, prober: (any HostProber)? = nil, works: Bool = true,
-        adjust: (inout StoreConfiguration) -> Void = { _ in }
+        spool: ResultSpool? = nil, adjust: (inout StoreConfiguration) -> Void = { _ in }
     ) throws {
         var logger = Logger(label: "test")
         logger.logLevel = .error
@@ -115,7 +115,7 @@ final class TestNode: Sendable {
         configuration.leaseSeconds = leaseSeconds ?? 300
         configuration.heartbeatSeconds = leaseSeconds.map { $0 / 5 } ?? Limits.heartbeatSeconds
         adjust(&configuration)
-        store = Store(configuration)
+        store = Store(configuration, spool: spool)
         try store.start(runner: runner, observer: observer, prober: prober)
         if works { store.beginWork() }
     }

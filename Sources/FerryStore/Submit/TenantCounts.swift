@@ -27,12 +27,14 @@ package final class TenantCounts: Sendable {
     static let patience: Int64 = 500_000_000
 
     private let context: StoreContext
-    private var mailbox: Mailbox<Message> { context.countRequests }
+    private let admission: Admission
+    private var mailbox: Mailbox<Message> { writer.countRequests }
     /// Takes the submissions that were decided about.
     private let writer: SubmissionWriter
 
-    init(_ context: StoreContext, _ writer: SubmissionWriter) {
+    init(_ context: StoreContext, _ admission: Admission, _ writer: SubmissionWriter) {
         self.context = context
+        self.admission = admission
         self.writer = writer
     }
 
@@ -112,8 +114,9 @@ package final class TenantCounts: Sendable {
             return now + Int64(database.retryIn / .nanoseconds(1))
         }
         do {
-            try database.withConnection { [context, tenants = due.tenants] connection throws(PostgresError) in
-                try context.countJobs(of: tenants, &connection)
+            try database.withConnection {
+                [admission, tenants = due.tenants] connection throws(PostgresError) in
+                try admission.countJobs(of: tenants, &connection)
             }
         } catch {
             if !error.isConnectionLost {
@@ -137,7 +140,7 @@ package final class TenantCounts: Sendable {
         for pending in waiting {
             guard let at = writer.ask(pending) else { continue }
             guard at - now < Self.patience else {
-                writer.refuse(pending, context.admission.refusal(of: pending.tenant, countAt: at))
+                writer.refuse(pending, admission.refusal(of: pending.tenant, countAt: at))
                 continue
             }
             counts[pending.tenant] = max(at, now)

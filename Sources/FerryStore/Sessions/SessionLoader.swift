@@ -12,24 +12,30 @@ extension PostgresError {
     var isSessionChange: Bool { sqlState == "FE001" }
 }
 
-extension StoreContext {
+/// Reads sessions from the database, and keeps those that this node knows current. Any thread.
+struct SessionLoader: Sendable {
+    let context: StoreContext
+    let signals: StoreSignals
+
     /// Reloads the sessions that have changed.
     func readSessions(_ database: ReconnectingConnection) throws(PostgresError) {
         try database.withConnection { connection throws(PostgresError) in try readSessions(&connection) }
     }
 
     func readSessions(_ connection: inout Connection) throws(PostgresError) {
-        let known = sessions.current
+        let known = context.sessions.current
         var snapshot = try sessions(after: known, &connection)
         // An epoch that goes back means that the database was restored from an older copy.
         if snapshot.epoch < known.epoch {
             snapshot = try sessions(
                 after: SessionSnapshot(connectionsPerHostMax: known.connectionsPerHostMax), &connection)
-            logger.warning(
+            context.logger.warning(
                 "the epoch of sessions has decreased: the database seems to be an older copy",
                 metadata: ["epoch": "\(snapshot.epoch)", "before": "\(known.epoch)"])
         }
-        if sessions.put(snapshot, inPlaceOf: known) { attemptRunner?.setSessionRates(snapshot.rates) }
+        if context.sessions.put(snapshot, inPlaceOf: known) {
+            signals.attemptRunner?.setSessionRates(snapshot.rates)
+        }
     }
 
     /// Returns `known` with the sessions that have changed since.
@@ -52,17 +58,18 @@ extension StoreContext {
     func session(_ rows: borrowing ResultSet, _ row: Int) -> SessionRecord {
         let key = SessionKey(tenant: rows.text(row, 0), name: rows.text(row, 1))
         var secrets: JobSecrets? = JobSecrets()
-        if let sealed = rows.bytesOrNil(row, 7) { secrets = configuration.openSecrets(sealed) }
+        if let sealed = rows.bytesOrNil(row, 7) { secrets = context.configuration.openSecrets(sealed) }
         // Logged below.
-        let values = try? SessionConfiguration(storedJSON: rows.bytes(row, 6), opening: configuration.seal)
+        let values = try? SessionConfiguration(
+            storedJSON: rows.bytes(row, 6), opening: context.configuration.seal)
         if values == nil || secrets == nil {
-            logger.error(
+            context.logger.error(
                 "a session cannot be read and accepts no jobs",
                 metadata: ["tenant": "\(key.tenant)", "session": "\(key.name)"])
         }
         return SessionRecord(
             key, revision: rows.int32(row, 2), epoch: rows.int64(row, 3), createdAt: rows.instant(row, 4),
-            updatedAt: rows.instant(row, 5), configuration: values ?? sessions.current.implicit,
+            updatedAt: rows.instant(row, 5), configuration: values ?? context.sessions.current.implicit,
             secrets: secrets ?? JobSecrets(), isReadable: values != nil && secrets != nil,
             invalidation: rows.textOrNil(row, 8).flatMap(SessionInvalidation.init),
             invalidatedAt: rows.instantOrNil(row, 9), endedAt: rows.instantOrNil(row, 10))

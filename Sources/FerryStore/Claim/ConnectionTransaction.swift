@@ -14,13 +14,15 @@ struct ConnectionTransaction {
     /// Nanoseconds until the next transaction after an error.
     private static let errorPause: Int64 = 1_000_000_000
 
-    let context: StoreContext
+    let queueState: QueueState
     /// Monotonic nanoseconds before which no transaction begins.
     private var notBefore: Int64 = 0
 
-    init(_ context: StoreContext) { self.context = context }
+    init(_ queueState: QueueState) {
+        self.queueState = queueState
+    }
 
-    private var registry: ConnectionRegistry { context.connections }
+    private var registry: ConnectionRegistry { queueState.hostState.connections }
 
     /// Returns when the next transaction is due in monotonic nanoseconds; `nil` if there is no work.
     func nextStep(_ now: Int64) -> Int64? { registry.hasWork ? max(now, notBefore) : nil }
@@ -42,7 +44,8 @@ struct ConnectionTransaction {
             for ask in work.asks { ask.reply(.refused(hold(ask))) }
             notBefore = now + Self.errorPause
             if !error.isConnectionLost, !error.isRetryable {
-                context.logger.error("granting connections failed", metadata: ["error": "\(error)"])
+                queueState.context.logger.error(
+                    "granting connections failed", metadata: ["error": "\(error)"])
             }
         }
         return Set(work.writes.lazy.map(\.key.scope))
@@ -54,7 +57,7 @@ struct ConnectionTransaction {
         _ work: ConnectionRegistry.Work, _ connection: inout Connection
     ) throws(PostgresError) -> [Int: Bool] {
         let names = work.asks.map { name(of: $0) }
-        let queues = try context.claimQueues.find(Set(names), &connection, isCommitted: true)
+        let queues = try queueState.claimQueues.find(Set(names), &connection, isCommitted: true)
         let numbers = names.map { queues[$0]?.id ?? 0 }
         // Each claim queue is locked once. Of claim queues that count together lock_claim_queues.sql locks
         // the first; the others come first next time.
@@ -78,7 +81,7 @@ struct ConnectionTransaction {
     private func grants(_ asks: [ConnectionRegistry.Ask], _ numbers: [Int64], _ queues: [ClaimQueue])
         -> Parameters
     {
-        let sessions = context.sessions.current
+        let sessions = queueState.context.sessions.current
         var parameters = Parameters()
         parameters.appendArray(.int64, queues) { $0.append(int64: $1.id) }
         parameters.appendArray(.int32, queues) { parameters, queue in
@@ -102,18 +105,19 @@ struct ConnectionTransaction {
         let missing = work.asks.indices.filter { outcomes[$0] == nil }.map { work.asks[$0] }
         guard !missing.isEmpty else { return }
         // The claim queues may have been removed: they are looked up again.
-        context.claimQueues.forget(Set(missing.compactMap { context.claimQueues.known(name(of: $0))?.id }))
+        queueState.claimQueues.forget(
+            Set(missing.compactMap { queueState.claimQueues.known(name(of: $0))?.id }))
         registry.putBack(asks: missing)
         notBefore = now + Self.lockedPause
     }
 
     private func hold(_ ask: ConnectionRegistry.Ask) -> HostHold {
         let scope = ask.key.scope
-        let share = context.sessions.current.share(tenant: scope.tenant, session: ask.session)
+        let share = queueState.context.sessions.current.share(tenant: scope.tenant, session: ask.session)
         return HostHold(
             origin: scope.origin,
-            reason: context.configuration.hosts.reason(
-                for: scope, sessionLimit: share.connectionLimit, at: context.clock.now()))
+            reason: queueState.context.configuration.hosts.reason(
+                for: scope, sessionLimit: share.connectionLimit, at: queueState.context.clock.now()))
     }
 
     /// Returns the name of the claim queue whose limits apply to the connection.
@@ -121,7 +125,7 @@ struct ConnectionTransaction {
         let scope = ask.key.scope
         return ClaimQueueCache.Name(
             tenant: scope.tenant, session: ask.session, origin: scope.origin,
-            path: context.configuration.hosts.limitsPath(of: scope) ? scope.path : "")
+            path: queueState.context.configuration.hosts.limitsPath(of: scope) ? scope.path : "")
     }
 }
 

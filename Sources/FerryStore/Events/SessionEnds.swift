@@ -15,11 +15,13 @@ struct SessionEnds {
 
     /// `true` if sessions may have drained, or deliveries of drained sessions have ended.
     var isDue = false
-    private let context: StoreContext
+    private let numbering: EventNumbering
     /// The session after which the next batch begins.
     private var position = (tenant: "", session: "")
 
-    init(_ context: StoreContext) { self.context = context }
+    init(_ numbering: EventNumbering) {
+        self.numbering = numbering
+    }
 
     /// Writes the final event of drained sessions if `isDue`. Returns the number of sessions whose final
     /// event was written. `lowWatermark`: low watermark of the inbox.
@@ -31,7 +33,7 @@ struct SessionEnds {
         let end = Sys.monotonicNanoseconds() + Self.timeMax
         let isFromStart = position.tenant.isEmpty
         // Set before the scan, so that a delivery that ends during it is noticed.
-        context.events.awaitsDeliveries.store(true, ordering: .sequentiallyConsistent)
+        numbering.signals.events.awaitsDeliveries.store(true, ordering: .sequentiallyConsistent)
         var (count, areAllWritten) = (0, true)
         while true {
             let sessions = try next(&connection)
@@ -49,7 +51,7 @@ struct SessionEnds {
             }
         }
         if areAllWritten, isFromStart {
-            context.events.awaitsDeliveries.store(false, ordering: .sequentiallyConsistent)
+            numbering.signals.events.awaitsDeliveries.store(false, ordering: .sequentiallyConsistent)
         } else if !isFromStart {
             isDue = true
         }
@@ -75,13 +77,13 @@ struct SessionEnds {
         guard let first = sessions.first else { return 0 }
         do throws(PostgresError) {
             let outcome = try RelayTransaction.drain(
-                Array(sessions), &connection, context, lowWatermark: lowWatermark, handover: handover)
+                Array(sessions), &connection, numbering, lowWatermark: lowWatermark, handover: handover)
             let handedCount = handover.commit()
             guard outcome.eventCount > 0 else { return 0 }
-            context.metrics.numberedEvents.add(Int64(outcome.eventCount), ordering: .relaxed)
-            context.events.numbered()
+            numbering.context.metrics.numberedEvents.add(Int64(outcome.eventCount), ordering: .relaxed)
+            numbering.signals.events.numbered()
             let waitingCount = outcome.deliveryCount - handedCount
-            if waitingCount > 0 { context.commitObserver?.deliveriesAdded(waitingCount) }
+            if waitingCount > 0 { numbering.signals.commitObserver?.deliveriesAdded(waitingCount) }
             return outcome.eventCount
         } catch {
             handover.discard()
@@ -92,7 +94,7 @@ struct SessionEnds {
                 return before
                     + (try writeFinalEvents(sessions[middle...], &connection, handover, lowWatermark))
             }
-            context.logger.error(
+            numbering.context.logger.error(
                 "writing the final event of sessions failed",
                 metadata: [
                     "tenant": "\(first.tenant)", "session": "\(first.session)",

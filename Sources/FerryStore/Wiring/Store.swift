@@ -44,7 +44,14 @@ package final class Store: Sendable {
     private let hosts: HostCoordinator
     let commands: CommandQueue
     let reads: ReadPool
+    private let spool: ResultSpool?
     let context: StoreContext
+    let signals: StoreSignals
+    let nodeState: NodeState
+    let hostState: HostState
+    let queueState: QueueState
+    let recentResults: RecentResults
+    let insertion: JobInsertion
     /// By role, in the order in which `stop` ends them.
     private struct Threads {
         var submissions: Thread?
@@ -55,69 +62,88 @@ package final class Store: Sendable {
     }
     private let threads = Mutex(Threads())
 
-    package init(_ configuration: StoreConfiguration) {
+    /// `spool` keeps results that cannot be committed before the end, for the next start. If `nil` they are
+    /// lost, and their jobs run again.
+    package init(_ configuration: StoreConfiguration, spool: ResultSpool? = nil) {
+        self.spool = spool
         let context = StoreContext(configuration)
-        let dispatcher = JobDispatcher(context)
-        let wake: @Sendable () -> Void = { dispatcher.send(.wake) }
-        context.connect(dependents: { [weak dispatcher] in dispatcher?.send(.dependencies) })
-        context.connections.connect(wake)
-        self.context = context
+        let signals = StoreSignals(configuration.clock)
+        let nodeState = NodeState(configuration)
+        let hostState = HostState(configuration)
+        let queueState = QueueState(context, signals, nodeState, hostState)
+        let recentResults = RecentResults()
+        let sessionLoader = SessionLoader(context: context, signals: signals)
+        let admission = Admission(
+            jobCountMax: configuration.jobCountMax, quotas: configuration.quotas, clock: configuration.clock)
+        let numbering = EventNumbering(context, signals, nodeState, sessionLoader)
+        let insertion = JobInsertion(queueState, sessionLoader, admission)
+        (self.context, self.signals, self.nodeState) = (context, signals, nodeState)
+        (self.hostState, self.queueState) = (hostState, queueState)
+        (self.recentResults, self.insertion) = (recentResults, insertion)
+        let dispatcher = JobDispatcher(queueState, numbering, recentResults, spool: spool)
         self.dispatcher = dispatcher
-        let wakeDue: @Sendable (Timestamp?) -> Void = { [weak dispatcher] earliest in
-            dispatcher?.send(earliest.map { .due($0) } ?? .wake)
-        }
-        context.dispatcherWake.withLock { $0 = ValueCallback(wakeDue) }
-        let record = ValueCallback<AttemptResult> { [weak dispatcher] in dispatcher?.send(.result($0)) }
-        context.heldResult.withLock { $0 = record }
-        submissions = SubmissionWriter(
-            context, wakeDispatcher: wakeDue,
-            reconcile: { dispatcher.send(.reconcile) })
+        hostState.connections.connect { dispatcher.send(.wake) }
+        queueState.connect(result: { [weak dispatcher] in dispatcher?.send(.result($0)) })
+        let submissions = SubmissionWriter(insertion, reconcile: { dispatcher.send(.reconcile) })
+        self.submissions = submissions
+        tenantCounts = TenantCounts(context, admission, submissions)
+
         let commands = CommandQueue(context)
         let reads = ReadPool(context)
         (self.commands, self.reads) = (commands, reads)
         let settings = Settings(reads)
-        let jobs = JobQueries(reads, context)
-        let jobCommands = JobCommands(commands, reads, context)
-        let limits = LimitCommands(commands, settings, context)
-        let tenantLimits = TenantLimitCommands(commands, reads, context, wakeDispatcher: wake)
-        let hostCommands = HostCommands(commands, reads, context, wakeDispatcher: wake)
-        let sessions = SessionCommands(commands, reads, context)
-        let operators = OperatorCommands(commands, reads, context, wakeDispatcher: wake)
-        let deliveryQueries = DeliveryQueries(commands, reads, jobs, context)
+        let limitsCache = LimitsCache(fallback: configuration.limits)
+        let tenantLimitsLoader = TenantLimitsLoader(
+            context, signals, sumBytes: { _ = submissions.countRequests.send(.limits) })
+        let hostLimitsLoader = HostLimitsLoader(configuration.hosts, signals)
+        let jobs = JobQueries(reads, nodeState, recentResults, context)
+        let jobCommands = JobCommands(commands, reads, queueState, numbering, recentResults)
+        let limits = LimitCommands(commands, settings, limitsCache, signals)
+        let tenantLimits = TenantLimitCommands(commands, reads, tenantLimitsLoader)
+        let hostCommands = HostCommands(commands, reads, configuration.clock, hostLimitsLoader)
+        let sessions = SessionCommands(commands, reads, sessionLoader)
+        let operators = OperatorCommands(commands, reads, context, signals, nodeState)
+        let deliveryQueries = DeliveryQueries(commands, reads, jobs, signals)
         (self.jobs, self.jobCommands, self.sessions) = (jobs, jobCommands, sessions)
         (self.limits, self.tenantLimits, self.hostCommands) = (limits, tenantLimits, hostCommands)
         (self.operators, self.deliveryQueries) = (operators, deliveryQueries)
         submissionQueries = SubmissionQueries(reads)
         dependencies = Dependencies(commands)
-        questions = QuestionAnswers(commands, context)
-        bulkCommands = BulkCommands(commands, reads, jobs, context)
-        scheduleCommands = ScheduleCommands(commands, reads, context)
-        windows = WindowCommands(commands, settings, context)
-        events = EventQueries(reads, context)
-        webhooks = WebhookCommands(commands, reads, queries: deliveryQueries, context)
-        keys = KeyCommands(commands, reads, node: context.configuration.node)
+        questions = QuestionAnswers(commands, queueState)
+        bulkCommands = BulkCommands(commands, reads, jobs, context, signals)
+        scheduleCommands = ScheduleCommands(commands, reads, insertion)
+        windows = WindowCommands(commands, settings, signals)
+        events = EventQueries(reads, context, signals)
+        webhooks = WebhookCommands(commands, reads, queries: deliveryQueries, context, signals)
+        keys = KeyCommands(commands, reads, node: configuration.node)
         audit = AuditCommands(commands, reads)
         status = StatusQueries(reads, context.metrics)
-        peers = PeerDirectory(reads, context)
+        peers = PeerDirectory(reads, nodeState, leaseSeconds: configuration.leaseSeconds)
+
         schedules = ScheduleRunner(
-            context, cancel: { job, tenant in jobCommands.cancel(job, tenant: tenant) { _ in } },
+            insertion, limitsCache,
+            cancel: { job, tenant in jobCommands.cancel(job, tenant: tenant) { _ in } },
             limitsChanged: { limits.adopt() })
-        bulkOperations = BulkOperationRunner(context)
-        deliveries = DeliveryOutbox(context)
-        relay = EventRelay(context)
-        housekeeper = Housekeeper(context)
-        tenantCounts = TenantCounts(context, submissions)
-        eventTail = EventTail(context)
-        heartbeat = Heartbeat(context, wakeDispatcher: wake)
-        let hosts = HostCoordinator(context, wakeDispatcher: wake)
+        bulkOperations = BulkOperationRunner(insertion)
+        deliveries = DeliveryOutbox(context, signals, spool: spool)
+        relay = EventRelay(numbering)
+        housekeeper = Housekeeper(queueState)
+        eventTail = EventTail(context, signals)
+        heartbeat = Heartbeat(
+            context, signals, nodeState, admission, limitsCache, tenantLimitsLoader, sessionLoader,
+            spool: spool, stop: { queueState.stop($0, $1) })
+        let hosts = HostCoordinator(context, signals, nodeState, hostState.health)
         self.hosts = hosts
-        let look: @Sendable () -> Void = {
-            context.backlog.addUnknown()
-            wake()
+        let look: @Sendable () -> Void = { [weak dispatcher] in
+            queueState.backlog.addUnknown()
+            dispatcher?.send(.wake)
         }
+        signals.connect(
+            dispatcher: { [weak dispatcher] begin in dispatcher?.send(begin.map { .due($0) } ?? .wake) },
+            search: look, dependents: { [weak dispatcher] in dispatcher?.send(.dependencies) })
         listener = NotificationListener(
-            context, onWork: look,
-            onStop: { context.stop($0, $1) }, onLimits: { limits.adopt() },
+            context, nodeState, recentResults, onWork: look,
+            onStop: { queueState.stop($0, $1) }, onLimits: { limits.adopt() },
             onEdit: { jobCommands.adoptEdit($0) }, onReturn: { jobCommands.returnHeld($0) },
             onHosts: {
                 hostCommands.adopt()
@@ -135,10 +161,10 @@ package final class Store: Sendable {
     package func start(
         runner: (any AttemptRunner)?, observer: (any CommitObserver)?, prober: (any HostProber)? = nil
     ) throws(PostgresError) {
-        context.connect(runner: runner, observer: observer, prober: prober)
+        signals.connect(runner: runner, observer: observer, prober: prober)
         let database = heartbeat.makeConnection()
         try heartbeat.beat(database)
-        try context.configuration.spool?.commit(database, context)
+        try spool?.commit(database, context, signals)
         let reclaimer = heartbeat.deliveryReclaimer
         let given = try database.withConnection { connection throws(PostgresError) in
             try connection.transaction { [context] connection throws(PostgresError) in
@@ -160,7 +186,7 @@ package final class Store: Sendable {
             context.logger.notice("jobs of the last run are queued again", metadata: ["count": "\(given)"])
         }
         // There may be queued jobs until the first claim finds none.
-        context.backlog.addUnknown()
+        queueState.backlog.addUnknown()
         let (heartbeat, commands, reads) = (heartbeat, commands, reads)
         threads.withLock { threads in
             threads.heartbeat = Thread(name: "heartbeat") { heartbeat.run() }
@@ -198,7 +224,7 @@ package final class Store: Sendable {
 
     /// Stops leasing. Running attempts go on, and their results are committed.
     package func drain() {
-        context.stopLeasing()
+        nodeState.stopLeasing()
     }
 
     /// Commits the remaining results, gives back jobs that still run, and ends the threads. Call after the
@@ -238,8 +264,8 @@ package final class Store: Sendable {
 
     /// The conditions that explain why a queued job waits, as this node knows them.
     package var queueConditions: QueueConditions {
-        var conditions = QueueConditions(isPaused: context.isPaused, workerCount: context.workerCount)
-        conditions.hasDrainedWorker = context.hasDrainedWorker
+        var conditions = QueueConditions(isPaused: nodeState.isPaused, workerCount: nodeState.workerCount)
+        conditions.hasDrainedWorker = nodeState.hasDrainedWorker
         conditions.hosts = context.configuration.hosts
         conditions.sessionLimit = { [context] in
             context.sessions.current.share(tenant: $0, session: $1).connectionLimit
@@ -248,8 +274,8 @@ package final class Store: Sendable {
         conditions.leaseSeconds = context.configuration.leaseSeconds
         let configuration = context.configuration
         conditions.downloadHold = configuration.isWorker ? configuration.downloads.hold : nil
-        conditions.unreachableHost = { [health = context.health] in health.unreachableHost($0) }
-        conditions.outlook = context.outlook.withLock { $0 }
+        conditions.unreachableHost = { [health = hostState.health] in health.unreachableHost($0) }
+        conditions.outlook = schedules.outlook
         let (quotas, now) = (configuration.quotas, context.clock.now())
         conditions.tenantWaitsUntil = { quotas.usedUpUntil($0, at: now) }
         return conditions
@@ -259,17 +285,17 @@ package final class Store: Sendable {
     package var quotas: TenantQuotas { context.configuration.quotas }
 
     /// `true` if operators have paused the service, as far as this node knows.
-    package var isPaused: Bool { context.isPaused }
+    package var isPaused: Bool { nodeState.isPaused }
 
     /// `true` if this node drains: it begins no attempts and lets running ones end. It stops, or operators
     /// drain it, as far as this node knows.
-    package var isDraining: Bool { context.isDraining }
+    package var isDraining: Bool { nodeState.isDraining }
 
     /// `true` if this node reaches no origin while other nodes do. It then leases nothing.
-    package var isCutOff: Bool { context.isCutOff }
+    package var isCutOff: Bool { nodeState.isCutOff }
 
     /// `true` unless this node knows that no job is queued.
-    package var hasBacklog: Bool { !context.backlog.isEmpty }
+    package var hasBacklog: Bool { !queueState.backlog.isEmpty }
 
     /// Duration of the last heartbeat in seconds; `nil` before the first.
     package var roundTripSeconds: Double? {
@@ -278,11 +304,11 @@ package final class Store: Sendable {
     }
 
     /// Admits further connections of attempts, beyond the first of each.
-    package var connections: any ConnectionLimiter { context.connections }
+    package var connections: any ConnectionLimiter { hostState.connections }
 
     package var metrics: StoreMetrics.Snapshot {
         var snapshot = context.metrics.snapshot
-        (snapshot.hostsKnown, snapshot.hostsUnreachable) = context.health.counts
+        (snapshot.hostsKnown, snapshot.hostsUnreachable) = hostState.health.counts
         return snapshot
     }
 }

@@ -31,13 +31,41 @@ struct WorkerCounts: ~Copyable, Sendable {
     }
 }
 
-extension StoreContext {
+/// State of this node: its lease, the leases of its jobs, what operators have asked of it, and the other nodes
+/// as of its last heartbeat. Any thread.
+final class NodeState: Sendable {
+    /// Leases that this process knows. Other leases of this node are found and given back.
+    let leaseRegistry = LeaseRegistry()
+    /// The lease of this node, on which the leases of its jobs rest.
+    let lease: NodeLease
+    /// `false` while this node drains, is cut off, or operators have paused the service.
+    let isLeasing: Atomic<Bool>
+    /// `true` if other nodes are alive and must be notified.
+    let hasPeers = Atomic<Bool>(true)
+    /// The other nodes at the last heartbeat.
+    let peers = Mutex<[NodeID: PeerNode]>([:])
+    /// `true` while the notifications of other nodes arrive.
+    let isListening = Atomic<Bool>(false)
+    let workers = WorkerCounts()
+    private let holds = Mutex(OperatorHolds())
+    private let isWorker: Bool
+
+    init(_ configuration: StoreConfiguration) {
+        lease = NodeLease(seconds: configuration.leaseSeconds)
+        isWorker = configuration.isWorker
+        isLeasing = Atomic(configuration.isWorker)
+    }
+
+    /// `true` if this node may lease and begin jobs: nothing forbids it, and its own lease is held. Without a
+    /// lease other nodes would run the same jobs.
+    var mayLease: Bool { isLeasing.load(ordering: .relaxed) && lease.isHeld }
+
     /// Payload of the notification about changed operator settings.
     static let operationsNotification = "operations"
 
     /// `true` if this node queues waiting jobs that are due: every worker until it stops, even if it leases
     /// nothing.
-    var isPromoting: Bool { configuration.isWorker && !holds.withLock { $0.isStopping } }
+    var isPromoting: Bool { isWorker && !holds.withLock { $0.isStopping } }
 
     /// `true` if this node begins no attempts and lets running ones end: it stops, or operators drain it.
     var isDraining: Bool { holds.withLock { $0.isStopping || $0.settings.drains } }
@@ -47,11 +75,11 @@ extension StoreContext {
     /// Workers that are alive and do not drain: this node as it is now, the others as of the last heartbeat.
     /// `nil` before the first heartbeat.
     var workerCount: Int? {
-        workers.others.map { $0 + (configuration.isWorker && !isDraining ? 1 : 0) }
+        workers.others.map { $0 + (isWorker && !isDraining ? 1 : 0) }
     }
 
     /// `true` if a worker is alive and drains.
-    var hasDrainedWorker: Bool { workers.drained > 0 || configuration.isWorker && isDraining }
+    var hasDrainedWorker: Bool { workers.drained > 0 || isWorker && isDraining }
 
     /// Stops leasing for the rest of the process.
     func stopLeasing() {
@@ -86,7 +114,7 @@ extension StoreContext {
         let leased = isLeasing.load(ordering: .relaxed)
         let settings = holds.settings
         let leases =
-            configuration.isWorker && !holds.isStopping && !holds.isCutOff && !settings.isPaused
+            isWorker && !holds.isStopping && !holds.isCutOff && !settings.isPaused
             && !settings.drains
         isLeasing.store(leases, ordering: .relaxed)
         return leases && !leased

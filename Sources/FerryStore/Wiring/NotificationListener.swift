@@ -7,6 +7,8 @@ import Sys
 /// Receives the notifications of other nodes (LISTEN). They only save time: polling finds the same changes.
 final class NotificationListener: Sendable {
     private let context: StoreContext
+    private let nodeState: NodeState
+    private let recentResults: RecentResults
     private let stopping = EventDescriptor()
     private let isStopping = Mailbox<Never>()
     private let onWork: @Sendable () -> Void
@@ -21,7 +23,8 @@ final class NotificationListener: Sendable {
     private let onTenants: @Sendable () -> Void
 
     init(
-        _ context: StoreContext, onWork: @escaping @Sendable () -> Void,
+        _ context: StoreContext, _ nodeState: NodeState, _ recentResults: RecentResults,
+        onWork: @escaping @Sendable () -> Void,
         onStop: @escaping @Sendable (JobID, AttemptStop) -> Void, onLimits: @escaping @Sendable () -> Void,
         onEdit: @escaping @Sendable (JobID) -> Void, onReturn: @escaping @Sendable (JobID) -> Void,
         onHosts: @escaping @Sendable () -> Void,
@@ -29,6 +32,8 @@ final class NotificationListener: Sendable {
         onOperations: @escaping @Sendable () -> Void, onTenants: @escaping @Sendable () -> Void
     ) {
         self.context = context
+        self.nodeState = nodeState
+        self.recentResults = recentResults
         self.onWork = onWork
         self.onStop = onStop
         self.onLimits = onLimits
@@ -69,13 +74,13 @@ final class NotificationListener: Sendable {
             do {
                 let arrived = try database.withConnection { connection throws(PostgresError) in
                     if isRefused { return [Notification]() }
-                    context.isListening.store(true, ordering: .relaxed)
+                    nodeState.isListening.store(true, ordering: .relaxed)
                     return try connection.notifications(
                         timeout: .seconds(30), wakeDescriptor: stopping.descriptor)
                 }
                 handle(arrived)
             } catch {
-                context.isListening.store(false, ordering: .relaxed)
+                nodeState.isListening.store(false, ordering: .relaxed)
                 _ = isStopping.wait(milliseconds: max(50, Int32(database.retryIn / .milliseconds(1))))
                 continue
             }
@@ -85,7 +90,7 @@ final class NotificationListener: Sendable {
             database.close()
             _ = isStopping.wait(milliseconds: Self.refusalSeconds * 1_000)
         }
-        context.isListening.store(false, ordering: .relaxed)
+        nodeState.isListening.store(false, ordering: .relaxed)
     }
 
     private func handle(_ arrived: [Notification]) {
@@ -99,18 +104,18 @@ final class NotificationListener: Sendable {
             } else if words.count == 2, words[0] == JobCommands.editNotification {
                 if let job = JobID(uuidText: String(words[1])) { onEdit(job) }
             } else if words.count == 2, words[0] == RecentResults.deletionNotification {
-                if let job = JobID(uuidText: String(words[1])) { context.recentResults.forget(job) }
+                if let job = JobID(uuidText: String(words[1])) { recentResults.forget(job) }
             } else if words.count == 2, words[0] == JobCommands.returnNotification {
                 if let job = JobID(uuidText: String(words[1])) { onReturn(job) }
             } else if notification.payload == LimitsCache.notification {
                 onLimits()
             } else if notification.payload == HostLimitsLoader.notification {
                 onHosts()
-            } else if notification.payload == StoreContext.eventsNotification {
+            } else if notification.payload == EventNumbering.notification {
                 onEvents()
             } else if notification.payload == SessionCache.notification {
                 onSessions()
-            } else if notification.payload == StoreContext.operationsNotification {
+            } else if notification.payload == NodeState.operationsNotification {
                 onOperations()
             } else if notification.payload == TenantLimitsLoader.notification {
                 onTenants()

@@ -16,13 +16,16 @@ package final class DeliveryOutbox: DeliveryStore {
 
     private let context: StoreContext
     private let signals: StoreSignals
-    private let spool: ResultSpool?
+    private let keepInFile: @Sendable ([DeliveryTry]) -> Bool
     private let mailbox = Mailbox<Message>()
 
-    init(_ context: StoreContext, _ signals: StoreSignals, spool: ResultSpool?) {
+    init(
+        _ context: StoreContext, _ signals: StoreSignals,
+        keepInFile: @escaping @Sendable ([DeliveryTry]) -> Bool
+    ) {
         self.context = context
         self.signals = signals
-        self.spool = spool
+        self.keepInFile = keepInFile
     }
 
     /// Leases due deliveries for `leaseSeconds`. May be called from any thread. The reply comes on the
@@ -50,7 +53,7 @@ package final class DeliveryOutbox: DeliveryStore {
                 options.connectTimeout = .seconds(2)
                 options.settings.append(.init("synchronous_commit", "off"))
             })
-        var state = OutboxState(context, signals, spool: spool)
+        var state = OutboxState(context, signals, keepInFile: keepInFile)
         var tries: [DeliveryTry] = []
         while true {
             let wait = tries.isEmpty ? -1 : Int32(max(database.retryIn, state.rest) / .milliseconds(1)) + 1
@@ -67,7 +70,7 @@ package final class DeliveryOutbox: DeliveryStore {
             }
             state.sweep(database)
             if mailbox.isClosed && messages.isEmpty {
-                if !tries.isEmpty { state.keepInFile(tries) }
+                if !tries.isEmpty { state.save(tries) }
                 return
             }
         }
@@ -88,7 +91,7 @@ private struct OutboxState {
 
     private let context: StoreContext
     private let signals: StoreSignals
-    private let spool: ResultSpool?
+    private let keepInFile: @Sendable ([DeliveryTry]) -> Bool
     private static let first = ReceiverQueueID(high: 0, low: 0)
     /// The receiver queue after which the next claim begins. While one claim cannot take everything, this is
     /// the one served last, so that all have their turn.
@@ -101,10 +104,13 @@ private struct OutboxState {
     private var sweepAt = Sys.monotonicNanoseconds() + 10_000_000_000
     private var restsUntil: Int64 = 0
 
-    init(_ context: StoreContext, _ signals: StoreSignals, spool: ResultSpool?) {
+    init(
+        _ context: StoreContext, _ signals: StoreSignals,
+        keepInFile: @escaping @Sendable ([DeliveryTry]) -> Bool
+    ) {
         self.context = context
         self.signals = signals
-        self.spool = spool
+        self.keepInFile = keepInFile
     }
 
     /// Time until tries may be sent; zero if they may be sent now.
@@ -134,9 +140,9 @@ private struct OutboxState {
     }
 
     /// Saves tries in a file for the next start of this node.
-    func keepInFile(_ tries: [DeliveryTry]) {
+    func save(_ tries: [DeliveryTry]) {
         let count: Logger.Metadata = ["count": "\(tries.count)"]
-        if spool?.keep(tries, context.logger) == true {
+        if keepInFile(tries) {
             context.logger.warning(
                 "delivery tries were saved to a file: the next start writes them to the database",
                 metadata: count)

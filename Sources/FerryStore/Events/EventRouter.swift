@@ -2,24 +2,6 @@ import FerryCore
 import Logging
 import Postgres
 
-/// A delivery to be added: a row of add_deliveries.sql.
-struct DeliveryDraft {
-    let id: DeliveryID
-    let event: Event
-    let url: String
-    let jobJSON: [UInt8]
-    /// Sealed secrets of the job.
-    let secrets: [UInt8]?
-    let traceparent: String?
-    /// The endpoint; `nil` for the job's own webhook.
-    var endpoint: WebhookID?
-    /// Payload of the job's own webhook. An endpoint has its own setting.
-    var payload = WebhookPayload.full
-
-    /// Approximate bytes of its row.
-    var byteCount: Int { EventRouter.byteCount(url, jobJSON, secrets) }
-}
-
 /// A delivery of an event that has no number yet.
 private struct PlannedDelivery {
     /// Index of the event.
@@ -85,12 +67,6 @@ struct EventRouter {
         self.handover = handover
     }
 
-    /// Returns the approximate bytes of a row: its URL, its job with its secrets, and 1 KiB for the other
-    /// columns.
-    fileprivate static func byteCount(_ url: String, _ jobJSON: [UInt8], _ secrets: [UInt8]?) -> Int {
-        1_024 + url.utf8.count + jobJSON.count + (secrets?.count ?? 0)
-    }
-
     // MARK: Planning
 
     /// Plans the deliveries of the events from the first one on. Returns how many events were planned. If
@@ -111,8 +87,12 @@ struct EventRouter {
             for event in some {
                 let stored = event.record.job.flatMap { jobs[$0] }
                 let (deliveries, receiver) = plan(event, stored, interests)
-                var added = deliveries.reduce(0) { $0 + Self.byteCount($1.url, $1.jobJSON, $1.secrets) }
-                if let receiver { added += Self.byteCount(receiver.webhook.url, [], receiver.secrets) }
+                var added = deliveries.reduce(0) {
+                    $0 + DeliveryDraft.byteCount($1.url, $1.jobJSON, $1.secrets)
+                }
+                if let receiver {
+                    added += DeliveryDraft.byteCount(receiver.webhook.url, [], receiver.secrets)
+                }
                 byteCounts[event.tenant, default: 0] += added
                 if byteCount > 0, added > byteCountMax - byteCount {
                     return (event.place, byteCounts.max { $0.value < $1.value }?.key)

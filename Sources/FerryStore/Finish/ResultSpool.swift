@@ -36,7 +36,7 @@ package struct ResultSpool: Sendable {
         Statements.countTransfers,
     ]
     /// Statements that return one row for each changed job.
-    private static let endings = DispatcherTransaction.endingStatements
+    private static let endings = AttemptEnding.statements
     /// Entries of one transaction, and the bytes after which none is added, so that a transaction does not
     /// take longer than a statement may.
     private static let batchMax = 50

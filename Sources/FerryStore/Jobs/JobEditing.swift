@@ -145,43 +145,6 @@ extension JobCommands {
     }
 }
 
-extension Parameters {
-    /// The parameters of edit_spec.sql. `asks`: the job needs a confirmation before it begins. `isCommitted`:
-    /// `true` if called outside of any transaction.
-    static func spec(
-        _ draft: JobRequest, _ before: JobRequest, _ stored: StoredJob, asks: Bool,
-        _ connection: inout Connection, _ queueState: QueueState, isCommitted: Bool
-    ) throws(PostgresError) -> Parameters {
-        let (spec, record) = (draft.spec, stored.record)
-        let origin = spec.request.webURL.origin
-        let scope = queueState.scope(
-            tenant: record.tenant, url: spec.request.url, origin: origin, draft.secrets)
-        let name = queueState.claimQueueName(
-            scope, session: spec.session, home: stored.home, queueState.context.sessions.current)
-        let queue = try queueState.claimQueues.find([name], &connection, isCommitted: isCommitted)[name]?.id
-        var parameters = Parameters()
-        parameters.append(record.id)
-        parameters.append(text: spec.encodeStored(queueState.context.configuration.seal))
-        parameters.append(jsonb: spec.metadataJSON)
-        parameters.append(float32: Float(spec.schedule.priority))
-        parameters.append(spec.schedule.expiry(createdAt: record.createdAt))
-        parameters.append(text: origin)
-        parameters.append(int64: queue)
-        parameters.append(
-            spec.urgency(
-                createdAt: record.createdAt,
-                bytesPerSecond: queueState.hostState.throughputs.bytesPerSecond(origin)))
-        parameters.append(bool: asks)
-        parameters.appendSecrets(draft, before, queueState.context)
-        parameters.append(text: scope.path)
-        parameters.appendClaimFlags(of: spec)
-        parameters.append(bool: draft.replacesPayload)
-        parameters.append(bytea: draft.payload)
-        parameters.append(bool: draft.sendsOtherRequests(than: before))
-        return parameters
-    }
-}
-
 extension JobRecord {
     /// Returns whether the state of the job allows the change: the begin of a job is fixed once an attempt
     /// has begun, and a running attempt keeps what all of its requests rely on.
@@ -204,11 +167,6 @@ extension JobRequest {
         return sendsOtherRequests(than: before)
             || spec.asksOnChallenge != before.spec.asksOnChallenge
             || spec.onURLExpired != before.spec.onURLExpired
-    }
-
-    fileprivate func sendsOtherRequests(than before: JobRequest) -> Bool {
-        secrets != before.secrets || spec.request != before.spec.request
-            || spec.redirects != before.spec.redirects
     }
 }
 

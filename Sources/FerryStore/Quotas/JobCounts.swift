@@ -3,6 +3,9 @@ import Postgres
 import Sys
 
 extension Admission {
+    /// Nanoseconds that a submission waits for a count at most.
+    static let patience: Int64 = 500_000_000
+
     /// Counts the unfinished jobs of tenants for `admit`.
     func countJobs(of tenants: [String], _ connection: inout Connection) throws(PostgresError) {
         let numbers = tenants.map { beginCount(of: $0) }
@@ -33,7 +36,7 @@ extension Admission {
                 return nil
             case .refused(let error): return error
             case .needsCount(let at):
-                guard at - monotonicNanoseconds() < TenantCounts.patience else {
+                guard at - monotonicNanoseconds() < Self.patience else {
                     return refusal(of: tenant, countAt: at)
                 }
                 try countJobs(of: [tenant], &connection)

@@ -170,28 +170,10 @@ extension SubmissionBatch {
 }
 
 extension Parameters {
-    /// Appends the columns `is_repeatable` and `awaits_host` of a job.
-    mutating func appendClaimFlags(of spec: JobSpec) {
-        append(bool: spec.isRepeatable(spec.request.method))
-        append(bool: spec.awaitsHost)
-    }
-
     /// The parameters of read_keys.sql.
     mutating func append(keys: [Submission.Idempotency?], numbered numbers: [Int]) {
         appendArray(.int32, numbers) { $0.append(int32: Int32($1)) }
         appendArray(.text, keys) { $0.append(text: $1?.tenant) }
         appendArray(.text, keys) { $0.append(text: $1?.key) }
-    }
-}
-
-extension JobSpec {
-    /// The metadata as a JSON object, for lists by metadata; `nil` if there is none.
-    var metadataJSON: [UInt8]? {
-        guard !metadata.isEmpty else { return nil }
-        var writer = JSONWriter(reservingCapacity: 64 * metadata.count)
-        writer.beginObject()
-        for pair in metadata { writer.member(pair.name, pair.value) }
-        writer.endObject()
-        return writer.bytes
     }
 }

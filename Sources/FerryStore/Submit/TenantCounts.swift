@@ -23,8 +23,6 @@ package final class TenantCounts: Sendable {
     /// one.
     private static let sumPause: Int64 = 1_000_000_000
     private static let sumPauseFactor: Int64 = 20
-    /// Nanoseconds that a submission waits for a count at most.
-    static let patience: Int64 = 500_000_000
 
     private let context: StoreContext
     private let admission: Admission
@@ -139,7 +137,7 @@ package final class TenantCounts: Sendable {
         let now = monotonicNanoseconds()
         for pending in waiting {
             guard let at = writer.ask(pending) else { continue }
-            guard at - now < Self.patience else {
+            guard at - now < Admission.patience else {
                 writer.refuse(pending, admission.refusal(of: pending.tenant, countAt: at))
                 continue
             }

@@ -125,7 +125,8 @@ package final class Store: Sendable {
             cancel: { job, tenant in jobCommands.cancel(job, tenant: tenant) { _ in } },
             limitsChanged: { limits.adopt() })
         bulkOperations = BulkOperationRunner(insertion)
-        deliveries = DeliveryOutbox(context, signals, spool: spool)
+        deliveries = DeliveryOutbox(
+            context, signals, keepInFile: { spool?.keep($0, context.logger) ?? false })
         relay = EventRelay(numbering)
         housekeeper = Housekeeper(queueState)
         eventTail = EventTail(context, signals)

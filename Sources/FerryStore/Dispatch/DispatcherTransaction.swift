@@ -20,9 +20,6 @@ struct DispatcherTransaction {
     /// else `nil`.
     var handover: DeliveryHandover?
 
-    /// Names of the statements that write results of attempts.
-    static let endingStatements = Set([Statements.finishJobs, Statements.changeJobs].map(\.name))
-
     struct Outcome {
         var claims = Claims.Outcome()
         /// Results that changed nothing, because their lease was lost.
@@ -193,99 +190,5 @@ struct DispatcherTransaction {
             unknown.append(Lease(job: job, attempt: rows.int32(row, 1), revision: rows.int32(row, 2)))
         }
         return unknown
-    }
-}
-
-extension AttemptEnding {
-    /// The statement that writes this alone. Leaves out that only one node can run the job: a later attempt
-    /// finds that again.
-    var statement: (Statement, Parameters) {
-        switch self {
-        case .finish(let job): (Statements.finishJobs, .finished([job]))
-        case .change(let ending): (Statements.changeJobs, .changes([ending.change]))
-        }
-    }
-
-    /// The begin of the attempt, which is recorded before; `nil` if it is recorded already or with the end.
-    var begin: JobChange? {
-        if case .change(let ending) = self { ending.begin } else { nil }
-    }
-}
-
-extension ResultSet {
-    /// Of finish_jobs.sql: `true` if other jobs depend on a finished one.
-    var hasDependents: Bool { (0..<rowCount).contains { bool($0, 1) } }
-
-    /// Of finish_jobs.sql: what it says about each finished job.
-    fileprivate var committedResults: [RecentResults.Committed] {
-        (0..<rowCount).map { row in
-            RecentResults.Committed(
-                job: identifier(row, 0), revision: int32(row, 2), startedAt: instantOrNil(row, 3),
-                isAcknowledged: bool(row, 4))
-        }
-    }
-}
-
-extension Parameters {
-    static func int32(_ value: Int32) -> Parameters {
-        var parameters = Parameters()
-        parameters.append(int32: value)
-        return parameters
-    }
-
-    static func int64(_ value: Int64) -> Parameters {
-        var parameters = Parameters()
-        parameters.append(int64: value)
-        return parameters
-    }
-
-    static func identifier<Kind>(_ value: Identifier<Kind>) -> Parameters {
-        var parameters = Parameters()
-        parameters.append(value)
-        return parameters
-    }
-
-    /// The parameters of check_leases.sql.
-    static func leases(_ jobs: some Sequence<JobID>, of node: NodeID) -> Parameters {
-        var parameters = identifier(node)
-        parameters.appendArray(.uuid, jobs) { $0.append($1) }
-        return parameters
-    }
-
-    mutating func append(_ leases: [Lease]) {
-        appendArray(.uuid, leases) { $0.append($1.job) }
-        appendArray(.int32, leases) { $0.append(int32: $1.attempt) }
-        appendArray(.int32, leases) { $0.append(int32: $1.revision) }
-    }
-
-    /// The parameters of finish_jobs.sql.
-    static func finished(_ jobs: [FinishedJob]) -> Parameters {
-        var parameters = Parameters(capacity: jobs.count * 512)
-        parameters.append(jobs.map(\.lease))
-        parameters.appendArray(.text, jobs) { $0.append(text: $1.record.state.rawValue) }
-        parameters.appendArray(.int32, jobs) { $0.append(int32: $1.record.failedAttemptCount) }
-        parameters.appendArray(.text, jobs) { $0.append(text: $1.record.responseJSON) }
-        parameters.appendArray(.text, jobs) { $0.append(text: $1.record.resultJSON) }
-        parameters.appendArray(.text, jobs) { $0.append(text: $1.record.errorJSON) }
-        parameters.appendArray(.bytea, jobs) { $0.append(bytea: $1.record.body) }
-        parameters.appendArray(.timestamp, jobs) { $0.append($1.record.finishedAt ?? $1.record.createdAt) }
-        parameters.appendArray(.uuid, jobs) { $0.append($1.record.node) }
-        var events: [UInt8] = []
-        parameters.appendArray(.bytea, jobs) { parameters, job in
-            events.removeAll(keepingCapacity: true)
-            job.packEvents(into: &events)
-            parameters.append(bytea: events)
-        }
-        parameters.appendArray(.bytea, jobs) { $0.append(bytea: $1.lastAttempt) }
-        parameters.appendArray(.text, jobs) { $0.append(text: $1.record.resumeData) }
-        let awaiting = jobs.filter { $0.acknowledgement != nil }
-        parameters.appendArray(.uuid, awaiting) { $0.append($1.lease.job) }
-        parameters.appendArray(.text, awaiting) { $0.append(text: $1.acknowledgement?.encode()) }
-        parameters.appendArray(.int32, awaiting) { $0.append(int32: $1.wanted) }
-        let declining = jobs.filter { $0.declinesAcknowledgement }
-        parameters.appendArray(.uuid, declining) { $0.append($1.lease.job) }
-        parameters.appendArray(.timestamp, jobs) { $0.append($1.record.startedAt) }
-        parameters.appendArray(.int64, jobs) { $0.append(int64: $1.storedByteCount) }
-        return parameters
     }
 }

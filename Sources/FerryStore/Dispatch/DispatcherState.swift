@@ -518,7 +518,7 @@ struct DispatcherState {
         }
         guard !error.isConnectionLost, !error.isRetryable else { return }
         context.logger.error("the database refused results of jobs", metadata: ["error": "\(error)"])
-        guard error.isOfData, DispatcherTransaction.endingStatements.contains(error.statement ?? ""),
+        guard error.isOfData, AttemptEnding.statements.contains(error.statement ?? ""),
             !transaction.endings.isEmpty
         else { return wait() }
         if batchMax > 1 && transaction.endings.count > 1 {

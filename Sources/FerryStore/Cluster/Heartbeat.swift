@@ -269,3 +269,12 @@ extension Parameters {
         return parameters
     }
 }
+
+extension Parameters {
+    /// The parameters of check_leases.sql.
+    static func leases(_ jobs: some Sequence<JobID>, of node: NodeID) -> Parameters {
+        var parameters = identifier(node)
+        parameters.appendArray(.uuid, jobs) { $0.append($1) }
+        return parameters
+    }
+}

@@ -81,24 +81,3 @@ extension JobChange {
         ask(spec.questions.question(askedAt: now))
     }
 }
-
-extension JobRequest {
-    /// Reads a stored job without its payload. `nil` if its spec or secrets cannot be read.
-    init?(_ stored: StoredJob, _ context: StoreContext) {
-        guard let spec = stored.record.storedSpec.whole(opening: context.configuration.seal),
-            let secrets = stored.secrets(context)
-        else { return nil }
-        self.init(spec, secrets)
-    }
-}
-
-extension Parameters {
-    /// Appends whether the secrets have changed, and the sealed secrets to store if they have.
-    mutating func appendSecrets(_ draft: JobRequest, _ before: JobRequest, _ context: StoreContext) {
-        let isChanged = !draft.secrets.isIdentical(to: before.secrets)
-        append(bool: isChanged)
-        append(
-            bytea: isChanged && !draft.secrets.isEmpty
-                ? context.configuration.sealSecrets(draft.secrets) : nil)
-    }
-}

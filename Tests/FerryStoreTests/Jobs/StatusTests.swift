@@ -31,9 +31,9 @@ struct StatusTests {
         let id = try node.submit(newJob(timeoutForResource: 864_000)).id
         try change("UPDATE jobs SET created_at = now() - interval '3 days'")
         #expect(try #require(try age()) >= 3 * Self.day)
-        _ = try wait { node.store.control.suspend(id, tenant: "acme", reply: $0) }.get()
+        _ = try wait { node.store.jobCommands.suspend(id, tenant: "acme", reply: $0) }.get()
         #expect(try age() == nil)
-        _ = try wait { node.store.control.resume(id, tenant: "acme", reply: $0) }.get()
+        _ = try wait { node.store.jobCommands.resume(id, tenant: "acme", reply: $0) }.get()
         #expect(try #require(try age()) < Self.day)
     }
 

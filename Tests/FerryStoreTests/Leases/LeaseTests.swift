@@ -23,7 +23,7 @@ struct LeaseTests {
         try connection.execute(script: "SELECT pg_advisory_lock(\(Heartbeat.reclaimLock))")
         // Those before it have been counted.
         try eventually("a heartbeat waits") { try isBlocked("heartbeat", database.url) }
-        node.store.context.lease.confirm(sentAt: .min / 2)
+        node.store.nodeState.lease.confirm(sentAt: .min / 2)
         #expect(!node.store.heartbeat.holdsLease)
     }
 

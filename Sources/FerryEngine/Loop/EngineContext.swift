@@ -96,23 +96,27 @@ final class EngineContext: Sendable {
         try root(configuration.managedFilesDirectory, .own)
     }
 
+    /// Returns the directory that a location is below.
+    private func root(
+        of location: ContentLocation, _ tenant: String
+    ) throws(TransferError) -> StorageDirectory {
+        switch location {
+        case .managedFile: try managedFilesRoot()
+        case .namedFile: try storageRoot(of: tenant)
+        }
+    }
+
     /// Returns where the file of an attempt goes: the destination that its job names, or a managed file.
     func destination(of attempt: Attempt) throws(TransferError) -> Destination {
-        if let named = attempt.spec.destination {
-            return Destination(
-                root: try storageRoot(of: attempt.tenant), path: named.path,
-                ifExists: named.ifExists, of: attempt, isManaged: false)
-        }
+        let location = attempt.spec.contentLocation
         return Destination(
-            root: try managedFilesRoot(), path: ManagedFiles.path(for: attempt.job), ifExists: .replace,
-            of: attempt, isManaged: true)
+            root: try root(of: location, attempt.tenant), location,
+            ifExists: attempt.spec.destination?.ifExists ?? .replace, of: attempt)
     }
 
     /// Returns where the file of another job went, whose bytes a job may continue.
     func destination(of point: ResumePoint) throws(TransferError) -> Destination {
-        Destination(
-            root: try point.path == nil ? managedFilesRoot() : storageRoot(of: point.tenant),
-            path: point.path ?? ManagedFiles.path(for: point.job), job: point.job)
+        Destination(root: try root(of: point.location, point.tenant), point.location, job: point.job)
     }
 
     /// Whether that address may be connected for a request to `url`.

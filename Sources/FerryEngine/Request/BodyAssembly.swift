@@ -229,10 +229,10 @@ struct BodyAssembly: Sendable {
         var isPublished = true
         switch content.place {
         case .body(let bytes): return .bytes(bytes)
-        case .path(let path, let published):
+        case .stored(.namedFile(let path), let published):
             file = try self.file(path)
             isPublished = file.identity == published
-        case .managedFile:
+        case .stored(.managedFile, _):
             let root = try context.managedFilesRoot()
             file = try SourceFile(ManagedFiles.path(for: job), below: root)
         }

@@ -96,7 +96,7 @@ struct RequestBody {
                 reply(
                     .stored(
                         TransferResult(
-                            path: nil, size: size, sha256: try digests.finish(), body: nil, isManaged: false,
+                            size: size, sha256: try digests.finish(),
                             verified: verified)))
             } catch {
                 reply(.storageFailed(error))

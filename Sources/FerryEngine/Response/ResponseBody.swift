@@ -233,7 +233,7 @@ final class ResponseBody {
     ) throws(TransferError) -> TransferResult {
         digests.update(bytes)
         return TransferResult(
-            path: nil, size: Int64(bytes.count), sha256: try digests.finish(), body: bytes, isManaged: false,
+            size: Int64(bytes.count), sha256: try digests.finish(), body: bytes,
             verified: digests.verification(spec.receivedIntegrity, isDelimited: isDelimited))
     }
 

@@ -209,7 +209,7 @@ final class Publication: Sendable {
             guard settle() else { return .revoked(nil) }
             return .stored(
                 TransferResult(
-                    path: nil, size: file.byteCount, sha256: sha256, body: bytes, isManaged: false,
+                    size: file.byteCount, sha256: sha256, body: bytes,
                     verified: plan.verified))
         } catch {
             return .failed(error)
@@ -235,8 +235,7 @@ final class Publication: Sendable {
             let name = try give(staged)
             staged.file.forgetRecord()
             var result = TransferResult(
-                path: plan.destination.isManaged ? nil : plan.destination.path(of: name), size: staged.size,
-                sha256: staged.sha256, body: nil, isManaged: plan.destination.isManaged,
+                location: plan.destination.location(of: name), size: staged.size, sha256: staged.sha256,
                 verified: plan.verified)
             // Managed files need no identity: only the service writes in their directory.
             if !plan.destination.isManaged { result.file = identity }

@@ -71,7 +71,7 @@ import Testing
             goesOn.fire(())
             let success = try #require(fixture.sink.arrived.wait(for: 1).first?.success)
             #expect(success.body == Self.bytes && success.sha256 == sha256(Self.bytes))
-            #expect(success.size == Self.bytes.count && !success.isManaged && success.path == nil)
+            #expect(success.size == Self.bytes.count && success.location == nil)
             #expect(eventually { fixture.files().isEmpty }, "\(fixture.files())")
         }
     }
@@ -113,8 +113,8 @@ import Testing
 
     private static func destination(_ fixture: Fixture) throws -> Destination {
         Destination(
-            root: try StorageDirectory.root(fixture.root, .own), path: "a", ifExists: .replace,
-            of: fixture.attempt(.download, "http://a.example/"), isManaged: false)
+            root: try StorageDirectory.root(fixture.root, .own), .namedFile(path: "a"),
+            of: fixture.attempt(.download, "http://a.example/"))
     }
 
     @Test("a body of unknown length reserves memory as it grows, and moves to its file if none is free")

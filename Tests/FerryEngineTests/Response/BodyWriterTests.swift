@@ -20,7 +20,7 @@ import Testing
 
         init(_ path: String) throws {
             place = try StorageDirectory.root(path, .own)
-            destination = Destination(root: place, path: "file", job: JobID(high: 1, low: 2))
+            destination = Destination(root: place, .namedFile(path: "file"), job: JobID(high: 1, low: 2))
         }
 
         private var record: PartialRecord {

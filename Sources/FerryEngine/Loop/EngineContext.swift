@@ -122,7 +122,8 @@ final class EngineContext: Sendable {
     /// Whether that address may be connected for a request to `url`.
     func allows(_ address: SocketAddress, for attempt: Attempt, _ url: WebURL) -> Bool {
         // The address is the proxy's, which the operator has named.
-        builder.usesServiceProxy(attempt, url) || allows(address)
+        builder.usesServiceProxy(attempt, url)
+            || allows(address, for: builder.connectedScheme(attempt, url))
     }
 
     /// Notes that the name of a URL's host has resolved, unless a proxy resolves it.
@@ -131,13 +132,13 @@ final class EngineContext: Sendable {
         names.noteResolved(url.host)
     }
 
-    /// Whether the egress policy allows that address.
-    func allows(_ address: SocketAddress) -> Bool {
+    /// Whether the egress policy allows that address for an endpoint of that scheme.
+    func allows(_ address: SocketAddress, for scheme: EndpointAddress.Scheme) -> Bool {
         let plain =
             address.isIPv6
             ? IPAddress(v6High: address.high, low: address.low)
             : IPAddress(v4: UInt32(truncatingIfNeeded: address.low))
-        return configuration.egress.allows(plain, port: address.port)
+        return configuration.egress.allows(plain, port: address.port, for: scheme)
     }
 
     func noteResumption(_ attempt: Attempt, at offset: Int64) {

@@ -92,6 +92,9 @@ final class EngineLoop {
         (live[key] as? SingleTransfer)?.opened(contents)
     }
 
+    /// Resumes sending: the source of the attempt's body has bytes again.
+    func bodyReadable(_ key: AttemptKey) { (live[key] as? SingleTransfer)?.bodyReadable() }
+
     /// Passes the answer about a connection to its attempt. Gives back a connection that no request waits
     /// for.
     func connectionAnswered(_ grant: ConnectionGrant, for attempt: Attempt, at scope: RequestScope) {

@@ -79,7 +79,7 @@ struct BodyAssembly: Sendable {
     /// A file that is not the one that its job has published: it is sent only if its bytes have the same
     /// digest.
     private struct Doubt {
-        let file: SourceFile
+        let file: LocalFileSource
         let sha256: String
     }
 
@@ -134,10 +134,9 @@ struct BodyAssembly: Sendable {
     private func settle(_ doubts: ArraySlice<Doubt>, _ done: @escaping @Sendable (TransferError?) -> Void) {
         guard let doubt = doubts.first else { return done(nil) }
         let digests = Digests(JobSpec.Integrity())
-        let bytes = DigestTail.Bytes(descriptor: doubt.file.descriptor, owner: doubt.file, isWritten: false)
-        let tail = DigestTail(bytes, digests, fileThreads: context.fileThreads) {}
+        let tail = DigestTail(doubt.file.bytes, digests, fileThreads: context.fileThreads) {}
         tail.finish(
-            at: doubt.file.byteCount,
+            at: doubt.file.size,
             then: .run {
                 if let failure = tail.failure { return done(failure) }
                 // A digest that cannot be computed does not match either.
@@ -178,7 +177,7 @@ struct BodyAssembly: Sendable {
                 content: content)
         }
         switch part.source {
-        case .path(let path): return make(.file(try file(path)), nil, nil)
+        case .path(let path): return make(.source(try file(path)), nil, nil)
         case .job(let job):
             guard let content = found[job]?.content else {
                 throw Self.missing("The source's job does not exist.")
@@ -218,14 +217,14 @@ struct BodyAssembly: Sendable {
         return .failed(error)
     }
 
-    private func file(_ path: String) throws(TransferError) -> SourceFile {
-        try SourceFile(path, below: context.storageRoot(of: attempt.tenant))
+    private func file(_ path: String) throws(TransferError) -> LocalFileSource {
+        try LocalFileSource(path, below: context.storageRoot(of: attempt.tenant))
     }
 
     private func piece(
         of job: JobID, _ content: JobContent, _ doubts: inout [Doubt]
     ) throws(TransferError) -> BodyContents.Piece {
-        let file: SourceFile
+        let file: LocalFileSource
         var isPublished = true
         switch content.place {
         case .body(let bytes): return .bytes(bytes)
@@ -234,11 +233,11 @@ struct BodyAssembly: Sendable {
             isPublished = file.identity == published
         case .stored(.managedFile, _):
             let root = try context.managedFilesRoot()
-            file = try SourceFile(ManagedFiles.path(for: job), below: root)
+            file = try LocalFileSource(ManagedFiles.path(for: job), below: root)
         }
-        guard file.byteCount == content.size else { throw Self.changed }
+        guard file.size == content.size else { throw Self.changed }
         if !isPublished { doubts.append(Doubt(file: file, sha256: content.sha256)) }
-        return .file(file)
+        return .source(file)
     }
 }
 

@@ -187,7 +187,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         hop.sendsBody = !hop.hasDroppedBody
         first = hop
         progress.expect(toSend: body.byteCount)
-        if body.byteCount >= EngineLimits.bulkByteCountMin { becomeBulk() }
+        if body.byteCount ?? .max >= EngineLimits.bulkByteCountMin { becomeBulk() }
     }
 
     func prepared(_ resumption: Resumption?, _ failure: TransferError?) {
@@ -400,7 +400,13 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         let limit = min(buffer.count, pacing?.portion ?? .max)
         guard body.isSent || mayMove(limit, .sending) else { return .pause }
         do throws(TransferError) {
-            let count = try body.read(into: UnsafeMutableRawBufferPointer(rebasing: buffer[..<limit]))
+            let found = try body.read(into: UnsafeMutableRawBufferPointer(rebasing: buffer[..<limit]))
+            guard case .bytes(let count) = found else {
+                speed.excuse()
+                let (key, onLoop) = (key, loop.runner)
+                body.whenReadable { onLoop { $0.bodyReadable(key) } }
+                return .pause
+            }
             speed.moved(count)
             progress.set(sent: body.sentByteCount)
             if body.isSent { recorder.requestEnded() }
@@ -411,6 +417,9 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
             return .abort
         }
     }
+
+    /// The source of the body has bytes again.
+    func bodyReadable() { resumePaced() }
 
     /// A byte moves.
     private func noteActivity() {
@@ -471,7 +480,7 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
         let range = offset.map { $0..<Int64.max }
         return ResponseTable.Requested(
             hop: hop, range: range, hasIfRange: range != nil && continuation.hasIfRange,
-            expects: expects && hop.sendsBody && body.byteCount >= 1 << 20,
+            expects: expects && hop.sendsBody && body.byteCount ?? .max >= 1 << 20,
             asksForCodings: response.codings != nil)
     }
 

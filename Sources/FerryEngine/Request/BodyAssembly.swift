@@ -79,7 +79,8 @@ struct BodyAssembly: Sendable {
     /// A file that is not the one that its job has published: it is sent only if its bytes have the same
     /// digest.
     private struct Doubt {
-        let file: LocalFileSource
+        let bytes: DigestTail.Bytes
+        let byteCount: Int64
         let sha256: String
     }
 
@@ -134,9 +135,9 @@ struct BodyAssembly: Sendable {
     private func settle(_ doubts: ArraySlice<Doubt>, _ done: @escaping @Sendable (TransferError?) -> Void) {
         guard let doubt = doubts.first else { return done(nil) }
         let digests = Digests(JobSpec.Integrity())
-        let tail = DigestTail(doubt.file.bytes, digests, fileThreads: context.fileThreads) {}
+        let tail = DigestTail(doubt.bytes, digests, fileThreads: context.fileThreads) {}
         tail.finish(
-            at: doubt.file.size,
+            at: doubt.byteCount,
             then: .run {
                 if let failure = tail.failure { return done(failure) }
                 // A digest that cannot be computed does not match either.
@@ -177,7 +178,7 @@ struct BodyAssembly: Sendable {
                 content: content)
         }
         switch part.source {
-        case .path(let path): return make(.source(try file(path)), nil, nil)
+        case .path(let path): return make(.source(try context.source(path, of: attempt)), nil, nil)
         case .job(let job):
             guard let content = found[job]?.content else {
                 throw Self.missing("The source's job does not exist.")
@@ -217,27 +218,23 @@ struct BodyAssembly: Sendable {
         return .failed(error)
     }
 
-    private func file(_ path: String) throws(TransferError) -> LocalFileSource {
-        try LocalFileSource(path, below: context.storageRoot(of: attempt.tenant))
-    }
-
     private func piece(
         of job: JobID, _ content: JobContent, _ doubts: inout [Doubt]
     ) throws(TransferError) -> BodyContents.Piece {
-        let file: LocalFileSource
-        var isPublished = true
+        let (location, identity): (ContentLocation, FileIdentity?)
         switch content.place {
         case .body(let bytes): return .bytes(bytes)
-        case .stored(.namedFile(let path), let published):
-            file = try self.file(path)
-            isPublished = file.identity == published
-        case .stored(.managedFile, _):
-            let root = try context.managedFilesRoot()
-            file = try LocalFileSource(ManagedFiles.path(for: job), below: root)
+        case .stored(let at, let published): (location, identity) = (at, published)
         }
-        guard file.size == content.size else { throw Self.changed }
-        if !isPublished { doubts.append(Doubt(file: file, sha256: content.sha256)) }
-        return .source(file)
+        let placed = PlacedContent(location: location, job: job, tenant: attempt.tenant)
+        let source = try context.places[location].source(of: placed)
+        if let count = source.byteCount, count != content.size { throw Self.changed }
+        // Others may have replaced a content at a location that a job names.
+        if location != .managedFile, source.identity != identity {
+            guard let bytes = source.hashable else { throw Self.changed }
+            doubts.append(Doubt(bytes: bytes, byteCount: content.size, sha256: content.sha256))
+        }
+        return .source(source)
     }
 }
 

@@ -5,7 +5,7 @@ import Glibc
 final class LocalFileSource: ByteSource {
     private let descriptor: Int32
     let size: Int64
-    let identity: FileIdentity
+    let identity: FileIdentity?
     private let modified: timespec
 
     init(_ path: String, below root: StorageDirectory) throws(TransferError) {

@@ -234,5 +234,5 @@ struct Destination: Sendable {
 
 extension ContentLocation {
     /// Returns the path of a job's file, relative to the root of the location.
-    fileprivate func path(of job: JobID) -> String { path ?? ManagedFiles.path(for: job) }
+    func path(of job: JobID) -> String { path ?? ManagedFiles.path(for: job) }
 }

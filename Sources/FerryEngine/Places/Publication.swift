@@ -101,7 +101,11 @@ final class Publication: Sendable {
     private static func sync(_ verified: [Verified]) -> [TransferError?] {
         let needed = verified.map { $0.publication.plan.syncs && !$0.publication.isRevoked }
         let isShared = needed.count(where: \.self) > 1
-        if isShared { for (one, isNeeded) in zip(verified, needed) where isNeeded { one.publication.plan.content.beginSync() } }
+        if isShared {
+            for (one, isNeeded) in zip(verified, needed) where isNeeded {
+                one.publication.plan.content.beginSync()
+            }
+        }
         return zip(verified, needed).map { one, isNeeded in
             guard isNeeded else { return nil }
             do throws(TransferError) {
@@ -187,7 +191,8 @@ final class Publication: Sendable {
         do throws(TransferError) {
             let committed = try content.commit()
             var result = TransferResult(
-                location: committed.location, size: content.byteCount, sha256: sha256, verified: plan.verified)
+                location: committed.location, size: content.byteCount, sha256: sha256, verified: plan.verified
+            )
             result.file = committed.identity
             return .stored(result)
         } catch {

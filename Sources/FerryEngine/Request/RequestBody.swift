@@ -36,7 +36,8 @@ struct RequestBody {
         var integrity = contents.subject == nil ? JobSpec.Integrity() : expected
         integrity.size = integrity.size ?? contents.integrity.size
         integrity.sha256 = integrity.sha256 ?? contents.integrity.sha256
-        if let size = integrity.size, let actual = contents.subject.flatMap({ contents.pieces[$0].byteCount }),
+        if let size = integrity.size,
+            let actual = contents.subject.flatMap({ contents.pieces[$0].byteCount }),
             size != actual
         {
             throw TransferError(

@@ -81,7 +81,8 @@ struct RequestBuilder: Sendable {
         request.connectTimeout = min(
             EngineLimits.connectTimeout, Int(max(0.001, spec.request.timeoutForRequest) * 1_000))
         request.sendBufferSize =
-            (body.map { $0.byteCount ?? .max } ?? 0) >= EngineLimits.bulkByteCountMin ? EngineLimits.bulkSendBufferSize : 65_536
+            (body.map { $0.byteCount ?? .max } ?? 0) >= EngineLimits.bulkByteCountMin
+            ? EngineLimits.bulkSendBufferSize : 65_536
         return request
     }
 

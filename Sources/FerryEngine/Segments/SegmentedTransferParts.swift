@@ -265,7 +265,8 @@ extension SegmentedTransfer {
 /// Received bytes, and the end of parts.
 extension SegmentedTransfer {
     func take(_ bytes: UnsafeRawBufferPointer, of part: SegmentPart) -> BodyVerdict {
-        guard let sink, sink.isBegun, let rest = plan?.rest(of: part.id), let limit = plan?.limit(of: part.id) else {
+        guard let sink, sink.isBegun, let rest = plan?.rest(of: part.id), let limit = plan?.limit(of: part.id)
+        else {
             part.cut()
             return .abort
         }

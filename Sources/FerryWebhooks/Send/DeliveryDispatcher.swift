@@ -250,7 +250,8 @@ final class DeliveryDispatcher {
         request.deadline = configuration.totalTimeout
         request.connectTimeout = configuration.connectTimeout
         request.tls = delivery.receiverTLS.map { TransferRequest.TLS($0) }
-        request.allowsAddress = { [policy = configuration.policy, scheme = item.url.scheme.endpoint] address in
+        request.allowsAddress = {
+            [policy = configuration.policy, scheme = item.url.scheme.endpoint] address in
             let ip =
                 address.isIPv6
                 ? IPAddress(v6High: address.high, low: address.low)

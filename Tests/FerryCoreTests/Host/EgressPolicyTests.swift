@@ -114,14 +114,17 @@ struct EgressPolicyTests {
         own.add(server: nil, port: 6003)
         own.add(server: other, port: 6004)
         for port: UInt16 in [6001, 6002, 6003] {
-            #expect(!policy.allows(local, port: port, for: .https) && !policy.allows(own7, port: port, for: .https), "\(port)")
+            #expect(
+                !policy.allows(local, port: port, for: .https)
+                    && !policy.allows(own7, port: port, for: .https), "\(port)")
             #expect(policy.allows(other, port: port, for: .https), "\(port)")
         }
         #expect(!policy.allows(other, port: 6004, for: .https))
         #expect(policy.allows(local, port: 6004, for: .https) && policy.allows(own7, port: 6004, for: .https))
         for number in 0..<OwnEndpoints.serverCountMax { own.add(server: other, port: UInt16(7000 + number)) }
         #expect(
-            !policy.allows(other, port: 7063, for: .https) && policy.allows(other, port: 6004, for: .https), "the number is limited")
+            !policy.allows(other, port: 7063, for: .https) && policy.allows(other, port: 6004, for: .https),
+            "the number is limited")
     }
 
     @Test("behind an allowed NAT64 prefix, the embedded address is checked")
@@ -153,9 +156,12 @@ struct EgressPolicyTests {
     func submission() throws {
         #expect(EgressPolicy().refusal(of: try WebURL.parse("https://example.com/").endpoint) == nil)
         #expect(EgressPolicy().refusal(of: try WebURL.parse("https://8.8.8.8/").endpoint) == nil)
-        #expect(EgressPolicy().refusal(of: try WebURL.parse("http://8.8.8.8:25/").endpoint)?.contains("25") == true)
         #expect(
-            EgressPolicy().refusal(of: try WebURL.parse("http://example.com:6379/").endpoint)?.contains("6379") == true
+            EgressPolicy().refusal(of: try WebURL.parse("http://8.8.8.8:25/").endpoint)?.contains("25")
+                == true)
+        #expect(
+            EgressPolicy().refusal(of: try WebURL.parse("http://example.com:6379/").endpoint)?.contains(
+                "6379") == true
         )
         let local = EgressPolicy(allowing: networks("127.0.0.0/8"))
         #expect(local.refusal(of: try WebURL.parse("http://example.com:6379/").endpoint) == nil)

@@ -1,7 +1,7 @@
 import FerryCore
 import Glibc
-import Sys
 import Synchronization
+import Sys
 
 /// Where the file of an attempt goes, and what a sink finds there before the first request. Loop thread only.
 struct LocalFileOpening {

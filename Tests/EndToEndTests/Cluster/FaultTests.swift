@@ -112,7 +112,7 @@ struct FaultTests {
         }
 
         /// Names in the directory of the file, other than the file.
-        var keptPartialFiles: [String] { names(in: ferry.files + "/deep/down").filter { $0 != "file" } }
+        var leftovers: [String] { names(in: ferry.files + "/deep/down").filter { $0 != "file" } }
 
         /// Number of open descriptors of the process.
         func openFileCount() throws -> Int {
@@ -196,7 +196,7 @@ struct FaultTests {
                 }
                 // A file that could not be removed is removed later.
                 if !Self.removing.contains(setup.control.failedCall) {
-                    #expect(becomes { setup.keptPartialFiles.isEmpty }, "\(setup.keptPartialFiles), \(context)")
+                    #expect(becomes { setup.leftovers.isEmpty }, "\(setup.leftovers), \(context)")
                 }
                 check(scenario, setup, isDone: job["state"] == .string("succeeded"), context)
                 guard job["state"] == .string("failed") else { continue }

@@ -215,7 +215,7 @@ final class HeldAttempts: Sendable {
     /// A submitted attempt counts as begun before the lock is released, so that no begin is missing when the
     /// database counts connections again.
     func takeNext(
-        _ slots: WorkerSlots, at clock: DatabaseClock, admit: (Held) -> ConnectionRegistry.Admission
+        _ slots: WorkerSlots, at clock: DatabaseClock, admit: (Held) -> ConnectionRegistry.HeldVerdict
     ) -> (attempt: Attempt, isRefused: Bool)? {
         guard count > 0 else { return nil }
         return change { state in
@@ -405,105 +405,5 @@ struct Turnover {
 
     func wanted(capacity: Int) -> Int {
         mean < 0.5 ? 0 : min(Int(mean.rounded(.up)), capacity, HeldAttempts.countMax)
-    }
-}
-
-extension StoreContext {
-    /// Begins attempts that have slots.
-    func begin(_ attempts: [Attempt]) {
-        guard !attempts.isEmpty, let runner = attemptRunner else { return }
-        let attempts = edits.apply(to: attempts)
-        connections.count(attempts)
-        runner.begin(attempts)
-        // An edit that came before the runner knew the attempt is in the registry by now.
-        edits.later(than: attempts) { runner.adopt($1, of: $0) }
-    }
-
-    /// Begins held attempts while slots and connections are free.
-    func beginHeld() {
-        while let (attempt, isRefused) = held.takeNext(configuration.slots, at: clock, admit: admit) {
-            if isRefused { giveBack([attempt]) } else { begin([attempt]) }
-        }
-    }
-
-    /// Gives back attempts that have slots and must not begin.
-    func giveBack(_ attempts: [Attempt]) {
-        configuration.slots.end(attempts.count)
-        for attempt in attempts { end(attempt, .released) }
-    }
-
-    /// Gives back attempts that were leased as they were inserted, and are not held yet.
-    func giveBack(submitted attempts: [Attempt]) {
-        for attempt in attempts { endSubmitted(attempt, .released) }
-    }
-
-    /// Decides whether a held attempt begins, and counts its connection. It goes back if something has
-    /// happened since the lease that forbids to begin.
-    private func admit(_ held: HeldAttempts.Held) -> ConnectionRegistry.Admission {
-        let (attempt, now) = (held.attempt, clock.now())
-        guard attemptRunner != nil, mayLease, configuration.downloads.admits(attempt.spec.kind),
-            Sys.monotonicNanoseconds() < held.returnAt, attempt.expiry > now,
-            configuration.quotas.usedUpUntil(attempt.tenant, at: now) == nil,
-            !configuration.slots.tenantsWithoutLoans.contains(attempt.tenant),
-            !attempt.spec.awaitsHost || health.unreachable(attempt.origin) == nil
-        else { return .refused }
-        return connections.admit(attempt, isUnlimited: held.pool.origin.isEmpty)
-    }
-
-    /// Reports the result of an attempt that has not begun.
-    private func end(_ attempt: Attempt, _ outcome: AttemptResult.Outcome, leavesBytes: Bool = false) {
-        let send = heldResult.withLock { $0 }
-        send(
-            AttemptResult(
-                attempt: attempt, outcome: outcome, response: nil, bytesReceived: 0, bytesSent: 0,
-                leavesBytes: leavesBytes))
-    }
-
-    private func endSubmitted(_ attempt: Attempt, _ outcome: AttemptResult.Outcome) {
-        held.endBeforeBegin(attempt)
-        // The commit of the result releases a lease, and it has none among those of the slots.
-        configuration.slots.unsettle(1)
-        end(attempt, outcome)
-    }
-
-    /// Stops the attempt of a job if this node has one.
-    func stop(_ job: JobID, _ how: AttemptStop) {
-        guard let held = held.take(job) else {
-            attemptRunner?.stop(job, how)
-            return
-        }
-        if held.isSubmitted {
-            return endSubmitted(held.attempt, how == .suspend ? .suspended : .cancelled)
-        }
-        switch how {
-        case .suspend: end(held.attempt, .suspended)
-        case .cancel: end(held.attempt, .cancelled)
-        case .cancelKeepingBytes: end(held.attempt, .cancelled, leavesBytes: held.attempt.number > 1)
-        }
-    }
-
-    /// Gives back the attempt of a job that this node holds since its submission, because its fields are to
-    /// be changed; records its begin if it has begun. Returns `false` if it is neither held nor begun here.
-    func settleHeld(_ job: JobID, _ connection: inout Connection) throws(PostgresError) -> Bool {
-        if let held = held.take(job) {
-            let change = JobChange(.giveBack, Lease(held.attempt))
-            let changed = try ChangedJob.commit([change], &connection)
-            leaseRegistry.remove([(job, held.attempt.number)])
-            for one in changed { backlog.add([one.queue: .init(head: one.urgency, count: 1)]) }
-            dispatcherWake.withLock { $0 }(nil)
-            return true
-        }
-        guard let attempt = held.begun(job) else { return false }
-        _ = try ChangedJob.commit([JobChange(recordingBegin: attempt)], &connection)
-        held.recorded([job])
-        return true
-    }
-}
-
-extension JobChange {
-    /// Records that an attempt has begun that was held since the submission.
-    init(recordingBegin attempt: Attempt) {
-        self.init(.begin, Lease(attempt))
-        occurredAt = attempt.startedAt
     }
 }

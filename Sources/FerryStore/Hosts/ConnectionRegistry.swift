@@ -47,8 +47,8 @@ final class ConnectionRegistry: ConnectionLimiter {
         /// This node gives its permits back: nothing begins.
         case suspended
     }
-    /// Whether a held attempt begins.
-    enum Admission: Sendable, Equatable {
+    /// Decision about a held attempt.
+    enum HeldVerdict: Sendable, Equatable {
         case begins
         /// The connections of its pool are in use.
         case full
@@ -99,25 +99,31 @@ final class ConnectionRegistry: ConnectionLimiter {
     private let hasHoldings = Atomic<Bool>(false)
     private let pendingWork = Atomic<Bool>(false)
     private let wake = Mutex(Callback {})
-    private let freed = Mutex(ValueCallback<ConnectionPool> { _ in })
-    private let held: HeldAttempts
+    private let free = Mutex(ValueCallback<ConnectionPool> { _ in })
+    private let waiters = Mutex<Waiters?>(nil)
 
-    init(_ configuration: StoreConfiguration, _ held: HeldAttempts) {
-        self.held = held
+    init(_ configuration: StoreConfiguration) {
         hosts = configuration.hosts
         sessions = configuration.sessions
         clock = configuration.clock
     }
 
-    /// Sets the functions that are called when `hasWork` becomes true, and when a connection that this node
-    /// counts is free.
+    /// Sets the functions that are called when `hasWork` becomes true (`work`) and when a connection that this
+    /// node counts is free, and the one that says whether a job of a pool waits in memory for a connection.
     func connect(
-        _ wake: @escaping @Sendable () -> Void, freed: @escaping @Sendable (ConnectionPool) -> Void
+        work: @escaping @Sendable () -> Void, free: @escaping @Sendable (ConnectionPool) -> Void,
+        isAwaited: @escaping @Sendable (ConnectionPool) -> Bool
     ) {
-        let callback = Callback(wake)
-        self.wake.withLock { $0 = callback }
-        let freedCallback = ValueCallback(freed)
-        self.freed.withLock { $0 = freedCallback }
+        let (working, freeing, waiting) = (Callback(work), ValueCallback(free), Waiters(isAwaited))
+        wake.withLock { $0 = working }
+        self.free.withLock { $0 = freeing }
+        waiters.withLock { $0 = waiting }
+    }
+
+    /// In an object: each read of a function in a mutex would wrap it once more.
+    private final class Waiters: Sendable {
+        let contains: @Sendable (ConnectionPool) -> Bool
+        init(_ contains: @escaping @Sendable (ConnectionPool) -> Bool) { self.contains = contains }
     }
 
     var hasWork: Bool { pendingWork.load(ordering: .acquiring) }
@@ -135,7 +141,7 @@ final class ConnectionRegistry: ConnectionLimiter {
 
     /// Counts the first connection of a held attempt if it may begin. `isUnlimited`: it was held because
     /// nothing limited it, and goes back if something does by now.
-    func admit(_ attempt: Attempt, isUnlimited: Bool) -> Admission {
+    func admit(_ attempt: Attempt, isUnlimited: Bool) -> HeldVerdict {
         state.withLock { state in
             var limit: Int?
             switch counting(attempt.scope, attempt.spec.session) {
@@ -234,7 +240,7 @@ final class ConnectionRegistry: ConnectionLimiter {
         let session = attempt.spec.session
         let pool = ConnectionPool(scope, session: session)
         // Before the lock, which threads take that have the lock of held attempts.
-        let isAwaited = permits.isHeld && held.isHeld(pool)
+        let isAwaited = permits.isHeld && waiters.withLock { $0 }?.contains(pool) ?? false
         let (answer, isChanged): (ConnectionGrant?, Bool) = state.withLock { state in
             if scope.origin == attempt.origin, !state.ledger.isUsingFirst(key.owner) {
                 return (askAgain(key.owner, scope, pool, &state, reply), false)
@@ -362,8 +368,8 @@ final class ConnectionRegistry: ConnectionLimiter {
     private func tell(_ free: Free) {
         for reply in free.replies { reply(.granted) }
         guard !free.pools.isEmpty else { return }
-        let freed = freed.withLock { $0 }
-        for pool in free.pools { freed(pool) }
+        let tell = self.free.withLock { $0 }
+        for pool in free.pools { tell(pool) }
     }
 
     /// Marks holdings of scopes that are limited now and were not before, so that they are written to the

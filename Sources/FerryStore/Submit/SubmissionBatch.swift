@@ -17,7 +17,7 @@ enum SubmissionLease: Int32 {
 /// Submissions that are committed together, and the reply to each.
 struct SubmissionBatch {
     let submissions: [Submission]
-    let context: StoreContext
+    let insertion: JobInsertion
     let now: Timestamp
     private let sessions: SessionSnapshot
     /// How each job is leased to this node as it is inserted, in the order of the submissions.
@@ -54,19 +54,21 @@ struct SubmissionBatch {
 
     /// Reserves slots for jobs that may begin at once, if the batch `isAlone` and no queued job goes before
     /// them.
-    init(_ submissions: [Submission], _ context: StoreContext, isAlone: Bool = true) {
+    init(_ submissions: [Submission], _ insertion: JobInsertion, isAlone: Bool = true) {
         self.submissions = submissions
         self.isAlone = isAlone
-        self.context = context
-        now = context.clock.now()
-        sessions = context.sessions.current
-        latestStarts = Self.latestStarts(submissions, context, now)
+        self.insertion = insertion
+        now = insertion.context.clock.now()
+        sessions = insertion.context.sessions.current
+        latestStarts = Self.latestStarts(submissions, insertion, now)
         questions = Self.questions(submissions, now)
         leases = submissions.map { Array(repeating: .none, count: $0.jobs.count) }
-        lease = isAlone && context.isLeasing.load(ordering: .relaxed) ? context.lease.number : nil
+        lease =
+            isAlone && insertion.nodeState.isLeasing.load(ordering: .relaxed)
+            ? insertion.nodeState.lease.number : nil
         // Queued jobs go first: slots are left for as many.
-        let slots = context.configuration.slots
-        guard lease != nil, let queued = context.backlog.count else { return }
+        let slots = insertion.context.configuration.slots
+        guard lease != nil, let queued = insertion.queueState.backlog.count else { return }
         var due: [(submission: Int, job: Int)] = []
         var limited: [(submission: Int, job: Int)] = []
         let stopped = slots.tenantsWithoutLoans
@@ -89,7 +91,7 @@ struct SubmissionBatch {
             hold(due.dropFirst(leaseCount))
             hold(limited: limited)
         }
-        context.leaseRegistry.expect(leasedJobs)
+        insertion.nodeState.leaseRegistry.expect(leasedJobs)
     }
 
     /// Returns jobs in the order of their urgency.
@@ -103,9 +105,9 @@ struct SubmissionBatch {
     private mutating func hold(limited: [(submission: Int, job: Int)]) {
         guard !limited.isEmpty else { return }
         let bySession = Dictionary(grouping: limited) { place(of: $0) }
-        let hasFreeSlots = context.configuration.slots.freeCount > 0
+        let hasFreeSlots = insertion.context.configuration.slots.freeCount > 0
         for (place, jobs) in bySession {
-            let count = context.held.reserve(
+            let count = insertion.queueState.held.reserve(
                 upTo: jobs.count, of: place, hasPeers: false, capacity: 0, hasFreeSlots: hasFreeSlots)
             let chosen = count < jobs.count ? inOrder(jobs)[..<count] : jobs[...]
             heldPlaces += repeatElement(place, count: count)
@@ -132,7 +134,7 @@ struct SubmissionBatch {
     /// the request may be repeated. A process that dies cannot tell that it has not been sent.
     private func mayHold(_ job: NewJob) -> Bool {
         job.spec.isRepeatable(job.spec.request.method)
-            && context.connections.mayHold(context.scope(of: job), session: job.spec.session)
+            && insertion.hostState.connections.mayHold(insertion.queueState.scope(of: job), session: job.spec.session)
     }
 
     /// Holds jobs beyond the free slots in the memory of this node. All are of one session, and their
@@ -146,40 +148,42 @@ struct SubmissionBatch {
         guard let first = repeatable.first.map(place), repeatable.count == due.count,
             repeatable.allSatisfy({ place(of: $0) == first })
         else { return }
-        let count = context.held.reserve(
-            upTo: repeatable.count, of: first, hasPeers: context.hasPeers.load(ordering: .relaxed),
-            capacity: context.configuration.slots.capacity, hasFreeSlots: false)
+        let count = insertion.queueState.held.reserve(
+            upTo: repeatable.count, of: first, hasPeers: insertion.nodeState.hasPeers.load(ordering: .relaxed),
+            capacity: insertion.context.configuration.slots.capacity, hasFreeSlots: false)
         heldPlaces += repeatElement(first, count: count)
         for next in repeatable.prefix(count) { leases[next.submission][next.job] = .held }
     }
 
     /// Makes a batch that is not committed, to read the replies to earlier submissions with the same keys.
-    init(refused submissions: [Submission], _ context: StoreContext) {
+    init(refused submissions: [Submission], _ insertion: JobInsertion) {
         self.submissions = submissions
-        self.context = context
+        self.insertion = insertion
         isAlone = true
         lease = nil
-        now = context.clock.now()
-        sessions = context.sessions.current
+        now = insertion.context.clock.now()
+        sessions = insertion.context.sessions.current
         latestStarts = [:]
         questions = [:]
         leases = submissions.map { Array(repeating: .none, count: $0.jobs.count) }
     }
 
     func urgency(_ job: NewJob) -> Timestamp {
-        job.spec.urgency(createdAt: now, bytesPerSecond: context.throughputs.bytesPerSecond(job.origin))
+        job.spec.urgency(
+            createdAt: now, bytesPerSecond: insertion.hostState.throughputs.bytesPerSecond(job.origin))
     }
 
     /// Returns `true` if the job may be leased as it is inserted, as far as limits of connections allow it.
     /// Suspended jobs may not.
     private func mayBegin(_ job: NewJob) -> Bool {
-        !job.spec.startsSuspended && context.configuration.downloads.admits(job.spec.kind)
-            && context.configuration.quotas.usedUpUntil(job.tenant, at: now) == nil
-            && (context.health.unreachable(job.origin) == nil || !job.spec.awaitsHost)
+        !job.spec.startsSuspended && insertion.context.configuration.downloads.admits(job.spec.kind)
+            && insertion.context.configuration.quotas.usedUpUntil(job.tenant, at: now) == nil
+            && (insertion.hostState.health.unreachable(job.origin) == nil || !job.spec.awaitsHost)
     }
 
     private func claimQueueName(of job: NewJob) -> ClaimQueueCache.Name {
-        context.claimQueueName(context.scope(of: job), session: job.spec.session, sessions)
+        insertion.queueState.claimQueueName(
+            insertion.queueState.scope(of: job), session: job.spec.session, sessions)
     }
 
     /// Returns the name of a job's claim queue. A limit of its host that has become known since `init` does
@@ -193,9 +197,9 @@ struct SubmissionBatch {
 
     /// Gives back what `init` reserved. Called if the commit has failed or has an unknown outcome.
     func abandon() {
-        context.leaseRegistry.dismiss(leasedJobs)
-        context.configuration.slots.release(leaseCount)
-        context.held.unreserve(heldPlaces)
+        insertion.nodeState.leaseRegistry.dismiss(leasedJobs)
+        insertion.context.configuration.slots.release(leaseCount)
+        insertion.queueState.held.unreserve(heldPlaces)
     }
 
     /// Inserts the jobs. `epoch` is that of the sessions with which the jobs were read. If sessions have
@@ -203,8 +207,8 @@ struct SubmissionBatch {
     func commit(_ connection: inout Connection, epoch: Int64) throws(PostgresError) -> Outcome {
         let plain = submissions.indices.filter { submissions[$0].idempotency == nil }
         let keyed = submissions.indices.filter { submissions[$0].idempotency != nil }
-        let notifies = context.hasPeers.load(ordering: .relaxed) && !isAllLeased
-        let queues = try SubmissionQueues(self, context.claimQueues, &connection)
+        let notifies = insertion.nodeState.hasPeers.load(ordering: .relaxed) && !isAllLeased
+        let queues = try SubmissionQueues(self, insertion.queueState.claimQueues, &connection)
         let submit = plainParameters(of: plain, queues, epoch: epoch)
         let submitKeyed = keyedParameters(of: keyed, queues, epoch: epoch)
         let changes = firstChanges
@@ -235,9 +239,9 @@ struct SubmissionBatch {
         for (index, submission) in submissions.enumerated() {
             if let replay = replays[index] {
                 let unused = zip(submission.jobs, leases[index]).filter { $1 != .none }
-                context.leaseRegistry.dismiss(unused.map(\.0.id))
-                context.configuration.slots.release(unused.count { $1 == .begins })
-                context.held.unreserve(
+                insertion.nodeState.leaseRegistry.dismiss(unused.map(\.0.id))
+                insertion.context.configuration.slots.release(unused.count { $1 == .begins })
+                insertion.queueState.held.unreserve(
                     unused.lazy.filter { $1 == .held }.map { HeldAttempts.Place(pool(of: $0.0)) })
                 outcome.results.append(replay)
                 continue
@@ -271,8 +275,9 @@ struct SubmissionBatch {
             }
             outcome.results.append(.success(Submission.Accepted(jobs: accepted, isReplay: false)))
         }
-        context.leaseRegistry.insert(outcome.attempts.lazy.map { ($0.job, $0.number) })
-        context.leaseRegistry.insert(outcome.held.lazy.map { ($0.attempt.job, $0.attempt.number) })
+        insertion.nodeState.leaseRegistry.insert(outcome.attempts.lazy.map { ($0.job, $0.number) })
+        insertion.nodeState.leaseRegistry.insert(
+            outcome.held.lazy.map { ($0.attempt.job, $0.attempt.number) })
         return outcome
     }
 
@@ -283,24 +288,24 @@ struct SubmissionBatch {
         // The registry has the leases: if the node's lease lapses from now on, they are compared with the
         // database. If it has lapsed since the batch was made, other nodes may have taken this node's jobs
         // before or after the commit.
-        guard context.lease.number == lease else {
-            context.giveBack(outcome.attempts)
-            context.held.unreserve(outcome.held.lazy.map { HeldAttempts.Place($0.pool) })
-            return context.giveBack(submitted: outcome.held.map(\.attempt))
+        guard insertion.nodeState.lease.number == lease else {
+            insertion.queueState.giveBack(outcome.attempts)
+            insertion.queueState.held.unreserve(outcome.held.lazy.map { HeldAttempts.Place($0.pool) })
+            return insertion.queueState.giveBack(submitted: outcome.held.map(\.attempt))
         }
-        context.begin(outcome.attempts)
+        insertion.queueState.begin(outcome.attempts)
         guard !outcome.held.isEmpty else { return }
-        context.held.add(
-            submitted: outcome.held, hasPeers: context.hasPeers.load(ordering: .relaxed),
+        insertion.queueState.held.add(
+            submitted: outcome.held, hasPeers: insertion.nodeState.hasPeers.load(ordering: .relaxed),
             at: Sys.monotonicNanoseconds())
-        context.beginHeld()
+        insertion.queueState.beginHeld()
     }
 
     private func acceptance(_ job: NewJob, begins: Bool) -> Submission.Accepted.Job {
         Submission.Accepted.Job(
             id: job.id, state: state(job, begins: begins),
             waitingFor: shownReason(job), createdAt: now, startedAt: begins ? now : nil,
-            node: begins ? context.configuration.node : nil,
+            node: begins ? insertion.context.configuration.node : nil,
             nextAttemptAt: dueAt(job))
     }
 
@@ -309,7 +314,8 @@ struct SubmissionBatch {
             job: job.id, number: 1, failedAttemptCount: 0, revision: 1, tenant: job.tenant, createdAt: now,
             startedAt: now, spec: job.spec, storedSpec: job.storedSpec, secrets: job.request.secrets,
             payload: job.request.payload,
-            origin: job.origin, scopePath: context.scope(of: job).path, traceparent: job.traceparent,
+            origin: job.origin, scopePath: insertion.queueState.scope(of: job).path,
+            traceparent: job.traceparent,
             retryOf: job.retryOf, isCancelRequested: false)
     }
 
@@ -322,7 +328,7 @@ struct SubmissionBatch {
             return try readReplays(known, &connection)
         } catch {
             guard isAlone else { throw error }
-            context.logger.warning(
+            insertion.context.logger.warning(
                 "earlier answers could not be read",
                 metadata: ["error": "\(error)", "count": "\(known.count)"])
             let unavailable = Result<Submission.Accepted, StoreError>.failure(.unavailable)
@@ -403,14 +409,14 @@ struct SubmissionBatch {
     }
 
     private static func latestStarts(
-        _ submissions: [Submission], _ context: StoreContext, _ now: Timestamp
+        _ submissions: [Submission], _ insertion: JobInsertion, _ now: Timestamp
     ) -> [JobID: Timestamp?] {
         var starts: [JobID: Timestamp?] = [:]
         for submission in submissions {
             for job in submission.jobs where job.spec.schedule.isDiscretionary {
                 starts[job.id] = job.spec.latestDiscretionaryStart(
                     createdAt: now, now: now,
-                    bytesPerSecond: context.throughputs.bytesPerSecond(job.origin))
+                    bytesPerSecond: insertion.hostState.throughputs.bytesPerSecond(job.origin))
             }
         }
         return starts

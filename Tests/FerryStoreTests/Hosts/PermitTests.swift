@@ -27,13 +27,13 @@ struct PermitTests {
         }
         guard isAlone else { return node }
         eventually("the node holds all permits and knows that nothing is queued") {
-            connections(node).permits.isHeld && node.store.control.context.backlog.count == 0
+            connections(node).permits.isHeld && node.store.queueState.backlog.count == 0
         }
         return node
     }
 
     private func connections(_ node: TestNode) -> ConnectionRegistry {
-        node.store.control.context.connections
+        node.store.hostState.connections
     }
 
     /// Free connections to a host.
@@ -41,7 +41,7 @@ struct PermitTests {
         connections(node).room(pool().scope, session: "default")?.count
     }
 
-    private func heldCount(_ node: TestNode) -> Int { node.store.control.context.held.count }
+    private func heldCount(_ node: TestNode) -> Int { node.store.queueState.held.count }
 
     private func count(_ condition: String, in table: String = "jobs") throws -> Int64 {
         var connection = try Connection(url: database.url)
@@ -232,8 +232,8 @@ struct PermitTests {
         let jobs = (0..<5).map { _ in newJob() }
         _ = try node.submit(jobs).get()
         let running = try node.attempts(Self.limit)
-        _ = try wait { node.store.control.cancel(jobs[3].id, tenant: "acme", reply: $0) }.get()
-        _ = try wait { node.store.control.suspend(jobs[4].id, tenant: "acme", reply: $0) }.get()
+        _ = try wait { node.store.jobCommands.cancel(jobs[3].id, tenant: "acme", reply: $0) }.get()
+        _ = try wait { node.store.jobCommands.suspend(jobs[4].id, tenant: "acme", reply: $0) }.get()
         eventually("they have left") { heldCount(node) == 0 }
         for attempt in running { node.store.dispatcher.record(result(attempt, success)) }
         eventually("all connections are free") {
@@ -278,7 +278,7 @@ struct PermitTests {
             configuration.connectionsPerHostMax = limit
             let draft = SessionDraft(configuration: configuration, secrets: JobSecrets(), sealedSecrets: nil)
             let key = SessionKey(tenant: "acme", name: "narrow")
-            _ = try wait { node.store.control.putSession(key, draft, if: .none, reply: $0) }.get()
+            _ = try wait { node.store.sessions.putSession(key, draft, if: .none, reply: $0) }.get()
         }
         try put(2)
         _ = try node.submit((0..<8).map { _ in newJob(session: "narrow") }).get()

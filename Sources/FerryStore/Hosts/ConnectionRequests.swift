@@ -1,6 +1,7 @@
 import FerryCore
 import FerryScheduler
 import Synchronization
+import Sys
 
 // Requests of attempts for connections, and connections that attempts return.
 extension ConnectionRegistry: ConnectionLimiter {

@@ -81,3 +81,5 @@ public enum KeyCreation: Sendable {
     /// A request with the same idempotency key had created this one.
     case known(APIKey, sealedText: [UInt8])
 }
+
+extension Role: ShownValue {}

@@ -1,8 +1,3 @@
-/// Kind of a job.
-public enum JobKind: String, Sendable, CaseIterable {
-    case download, upload, data
-}
-
 /// Secrets of a job, which are stored encrypted and never shown.
 public struct JobSecrets: Sendable, Equatable {
     /// Header fields whose value is secret.
@@ -169,5 +164,21 @@ public struct JobRecord: Sendable {
         self.resultJSON = resultJSON
         self.errorJSON = errorJSON
         self.body = body
+    }
+}
+
+extension JobSecrets {
+    /// Bytes to hash that identify the request's credentials: secret header fields, password, token and
+    /// client key; `nil` if it sends none.
+    public var credentialBytes: [UInt8]? {
+        let connection = connection
+        let others = [connection?.password, connection?.token, connection?.clientKey]
+        guard !headers.isEmpty || others.contains(where: { $0 != nil }) else { return nil }
+        var bytes: [UInt8] = []
+        for part in headers.flatMap({ [$0.name.lowercased(), $0.value] }) + others.map({ $0 ?? "" }) {
+            bytes.append(contentsOf: part.utf8)
+            bytes.append(0)
+        }
+        return bytes
     }
 }

@@ -411,7 +411,7 @@ extension TextRule {
             .split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false)
         let isType =
             parts.count == 2 && text.utf8.allSatisfy { (0x20...0x7E).contains($0) }
-            && parts.allSatisfy { !$0.isEmpty && $0.allSatisfy(HeaderRules.isTokenByte) }
+            && parts.allSatisfy { !$0.isEmpty && $0.allSatisfy(isTokenByte) }
         return isType ? nil : "This must be a media type such as \"image/png\"."
     }
 }

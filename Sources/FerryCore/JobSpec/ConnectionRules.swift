@@ -452,3 +452,5 @@ extension ConnectionSecrets {
         ]
     }
 }
+
+extension ConnectionRules.Authentication.Scheme: ShownValue {}

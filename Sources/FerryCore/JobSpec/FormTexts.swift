@@ -137,3 +137,28 @@ extension JobSpec {
         }
     }
 }
+
+/// Returns the pairs as `application/x-www-form-urlencoded` (WHATWG URL §5.2).
+public func formEncoded(_ pairs: [JobSpec.Pair]) -> [UInt8] {
+    var text: [UInt8] = []
+    for (index, pair) in pairs.enumerated() {
+        if index > 0 { text.append(UInt8(ascii: "&")) }
+        appendFormEncoded(pair.name, to: &text)
+        text.append(UInt8(ascii: "="))
+        appendFormEncoded(pair.value, to: &text)
+    }
+    return text
+}
+
+private func appendFormEncoded(_ part: String, to text: inout [UInt8]) {
+    for byte in part.utf8 {
+        switch byte {
+        case UInt8(ascii: " "): text.append(UInt8(ascii: "+"))
+        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+            UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "*"), UInt8(ascii: "-"), UInt8(ascii: "."),
+            UInt8(ascii: "_"):
+            text.append(byte)
+        default: appendPercentEncoded(byte, to: &text)
+        }
+    }
+}

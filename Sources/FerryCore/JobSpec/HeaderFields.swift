@@ -349,3 +349,10 @@ extension StoredObject {
         json["header_fields"].flatMap(HeaderLines.restore)?.lines ?? pairs("headers")
     }
 }
+
+extension StoredObject {
+    /// Returns members whose values are strings; others (`{"set": true}`) read as empty.
+    func pairs(_ name: String) -> [JobSpec.Pair] {
+        (json[name]?.members ?? []).map { JobSpec.Pair($0.name, $0.value.string ?? "") }
+    }
+}

@@ -52,14 +52,4 @@ public enum HeaderRules {
         let utf8 = name.utf8
         return SecretName.isSecret(utf8.span)
     }
-
-    /// Returns `true` for a `tchar` (RFC 9110 §5.6.2).
-    public static func isTokenByte(_ byte: UInt8) -> Bool {
-        switch byte {
-        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-            UInt8(ascii: "0")...UInt8(ascii: "9"):
-            true
-        default: "!#$%&'*+-.^_`|~".utf8.contains(byte)
-        }
-    }
 }

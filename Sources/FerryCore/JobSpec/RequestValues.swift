@@ -201,8 +201,6 @@ public struct Secret: FieldValue {
     }
 }
 
-let setMark = Array(#"{"set":true}"#.utf8)
-
 /// Resume data of another job. It is no field of the job: decoding it sets `FieldContext.resumePoint`.
 struct ResumeText: FieldValue {
     static func decode(_ json: JSONView, _ rule: NoRule, _ place: FieldPlace) -> ResumeText? {
@@ -222,4 +220,14 @@ struct ResumeText: FieldValue {
     static func schema(_ rule: NoRule) -> [JSON.Member] {
         String.schema(TextRule(1...Limits.resumeDataByteCountMax, pattern: nil))
     }
+}
+
+extension URLText: ShownValue {}
+
+/// A URL that is shown as it is.
+struct ShownURL: ShownValue {
+    let text: String
+
+    func show(into writer: inout JSONWriter, isRedacted: Bool) { writer.value(text) }
+    static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] { URLText.shownSchema(in: schemas) }
 }

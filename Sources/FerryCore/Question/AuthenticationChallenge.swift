@@ -45,7 +45,7 @@ public struct AuthenticationChallenge: Sendable, Equatable {
                 let before = position
                 skip(separators: true)
                 // Stop at text that cannot be parsed.
-                if position < bytes.count, !HeaderRules.isTokenByte(bytes[position]), position == before {
+                if position < bytes.count, !isTokenByte(bytes[position]), position == before {
                     break
                 }
             }
@@ -61,7 +61,7 @@ public struct AuthenticationChallenge: Sendable, Equatable {
 
         private mutating func token() -> String? {
             let start = position
-            while position < bytes.count, HeaderRules.isTokenByte(bytes[position]) { position += 1 }
+            while position < bytes.count, isTokenByte(bytes[position]) { position += 1 }
             return start < position ? String(decoding: bytes[start..<position], as: UTF8.self) : nil
         }
 
@@ -70,7 +70,7 @@ public struct AuthenticationChallenge: Sendable, Equatable {
         private mutating func skipToken68() {
             var end = position
             while end < bytes.count,
-                HeaderRules.isTokenByte(bytes[end]) || bytes[end] == UInt8(ascii: "/")
+                isTokenByte(bytes[end]) || bytes[end] == UInt8(ascii: "/")
             { end += 1 }
             var rest = end
             while rest < bytes.count, bytes[rest] == UInt8(ascii: "=") { rest += 1 }

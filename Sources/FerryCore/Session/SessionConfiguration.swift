@@ -280,3 +280,5 @@ public struct SessionDraft: Sendable {
             sealedSecrets: secrets.isEmpty ? nil : seal(secrets.encode()))
     }
 }
+
+extension SessionInvalidation: ShownValue {}

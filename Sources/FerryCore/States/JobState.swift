@@ -18,3 +18,13 @@ public enum WaitingFor: String, Sendable, CaseIterable {
     case discretionary, connectivity, retry, dependency, challenge, confirmation, redirect
     case urlExpired = "url_expired"
 }
+
+extension JobState: ShownChoice {
+    public static func shownSchema(in schemas: FieldSchemas) -> [JSON.Member] {
+        schemas.reference("JobState") {
+            let text = "State of a job. The terminal states are succeeded, failed and cancelled."
+            return .object(choices + [JSON.Member("description", .string(text))])
+        }
+    }
+}
+extension WaitingFor: ShownChoice {}

@@ -82,31 +82,6 @@ public func hexDecoded(_ text: some StringProtocol) -> [UInt8]? {
     return high == nil ? bytes : nil
 }
 
-/// Returns the pairs as `application/x-www-form-urlencoded` (WHATWG URL §5.2).
-public func formEncoded(_ pairs: [JobSpec.Pair]) -> [UInt8] {
-    var text: [UInt8] = []
-    for (index, pair) in pairs.enumerated() {
-        if index > 0 { text.append(UInt8(ascii: "&")) }
-        appendFormEncoded(pair.name, to: &text)
-        text.append(UInt8(ascii: "="))
-        appendFormEncoded(pair.value, to: &text)
-    }
-    return text
-}
-
-private func appendFormEncoded(_ part: String, to text: inout [UInt8]) {
-    for byte in part.utf8 {
-        switch byte {
-        case UInt8(ascii: " "): text.append(UInt8(ascii: "+"))
-        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-            UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "*"), UInt8(ascii: "-"), UInt8(ascii: "."),
-            UInt8(ascii: "_"):
-            text.append(byte)
-        default: appendPercentEncoded(byte, to: &text)
-        }
-    }
-}
-
 /// Returns the beginning of a response body for people: valid UTF-8 without NUL, which PostgreSQL cannot
 /// store, in at most `byteCountMax` bytes.
 public func textExcerpt(_ bytes: [UInt8], byteCountMax: Int) -> String {
@@ -118,4 +93,14 @@ public func textExcerpt(_ bytes: [UInt8], byteCountMax: Int) -> String {
         text.unicodeScalars.append(scalar)
     }
     return text
+}
+
+/// Returns `true` for a `tchar` (RFC 9110 §5.6.2).
+public func isTokenByte(_ byte: UInt8) -> Bool {
+    switch byte {
+    case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+        UInt8(ascii: "0")...UInt8(ascii: "9"):
+        true
+    default: "!#$%&'*+-.^_`|~".utf8.contains(byte)
+    }
 }

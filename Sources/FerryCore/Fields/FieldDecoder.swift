@@ -39,10 +39,10 @@ public struct FieldDecoder: FieldVisitor {
     /// Returns an object with the values that a new one has if its body names none.
     static func standard<Object: FieldObject>(_ type: Object.Type, _ context: FieldContext) -> Object {
         var object = Object()
-        guard let session = context.session else { return object }
+        guard let defaults = context.defaults else { return object }
         var inheritance = FieldInheritance(context: context)
         object.fields(&inheritance)
-        object.inherit(from: session.configuration)
+        object.inherit(from: defaults)
         return object
     }
 

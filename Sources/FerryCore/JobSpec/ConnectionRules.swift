@@ -151,11 +151,6 @@ public struct ConnectionRules: Sendable, Equatable {
                 "maximum_version", &versionMax, .of(.always), "Highest version of TLS; null for no maximum.")
         }
 
-        public mutating func inherit(from session: SessionConfiguration) {
-            versionMin = session.tlsVersionMin
-            versionMax = session.tlsVersionMax
-        }
-
         public func check(_ body: FieldDecoder) {
             let node = body.context.node
             body.checkCertificates("ca", authorities)

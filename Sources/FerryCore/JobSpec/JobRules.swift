@@ -197,10 +197,6 @@ extension JobSpec {
                     + "5xx with Retry-After.")
         }
 
-        public mutating func inherit(from session: SessionConfiguration) {
-            if session.kind == .background { attemptCountMax = Limits.jobAttemptCountMax }
-        }
-
         public mutating func check(_ body: FieldDecoder) {
             guard delayMax < delayInitial, body.isGiven("initial_delay") else { return }
             if body.isGiven("max_delay") {

@@ -82,11 +82,6 @@ extension JobSpec {
                 "What happens to this job if one that it depends on does not succeed.")
         }
 
-        public mutating func inherit(from session: SessionConfiguration) {
-            // A session's choice is ignored where another of its fields excludes it.
-            isDiscretionary = isDiscretionary && session.networkServiceType != .responsiveData
-        }
-
         public mutating func check(_ body: FieldDecoder) {
             if let deadlineAt, let earliestBeginAt, deadlineAt <= earliestBeginAt {
                 body.fail("deadline_at", "invalid_combination", "This must be after earliest_begin_at.")

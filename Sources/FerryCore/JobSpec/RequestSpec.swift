@@ -154,33 +154,6 @@ extension JobSpec.RequestSpec {
     /// Returns `true` if the request has a field of this name, in lower case.
     func hasHeader(_ name: String) -> Bool { headers.contains { $0.name.lowercased() == name } }
 
-    /// Sets the proxy and the TLS settings of the session where the request has none.
-    private mutating func inheritConnection(_ fields: FieldDecoder) {
-        let context = fields.context
-        var rules = connection ?? .standard
-        if !fields.has("proxy"), let session = context.session, let proxy = session.configuration.proxy {
-            rules.proxy = proxy
-            // The policy may have become stricter since the session was configured.
-            if let reason = context.refusal(proxy.url.place) {
-                fields.fail("proxy", "blocked_address", reason)
-            }
-            rules.proxy?.password.isSet = proxy.user != nil
-            rules.proxy?.password.text = session.secrets.connection?.proxyPassword
-            rules.proxy?.authorities.text = session.secrets.connection?.proxyAuthorities
-        }
-        connection = rules
-        if rules.tls == nil, context.requestURL?.scheme == .https { inheritTLS(context) }
-    }
-
-    /// Sets the TLS settings of the session, if they differ from the default.
-    private mutating func inheritTLS(_ context: FieldContext) {
-        guard context.session != nil else { return }
-        var rules = connection ?? .standard
-        let tls = FieldDecoder.standard(ConnectionRules.TLS.self, context)
-        rules.tls = tls == ConnectionRules.TLS() ? nil : tls
-        connection = rules
-    }
-
     /// Sets what follows from a patch of the connection's rules, and reports combinations that are not
     /// allowed.
     private mutating func checkPatchedConnection(_ fields: FieldDecoder) {
@@ -215,32 +188,6 @@ extension JobSpec.RequestSpec {
         }
     }
 
-    /// Adds the header fields of the session that the request does not name itself.
-    private mutating func addSessionHeaders(_ fields: FieldDecoder) {
-        guard let session = fields.context.session, !session.configuration.headers.isEmpty else { return }
-        var others = Set(headers.map { $0.name.lowercased() })
-        if acceptEncoding != .identity { others.insert("accept-encoding") }
-        if connection?.authentication != nil { others.insert("authorization") }
-        let added = session.configuration.headers.filter { !others.contains($0.name.lowercased()) }
-        guard !added.isEmpty else { return }
-        headers += added.map { header in
-            let name = header.name.lowercased()
-            let secret = session.secrets.headers.first { $0.name.lowercased() == name }
-            return secret ?? header
-        }
-        if let origins = session.configuration.headerOrigins {
-            additionalHeaders = AdditionalHeaders(
-                names: added.map { $0.name.lowercased() }, origins: origins,
-                trustsProxy: !fields.has("proxy"))
-        }
-        let byteCount = headers.reduce(0) { $0 + $1.name.utf8.count + $1.value.utf8.count }
-        if headers.count > Limits.headerCountMax || byteCount > Limits.headerByteCountMax {
-            fields.fail(
-                "headers", "too_many",
-                "With those of the session, there are more than \(Limits.headerCountMax) header fields or "
-                    + "\(Limits.headerByteCountMax) bytes.")
-        }
-    }
 }
 
 // MARK: OpenAPI

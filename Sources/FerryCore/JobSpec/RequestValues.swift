@@ -209,10 +209,9 @@ struct ResumeText: FieldValue {
         if place.context.kind ?? .download != .download || place.context.requestMethod ?? "GET" != "GET" {
             return place.fail("invalid_combination", "Only a download with GET resumes.")
         }
-        guard let point = place.context.openResumeData(text) else {
+        guard place.context.openResumeData(text) else {
             return place.fail("invalid_value", "This is no resume data of this service.")
         }
-        place.context.resumePoint = point
         return ResumeText()
     }
     static func restore(_ json: JSON) -> ResumeText? { nil }

@@ -86,21 +86,3 @@ public final class StoredSpec: Sendable {
         }
     }
 }
-
-extension JobRecord {
-    /// The accepted fields, or `nil` if they are damaged (`StoredSpec.spec`).
-    public var spec: JobSpec? { storedSpec.spec }
-
-    /// Returns the open question, or `nil` if there is none or it cannot be read. Its secret values are
-    /// redacted unless `seal` decrypts them.
-    public func question(opening seal: SecretSeal?) -> JobQuestion? {
-        guard let questionJSON else { return nil }
-        do throws(StoredJSONError) {
-            guard let seal else { return try JobQuestion(storedJSON: questionJSON) }
-            return try JobQuestion(storedJSON: questionJSON, opening: seal)
-        } catch {
-            storedSpec.report(error)
-            return nil
-        }
-    }
-}

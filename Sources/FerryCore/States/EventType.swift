@@ -94,11 +94,6 @@ extension Sequence<EventType> {
     public var mask: Int32 { reduce(0) { $0 | 1 << Int32($1.code) } }
 }
 
-extension JobSpec {
-    /// Events of the job's own webhook as a bit set, or `nil` if it has none.
-    public var wantedEvents: Int32? { webhook?.events.mask }
-}
-
 extension EventType: FieldValue {
     public static var isOpen: Bool { true }
 

@@ -199,3 +199,8 @@ extension AcknowledgementRules {
         try self.init(restoring: try StoredObject(storedJSON))
     }
 }
+
+extension JobSpec {
+    /// Events of the job's own webhook as a bit set, or `nil` if it has none.
+    public var wantedEvents: Int32? { webhook?.events.mask }
+}

@@ -70,3 +70,26 @@ public struct ResumePoint: Sendable, Equatable {
         return before == request.url ? nil : OriginalRequest(url: before, headers: request.headers)
     }
 }
+
+/// Opens the resume data of a body, and keeps what it means. Lives as long as the body is decoded.
+final class OpenedResumeData: Resumption {
+    private let open: (String) -> ResumePoint?
+    /// The job whose bytes this one resumes from, or `nil`.
+    fileprivate(set) var point: ResumePoint?
+
+    /// `open` returns `nil` if the resume data is none of this tenant's.
+    init(_ open: @escaping (String) -> ResumePoint?) { self.open = open }
+
+    fileprivate func read(_ text: String) -> Bool {
+        point = open(text)
+        return point != nil
+    }
+}
+
+extension FieldContext {
+    /// The job whose bytes this one resumes from, or `nil`.
+    var resumePoint: ResumePoint? { (resumption as? OpenedResumeData)?.point }
+
+    /// Opens resume data. Returns `false` if it is none of this tenant's.
+    func openResumeData(_ text: String) -> Bool { (resumption as? OpenedResumeData)?.read(text) ?? false }
+}

@@ -34,11 +34,11 @@ public struct JobRequest: Sendable, Equatable {
         let read = withoutActuallyEscaping(refusal) { refusal in
             withoutActuallyEscaping(resumePoint) { resumePoint in
                 let context = FieldContext(
-                    node: node, session: sessions?.record(json["session"]?.string ?? SessionName.standard),
+                    node: node, defaults: sessions?.record(json["session"]?.string ?? SessionName.standard),
                     refusal: refusal)
                 context.kind = json["kind"]?.string.flatMap(JobKind.init)
                 context.mayNameHost = mayNameHost
-                context.openResumeData = resumePoint
+                context.resumption = OpenedResumeData(resumePoint)
                 context.earlierJob = earlierJob
                 var spec = FieldDecoder.standard(JobSpec.self, context)
                 return Result { () throws(InvalidFields) in

@@ -217,3 +217,26 @@ extension HostLimits {
         return .hostLimit(count, of: scope)
     }
 }
+
+extension HostHold {
+    /// The `error` object of a job that waits for the host: `host_held`, with the code of its
+    /// `waiting_reason` in `held_by`.
+    public var errorJSON: [UInt8] {
+        let (code, why): (WaitingReasonCode, String) =
+            switch reason {
+            case .noFreeSlot: (.hostLimit, "has no connection free")
+            case .sessionLimit(let count):
+                (.sessionLimit, "gets \(count) connections of the session, which are in use")
+            case .hostLimit(let count, let scope):
+                (.hostLimit, "gets \(count) connections\(scope.ofWhom), which are in use")
+            case .hostRate(let rate, let scope):
+                (.hostRate, "gets \(decimalText(rate)) requests per second\(scope.ofWhom)")
+            case .hostBackoff(_, let scope): (.hostBackoff, "is backed off\(scope.forWhom)")
+            case .hostPaused: (.hostPaused, "is paused by an operator")
+            }
+        let error = TransferError(
+            .hostHeld, "The transfer continues at \(origin), which \(why).", phase: .connecting,
+            isRetryable: true)
+        return error.json(heldBy: code)
+    }
+}

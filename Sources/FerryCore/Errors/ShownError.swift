@@ -4,31 +4,8 @@ extension TransferError {
 
     /// Returns the `error` object of a job that waits. `heldBy`: the reason of `host_held`, `redirect_delay`
     /// for a redirect that asks for a delay, and `nil` otherwise.
-    public func json(heldBy hold: WaitingReason.Code?) -> [UInt8] {
+    public func json(heldBy hold: WaitingReasonCode?) -> [UInt8] {
         ShownError(error: self, hold: hold).shown(reservingCapacity: 160)
-    }
-}
-
-extension HostHold {
-    /// The `error` object of a job that waits for the host: `host_held`, with the code of its
-    /// `waiting_reason` in `held_by`.
-    public var errorJSON: [UInt8] {
-        let (code, why): (WaitingReason.Code, String) =
-            switch reason {
-            case .noFreeSlot: (.hostLimit, "has no connection free")
-            case .sessionLimit(let count):
-                (.sessionLimit, "gets \(count) connections of the session, which are in use")
-            case .hostLimit(let count, let scope):
-                (.hostLimit, "gets \(count) connections\(scope.ofWhom), which are in use")
-            case .hostRate(let rate, let scope):
-                (.hostRate, "gets \(decimalText(rate)) requests per second\(scope.ofWhom)")
-            case .hostBackoff(_, let scope): (.hostBackoff, "is backed off\(scope.forWhom)")
-            case .hostPaused: (.hostPaused, "is paused by an operator")
-            }
-        let error = TransferError(
-            .hostHeld, "The transfer continues at \(origin), which \(why).", phase: .connecting,
-            isRetryable: true)
-        return error.json(heldBy: code)
     }
 }
 
@@ -38,7 +15,7 @@ public struct ShownError: ShownObject {
     public static let schemaName = "TransferError"
 
     let error: TransferError
-    let hold: WaitingReason.Code?
+    let hold: WaitingReasonCode?
 
     /// `x-codes`: the table of docs/errors.md.
     public static var schemaRules: [JSON.Member] {

@@ -345,15 +345,3 @@ extension EventType {
         }
     }
 }
-
-extension Delivery {
-    /// The question that the response may answer, or `nil`.
-    public var question: JobQuestion.Kind? { EventType(rawValue: type)?.question }
-
-    /// `asked_at` of the question in the delivery, or `nil`.
-    public var askedAt: Timestamp? {
-        // Written by Ferry; without it the answer counts for the open question.
-        guard let job = try? JSON.parse(jobJSON) else { return nil }
-        return job["question"]?["asked_at"]?.string.flatMap { Timestamp(rfc3339: $0) }
-    }
-}

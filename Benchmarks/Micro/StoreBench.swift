@@ -127,7 +127,7 @@ final class StoreBench: AttemptRunner, CommitObserver {
                 attempt: attempt,
                 outcome: .succeeded(
                     TransferResult(
-                        path: "a", size: 1, sha256: "ab", body: nil, isManaged: false, verified: .length)),
+                        location: .namedFile(path: "a"), size: 1, sha256: "ab", verified: .length)),
                 response: nil, bytesReceived: 1, bytesSent: 0)
             if duration > 0 { ending.send((result, end)) } else { dispatcher.record(result) }
         }

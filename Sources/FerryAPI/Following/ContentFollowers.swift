@@ -192,7 +192,7 @@ final class ContentFollowers: Sendable {
             switch JobContent(job)?.place {
             case nil: end(id, &followed) { $0.finish(FollowedBody([])) }
             case .body(let body)?: end(id, &followed) { $0.finish(FollowedBody(body)) }
-            case .path?, .managedFile?:
+            case .stored?:
                 // Further streams are opened with the complete content.
                 followed[id]?.isReading = true
                 content.open(job) { [mailbox] result in

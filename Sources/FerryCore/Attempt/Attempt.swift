@@ -193,17 +193,14 @@ public struct HostResponse: Sendable, Equatable {
 
 /// Result of a successful attempt.
 public struct TransferResult: Sendable, Equatable {
-    /// Path of the file relative to the tenant's storage root, or `nil` if Ferry stores it or there is no
-    /// file.
-    public var path: String?
+    /// Location of the received bytes, or `nil` if `body` has them or there are none.
+    public var location: ContentLocation?
     /// Bytes of the file or body that was received (downloads, data) or sent (uploads).
     public var size: Int64
     /// SHA-256 of the same bytes in lower-case hexadecimal.
     public var sha256: String
     /// Body of the response to a data job or an upload if it is short enough for the database, else `nil`.
     public var body: [UInt8]?
-    /// `true` if Ferry stores the bytes in a file of its own (below `results/`).
-    public var isManaged: Bool
     /// How the length was verified.
     public var verified: Verification
 
@@ -224,7 +221,7 @@ public struct TransferResult: Sendable, Equatable {
     }
     /// The parts, or `nil` if the body was of another type.
     public var parts: Parts?
-    /// Identity of the file at `path` when it was published.
+    /// Identity of a file that the job names, as it was published.
     public var file: FileIdentity?
 
     /// Bytes that are kept and are not those of `size` and `sha256`.
@@ -246,7 +243,7 @@ public struct TransferResult: Sendable, Equatable {
     public func keeping(_ response: TransferResult) -> TransferResult {
         var result = self
         result.content = Content(size: response.size, sha256: response.sha256)
-        (result.body, result.isManaged) = (response.body, response.isManaged)
+        (result.body, result.location) = (response.body, response.location)
         return result
     }
 
@@ -255,13 +252,13 @@ public struct TransferResult: Sendable, Equatable {
 
     /// Creates a result.
     public init(
-        path: String?, size: Int64, sha256: String, body: [UInt8]?, isManaged: Bool, verified: Verification
+        location: ContentLocation? = nil, size: Int64, sha256: String, body: [UInt8]? = nil,
+        verified: Verification
     ) {
-        self.path = path
+        self.location = location
         self.size = size
         self.sha256 = sha256
         self.body = body
-        self.isManaged = isManaged
         self.verified = verified
     }
 }

@@ -3,11 +3,9 @@ public struct JobContent: Sendable {
     /// Where the bytes are.
     public enum Place: Sendable {
         case body([UInt8])
-        /// Below the tenant's storage root, where another file may have replaced it. The identity is that of
-        /// the published file, or `nil` if it was not recorded.
-        case path(String, FileIdentity?)
-        /// Among the files that Ferry stores.
-        case managedFile
+        /// At a location. Another file may have replaced one that the job names: the identity is that of the
+        /// published file, or `nil` if it was not recorded.
+        case stored(ContentLocation, FileIdentity?)
     }
 
     /// Where the bytes are.
@@ -46,15 +44,15 @@ public struct JobContent: Sendable {
         self.sha256 = sha256
         let parts = result?["parts"]
         mediaType = parts == nil ? Self.mediaType(response) : parts?["mime_type"]?.string
-        let path = result?["path"]?.string
-        let name = path.flatMap { $0.split(separator: "/").last.map(String.init) }
+        let location = result.map { ContentLocation($0) } ?? .managedFile
+        let name = location.path.flatMap { $0.split(separator: "/").last.map(String.init) }
         // Jobs from before the check of `NameCharacters` may have any name.
         let clean = (name ?? response?["suggested_filename"]?.string).map {
             NameCharacters.removingForbidden(from: $0)
         }
         fileName = clean.flatMap { $0.isEmpty ? nil : $0 } ?? job.id.description
         let file = result?["file"]?.string.flatMap { FileIdentity($0) }
-        place = job.body.map { .body($0) } ?? path.map { .path($0, file) } ?? .managedFile
+        place = job.body.map { .body($0) } ?? .stored(location, file)
     }
 
     /// Returns `mime_type` with the parameters of the response's field.

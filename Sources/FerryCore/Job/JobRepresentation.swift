@@ -338,14 +338,14 @@ public struct ShownResult: ShownObject {
 
     /// Path of the content, or `nil` for an upload whose response had no body.
     private var contentURL: String? {
-        result.path != nil || result.isManaged || result.body != nil ? "/v1/jobs/\(job)/content" : nil
+        result.location != nil || result.body != nil ? "/v1/jobs/\(job)/content" : nil
     }
 
     public static func members(_ list: inout some MemberVisitor<Self>) {
         list.stored("file", \.result.file?.text)
         list.stored(TransferResult.sentName) { $0.bytesSent > 0 ? $0.bytesSent : nil }
         list.member(
-            "path", \.result.path,
+            "path", \.result.location?.path,
             "Path of the file below the tenant's storage root, or null if the job has no destination.")
         list.member("size", \.result.size, "Bytes of the received file or body, or of the sent file.")
         list.member("sha256", \.result.sha256, "SHA-256 of these bytes, in lower-case hexadecimal.")

@@ -10,16 +10,18 @@ public struct ResumePoint: Sendable, Equatable {
     /// URL of the job when it was submitted, or `nil` if it has not changed; the bytes are recorded under
     /// this URL.
     public let originalURL: String?
-    /// Destination below the tenant's storage root, or `nil` if Ferry stores the file.
-    public let path: String?
+    /// Location at which the job's file was to be.
+    public let location: ContentLocation
 
     /// Creates a resume point.
-    public init(tenant: String, job: JobID, url: String, originalURL: String? = nil, path: String?) {
+    public init(
+        tenant: String, job: JobID, url: String, originalURL: String? = nil, location: ContentLocation
+    ) {
         self.tenant = tenant
         self.job = job
         self.url = url
         self.originalURL = originalURL
-        self.path = path
+        self.location = location
     }
 
     private static let type = "resume_data"
@@ -38,7 +40,7 @@ public struct ResumePoint: Sendable, Equatable {
         writer.member("job", job)
         writer.member("url", url)
         if let originalURL { writer.member("original_url", originalURL) }
-        writer.memberOrNull("path", path)
+        location.write(into: &writer)
         writer.endObject()
     }
 
@@ -55,7 +57,7 @@ public struct ResumePoint: Sendable, Equatable {
         else { return nil }
         self.init(
             tenant: tenant, job: job, url: url, originalURL: json["original_url"]?.string,
-            path: json["path"]?.string)
+            location: ContentLocation(json))
     }
 
     /// Returns `true` if `link` may be a link to the same file: it differs at most in the query, as signed

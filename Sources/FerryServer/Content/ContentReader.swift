@@ -62,7 +62,7 @@ final class ContentReader: ContentStore {
 
     /// Returns a descriptor owned by the caller, or a negative number if there is no file.
     private static func descriptor(of content: JobContent, _ job: JobRecord, _ paths: StoragePaths) -> Int32 {
-        guard case .path(let path, _) = content.place else {
+        guard case .stored(.namedFile(let path), _) = content.place else {
             return Glibc.open("\(paths.managedFiles)/\(ManagedFiles.path(for: job.id))", O_RDONLY | O_CLOEXEC)
         }
         let root = Glibc.open(paths.root(of: job.tenant), O_RDONLY | O_DIRECTORY | O_CLOEXEC)
@@ -76,7 +76,7 @@ final class ContentReader: ContentStore {
     /// be verified: another job or a user may have replaced it, or a backup restored it.
     private static func isPublished(_ status: stat, _ content: JobContent) -> Bool {
         // Only Ferry writes to the directory of kept files.
-        guard case .path(_, let identity) = content.place else { return true }
+        guard case .stored(.namedFile, let identity) = content.place else { return true }
         return identity == FileIdentity(status)
     }
 }

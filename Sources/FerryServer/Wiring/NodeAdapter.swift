@@ -71,7 +71,7 @@ struct NodeAdapter: NodeOperations {
                 if let spec = record.spec, spec.kind == .download {
                     engine?.forget(
                         ResumePoint(
-                            tenant: tenant, job: id, url: spec.request.url, path: spec.destination?.path))
+                            tenant: tenant, job: id, url: spec.request.url, location: spec.contentLocation))
                 }
             }
             reply(result.map { _ in })

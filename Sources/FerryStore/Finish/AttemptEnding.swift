@@ -162,7 +162,7 @@ extension AttemptResult {
     /// another job may continue; `nil` if there are none.
     fileprivate func storedByteCount(of record: JobRecord) -> Int64? {
         var count = Int64(record.body?.count ?? 0)
-        if case .succeeded(let value) = outcome, value.isManaged { count = value.size }
+        if case .succeeded(let value) = outcome, value.location == .managedFile { count = value.size }
         if record.resumeData != nil, attempt.spec.destination == nil {
             count += partialDownload?.byteCount ?? 0
         }
@@ -259,13 +259,13 @@ extension ResumePoint {
     fileprivate init(of attempt: Attempt) {
         self.init(
             tenant: attempt.tenant, job: attempt.job, url: attempt.spec.request.url,
-            originalURL: attempt.spec.request.original?.url, path: attempt.spec.destination?.path)
+            originalURL: attempt.spec.request.original?.url, location: attempt.spec.contentLocation)
     }
 
     fileprivate init(_ record: JobRecord, _ spec: JobSpec) {
         self.init(
             tenant: record.tenant, job: record.id, url: spec.request.url,
-            originalURL: spec.request.original?.url, path: spec.destination?.path)
+            originalURL: spec.request.original?.url, location: spec.contentLocation)
     }
 }
 

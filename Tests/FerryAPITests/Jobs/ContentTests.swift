@@ -13,8 +13,8 @@ struct ContentTests {
     private func finished(_ fixture: Fixture, body: [UInt8]?, name: String = "a \"é\".txt") throws -> JobID {
         let id = try fixture.submit()
         let result = TransferResult(
-            path: nil, size: Int64(body?.count ?? 10), sha256: Self.sha256, body: body,
-            isManaged: body == nil, verified: .length)
+            location: body == nil ? .managedFile : nil, size: Int64(body?.count ?? 10),
+            sha256: Self.sha256, body: body, verified: .length)
         let response = TransferResponse(
             status: 200, url: "http://a/", headers: [], mimeType: "text/html", suggestedFilename: name,
             expectedContentLength: nil)

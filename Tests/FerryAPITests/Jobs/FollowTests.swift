@@ -49,8 +49,8 @@ struct FollowTests {
 
     private func finish(_ id: JobID, body: [UInt8]) {
         let result = TransferResult(
-            path: nil, size: Int64(body.count), sha256: String(repeating: "0a", count: 32), body: body,
-            isManaged: false, verified: .length)
+            size: Int64(body.count), sha256: String(repeating: "0a", count: 32), body: body, verified: .length
+        )
         fixture.store.finish(id, .succeeded) {
             $0.resultJSON = result.json(job: id)
             $0.body = body

@@ -75,7 +75,7 @@ struct ServerTests {
             }
             #expect(write(descriptor, "0123456789", 10) == 10)
             let result = TransferResult(
-                path: nil, size: 10, sha256: String(repeating: "00", count: 32), body: nil, isManaged: true,
+                location: .managedFile, size: 10, sha256: String(repeating: "00", count: 32),
                 verified: .length)
             fixture.store.finish(id, .succeeded) { $0.resultJSON = result.json(job: id) }
             fixture.store.state.withLock { $0.files[id] = path }

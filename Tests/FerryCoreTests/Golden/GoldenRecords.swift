@@ -99,7 +99,7 @@ extension GoldenRecord {
                         $0.finishedAt = begin + 9
                         $0.responseJSON = response()
                         let result = TransferResult(
-                            path: nil, size: 3, sha256: "ab", body: Array("abc".utf8), isManaged: false,
+                            size: 3, sha256: "ab", body: Array("abc".utf8),
                             verified: .length)
                         $0.resultJSON = result.json(job: id, bytesSent: 7)
                         $0.body = result.body
@@ -193,14 +193,14 @@ extension GoldenRecord {
 
     private static func finished() throws -> [GoldenRecord] {
         var file = TransferResult(
-            path: "in/a.bin", size: 100, sha256: "ab", body: nil, isManaged: false, verified: .digest)
+            location: .namedFile(path: "in/a.bin"), size: 100, sha256: "ab", verified: .digest)
         file.file = FileIdentity(inode: 1, modified: 2)
         file.resumedAtOffset = 25
         var parts = TransferResult(
-            path: nil, size: 3, sha256: "ab", body: [0xFF, 0, 1], isManaged: true, verified: .none)
+            location: .managedFile, size: 3, sha256: "ab", body: [0xFF, 0, 1], verified: .none)
         parts.parts = .init(count: 2, mimeType: "image/png")
         let sent = TransferResult(
-            path: nil, size: 3, sha256: "ab", body: nil, isManaged: false, verified: .length)
+            size: 3, sha256: "ab", verified: .length)
         let results = [
             ("file", plainBody, file), ("parts", secretBody, parts), ("upload", uploadBody, sent),
         ]

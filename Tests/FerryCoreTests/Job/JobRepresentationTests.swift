@@ -130,7 +130,7 @@ struct JobRepresentationTests {
     func result() throws {
         let id = JobID(high: 1, low: 2)
         let result = TransferResult(
-            path: nil, size: 3, sha256: "ab", body: [0xFF], isManaged: false, verified: .length)
+            size: 3, sha256: "ab", body: [0xFF], verified: .length)
         let job = try shown(
             record(.succeeded) {
                 $0.resultJSON = result.json(job: id)
@@ -141,7 +141,7 @@ struct JobRepresentationTests {
         #expect(job["progress"]?["bytes_received"] == .integer(3))
         #expect(job["progress"]?["fraction_completed"]?.double == 1)
         let upload = TransferResult(
-            path: nil, size: 3, sha256: "ab", body: nil, isManaged: false, verified: .length)
+            size: 3, sha256: "ab", verified: .length)
         #expect(try JSON.parse(upload.json(job: id))["content_url"] == .null)
     }
 
@@ -149,7 +149,7 @@ struct JobRepresentationTests {
     func sent(_ kind: JobKind) throws {
         let id = JobID(high: 1, low: 2)
         var result = TransferResult(
-            path: "a", size: 3, sha256: "ab", body: nil, isManaged: false, verified: .length)
+            location: .namedFile(path: "a"), size: 3, sha256: "ab", verified: .length)
         result.file = FileIdentity(inode: 1, modified: 2)
         let source = kind == .upload ? #","source":{"text":"a"}"# : ""
         let spec = try decode(

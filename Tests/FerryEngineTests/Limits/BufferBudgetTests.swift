@@ -71,7 +71,7 @@ import Testing
             goesOn.fire(())
             let success = try #require(fixture.sink.arrived.wait(for: 1).first?.success)
             #expect(success.body == Self.bytes && success.sha256 == sha256(Self.bytes))
-            #expect(success.size == Self.bytes.count && !success.isManaged && success.path == nil)
+            #expect(success.size == Self.bytes.count && success.location == nil)
             #expect(eventually { fixture.files().isEmpty }, "\(fixture.files())")
         }
     }
@@ -86,35 +86,36 @@ import Testing
         }
     }
 
+    private static let fileThreads = FileThreadPool(threadCount: 1)
+
     /// Nobody else holds the claim.
     private static func writer(
-        _ gathering: consuming BodyWriter.Gathering, expected: Int64?,
+        _ gathering: consuming Gathering, expected: Int64?,
         _ destination: @escaping () throws(TransferError) -> Destination
-    ) throws -> BodyWriter {
-        try BodyWriter(
-            BodyWriter.Plan(
-                memoryLimit: 100, gathering: gathering, byteCountMax: nil, fileByteCount: 100,
+    ) throws -> LocalFileWriter {
+        try LocalFileWriter(
+            ContentPlan(
+                memoryLimit: 100, gathering: gathering, byteCountMax: nil, length: expected,
+                expectedByteCount: 100, digests: Digests(JobSpec.Integrity()), record: nil, content: .alone),
+            LocalFileWriter.Setting(
                 space: StorageSpace(reserve: 0, watched: [], admission: DownloadAdmission()),
-                destination: destination, digests: Digests(JobSpec.Integrity()),
-                makeTail: { _, _ in preconditionFailure("so small a body has none") }, opened: nil,
-                content: .alone),
-            expected: expected)
+                fileThreads: fileThreads, syncs: false, destination: destination))
     }
 
     /// Of a data job: 20 bytes need no room.
-    private static func staying(_ budget: BufferBudget) throws -> BodyWriter.Gathering {
-        BodyWriter.Gathering(
+    private static func staying(_ budget: BufferBudget) throws -> Gathering {
+        Gathering(
             claim: try #require(budget.claim(0)), since: 0, stayingByteCount: 20, needsNoFile: true)
     }
 
-    private static func append(_ count: Int, to writer: BodyWriter) throws {
+    private static func append(_ count: Int, to writer: LocalFileWriter) throws {
         try [UInt8](repeating: 7, count: count).withUnsafeBytes { try writer.append($0) }
     }
 
     private static func destination(_ fixture: Fixture) throws -> Destination {
         Destination(
-            root: try StorageDirectory.root(fixture.root, .own), path: "a", ifExists: .replace,
-            of: fixture.attempt(.download, "http://a.example/"), isManaged: false)
+            root: try StorageDirectory.root(fixture.root, .own), .namedFile(path: "a"),
+            of: fixture.attempt(.download, "http://a.example/"))
     }
 
     @Test("a body of unknown length reserves memory as it grows, and moves to its file if none is free")
@@ -157,7 +158,7 @@ import Testing
         let budget = BufferBudget(byteCount: 100)
         let destination = try Self.destination(fixture)
         let writer = try Self.writer(
-            BodyWriter.Gathering(claim: try #require(budget.claim(100)), since: 0), expected: 100
+            Gathering(claim: try #require(budget.claim(100)), since: 0), expected: 100
         ) { () throws(TransferError) in destination }
         try Self.append(50, to: writer)
         try writer.secondPassed(EngineLimits.gatheringMax - 1)

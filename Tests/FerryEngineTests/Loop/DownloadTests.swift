@@ -32,11 +32,10 @@ func sha256(_ bytes: [UInt8]) -> String {
             try nginx.serve("file", bytes)
             let result = try #require(fixture.run(.download, nginx.url + "/file") { $0.to("a/b/c.bin") })
             let success = try #require(result.success)
-            #expect(success.path == "a/b/c.bin")
+            #expect(success.location?.path == "a/b/c.bin")
             #expect(success.size == Int64(size))
             #expect(success.sha256 == sha256(bytes))
             #expect(success.verified == .length)
-            #expect(!success.isManaged)
             #expect(readFile(fixture.root + "/a/b/c.bin") == bytes)
             #expect(result.bytesReceived == Int64(size))
             #expect(result.response?.status == 200)
@@ -52,7 +51,7 @@ func sha256(_ bytes: [UInt8]) -> String {
             let attempt = fixture.attempt(.download, nginx.url + "/file")
             fixture.engine.begin([attempt])
             let success = try #require(fixture.sink.arrived.wait().first?.success)
-            #expect(success.isManaged && success.path == nil)
+            #expect(success.location == .managedFile)
             #expect(
                 readFile(fixture.directory + "/results/" + ManagedFiles.path(for: attempt.job)) == [1, 2, 3])
         }
@@ -64,7 +63,7 @@ func sha256(_ bytes: [UInt8]) -> String {
             try nginx.serve("file", [7])
             try writeFile(fixture.root + "/a.txt", [1])
             let replaced = fixture.run(.download, nginx.url + "/file") { $0.to("a.txt", .replace) }
-            #expect(replaced?.success?.path == "a.txt")
+            #expect(replaced?.success?.location?.path == "a.txt")
             #expect(readFile(fixture.root + "/a.txt") == [7])
             try writeFile(fixture.root + "/a.txt", [1])
             let failed = fixture.run(.download, nginx.url + "/file") { $0.to("a.txt", .fail) }
@@ -75,7 +74,7 @@ func sha256(_ bytes: [UInt8]) -> String {
                 fixture.attempt(.download, nginx.url + "/file") { $0.to("a.txt", .rename) }
             }
             fixture.engine.begin(attempts)
-            let paths = fixture.sink.arrived.wait(for: 2).compactMap { $0.success?.path }
+            let paths = fixture.sink.arrived.wait(for: 2).compactMap { $0.success?.location?.path }
             #expect(Set(paths) == ["a-1.txt", "a-2.txt"])
             fixture.engine.removePartialFiles(of: attempts.map(\.job))
             #expect(eventually { fixture.files() == ["tenant/a.txt", "tenant/a-1.txt", "tenant/a-2.txt"] })
@@ -94,7 +93,7 @@ func sha256(_ bytes: [UInt8]) -> String {
             let second = fixture.run(.download, nginx.url + "/file", job: first.job, number: 2) {
                 $0.to("a.txt", .fail)
             }
-            #expect(second?.success?.path == "a.txt")
+            #expect(second?.success?.location?.path == "a.txt")
             #expect(readFile(fixture.root + "/a.txt") == [8])
             fixture.engine.removePartialFiles(of: [first.job])
             #expect(eventually { fixture.files() == ["tenant/a.txt"] })

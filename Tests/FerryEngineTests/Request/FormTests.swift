@@ -62,7 +62,7 @@ import Testing
             let left = patternBytes(1_000)
             let job = fixture.addJob(
                 TransferResult(
-                    path: nil, size: 1_000, sha256: sha256(left), body: left, isManaged: false,
+                    size: 1_000, sha256: sha256(left), body: left,
                     verified: .length),
                 response: TransferResponse(
                     status: 200, url: "http://a.example/", headers: [], mimeType: "image/png",
@@ -157,8 +157,9 @@ import Testing
             let bytes = patternBytes(1_500_000)
             let result = { (path: String?, body: [UInt8]?) in
                 TransferResult(
-                    path: path, size: Int64(body?.count ?? bytes.count), sha256: sha256(body ?? bytes),
-                    body: body, isManaged: path == nil && body == nil, verified: .length)
+                    location: path.map { .namedFile(path: $0) } ?? (body == nil ? .managedFile : nil),
+                    size: Int64(body?.count ?? bytes.count), sha256: sha256(body ?? bytes), body: body,
+                    verified: .length)
             }
             try writeFile(fixture.root + "/there", bytes)
             let kept = fixture.addJob(result(nil, nil))
@@ -182,13 +183,13 @@ import Testing
     func noSource() throws {
         try Self.with { origin, _, fixture in
             let body = TransferResult(
-                path: nil, size: 1, sha256: sha256([1]), body: [1], isManaged: false, verified: .length)
+                size: 1, sha256: sha256([1]), body: [1], verified: .length)
             var nothing = body
             nothing.body = nil
             var file = body
-            (file.body, file.path) = (nil, "gone")
+            (file.body, file.location) = (nil, .namedFile(path: "gone"))
             var changed = file
-            (changed.path, changed.size) = ("there", 9)
+            (changed.location, changed.size) = (.namedFile(path: "there"), 9)
             try writeFile(fixture.root + "/there", [1, 2])
             for (job, words) in [
                 (fixture.addJob(body, state: .running), "not finished yet: it is running"),
@@ -219,9 +220,9 @@ import Testing
             origin.stop()
         }
         let kept = TransferResult(
-            path: nil, size: 1, sha256: sha256([1]), body: nil, isManaged: true, verified: .length)
+            location: .managedFile, size: 1, sha256: sha256([1]), verified: .length)
         var named = kept
-        (named.path, named.isManaged) = ("shared", false)
+        named.location = .namedFile(path: "shared")
         let run = { (job: JobID, home: NodeID?) in
             fixture.engine.begin([
                 fixture.attempt(.upload, origin.url, home: home) { $0.spec.source = .job(job) }
@@ -264,8 +265,8 @@ import Testing
             // Some that are hashed at once, and some that take several slices.
             for bytes in [[1], patternBytes(20_000_000)] as [[UInt8]] {
                 var result = TransferResult(
-                    path: "there", size: Int64(bytes.count), sha256: sha256(bytes), body: nil,
-                    isManaged: false, verified: .length)
+                    location: .namedFile(path: "there"), size: Int64(bytes.count), sha256: sha256(bytes),
+                    verified: .length)
                 // Of the file that was published, which is gone.
                 result.file = FileIdentity(inode: 1, modified: 2)
                 let job = fixture.addJob(result)
@@ -296,7 +297,7 @@ import Testing
             let size: Int64 = 1 << 40
             try #require(truncate(fixture.root + "/huge", off_t(size)) == 0)
             var result = TransferResult(
-                path: "huge", size: size, sha256: sha256([]), body: nil, isManaged: false, verified: .length)
+                location: .namedFile(path: "huge"), size: size, sha256: sha256([]), verified: .length)
             result.file = FileIdentity(inode: 1, modified: 2)
             let source = fixture.addJob(result)
             let attempt = fixture.attempt(.upload, origin.url) {

@@ -6,7 +6,7 @@ import Testing
     private static let question = JobQuestion(.begin, askedAt: Timestamp(microseconds: 0), timeout: 1)
     private static let error = TransferError(.connectionLost, "x", phase: .waiting, isRetryable: true)
     private static let result = TransferResult(
-        path: nil, size: 1, sha256: "", body: nil, isManaged: false, verified: .length)
+        size: 1, sha256: "", verified: .length)
     private static let events: [AttemptMachine.Event] = [
         .onlyChecks, .prepared, .preparationFailed(error), .head(.accept), .head(.redirect(isDelayed: false)),
         .head(.redirect(isDelayed: true)), .head(.again),

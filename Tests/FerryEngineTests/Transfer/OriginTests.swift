@@ -261,7 +261,7 @@ import Testing
             Array("HTTP/1.1 200 OK\r\nContent-Length: \(bytes.count)\r\n\r\n".utf8) + bytes
         }
         let long = try Self.run(origin, .data)
-        #expect(long.success?.body == nil && long.success?.isManaged == true)
+        #expect(long.success?.body == nil && long.success?.location == .managedFile)
         #expect(long.success?.sha256 == sha256(bytes))
     }
 

@@ -15,9 +15,8 @@ import Testing
 
         func destination(_ number: Int32) throws -> Destination {
             Destination(
-                root: try StorageDirectory.root(fixture.root, .own), path: "file", ifExists: .replace,
-                of: fixture.attempt(.download, "http://a.example/", job: id, number: number), isManaged: false
-            )
+                root: try StorageDirectory.root(fixture.root, .own), .namedFile(path: "file"),
+                of: fixture.attempt(.download, "http://a.example/", job: id, number: number))
         }
 
         func path(_ number: Int32) -> String {

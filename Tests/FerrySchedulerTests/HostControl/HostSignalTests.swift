@@ -44,7 +44,7 @@ struct HostSignalTests {
     }
 
     private static let success = AttemptResult.Outcome.succeeded(
-        TransferResult(path: nil, size: 1, sha256: "", body: nil, isManaged: false, verified: .length))
+        TransferResult(size: 1, sha256: "", verified: .length))
 
     @Test("a status leads to the same signal for failed and successful attempts")
     func statuses() {

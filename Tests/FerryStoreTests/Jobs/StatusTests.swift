@@ -42,7 +42,10 @@ struct StatusTests {
         defer { node.store.stop() }
         _ = try node.submit((0..<450).map { newJob(session: "s\($0)") }).get()
         try change(
-            "UPDATE jobs SET created_at = now() - interval '2 days' WHERE queue = (SELECT max(queue) FROM jobs)"
+            """
+            UPDATE jobs SET created_at = now() - interval '2 days'
+            WHERE queue = (SELECT max(queue) FROM jobs)
+            """
         )
         var seen: [Bool] = []
         for _ in 0..<5 { seen.append(try #require(try age()) > Self.day) }

@@ -61,8 +61,8 @@ struct ClusterTests {
         defer { node.store.stop() }
         let job = try node.submit(newJob()).id
         var connection = try Connection(url: database.url)
-        // No heartbeat gets through ("ferryres").
-        try connection.execute(script: "SELECT pg_advisory_lock(x'6665727279726573'::bigint)")
+        // No heartbeat gets through.
+        try connection.execute(script: "SELECT pg_advisory_lock(\(Heartbeat.reclaimLock))")
         // Only now: before, it would hear the other one's silence, for as long as a slow test takes.
         try leaveRunning(other, age: 60, &connection)
         let age = Statement(

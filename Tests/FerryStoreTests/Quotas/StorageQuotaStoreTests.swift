@@ -9,7 +9,7 @@ struct StorageQuotaStoreTests {
     private func stored(_ size: Int64, isManaged: Bool = true) -> AttemptResult.Outcome {
         .succeeded(
             TransferResult(
-                path: isManaged ? nil : "a", size: size, sha256: "ab", body: nil, isManaged: isManaged,
+                location: isManaged ? .managedFile : .namedFile(path: "a"), size: size, sha256: "ab",
                 verified: .length))
     }
 

@@ -251,7 +251,7 @@ func result(
 }
 
 let success = AttemptResult.Outcome.succeeded(
-    TransferResult(path: "a", size: 1, sha256: "ab", body: nil, isManaged: false, verified: .length))
+    TransferResult(location: .namedFile(path: "a"), size: 1, sha256: "ab", verified: .length))
 
 func failure(isRetryable: Bool = true) -> AttemptResult.Outcome {
     .failed(

@@ -12,29 +12,30 @@ struct Destination: Sendable {
     let ifExists: JobSpec.Destination.IfExists
     let job: JobID
     private(set) var attempt: Int32
-    /// Whether the service manages the file, whose path is then not shown.
+    /// Whether the service manages the file: only Ferry writes to its directory.
     let isManaged: Bool
 
+    /// `root`: the directory that the location is below.
     init(
-        root: StorageDirectory, path: String, ifExists: JobSpec.Destination.IfExists, of attempt: Attempt,
-        isManaged: Bool
+        root: StorageDirectory, _ location: ContentLocation,
+        ifExists: JobSpec.Destination.IfExists = .replace, of attempt: Attempt
     ) {
         self.root = root
-        (directory, name) = splitPath(path)
+        (directory, name) = splitPath(location.path(of: attempt.job))
         self.ifExists = ifExists
         self.job = attempt.job
         self.attempt = attempt.number
-        self.isManaged = isManaged
+        isManaged = location == .managedFile
     }
 
     /// The destination of a finished job: all its attempts count as earlier ones.
-    init(root: StorageDirectory, path: String, job: JobID) {
+    init(root: StorageDirectory, _ location: ContentLocation, job: JobID) {
         self.root = root
-        (directory, name) = splitPath(path)
+        (directory, name) = splitPath(location.path(of: job))
         ifExists = .replace
         self.job = job
         attempt = .max
-        isManaged = false
+        isManaged = location == .managedFile
     }
 
     /// The directory; `nil` if it is missing or cannot be opened. Then no file can be found, removed or
@@ -49,8 +50,10 @@ struct Destination: Sendable {
         name = suggestedFilename(head, url: url) ?? job.description
     }
 
-    /// Returns the path, relative to the root, of a name in this directory.
-    func path(of name: String) -> String { directory.isEmpty ? name : "\(directory)/\(name)" }
+    /// Returns the location of a file with that name in this directory.
+    func location(of name: String) -> ContentLocation {
+        isManaged ? .managedFile : .namedFile(path: directory.isEmpty ? name : "\(directory)/\(name)")
+    }
 
     /// Returns the name with a number before its extension, for `if_exists: rename`.
     func name(numbered number: Int) -> String {
@@ -227,4 +230,9 @@ struct Destination: Sendable {
         }
         return false
     }
+}
+
+extension ContentLocation {
+    /// Returns the path of a job's file, relative to the root of the location.
+    func path(of job: JobID) -> String { path ?? ManagedFiles.path(for: job) }
 }

@@ -4,7 +4,7 @@ import Synchronization
 
 /// Writes the bytes of all parts into one partial file, and hashes it from byte 0 as far as it has no gap.
 /// Loop thread only.
-final class SegmentWriter: StagedWriter {
+final class LocalPartsWriter: StagedWriter {
     let file: PartialFile
     /// The space that is promised to the file.
     var claim: StorageClaim?
@@ -82,10 +82,10 @@ final class SegmentWriter: StagedWriter {
 
     /// Passes the file to the file threads as soon as all of it is hashed. All bytes must be flushed before.
     /// The writer must not be used afterwards.
-    func publish(at byteCount: Int64, _ make: (Publication.Bytes) -> Publication) -> Publication {
+    func publish(_ make: (LocalFileContent.Bytes) -> Publication) -> Publication {
         claim = nil
         let publication = make(.file(file, tail))
-        tail.finish(at: byteCount, then: .publish(publication))
+        tail.finish(at: file.byteCount, then: .publish(publication))
         return publication
     }
 

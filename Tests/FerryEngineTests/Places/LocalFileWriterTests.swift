@@ -1,6 +1,7 @@
 import Curl
 import FerryCore
 import Glibc
+import Logging
 import Sys
 import TestSupport
 import Testing
@@ -8,40 +9,43 @@ import Testing
 @testable import FerryEngine
 
 /// A large body on its way to its file: on a disk that runs full meanwhile, or of an attempt that ends early.
-@Suite struct BodyWriterTests {
+@Suite struct LocalFileWriterTests {
     /// Where it goes, and its digest once that is behind the writer.
     private final class Setting {
         let place: StorageDirectory
         let destination: Destination
-        let space = StorageSpace(reserve: 0, watched: [], admission: DownloadAdmission())
         let digests = Digests(JobSpec.Integrity())
         let fileThreads = FileThreadPool(threadCount: 1)
-        private(set) var tail: DigestTail?
+        let files: LocalFiles
 
         init(_ path: String) throws {
             place = try StorageDirectory.root(path, .own)
-            destination = Destination(root: place, path: "file", job: JobID(high: 1, low: 2))
+            let configuration = EngineConfiguration(
+                storageRoot: { _ in path }, managedFilesDirectory: path, egress: EgressPolicy(),
+                userAgent: "test")
+            files = LocalFiles(configuration, fileThreads, Logger(label: "test"))
+            destination = Destination(root: place, .namedFile(path: "file"), job: JobID(high: 1, low: 2))
         }
 
         private var record: PartialRecord {
             PartialRecord(identity: "i", source: "s", validator: .entityTag("\"a\""), total: 4 << 20)
         }
 
-        private var plan: BodyWriter.Plan {
-            BodyWriter.Plan(
-                memoryLimit: 0, byteCountMax: nil, fileByteCount: 2 << 20, space: space,
-                destination: { [destination] () throws(TransferError) in destination }, digests: digests,
-                makeTail: { [self] file, digests in
-                    let bytes = DigestTail.Bytes(descriptor: file.descriptor, owner: file, isWritten: false)
-                    let made = DigestTail(bytes, digests, fileThreads: fileThreads) {}
-                    tail = made
-                    return made
-                }, opened: { [record] in $0.becomeResumable(record) }, content: .alone)
+        private var plan: ContentPlan {
+            ContentPlan(
+                memoryLimit: 0, byteCountMax: nil, length: 2 << 20, expectedByteCount: 2 << 20,
+                digests: digests, record: record, content: .alone)
+        }
+
+        private var setting: LocalFileWriter.Setting {
+            LocalFileWriter.Setting(
+                space: files.space, fileThreads: fileThreads, syncs: false,
+                destination: { [destination] () throws(TransferError) in destination })
         }
 
         /// A MiB is in the file, and 100,000 bytes behind it wait in the stage.
-        func begin() throws -> BodyWriter {
-            let writer = try BodyWriter(plan, expected: 2 << 20)
+        func begin() throws -> LocalFileWriter {
+            let writer = try LocalFileWriter(plan, setting)
             writer.stage = WriteStage()
             try append(1 << 20, to: writer)
             try append(100_000, to: writer)
@@ -49,14 +53,14 @@ import Testing
         }
 
         /// Goes on from 2 MiB.
-        func resume() throws -> BodyWriter {
+        func resume() throws -> LocalFileWriter {
             let file = try PartialFile(destination, in: place)
             try file.append(patternBytes(2 << 20))
             file.becomeResumable(record)
-            return try BodyWriter(plan, resuming: file, total: 4 << 20)
+            return try LocalFileWriter(plan, setting, resuming: file, total: 4 << 20)
         }
 
-        func append(_ count: Int, to writer: BodyWriter) throws {
+        func append(_ count: Int, to writer: LocalFileWriter) throws {
             try patternBytes(count).withUnsafeBytes { try writer.append($0) }
         }
     }
@@ -128,13 +132,13 @@ import Testing
     func stopped(isKept: Bool) throws {
         try Self.with { setting in
             let writer = try setting.resume()
-            #expect(setting.tail != nil && setting.tail?.failure == nil)
+            #expect(writer.digestFailure == nil)
             if isKept {
                 #expect(writer.keep()?.byteCount == 2 << 20)
             } else {
-                writer.discard(setting.fileThreads)
+                writer.discard()
             }
-            #expect(setting.tail?.failure != nil)
+            #expect(writer.digestFailure != nil)
         }
     }
 
@@ -149,18 +153,17 @@ import Testing
             }
             setting.fileThreads.send(.run { _ = gate.pass() })
             let writer = try setting.resume()
-            let publication = writer.publish(setting.fileThreads) { bytes in
+            let publication = writer.publish { bytes in
                 Publication(
                     Publication.Plan(
-                        bytes: bytes, destination: setting.destination, digests: setting.digests,
-                        verified: .length, isInline: false, syncs: false, space: setting.space,
-                        holdsLease: { true }, keptPartialFiles: KeptPartialFiles(), loop: loop,
-                        report: { _ in },
+                        content: LocalFileContent(setting.destination, bytes, setting.files),
+                        digests: setting.digests, verified: .length, isInline: false, syncs: false,
+                        holdsLease: { true }, loop: loop, report: { _ in },
                         deliver: { _, outcome in
                             if case .revoked(let bytes) = outcome { kept.fire(bytes?.byteCount) }
                         }))
             }
-            #expect(publication.revoke() && setting.tail?.failure != nil)
+            #expect(publication.revoke() && writer.digestFailure != nil)
             gate.open()
             #expect(kept.wait() == [2 << 20])
         }

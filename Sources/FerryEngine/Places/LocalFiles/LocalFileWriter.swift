@@ -1,44 +1,18 @@
 import FerryCore
 
-/// Writes a body as it arrives: into memory while it is small, then into the partial file. Loop thread only.
-final class BodyWriter: StagedWriter {
-    /// Where and how the bytes are kept.
-    struct Plan {
-        /// Bytes that may stay in memory.
-        let memoryLimit: Int
-        /// Memory for a body that gathers only for a while; `nil` if the body is small enough to stay in
-        /// memory.
-        var gathering: Gathering?
-        let byteCountMax: Int64?
-        /// Expected length of the file, in bytes; `nil` if it is unknown.
-        let fileByteCount: Int64?
-        /// The tenant whose estimate that is; `nil` if the length is known.
-        var estimatedBy: String?
-        /// Space that is promised already; `nil` if the file has to claim it.
-        var expectedSpace: StorageClaim?
+/// Writes a content as it arrives: into memory while it is small, then into the partial file. Loop thread only.
+final class LocalFileWriter: StagedWriter {
+    /// The place of the file, and what happens beside the writing.
+    struct Setting {
         let space: StorageSpace
+        let fileThreads: FileThreadPool
+        let syncs: Bool
         /// Called when the first file is needed.
         let destination: () throws(TransferError) -> Destination
-        let digests: Digests
-        /// Lets the file threads hash a large file.
-        let makeTail: (PartialFile, Digests) -> DigestTail
-        /// Called with the file when it is made; `nil` for bodies that no later attempt may continue.
-        let opened: ((PartialFile) -> Void)?
-        /// Shows the file to readers that follow the job; `nil` if it is not the job's content.
-        let content: FollowableContent?
-        /// What the tenant may store; `nil` for no limit.
-        var allowance: StorageAllowance?
-    }
-
-    /// A body that is in memory for a while.
-    struct Gathering {
-        let claim: BufferReservation
-        /// When it began, in nanoseconds of the loop's clock.
-        let since: Int64
-        /// Bytes that may stay in memory for any time, and are not reserved.
-        var stayingByteCount = 0
-        /// Whether the body stays in memory if it cannot go to a file: its job needs no file.
-        var needsNoFile = false
+        /// The attempt that resumes reading when the digest has caught up; `nil` if none reads.
+        var reader: (loop: EngineLoop, attempt: AttemptKey)?
+        /// Space that is promised already; `nil` if the file has to claim it.
+        var expectedSpace: StorageClaim?
     }
 
     /// Gathers the bytes of a large file; `nil` if each piece is written as it comes.
@@ -46,7 +20,8 @@ final class BodyWriter: StagedWriter {
     /// Called with a failure for which there is no caller.
     var writeFailed: ((TransferError) -> Void)?
 
-    private let plan: Plan
+    private let plan: ContentPlan
+    private let setting: Setting
     /// Whether the body may stay in memory. `false` if its announced length is too large; then it goes to the
     /// file at once.
     private let staysInMemory: Bool
@@ -68,38 +43,42 @@ final class BodyWriter: StagedWriter {
     /// When the record was last written, in nanoseconds of the loop's clock, and the bytes received by then.
     var recorded: (at: Int64, byteCount: Int64) = (0, 0)
 
-    init(_ plan: Plan, expected: Int64?) throws(TransferError) {
+    init(_ plan: ContentPlan, _ setting: Setting) throws(TransferError) {
         // Only `gathering` holds the reservation, which is released as soon as the bytes are in the file.
         gathering = plan.gathering
-        claim = plan.expectedSpace
-        var plan = plan
+        claim = setting.expectedSpace
+        var (plan, setting) = (plan, setting)
         plan.gathering = nil
-        plan.expectedSpace = nil
+        setting.expectedSpace = nil
         self.plan = plan
+        self.setting = setting
         resumedByteCount = 0
         total = nil
-        staysInMemory = expected ?? 0 <= Int64(plan.memoryLimit)
-        if let expected {
-            try checkLength(expected)
-            if staysInMemory { memory.reserveCapacity(Int(expected)) }
+        staysInMemory = plan.length ?? 0 <= Int64(plan.memoryLimit)
+        if let length = plan.length {
+            try checkLength(length)
+            if staysInMemory { memory.reserveCapacity(Int(length)) }
         }
         // A full disk is found before the first byte.
         if !staysInMemory { _ = try openFile() }
     }
 
     /// Continues where an earlier attempt stopped. All bytes are hashed again.
-    init(_ plan: Plan, resuming file: PartialFile, total: Int64) throws(TransferError) {
+    init(
+        _ plan: ContentPlan, _ setting: Setting, resuming file: PartialFile, total: Int64
+    ) throws(TransferError) {
         self.plan = plan
+        self.setting = setting
         self.file = file
         self.total = total
         staysInMemory = false
         resumedByteCount = file.byteCount
         byteCount = file.byteCount
         try checkLength(total)
-        let destination = try plan.destination()
+        let destination = try setting.destination()
         let place = try destination.root.directory(destination.directory, making: true)
-        claim = try plan.space.claim(at: place, expecting: total - byteCount)
-        let tail = plan.makeTail(file, plan.digests)
+        claim = try setting.space.claim(at: place, expecting: total - byteCount)
+        let tail = makeTail(file)
         tail.advance(to: byteCount)
         self.tail = tail
         file.advance(to: byteCount)
@@ -192,7 +171,7 @@ final class BodyWriter: StagedWriter {
         } else {
             plan.digests.update(bytes)
             if file.byteCount >= EngineLimits.inlineDigestByteCountMax {
-                tail = plan.makeTail(file, plan.digests)
+                tail = makeTail(file)
             }
         }
     }
@@ -200,14 +179,14 @@ final class BodyWriter: StagedWriter {
     /// Returns the file. Makes it first if needed, and moves the bytes in memory there.
     private func openFile() throws(TransferError) -> PartialFile {
         if let file { return file }
-        let destination = try plan.destination()
+        let destination = try setting.destination()
         let place = try destination.root.directory(destination.directory, making: true)
         let claim: StorageClaim
         if let expected = self.claim {
             claim = expected
         } else {
-            claim = try plan.space.claim(
-                at: place, expecting: plan.fileByteCount, estimatedBy: plan.estimatedBy)
+            claim = try setting.space.claim(
+                at: place, expecting: plan.expectedByteCount, estimatedBy: plan.estimatedBy)
         }
         let file = try PartialFile(destination, in: place)
         do throws(TransferError) {
@@ -219,13 +198,34 @@ final class BodyWriter: StagedWriter {
         }
         self.claim = claim
         self.file = file
-        plan.opened?(file)
+        record(file)
         file.advance(to: file.byteCount)
         plan.content?.show(file)
         plan.digests.update(memory)
         memory = []
         gathering = nil
         return file
+    }
+
+    /// Lets a later attempt continue the new file, if the response allows it.
+    private func record(_ file: PartialFile) {
+        guard let record = plan.record else { return }
+        file.becomeResumable(record)
+        if let length = plan.length, length >= EngineLimits.recordedByteCountMin {
+            setting.fileThreads.send(.run { file.checkpoint(syncs: false) })
+        }
+    }
+
+    /// Lets the file threads hash a large file.
+    private func makeTail(_ file: PartialFile) -> DigestTail {
+        let bytes = DigestTail.Bytes(descriptor: file.descriptor, owner: file, isWritten: setting.syncs)
+        guard let (loop, attempt) = setting.reader else {
+            return DigestTail(bytes, plan.digests, fileThreads: setting.fileThreads) {}
+        }
+        let onLoop = loop.runner
+        return DigestTail(bytes, plan.digests, fileThreads: setting.fileThreads) {
+            onLoop { $0.resume(attempt) }
+        }
     }
 
     /// Called once a second: moves a body to the file that has gathered for too long, or that readers follow.
@@ -269,10 +269,10 @@ final class BodyWriter: StagedWriter {
     /// The file that a later attempt may continue, if there is one. The file of a body of unknown length that
     /// has filled the disk is not kept: other transfers may need its space.
     private var resumableFile: PartialFile? {
-        guard !hasRunFull || plan.fileByteCount != nil else { return nil }
+        guard !hasRunFull || plan.expectedByteCount != nil else { return nil }
         // If the bytes cannot be moved to a file, there is nothing to continue, and the attempt keeps its own
         // error.
-        if gathering != nil, plan.opened != nil, !memory.isEmpty { _ = try? openFile() }
+        if gathering != nil, plan.record != nil, !memory.isEmpty { _ = try? openFile() }
         guard let file, file.isResumable else { return nil }
         return file
     }
@@ -303,13 +303,12 @@ final class BodyWriter: StagedWriter {
     var inMemory: [UInt8]? { file == nil ? memory : nil }
 
     var digests: Digests { plan.digests }
-    func destination() throws(TransferError) -> Destination { try plan.destination() }
 
     /// Passes the bytes to the file threads. The writer must not be used afterwards.
-    func publish(_ fileThreads: FileThreadPool, _ make: (Publication.Bytes) -> Publication) -> Publication {
+    func publish(_ make: (LocalFileContent.Bytes) -> Publication) -> Publication {
         guard let file else {
             let publication = make(.memory(memory, gathering?.claim))
-            fileThreads.send(.publish(publication))
+            setting.fileThreads.send(.publish(publication))
             return publication
         }
         claim = nil
@@ -317,14 +316,14 @@ final class BodyWriter: StagedWriter {
         if let tail {
             tail.finish(at: file.byteCount, then: .publish(publication))
         } else {
-            fileThreads.send(.publish(publication))
+            setting.fileThreads.send(.publish(publication))
         }
         return publication
     }
 
     /// Removes the partial file, if there is one. `freesName`: at once, so that another file can have the
     /// name. That is fast: the bytes go when a file thread closes the file.
-    func discard(_ fileThreads: FileThreadPool, freesName: Bool = false) {
+    func discard(freesName: Bool = false) {
         gathering = nil
         guard let file else { return }
         stage?.drop(self)
@@ -332,6 +331,6 @@ final class BodyWriter: StagedWriter {
         self.file = nil
         claim = nil
         if freesName { file.discard() }
-        fileThreads.send(.run { if !freesName { file.discard() } })
+        setting.fileThreads.send(.run { if !freesName { file.discard() } })
     }
 }

@@ -15,7 +15,7 @@ struct FollowedFileTests {
         let path = try TemporaryDirectory.make("followed")
         defer { TemporaryDirectory.remove(path) }
         let root = try StorageDirectory.root(path, .own)
-        let destination = Destination(root: root, path: "f", job: JobID(high: 1, low: 1))
+        let destination = Destination(root: root, .namedFile(path: "f"), job: JobID(high: 1, low: 1))
         try body(try PartialFile(destination, in: try root.directory("", making: true)), root)
     }
 

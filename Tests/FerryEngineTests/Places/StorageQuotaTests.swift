@@ -34,7 +34,7 @@ struct StorageQuotaTests {
             }
         }
         let first = try #require(run(nil))
-        #expect(first.success?.isManaged == true)
+        #expect(first.success?.location == .managedFile)
         let limits = TenantLimits(storageByteCountMax: 250_000)
         let readings = [first.attempt.tenant: TenantQuotas.Reading(limits: limits)]
         _ = quotas.apply(readings, reading: quotas.beginReading(), at: .distantPast)

@@ -24,14 +24,15 @@ import Testing
         let hands = Hands()
         let checked = CheckedDirectories { hands.now.load(ordering: .relaxed) }
         let root = try StorageDirectory.root(path, .own)
-        let first = Destination(root: root, path: "a/x", job: job(1))
+        let first = Destination(root: root, .namedFile(path: "a/x"), job: job(1))
         #expect(checked.directory(of: first) == nil)
         let place = try #require(try first.check())
         checked.note(place, of: first)
-        #expect(checked.directory(of: Destination(root: root, path: "a/y", job: job(2))) === place)
-        #expect(checked.directory(of: Destination(root: root, path: "y", job: job(2))) == nil)
+        #expect(
+            checked.directory(of: Destination(root: root, .namedFile(path: "a/y"), job: job(2))) === place)
+        #expect(checked.directory(of: Destination(root: root, .namedFile(path: "y"), job: job(2))) == nil)
         let other = try StorageDirectory.root(path, .own)
-        #expect(checked.directory(of: Destination(root: other, path: "a/x", job: job(1))) == nil)
+        #expect(checked.directory(of: Destination(root: other, .namedFile(path: "a/x"), job: job(1))) == nil)
         hands.advance(EngineLimits.checkedDirectoryTime - 1)
         checked.forgetOld()
         #expect(checked.directory(of: first) === place)
@@ -47,7 +48,7 @@ import Testing
         let checked = CheckedDirectories { hands.now.load(ordering: .relaxed) }
         let root = try StorageDirectory.root(path, .own)
         let destinations = (0...EngineLimits.checkedDirectoryCountMax).map {
-            Destination(root: root, path: "\($0)/x", job: job(1))
+            Destination(root: root, .namedFile(path: "\($0)/x"), job: job(1))
         }
         var places: [StorageDirectory?] = []
         for destination in destinations {
@@ -108,6 +109,7 @@ import Testing
         // A directory that goes away is made again, as it is without the check.
         TemporaryDirectory.remove(fixture.root + "/a")
         #expect(
-            run("a/3", .fail)?.success?.path == "a/3" && readFile(fixture.root + "/a/3") == Array("1".utf8))
+            run("a/3", .fail)?.success?.location?.path == "a/3"
+                && readFile(fixture.root + "/a/3") == Array("1".utf8))
     }
 }

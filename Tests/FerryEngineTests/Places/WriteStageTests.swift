@@ -37,7 +37,7 @@ import Testing
         let results = fixture.sink.arrived.wait(for: 6)
         #expect(results.count == 6)
         for result in results {
-            guard case .succeeded(let stored) = result.outcome, let path = stored.path else {
+            guard case .succeeded(let stored) = result.outcome, let path = stored.location?.path else {
                 Issue.record("\(result.outcome)")
                 continue
             }

@@ -1,0 +1,31 @@
+/// The place where the bytes of a job are kept: a sink has committed them there, and a source opens them again.
+public enum ContentLocation: Sendable, Equatable {
+    /// A file that Ferry names, below a directory of its own. The job's id determines its path.
+    case managedFile
+    /// A file at a path below the tenant's storage root.
+    case namedFile(path: String)
+
+    /// Path below the tenant's storage root; `nil` if the job names none.
+    public var path: String? {
+        switch self {
+        case .namedFile(let path): path
+        case .managedFile: nil
+        }
+    }
+}
+
+extension ContentLocation {
+    /// Reads the members that `write` writes.
+    init(_ json: JSON) { self = json["path"]?.string.map { .namedFile(path: $0) } ?? .managedFile }
+
+    /// Writes the members that name the location.
+    func write(into writer: inout JSONWriter) { writer.memberOrNull("path", path) }
+}
+
+extension JobSpec {
+    /// The location of the bytes that the job receives. A path with a slash at its end names a directory: the
+    /// response completes it.
+    public var contentLocation: ContentLocation {
+        destination.map { .namedFile(path: $0.path) } ?? .managedFile
+    }
+}

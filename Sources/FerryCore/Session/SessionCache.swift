@@ -22,9 +22,9 @@ public struct SessionSnapshot: Sendable {
     /// The sessions.
     public let records: [SessionKey: SessionRecord]
     /// Removed sessions, each with an epoch at which it was gone.
-    private let removed: [SessionKey: Int64]
+    let removed: [SessionKey: Int64]
     /// All sessions that were removed after this epoch are in `removed`.
-    private let removedSince: Int64
+    let removedSince: Int64
 
     /// Largest number of removed sessions that are remembered.
     private static let removedMax = 10_000

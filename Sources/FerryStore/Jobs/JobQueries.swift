@@ -7,7 +7,7 @@ import Sys
 package final class JobQueries: JobLookup {
     private let reads: ReadPool
     private let nodeState: NodeState
-    private let recentResults: RecentResults
+    let recentResults: RecentResults
     private let context: StoreContext
 
     init(_ reads: ReadPool, _ nodeState: NodeState, _ recentResults: RecentResults, _ context: StoreContext) {

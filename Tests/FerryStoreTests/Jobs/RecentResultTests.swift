@@ -24,7 +24,7 @@ struct RecentResultTests {
 
     /// Returns what the node keeps of a job. At time 0 no entry is too old, however slow the test is.
     private func recent(_ id: JobID, on node: TestNode, tenant: String = "acme") -> JobRecord? {
-        node.store.recentResults.record(of: id, tenant: tenant, at: 0)
+        node.store.jobs.recentResults.record(of: id, tenant: tenant, at: 0)
     }
 
     private func shown(_ record: JobRecord) -> String {

@@ -50,7 +50,7 @@ struct SubmissionAwayTests {
         var connection = try Connection(url: database.url, options: options)
         // Its name is taken, so that it cannot be prepared.
         try connection.execute(script: "PREPARE \(Statements.readKeys.name) AS SELECT 1")
-        let insertion = node.store.insertion
+        let insertion = node.store.submissions.insertion
         let submissions = [nil, key("new"), key("known")].map { key in
             Submission(jobs: [newJob()], idempotency: key) { _ in }
         }

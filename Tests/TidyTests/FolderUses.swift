@@ -55,6 +55,13 @@ enum FolderUses {
             ]
         ),
         (
+            "FerryScheduler",
+            [
+                ("FairQueue", []),
+                ("HostControl", []),
+            ]
+        ),
+        (
             "FerryStore",
             [
                 ("Connection", []),
@@ -130,6 +137,14 @@ enum FolderUses {
                         "Jobs", "BulkOperations", "Schedules", "Retention", "Admin", "Cluster", "Dispatch",
                     ]
                 ),
+            ]
+        ),
+        (
+            "FerryWebhooks",
+            [
+                ("Queue", []),
+                ("Sign", []),
+                ("Send", ["Queue", "Sign"]),
             ]
         ),
     ]

@@ -38,7 +38,7 @@ public struct JobRequest: Sendable, Equatable {
                     refusal: refusal)
                 context.kind = json["kind"]?.string.flatMap(JobKind.init)
                 context.mayNameHost = mayNameHost
-                context.resumption = OpenedResumeData(resumePoint)
+                if json["resume_data"] != nil { context.resumption = OpenedResumeData(resumePoint) }
                 context.earlierJob = earlierJob
                 var spec = FieldDecoder.standard(JobSpec.self, context)
                 return Result { () throws(InvalidFields) in

@@ -201,7 +201,7 @@ public struct TransferResult: Sendable, Equatable {
     public var sha256: String
     /// Body of the response to a data job or an upload if it is short enough for the database, else `nil`.
     public var body: [UInt8]?
-    /// How the length was verified.
+    /// Verification of the body.
     public var verified: Verification
 
     /// As `TransferProgress.resumedAtOffset`.
@@ -263,7 +263,7 @@ public struct TransferResult: Sendable, Equatable {
     }
 }
 
-/// How an attempt ended.
+/// Result of an attempt.
 public struct AttemptResult: Sendable {
     /// Outcome of an attempt.
     public enum Outcome: Sendable {

@@ -1,4 +1,4 @@
-/// What decoding a body needs and collects besides its values. One body, one thread.
+/// Settings and results of decoding one body, besides its values. One body, one thread.
 public final class FieldContext {
     /// Errors found so far.
     public let errors: ValidationErrors

@@ -54,8 +54,8 @@ public struct Submission: Sendable {
             public let id: JobID
             /// State after the acceptance.
             public let state: JobState
-            /// What it waits for. A replay has `beginDate` for `discretionary` and `confirmation` as well:
-            /// only the job's fields tell the difference.
+            /// Condition for which the job waits. A replay has `beginDate` for `discretionary` and
+            /// `confirmation` as well: only the job's fields tell the difference.
             public let waitingFor: WaitingFor?
             /// Time of the submission.
             public let createdAt: Timestamp
@@ -123,7 +123,7 @@ extension JobRecord {
     }
 }
 
-/// Why an operation of the store failed.
+/// Failure of an operation of the store.
 public enum StoreError: Error, Sendable, Equatable {
     /// The database cannot be reached or did not respond in time. It is not known whether anything was
     /// stored; the client should repeat the request.
@@ -238,7 +238,7 @@ public protocol HostProber: Sendable {
     func probe(_ origin: String, reply: @escaping @Sendable (TransferError?) -> Void)
 }
 
-/// How an attempt is stopped. The raw value is sent between nodes.
+/// Way in which an attempt is stopped. The raw value is sent between nodes.
 public enum AttemptStop: String, Sendable, CaseIterable {
     /// Cancels the job.
     case cancel

@@ -29,7 +29,7 @@ final class HeldAttempts: Sendable {
         let session: String
     }
 
-    /// What the row of a job that was held since its submission does not say.
+    /// Begin of an attempt that was held since the submission of its job: the job's row does not show it.
     enum Begin: Sendable { case recorded, unrecorded, never }
 
     fileprivate struct State {

@@ -7,7 +7,7 @@ import TestSupport
 import TestThreads
 import Testing
 
-/// What the database cannot do for a while must change nothing of what happens, only when.
+/// Errors of the database that last for a while change the time of results, not the results.
 @Suite("Errors in any table", .onOwnThread)
 struct EveryTableTests {
     static let tables = [
@@ -165,7 +165,7 @@ private final class Day: Sendable {
         node.store.schedules.wake()
     }
 
-    /// What a sender does to whom every receiver answers 204.
+    /// Delivers what is due, to receivers that answer 204.
     private func deliver() throws {
         let found = Mailbox<ClaimedDeliveries>()
         node.store.deliveries.claim(DeliveryDemand(total: 100, other: 100), leaseSeconds: 600) {

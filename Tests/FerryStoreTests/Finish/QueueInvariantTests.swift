@@ -10,7 +10,7 @@ import Testing
 
 /// Invariants of the simulated scheduler, on three nodes and a real PostgreSQL.
 @Suite("Invariants of the queue", .onOwnThread)
-struct LawTests {
+struct QueueInvariantTests {
     private static let limited = "https://limited.example.org:443"
     private static let paused = "https://paused.example.org:443"
     private static let workerCount = 3

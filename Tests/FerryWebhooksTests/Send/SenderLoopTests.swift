@@ -6,7 +6,7 @@ import Testing
 
 /// Causes that could hold up the sender's loop, and the detection of them.
 @Suite("The sender's loop")
-struct LoopTests {
+struct SenderLoopTests {
     @Test("a response with an unrequested coding is not an answer")
     func coded() throws {
         let receiver = try Receiver(

@@ -9,7 +9,7 @@ import Testing
 @testable import FerryStore
 
 @Suite("Prefetched jobs", .onOwnThread)
-struct HeldTests {
+struct PrefetchTests {
     let database: TestDatabase
 
     init() throws { database = try TestDatabase(template: template) }

@@ -9,14 +9,14 @@ import Testing
 
 /// Errors of the database that last for a while change the time of results, not the results.
 @Suite("Errors in any table", .onOwnThread)
-struct EveryTableTests {
+struct TableErrorTests {
     static let tables = [
         "jobs", "finished_jobs", "job_counts", "job_dependencies", "dependency_outbox", "claim_queues",
         "hosts",
         "event_inbox", "events", "sessions", "deliveries", "delivery_tries", "schedules", "schedule_runs",
         "idempotency_keys", "unacknowledged_jobs",
     ]
-    /// Out of time, and undone in favor of somebody else.
+    /// Statement timeout, and rollback after a deadlock.
     static let troubles =
         tables.map { ($0, "57014") }
         + ["jobs", "event_inbox", "deliveries", "sessions"].map { ($0, "40P01") }

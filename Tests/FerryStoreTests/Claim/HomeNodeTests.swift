@@ -21,7 +21,9 @@ struct HomeNodeTests {
                 home: home.id))
     }
 
-    @Test("jobs begin on the node that alone can run them, even if their origin is limited", arguments: [false, true])
+    @Test(
+        "jobs begin on the node that alone can run them, even if their origin is limited",
+        arguments: [false, true])
     func placed(isLimited: Bool) throws {
         let first = try TestNode(database.url)
         defer { first.store.stop() }

@@ -36,7 +36,7 @@ final class ConnectionRegistry: Sendable {
         let session: String
         let reply: @Sendable (ConnectionGrant) -> Void
     }
-    /// What counts the connections of a scope.
+    /// The counter of the connections of a scope.
     enum Counting: Equatable {
         case nothing
         /// This node, up to the limit of the session.
@@ -55,7 +55,7 @@ final class ConnectionRegistry: Sendable {
         /// It goes back to the queue: claims decide.
         case refused
     }
-    /// What the registry has under its lock.
+    /// The state of the registry, under its lock.
     struct State {
         private var holdings: [Owner: [RequestScope: Holding]] = [:]
         var ledger = PermitLedger<Owner>()

@@ -51,8 +51,6 @@ package final class Store: Sendable {
     let nodeState: NodeState
     let hostState: HostState
     let queueState: QueueState
-    let recentResults: RecentResults
-    let insertion: JobInsertion
     /// By role, in the order in which `stop` ends them.
     private struct Threads {
         var submissions: Thread?
@@ -81,7 +79,6 @@ package final class Store: Sendable {
         let insertion = JobInsertion(queueState, sessionLoader, admission)
         (self.context, self.signals, self.nodeState) = (context, signals, nodeState)
         (self.hostState, self.queueState) = (hostState, queueState)
-        (self.recentResults, self.insertion) = (recentResults, insertion)
         let dispatcher = JobDispatcher(queueState, numbering, recentResults, spool: spool)
         self.dispatcher = dispatcher
         hostState.connections.connect(

@@ -170,9 +170,9 @@ public struct HostHold: Sendable, Equatable {
         self.reason = reason
     }
 
-    /// The `error` object of a job that waits for the host: `host_held`, with the code of its
+    /// The error of a job that waits for the host: `host_held`, with the code of its
     /// `waiting_reason` in `held_by`.
-    public var errorJSON: [UInt8] {
+    public var error: Stored<ErrorRecord> {
         let (code, why): (WaitingReason.Code, String) =
             switch reason {
             case .noFreeSlot: (.hostLimit, "has no connection free")
@@ -188,7 +188,7 @@ public struct HostHold: Sendable, Equatable {
         let error = TransferError(
             .hostHeld, "The transfer continues at \(origin), which \(why).", phase: .connecting,
             isRetryable: true)
-        return error.json(heldBy: code)
+        return Stored(error, heldBy: code)
     }
 }
 

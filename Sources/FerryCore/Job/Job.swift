@@ -123,10 +123,12 @@ public struct JobRecord: Sendable {
     public var specRevision: Int32?
     /// The fields at earlier revisions that events are about; read only for these events.
     public var earlierSpecs: [Int32: StoredSpec] = [:]
-    /// `response`, `result` and `error` as JSON objects, or `nil` if there is none.
-    public var responseJSON: [UInt8]?
-    public var resultJSON: [UInt8]?
-    public var errorJSON: [UInt8]?
+    /// The last response, as stored; `nil` before the end, and if there was none.
+    public var storedResponse: Stored<TransferResponse>?
+    /// The result of a succeeded job, as stored; `result` decodes it.
+    public var storedResult: Stored<TransferResult>?
+    /// Why the job or its last attempt has failed, as stored; `error` decodes it.
+    public var storedError: Stored<ErrorRecord>?
     /// Body of a finished data job if it is stored in the database, else `nil`.
     public var body: [UInt8]?
     /// Opaque text with which another job resumes the bytes of this failed or cancelled one, or `nil`.
@@ -148,8 +150,7 @@ public struct JobRecord: Sendable {
     public init(
         id: JobID, tenant: String, state: JobState, waitingFor: WaitingFor?, revision: Int32, attempt: Int32,
         failedAttemptCount: Int32, node: NodeID?, createdAt: Timestamp, startedAt: Timestamp?,
-        finishedAt: Timestamp?, nextAttemptAt: Timestamp?, retryOf: JobID?, storedSpec: StoredSpec,
-        responseJSON: [UInt8]?, resultJSON: [UInt8]?, errorJSON: [UInt8]?, body: [UInt8]?
+        finishedAt: Timestamp? = nil, nextAttemptAt: Timestamp? = nil, retryOf: JobID?, storedSpec: StoredSpec
     ) {
         self.id = id
         self.tenant = tenant
@@ -165,9 +166,5 @@ public struct JobRecord: Sendable {
         self.nextAttemptAt = nextAttemptAt
         self.retryOf = retryOf
         self.storedSpec = storedSpec
-        self.responseJSON = responseJSON
-        self.resultJSON = resultJSON
-        self.errorJSON = errorJSON
-        self.body = body
     }
 }

@@ -107,8 +107,8 @@ enum AttemptEnding: Sendable {
         let lease = Lease(attempt)
         var record = JobRecord(ending: attempt, node: node, at: now)
         if begin == .never { record.startedAt = nil }
-        record.responseJSON = result.response.map { $0.stored(seal) }
-        var attemptError: [UInt8]?
+        record.storedResponse = result.response.map { Stored($0, seal) }
+        var attemptError: Stored<ErrorRecord>?
         switch result.outcome {
         case .released, .putOff:
             self = .giveBack(
@@ -122,16 +122,17 @@ enum AttemptEnding: Sendable {
             let ended = result.packed(.asked, nil, node: node, at: now, seal)
             self = .ask(question, lease, result, ended: ended, seal)
             return
-        case .succeeded(let value):
+        case .succeeded(var value):
             record.state = .succeeded
-            record.resultJSON = value.json(job: attempt.job, bytesSent: result.bytesSent)
+            value.bytesSent = result.bytesSent
+            record.storedResult = Stored(value)
             record.body = value.body
         case .cancelled:
             record.state = .cancelled
-            record.errorJSON = TransferError.cancelledByRequest.json
+            record.storedError = .cancelledByRequest
         case .failed(let error, let retryAfter):
-            let json = error.json
-            attemptError = json
+            let stored = Stored(error)
+            attemptError = stored
             if RetryPolicy.usesUpAttempt(error, rules: attempt.spec.retry) { record.failedAttemptCount += 1 }
             switch attempt.verdict(
                 on: error, retryAfter, failedAttemptCount: record.failedAttemptCount, now: now,
@@ -143,8 +144,8 @@ enum AttemptEnding: Sendable {
                 retry.change.failedAttemptCount = record.failedAttemptCount
                 retry.change.dueAt = instant
                 let isRedirected = result.delayedRedirect != nil
-                retry.change.errorJSON = isRedirected ? error.json(heldBy: .redirectDelay) : json
-                retry.change.ended = result.packed(.failed, json, node: node, at: now, seal)
+                retry.change.error = isRedirected ? Stored(error, heldBy: .redirectDelay) : stored
+                retry.change.ended = result.packed(.failed, stored, node: node, at: now, seal)
                 retry.change.hasBytes = result.leavesBytes
                 retry.change.delayedRedirect = result.delayedRedirect?.encode(seal)
                 retry.change.occurredAt = record.finishedAt ?? now
@@ -153,17 +154,17 @@ enum AttemptEnding: Sendable {
                 return
             case .final(let last):
                 record.state = .failed
-                record.errorJSON = last.json
+                record.storedError = last == error ? stored : Stored(last)
                 record.body = result.rejectedBody
             }
         }
         let leavesBytes = result.leavesBytes && !result.ranFull
         record.resumeData = leavesBytes ? sealResumePoint(ResumePoint(of: attempt)) : nil
         if record.resumeData != nil { record.partialDownload = result.partialDownload }
-        let ended = result.packedLast(record, at: now, seal)
+        let ended = result.packedLast(attemptError ?? record.storedError, at: now, seal)
         self = .finish(
             FinishedJob(
-                lease, record, lastAttempt: ended, attemptError: attemptError,
+                lease, record, of: attempt, lastAttempt: ended, attemptError: attemptError,
                 unrecordedBegin: begin == .unrecorded ? attempt.startedAt : nil,
                 storedByteCount: result.storedByteCount(of: record)))
     }
@@ -212,22 +213,24 @@ extension AttemptResult {
     /// The attempt as the job's row keeps it; `nil` if it was given back before it began. `endsJob`: the job
     /// keeps the fields that `attempt` has now.
     func packed(
-        _ outcome: AttemptRecord.Outcome, _ errorJSON: [UInt8]?, node: NodeID?, at now: Timestamp,
+        _ outcome: AttemptRecord.Outcome, _ error: Stored<ErrorRecord>?, node: NodeID?, at now: Timestamp,
         endsJob: Bool = false, _ seal: SecretSeal
     ) -> [UInt8]? {
         if trace == nil, outcome == .released || outcome == .suspended { return nil }
         return AttemptRecord.packed(
             number: attempt.number, node: node, trace ?? AttemptTrace(startedAt: now, finishedAt: now),
-            outcome, errorJSON: errorJSON, partialDownload: partialDownload,
+            outcome, error: error, partialDownload: partialDownload,
             final: endsJob ? .init(attempt.spec.request) : nil, seal)
     }
 
     /// The attempt that ends its job. Without the node, which the job's row has.
-    fileprivate func packedLast(_ record: JobRecord, at now: Timestamp, _ seal: SecretSeal) -> [UInt8]? {
+    fileprivate func packedLast(
+        _ error: Stored<ErrorRecord>?, at now: Timestamp, _ seal: SecretSeal
+    ) -> [UInt8]? {
         switch outcome {
         case .succeeded: packed(.succeeded, nil, node: nil, at: now, endsJob: true, seal)
-        case .cancelled: packed(.cancelled, record.errorJSON, node: nil, at: now, endsJob: true, seal)
-        case .failed(let error, _): packed(.failed, error.json, node: nil, at: now, endsJob: true, seal)
+        case .cancelled: packed(.cancelled, error, node: nil, at: now, endsJob: true, seal)
+        case .failed: packed(.failed, error, node: nil, at: now, endsJob: true, seal)
         case .released, .suspended, .asked, .putOff: nil
         }
     }
@@ -239,7 +242,7 @@ extension AttemptEnding {
     /// written.
     var simplified: AttemptEnding? {
         guard case .finish(let job) = self else { return .giveBack(lease) }
-        if job.record.errorJSON != TransferError.unstorable.json { return .finish(job.simplified) }
+        if job.record.storedError != .unstorable { return .finish(job.simplified) }
         return job.isRepeatable ? .giveBack(lease) : nil
     }
 }
@@ -250,15 +253,17 @@ final class FinishedJob: Sendable {
     let record: JobRecord
     /// The attempt that ended it, packed (`AttemptRecord`).
     let lastAttempt: [UInt8]?
+    /// The attempt that ended it, or `nil` if none has, or `record` leaves out what it has found.
+    private let attempt: Attempt?
     /// `JobSpec.wantedEvents`; `nil` if the job has no webhook or no readable spec.
     let wanted: Int32?
     /// Rules of the acknowledgement that the job asks for; `nil` if it asks for none.
     let acknowledgement: AcknowledgementRules?
     /// `true` if no endpoint may ask for one either.
     let declinesAcknowledgement: Bool
-    /// Error of the attempt that ended the job, a JSON object; `nil` if that has not failed. The job's error
-    /// may differ: its time ends before the next attempt.
-    private let attemptError: [UInt8]?
+    /// Error of the attempt that ended the job; `nil` if that has not failed. The job's error may differ: its
+    /// time ends before the next attempt.
+    private let attemptError: Stored<ErrorRecord>?
     /// When the attempt began, if the job's row does not say that.
     private let unrecordedBegin: Timestamp?
     /// Bytes that are kept without a destination, or `nil`.
@@ -267,12 +272,13 @@ final class FinishedJob: Sendable {
     /// `record` is the job as it will be. A job whose spec cannot be read ends as well, but no webhook of its
     /// own is told.
     init(
-        _ lease: Lease, _ record: JobRecord, lastAttempt: [UInt8]? = nil,
-        attemptError: [UInt8]? = nil, unrecordedBegin: Timestamp? = nil, storedByteCount: Int64? = nil
+        _ lease: Lease, _ record: JobRecord, of attempt: Attempt? = nil, lastAttempt: [UInt8]? = nil,
+        attemptError: Stored<ErrorRecord>? = nil, unrecordedBegin: Timestamp? = nil, storedByteCount: Int64? = nil
     ) {
         var record = record
         record.revision = lease.revision + 1
         self.lease = lease
+        self.attempt = attempt
         self.lastAttempt = lastAttempt
         self.record = record
         self.attemptError = attemptError
@@ -288,12 +294,12 @@ final class FinishedJob: Sendable {
     fileprivate var simplified: FinishedJob {
         var record = record
         record.state = .failed
-        record.responseJSON = nil
-        record.resultJSON = nil
+        record.storedResponse = nil
+        record.storedResult = nil
         record.body = nil
         record.resumeData = nil
         record.partialDownload = nil
-        record.errorJSON = TransferError.unstorable.json
+        record.storedError = .unstorable
         return FinishedJob(record, self)
     }
 
@@ -305,12 +311,13 @@ final class FinishedJob: Sendable {
 
     private init(_ record: JobRecord, _ other: FinishedJob) {
         lease = other.lease
+        attempt = nil
         self.record = record
         lastAttempt = nil
         wanted = other.wanted
         acknowledgement = other.acknowledgement
         declinesAcknowledgement = other.declinesAcknowledgement
-        attemptError = other.attemptError == nil ? nil : record.errorJSON
+        attemptError = other.attemptError == nil ? nil : record.storedError
         unrecordedBegin = other.unrecordedBegin
         storedByteCount = nil
     }
@@ -328,13 +335,29 @@ final class FinishedJob: Sendable {
         record.waitingFor = nil
         record.nextAttemptAt = nil
         record.finishedAt = max(now, record.createdAt)
-        record.errorJSON = error.json
+        record.storedError = Stored(error)
         if let resumeData, stored.hasBytes { record.resumeData = resumeData(stored.record) }
         if record.resumeData == nil { record.partialDownload = nil }
         self.init(lease, record)
     }
 
     // MARK: Events
+
+    /// `true` if the row has nothing that `record` has not, unless the database says so: the first attempt of
+    /// the job has ended it.
+    var isWholeRow: Bool {
+        lastAttempt != nil && record.attempt == 1 && acknowledgement == nil && record.resumeData == nil
+    }
+
+    /// Returns the job for the deliveries of its end, or `nil` if its row may have more. `committed`: what
+    /// the database says about it.
+    func eventJob(_ committed: RecentResults.Committed) -> EventJob? {
+        guard let attempt, isWholeRow, committed.agrees(with: record) else { return nil }
+        var record = record
+        record.startedAt = committed.startedAt
+        return EventJob(
+            record: record, sealedSecrets: attempt.sealedSecrets, traceparent: attempt.traceparent)
+    }
 
     /// `true` if the job's webhook wants one of the events.
     var isWanted: Bool {
@@ -355,7 +378,7 @@ final class FinishedJob: Sendable {
             EventRecord(
                 type, job: record.id, at: record.finishedAt ?? record.createdAt, wanted: wanted,
                 attempt: record.attempt, revision: record.revision, state: record.state,
-                detail: type == .jobAttemptFailed ? EventDetail(errorJSON: attemptError).packed : []
+                detail: type == .jobAttemptFailed ? EventDetail(error: attemptError).packed : []
             ).pack(into: &bytes)
         }
     }
@@ -422,10 +445,13 @@ extension JobRecord {
             attempt: attempt.number, failedAttemptCount: attempt.failedAttemptCount, node: node,
             createdAt: attempt.createdAt, startedAt: attempt.startedAt,
             finishedAt: max(now, attempt.startedAt),
-            nextAttemptAt: nil, retryOf: attempt.retryOf,
-            storedSpec: attempt.storedSpec, responseJSON: nil,
-            resultJSON: nil, errorJSON: nil, body: nil)
+            retryOf: attempt.retryOf, storedSpec: attempt.storedSpec)
     }
+}
+
+extension Stored<ErrorRecord> {
+    static let cancelledByRequest = Stored(.cancelledByRequest)
+    static let unstorable = Stored(.unstorable)
 }
 
 extension TransferError {

@@ -45,6 +45,16 @@ struct Round {
             nextDue = rows.rowCount > 0 ? rows.instantOrNil(0, 0) : nil
         }
 
+        /// Returns the jobs that the transaction has finished, for the deliveries of their ends.
+        fileprivate func eventJobs(_ jobs: [FinishedJob]) -> [JobID: EventJob] {
+            var found: [JobID: EventJob] = [:]
+            for job in jobs {
+                guard let committed = finished.first(where: { $0.job == job.lease.job }) else { continue }
+                found[job.lease.job] = job.eventJob(committed)
+            }
+            return found
+        }
+
         fileprivate mutating func note(_ changed: [ChangedJob]) {
             for job in changed {
                 if job.state == .queued {
@@ -130,7 +140,8 @@ struct Round {
         }
         if let handover {
             outcome.numbered = try RelayTransaction.run(
-                begun: next(&results), &connection, context, handover: handover)
+                begun: next(&results), &connection, context, handover: handover,
+                finished: outcome.eventJobs(finished))
         }
         if !claims.isEmpty { outcome.claims = claims.read(&results, from: index, context.damagedRows) }
         for (job, wait) in awaited where changed.contains(job) { outcome.claims.noteWait(in: wait.queue) }
@@ -258,9 +269,9 @@ extension Parameters {
         parameters.append(jobs.map(\.lease))
         parameters.appendArray(.text, jobs) { $0.append(text: $1.record.state.rawValue) }
         parameters.appendArray(.int32, jobs) { $0.append(int32: $1.record.failedAttemptCount) }
-        parameters.appendArray(.text, jobs) { $0.append(text: $1.record.responseJSON) }
-        parameters.appendArray(.text, jobs) { $0.append(text: $1.record.resultJSON) }
-        parameters.appendArray(.text, jobs) { $0.append(text: $1.record.errorJSON) }
+        parameters.appendArray(.text, jobs) { $0.append(text: $1.record.storedResponse?.json) }
+        parameters.appendArray(.text, jobs) { $0.append(text: $1.record.storedResult?.json) }
+        parameters.appendArray(.text, jobs) { $0.append(text: $1.record.storedError?.json) }
         parameters.appendArray(.bytea, jobs) { $0.append(bytea: $1.record.body) }
         parameters.appendArray(.timestamp, jobs) { $0.append($1.record.finishedAt ?? $1.record.createdAt) }
         parameters.appendArray(.uuid, jobs) { $0.append($1.record.node) }

@@ -220,7 +220,7 @@ extension StoreContext {
         else { return }
         let edit = AttemptEdit(
             attempt: record.attempt, revision: record.revision, spec: job.spec,
-            storedSpec: record.storedSpec, secrets: job.secrets)
+            storedSpec: record.storedSpec, secrets: job.secrets, sealedSecrets: stored.sealedSecrets)
         edits.insert(edit, of: record.id, leases: leaseRegistry) {
             // No effect on an attempt that has not begun: it takes the edit from `EditRegistry`.
             attemptRunner?.adopt(edit, of: record.id)

@@ -37,8 +37,8 @@ CREATE TABLE jobs (
     -- Order in the claim queue, the smallest first: the time at which the job was to begin, less the head
     -- start of its priority. So a job ages without a write.
     urgency timestamptz NOT NULL,
-    -- The claim queue (lots.id).
-    lot bigint NOT NULL,
+    -- The claim queue (claim_queues.id).
+    queue bigint NOT NULL,
     -- Grows with every change of state and of the spec. A change names it to be sure that no other change
     -- came before.
     revision integer NOT NULL DEFAULT 1,
@@ -119,9 +119,9 @@ CREATE TABLE jobs (
 
 -- The claim reads the most urgent rows of a claim queue without a sort, and finds the next claim queue.
 -- Jobs that a node holds since their submission are not among them.
--- Used by claim_jobs, claim_limited_jobs, divert_jobs, lock_unreachable_jobs, look_lots, mend_lots,
--- stretch_windows, grant_connections, read_status.
-CREATE INDEX jobs_queued ON jobs (lot, urgency, id) WHERE state = 'queued' AND node IS NULL;
+-- Used by claim_jobs, claim_limited_jobs, divert_jobs, lock_unreachable_jobs, scan_claim_queues,
+-- restore_claim_queues, read_claim_bounds, grant_connections, read_status.
+CREATE INDEX jobs_queued ON jobs (queue, urgency, id) WHERE state = 'queued' AND node IS NULL;
 -- Promotion reads due rows, and the time of the next one.
 -- Used by lock_due_jobs, next_due.
 CREATE INDEX jobs_waiting ON jobs (next_attempt_at) WHERE state = 'waiting';
@@ -131,11 +131,11 @@ CREATE INDEX jobs_waiting ON jobs (next_attempt_at) WHERE state = 'waiting';
 CREATE INDEX jobs_leased ON jobs (node) WHERE node IS NOT NULL;
 -- Running jobs of an origin and of a claim queue with a limit.
 -- Used by read_permits, grant_connections.
-CREATE INDEX jobs_permits ON jobs (origin, lot) WHERE state = 'running' AND lot < 0;
--- Whether a narrow claim queue has jobs. The condition says `lot < 0` in words that no other statement uses,
--- so that running jobs are never counted with this index.
--- Used by remove_old_lots.
-CREATE INDEX jobs_narrow ON jobs (lot) WHERE (lot < 0) IS TRUE;
+CREATE INDEX jobs_permits ON jobs (origin, queue) WHERE state = 'running' AND queue < 0;
+-- Whether a narrow claim queue has jobs. The condition says `queue < 0` in words that no other statement
+-- uses, so that running jobs are never counted with this index.
+-- Used by remove_old_claim_queues.
+CREATE INDEX jobs_narrow ON jobs (queue) WHERE (queue < 0) IS TRUE;
 -- Lists, newest first. Partial on paper.
 -- Used by list_jobs, count_default_jobs, count_tenant_jobs.
 CREATE INDEX jobs_tenant ON jobs (tenant, id) WHERE tenant IS NOT NULL;
@@ -172,7 +172,7 @@ $$;
 -- others. A wide one (positive number, empty origin) has all jobs of a session that nothing limits. A narrow
 -- one (negative number) has the jobs of a session for one origin, once something limits those. Running jobs
 -- of a narrow one are counted by an index; those of a wide one are not counted.
-CREATE TABLE lots (
+CREATE TABLE claim_queues (
     id bigint NOT NULL,
     -- When a node has last learned of it. Narrow ones without jobs are removed some time later.
     used_at timestamptz NOT NULL DEFAULT now(),
@@ -185,15 +185,15 @@ CREATE TABLE lots (
     -- The only node that can run the jobs (jobs.home), as text, so that other nodes' claims never read them;
     -- empty: any.
     home text NOT NULL DEFAULT '',
-    CONSTRAINT lots_pkey PRIMARY KEY (id),
-    CONSTRAINT lots_name_is_unique UNIQUE (tenant, session, origin, path, home),
-    CONSTRAINT lots_sign_is_width CHECK ((id > 0) = (origin = ''))
+    CONSTRAINT claim_queues_pkey PRIMARY KEY (id),
+    CONSTRAINT claim_queues_name_is_unique UNIQUE (tenant, session, origin, path, home),
+    CONSTRAINT claim_queues_sign_is_width CHECK ((id > 0) = (origin = ''))
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 200,
         autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
-CREATE SEQUENCE lot_numbers;
+CREATE SEQUENCE claim_queue_ids;
 -- Housekeeping removes the oldest narrow ones.
--- Used by lock_old_lots.
-CREATE INDEX lots_used ON lots (used_at) WHERE id < 0;
+-- Used by lock_old_claim_queues.
+CREATE INDEX claim_queues_used ON claim_queues (used_at) WHERE id < 0;
 
 -- Exact counts of unfinished work. Each connection that changes them has a row (a shard) of its own, so that
 -- connections never wait for each other. Only the sums have a meaning; a row may be negative.
@@ -237,12 +237,12 @@ CREATE INDEX job_dependencies_dependent ON job_dependencies (dependent, dependen
 
 -- Jobs whose dependents are to be looked at: an outbox, written in the transaction that ends a job or submits
 -- a dependent one.
-CREATE TABLE dependency_news (
+CREATE TABLE dependency_outbox (
     position bigint GENERATED ALWAYS AS IDENTITY,
     job uuid NOT NULL,
     -- The terminal state of a job that others depend on. Null: the job itself depends on others.
     state job_state,
-    CONSTRAINT dependency_news_pkey PRIMARY KEY (position)
+    CONSTRAINT dependency_outbox_pkey PRIMARY KEY (position)
 ) WITH (autovacuum_vacuum_threshold = 200, autovacuum_vacuum_scale_factor = 0,
         autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
 
@@ -689,7 +689,7 @@ CREATE TABLE deliveries (
     event uuid NOT NULL,
     -- The receiver queue: deliveries to one receiver, so that a sender skips a dead receiver without reading
     -- its deliveries. A ping has a queue of its own: it waits for nothing.
-    lane uuid NOT NULL GENERATED ALWAYS AS (
+    receiver uuid NOT NULL GENERATED ALWAYS AS (
         CASE WHEN type = 'webhook.ping' THEN id
         ELSE coalesce(endpoint, md5(tenant || ' ' || substring(url from '^[^/]*//[^/?#]*'))::uuid)
         END) STORED,
@@ -726,10 +726,11 @@ CREATE TABLE deliveries (
         autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);
 -- Senders step from receiver queue to receiver queue, and read the due deliveries of each.
 -- Used by claim_deliveries, read_receiver_queues, take_back_deliveries.
-CREATE INDEX deliveries_lane ON deliveries (lane, next_try_at) WHERE state = 'pending';
+CREATE INDEX deliveries_receiver ON deliveries (receiver, next_try_at) WHERE state = 'pending';
 -- The first delivery of a receiver queue that keeps the order.
 -- Used by claim_deliveries, read_receiver_queues.
-CREATE INDEX deliveries_order ON deliveries (lane, position) WHERE state = 'pending' AND endpoint IS NOT NULL;
+CREATE INDEX deliveries_order ON deliveries (receiver, position)
+    WHERE state = 'pending' AND endpoint IS NOT NULL;
 -- The oldest event that no receiver has accepted.
 -- Used by read_status.
 CREATE INDEX deliveries_pending ON deliveries (id) WHERE state = 'pending';
@@ -867,21 +868,21 @@ RETURN CASE WHEN rate IS NOT NULL THEN least(
 -- What the limits of the scopes leave to each narrow claim queue. For one without a path these are the limits
 -- of the tenant and the origin; its jobs of paths that are limited by themselves are skipped. Connections of
 -- the session count in all claim queues of session and origin together.
-CREATE VIEW narrow_lots AS
-SELECT l.id AS lot, l.tenant, l.session, l.origin, l.path, l.home,
+CREATE VIEW narrow_claim_queues AS
+SELECT l.id AS queue, l.tenant, l.session, l.origin, l.path, l.home,
     (SELECT count(*) FROM jobs r
-        WHERE r.state = 'running' AND r.lot < 0 AND r.origin = l.origin AND r.lot = ANY (ARRAY(
-            SELECT s.id FROM lots s
+        WHERE r.state = 'running' AND r.queue < 0 AND r.origin = l.origin AND r.queue = ANY (ARRAY(
+            SELECT s.id FROM claim_queues s
             WHERE s.tenant = l.tenant AND s.session = l.session AND s.origin = l.origin)))
         + (SELECT coalesce(sum(o.count), 0) FROM open_connections o
             WHERE o.origin = l.origin AND o.tenant = l.tenant AND o.session = l.session) AS session_count,
     h.room, h.blocked_until, h.request_credit
-FROM lots l CROSS JOIN LATERAL (
+FROM claim_queues l CROSS JOIN LATERAL (
     SELECT
         -- Further requests that may run; null: no limit.
         min(s.connection_limit - CASE WHEN s.connection_limit IS NOT NULL THEN (
             SELECT count(*) FROM jobs r
-            WHERE r.state = 'running' AND r.lot < 0 AND r.origin = s.origin
+            WHERE r.state = 'running' AND r.queue < 0 AND r.origin = s.origin
                 AND s.tenant IN ('', r.tenant) AND s.path IN ('', r.scope_path))
             + (SELECT coalesce(sum(o.count), 0) FROM open_connections o
                 WHERE o.origin = s.origin AND s.tenant IN ('', o.tenant) AND s.path IN ('', o.path))

@@ -26,10 +26,10 @@ enum QueueFigures {
     // MARK: Many rows queued
 
     private static let measuredCount = 60_000
-    /// The first ones are not measured: a node that starts looks for lots, and its caches are cold.
+    /// The first ones are not measured: a node that starts looks for claim queues, and its caches are cold.
     private static let warmingCount = 10_000
     private static let hostCount = 10_000
-    private static let wideLot = 1_000_000
+    private static let wideQueue = 1_000_000
 
     private static func backlog(queued: Int) throws {
         var (empty, full): ([Int64], [Int64]) = ([], [])
@@ -60,19 +60,19 @@ enum QueueFigures {
     private static func fill(_ connection: inout Connection, count: Int) throws(PostgresError) {
         try connection.execute(
             script: """
-                INSERT INTO lots (id, tenant, session) VALUES (\(wideLot), 'bench', 'default');
-                INSERT INTO lots (id, tenant, session, origin)
+                INSERT INTO claim_queues (id, tenant, session) VALUES (\(wideQueue), 'bench', 'default');
+                INSERT INTO claim_queues (id, tenant, session, origin)
                 SELECT -1 - h, 'bench', 'default', 'http://host-' || h || '.example:80'
                 FROM generate_series(0, \(hostCount - 1), 3) AS h WHERE \(count) > \(measuredCount);
                 INSERT INTO hosts (origin, blocked_until)
-                SELECT origin, now() + '1 hour' FROM lots WHERE id < 0;
+                SELECT origin, now() + '1 hour' FROM claim_queues WHERE id < 0;
                 INSERT INTO jobs (id, created_at, expires_at, priority, kind, state, waiting_for,
-                    next_attempt_at, tenant, session, origin, lot, urgency, spec)
+                    next_attempt_at, tenant, session, origin, queue, urgency, spec)
                 SELECT ('0190' || lpad(to_hex(n), 12, '0') || '8' || lpad(to_hex(n), 15, '0'))::uuid, now(),
                     now() + '1 day', 0.5, 'download', state::job_state,
                     CASE WHEN state = 'waiting' THEN 'begin_date' END::waiting_for,
                     CASE WHEN state = 'waiting' THEN now() + '1 hour' END, 'bench', 'default', origin,
-                    CASE WHEN host % 3 = 0 THEN -1 - host ELSE \(wideLot) END, now(),
+                    CASE WHEN host % 3 = 0 THEN -1 - host ELSE \(wideQueue) END, now(),
                     '{"kind":"download","session":"default","request":{"url":"' || origin || '/' || n ||
                     '","method":"GET"},"destination":{"path":"' || n || '","if_exists":"replace"}}'
                 FROM (
@@ -88,7 +88,7 @@ enum QueueFigures {
                 INSERT INTO job_counts (shard, queued, waiting)
                 SELECT 'bench', count(*) FILTER (WHERE state = 'queued'),
                     count(*) FILTER (WHERE state = 'waiting') FROM jobs;
-                ANALYZE jobs; ANALYZE lots; ANALYZE hosts;
+                ANALYZE jobs; ANALYZE claim_queues; ANALYZE hosts;
                 """)
     }
 
@@ -152,8 +152,8 @@ enum QueueFigures {
 
     // MARK: Rows that are dead and cannot be removed
 
-    /// Somebody keeps a snapshot open for so long while jobs come and go as fast as they can; in turn with the
-    /// same without.
+    /// Somebody keeps a snapshot open for so long while jobs come and go as fast as they can; in turn with
+    /// the same without.
     private static func snapshot(seconds: Int) throws {
         let benches = [try StoreBench(), try StoreBench()]
         for bench in benches {

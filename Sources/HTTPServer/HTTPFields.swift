@@ -67,6 +67,14 @@ public struct HTTPFields: Sendable {
         }
     }
 
+    /// Returns the value of the field `name` if there is exactly one, else `nil`.
+    public func only(_ name: String) -> String? {
+        guard let first = firstIndex(name),
+            !entries.indices.dropFirst(first + 1).contains(where: { matches($0, name) })
+        else { return nil }
+        return value(at: first)
+    }
+
     /// Returns all values of the field `name`, in order.
     public func all(_ name: String) -> [String] {
         indices(name).map { value(at: $0) }

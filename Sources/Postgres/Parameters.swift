@@ -26,10 +26,14 @@ public struct Parameters: Sendable {
         case jsonb = 3802
     }
 
+    /// Dimensions, null flag, element type, length and lower bound (array_recv), before `endArray` sets them.
+    private static let emptyArrayHeader = [UInt8](repeating: 0, count: 20)
+
     private(set) var bytes: [UInt8] = []
     private(set) var entries: [Entry] = []
     /// Offset of the array that is being written; −1 if there is none.
     private var arrayOffset = -1
+    private var arrayType = ElementType.bool
     private var elementCount: Int32 = 0
     private var hasNullElement = false
 
@@ -64,22 +68,27 @@ public struct Parameters: Sendable {
         arrayOffset = bytes.count
         elementCount = 0
         hasNullElement = false
-        // Dimensions, null flag, element type, length, lower bound (array_recv); completed by `endArray()`.
-        bytes.append(contentsOf: repeatElement(0, count: 20))
-        store(type.rawValue, at: arrayOffset + 8)
+        bytes.append(contentsOf: Self.emptyArrayHeader)
+        arrayType = type
     }
 
     /// Completes the array.
     public mutating func endArray() {
         // As in `beginArray`.
         precondition(arrayOffset >= 0, "endArray() without beginArray(_:)")
-        if elementCount == 0 {
-            bytes.removeLast(8)
-        } else {
-            store(1, at: arrayOffset)
-            store(hasNullElement ? 1 : 0, at: arrayOffset + 4)
-            store(UInt32(bitPattern: elementCount), at: arrayOffset + 12)
-            store(1, at: arrayOffset + 16)
+        let isEmpty = elementCount == 0
+        if isEmpty { bytes.removeLast(8) }
+        let (dimensions, hasNull): (UInt32, UInt32) = (isEmpty ? 0 : 1, hasNullElement ? 1 : 0)
+        bytes.withUnsafeMutableBytes { [arrayOffset, arrayType, elementCount] bytes in
+            let store = { (value: UInt32, offset: Int) in
+                bytes.storeBytes(of: value.bigEndian, toByteOffset: arrayOffset + offset, as: UInt32.self)
+            }
+            store(dimensions, 0)
+            store(hasNull, 4)
+            store(arrayType.rawValue, 8)
+            guard !isEmpty else { return }
+            store(UInt32(bitPattern: elementCount), 12)
+            store(1, 16)
         }
         entries.append(Entry(offset: arrayOffset, byteCount: Int32(bytes.count - arrayOffset)))
         arrayOffset = -1
@@ -208,12 +217,6 @@ public struct Parameters: Sendable {
 
     private mutating func write<Value: FixedWidthInteger>(_ value: Value) {
         withUnsafeBytes(of: value.bigEndian) { bytes.append(contentsOf: $0) }
-    }
-
-    private mutating func store(_ value: UInt32, at offset: Int) {
-        withUnsafeBytes(of: value.bigEndian) { source in
-            for index in 0..<4 { bytes[offset + index] = source[index] }
-        }
     }
 }
 

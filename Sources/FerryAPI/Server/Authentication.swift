@@ -107,12 +107,16 @@ package func makeKey() -> String {
 /// Returns the token of `Authorization: Bearer …` (RFC 6750 §2.1), or `nil` for any other value and for
 /// several fields.
 func bearerKey(_ fields: HTTPFields) -> String? {
-    guard let value = fields["Authorization"], value.utf8.count <= 512 else { return nil }
-    let parts = value.utf8.split(separator: UInt8(ascii: " "))
-    guard parts.count == 2, String(Substring(parts[0])).lowercased() == "bearer",
-        fields.all("Authorization").count == 1
+    guard let value = fields.only("Authorization"), value.utf8.count <= 512 else { return nil }
+    let isSpace = { (byte: UInt8) in byte == UInt8(ascii: " ") }
+    let scheme = value.utf8.drop(while: isSpace).prefix { !isSpace($0) }
+    let rest = value.utf8[scheme.endIndex...].drop(while: isSpace)
+    let key = rest.prefix { !isSpace($0) }
+    // A letter differs from its lower case in this bit.
+    guard scheme.elementsEqual("bearer".utf8, by: { $0 | 0x20 == $1 }), !key.isEmpty,
+        rest[key.endIndex...].allSatisfy(isSpace)
     else { return nil }
-    return String(Substring(parts[1]))
+    return String(Substring(key))
 }
 
 extension Problem {

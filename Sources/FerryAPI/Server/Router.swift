@@ -3,8 +3,8 @@
 struct Router: Sendable {
     /// A pattern with its routes.
     private struct Endpoint: Sendable {
-        /// `nil` for a parameter.
-        var segments: [[UInt8]?]
+        /// The pattern, with one `parameter` in place of each parameter.
+        var pattern: [UInt8]
         var routes: [(method: String, index: Int)]
         /// Value of the field `Allow`.
         var allow: String
@@ -30,7 +30,9 @@ struct Router: Sendable {
             if methods.contains("GET") { methods.append("HEAD") }
             methods.append("OPTIONS")
             let endpoint = Endpoint(
-                segments: segments.map { $0.first == UInt8(ascii: "{") ? nil : Array($0) },
+                pattern: segments.flatMap {
+                    [slash] + ($0.first == UInt8(ascii: "{") ? [parameter] : Array($0))
+                },
                 routes: own.map { ($0.element.method, $0.offset) },
                 allow: methods.sorted().joined(separator: ", "))
             while endpoints.count <= segments.count { endpoints.append([]) }
@@ -39,16 +41,18 @@ struct Router: Sendable {
         // Names come before parameters: in `/v1/jobs/batch`, `batch` is not a job's identifier.
         for index in endpoints.indices {
             endpoints[index].sort { a, b in
-                a.segments.filter { $0 == nil }.count < b.segments.filter { $0 == nil }.count
+                a.pattern.count { $0 == parameter } < b.pattern.count { $0 == parameter }
             }
         }
     }
 
     func match(method: String, path: String) -> Match {
-        guard path.utf8.first == slash else { return .nothing }
-        let segments = path.utf8.dropFirst().split(separator: slash, omittingEmptySubsequences: false)
-        guard segments.count < endpoints.count else { return .nothing }
-        for endpoint in endpoints[segments.count] where matches(endpoint, segments) {
+        let utf8 = path.utf8.span
+        guard !utf8.isEmpty, utf8[0] == slash else { return .nothing }
+        var segmentCount = 0
+        for index in utf8.indices where utf8[index] == slash { segmentCount += 1 }
+        guard segmentCount < endpoints.count else { return .nothing }
+        for endpoint in endpoints[segmentCount] where Self.matches(endpoint.pattern, utf8) {
             let wanted = method == "HEAD" ? "GET" : method
             let found = endpoint.routes.first { $0.method == wanted }
             return found.map { .route($0.index) } ?? .otherMethod(allow: endpoint.allow)
@@ -56,16 +60,22 @@ struct Router: Sendable {
         return .nothing
     }
 
-    private func matches(_ endpoint: Endpoint, _ segments: [Substring.UTF8View]) -> Bool {
-        for (pattern, segment) in zip(endpoint.segments, segments) {
-            if let pattern {
-                guard segment.elementsEqual(pattern) else { return false }
-            } else if segment.isEmpty {
-                return false
+    private static func matches(_ pattern: [UInt8], _ path: Span<UInt8>) -> Bool {
+        var place = 0
+        for byte in pattern {
+            guard place < path.count else { return false }
+            if byte == parameter {
+                guard path[place] != slash else { return false }
+                repeat { place += 1 } while place < path.count && path[place] != slash
+            } else {
+                guard path[place] == byte else { return false }
+                place += 1
             }
         }
-        return true
+        return place == path.count
     }
 }
 
 private let slash = UInt8(ascii: "/")
+/// Stands for a parameter in a pattern; no path has this byte (`RequestCheck`).
+private let parameter: UInt8 = 0

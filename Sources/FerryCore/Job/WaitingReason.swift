@@ -254,8 +254,9 @@ public struct QueueConditions: Sendable {
         guard let hosts, let now, let spec = job.spec else { return .noFreeSlot }
         let limit = sessionLimit(job.tenant, spec.session)
         guard !hosts.isEmpty || limit != nil, let scope = job.scope(hosts) else { return .noFreeSlot }
+        // The limit of a session is the reason only if its connections are known to be in use.
         return hosts.reason(
-            for: scope, sessionLimit: limit, sessionCount: job.sessionConnectionCount, at: now)
+            for: scope, sessionLimit: limit, sessionCount: job.sessionConnectionCount ?? 0, at: now)
     }
 
     /// Returns what has to happen before the job starts earlier than its latest start, and when, if known.

@@ -88,14 +88,11 @@ extension JobSpec {
     private init(_ stored: StoredObject) throws(StoredJSONError) {
         try self.init(restoring: stored)
         accept.leaveOutStandard(kind)
-        // Earlier versions stored these members among the fields of the job and of its request.
-        let (rest, old) = (stored.object("internal"), stored.object("request"))
-        request.original = try OriginalRequest(rest?.object("original") ?? old?.object("original"))
-        request.additionalHeaders = try AdditionalHeaders(
-            rest?.object("additional_headers") ?? old?.object("additional_headers"))
-        answers = try JobAnswers(rest?.object("answers") ?? stored.object("answers"))
-        occurrence = try (rest?.object("occurrence") ?? stored.object("occurrence"))
-            .map(ScheduleOccurrence.init(stored:))
+        let rest = stored.object("internal")
+        request.original = try OriginalRequest(rest?.object("original"))
+        request.additionalHeaders = try AdditionalHeaders(rest?.object("additional_headers"))
+        answers = try JobAnswers(rest?.object("answers"))
+        occurrence = try rest?.object("occurrence").map(ScheduleOccurrence.init(stored:))
     }
 }
 

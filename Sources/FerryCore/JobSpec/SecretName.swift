@@ -13,24 +13,31 @@ enum SecretName {
 
     /// Names that are secret as a whole.
     private static func isWhole(_ name: Span<UInt8>, _ start: Int, _ end: Int) -> Bool {
-        matches("cookie", name, start..<end) || matches("cookie2", name, start..<end)
-            || matches("x-jfrog-art-api", name, start..<end)
+        let whole = start..<end
+        return switch whole.isEmpty ? 0 : lowercased(name[start]) {
+        case UInt8(ascii: "c"): matches("cookie", name, whole) || matches("cookie2", name, whole)
+        case UInt8(ascii: "x"): matches("x-jfrog-art-api", name, whole)
+        default: false
+        }
     }
 
     /// Texts that make a name secret anywhere in it.
     private static func hasPart(_ name: Span<UInt8>, _ start: Int, _ end: Int) -> Bool {
-        for place in start..<end {
+        guard end - start > 1 else { return false }
+        // Two bytes rule out nearly every place.
+        for place in start..<(end - 1) {
             let rest = place..<end
             let isPart =
-                switch lowercased(name[place]) {
-                case UInt8(ascii: "a"): begins("api-key", name, rest) || begins("apikey", name, rest)
-                case UInt8(ascii: "c"): begins("credential", name, rest)
-                case UInt8(ascii: "p"):
-                    begins("passw", name, rest)
-                        && (begins("password", name, rest) || begins("passwd", name, rest))
+                switch (lowercased(name[place]), lowercased(name[place + 1])) {
+                case (UInt8(ascii: "a"), UInt8(ascii: "p")):
+                    begins("api-key", name, rest) || begins("apikey", name, rest)
+                case (UInt8(ascii: "c"), UInt8(ascii: "r")): begins("credential", name, rest)
+                case (UInt8(ascii: "p"), UInt8(ascii: "a")):
+                    begins("password", name, rest) || begins("passwd", name, rest)
                         || begins("passphrase", name, rest)
-                case UInt8(ascii: "s"): begins("secret", name, rest) || begins("signature", name, rest)
-                case UInt8(ascii: "t"): begins("token", name, rest)
+                case (UInt8(ascii: "s"), UInt8(ascii: "e")): begins("secret", name, rest)
+                case (UInt8(ascii: "s"), UInt8(ascii: "i")): begins("signature", name, rest)
+                case (UInt8(ascii: "t"), UInt8(ascii: "o")): begins("token", name, rest)
                 default: false
                 }
             if isPart { return true }
@@ -42,14 +49,15 @@ enum SecretName {
     private static func hasLastWord(_ name: Span<UInt8>, _ start: Int, _ end: Int) -> Bool {
         var word = end
         while word > start, isWordByte(name[word - 1]) { word -= 1 }
-        let last = word..<end
-        if matches("key", name, last) {
-            let whole = start..<end
-            return !matches("idempotency-key", name, whole) && !matches("surrogate-key", name, whole)
-                && !matches("partition-key", name, whole)
+        let (last, whole) = (word..<end, start..<end)
+        return switch last.isEmpty ? 0 : lowercased(name[word]) {
+        case UInt8(ascii: "k"):
+            matches("key", name, last) && !matches("idempotency-key", name, whole)
+                && !matches("surrogate-key", name, whole) && !matches("partition-key", name, whole)
+        case UInt8(ascii: "a"): matches("auth", name, last) || matches("authorization", name, last)
+        case UInt8(ascii: "s"): matches("session", name, last)
+        default: false
         }
-        return matches("auth", name, last) || matches("authorization", name, last)
-            || matches("session", name, last)
     }
 
     /// Returns the end of the last word that has a letter; 0 if there is none.

@@ -44,6 +44,7 @@ public enum HostName {
         let end = length == 0 ? lower.count - 1 : lower.count
         // A name whose last label is a number is an IPv4 address or invalid (WHATWG URL, "ends in a number").
         // libcurl accepts no IPv4 address with a dot at its end.
+        if let address = IPAddress(dottedDecimal: lower) { return (name, address) }
         guard (48...57).contains(lower[last]),
             IPAddress.isNumber(String(decoding: lower[last..<end], as: UTF8.self)[...])
         else { return (name, nil) }

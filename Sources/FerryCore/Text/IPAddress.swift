@@ -33,6 +33,25 @@ public struct IPAddress: Sendable, Hashable, CustomStringConvertible {
         }
     }
 
+    /// Reads an IPv4 address as `description` writes it: four decimal numbers without leading zeros. `nil` for
+    /// anything else.
+    init?(dottedDecimal text: [UInt8]) {
+        guard text.count <= 15 else { return nil }
+        var (address, number, digitCount, dotCount): (UInt32, UInt32, Int, Int) = (0, 0, 0, 0)
+        for byte in text {
+            if byte == UInt8(ascii: ".") {
+                guard digitCount > 0, dotCount < 3 else { return nil }
+                (address, number, digitCount, dotCount) = (address << 8 | number, 0, 0, dotCount + 1)
+            } else {
+                guard byte &- 48 < 10, digitCount == 0 || number > 0 else { return nil }
+                (number, digitCount) = (number * 10 + UInt32(byte &- 48), digitCount + 1)
+                guard number < 256 else { return nil }
+            }
+        }
+        guard dotCount == 3, digitCount > 0 else { return nil }
+        self.init(v4: address << 8 | number)
+    }
+
     /// Reads an IPv4 address as inet_aton(3) does: one to four numbers, each decimal, octal (`0…`) or
     /// hexadecimal (`0x…`), of which the last fills the remaining bytes; `nil` for anything else.
     public init?(legacyV4 text: String) {

@@ -14,7 +14,7 @@ public enum EventKindTag: IdentifierKind { public static let prefix = "evt_" }
 /// Deliveries.
 public enum DeliveryKindTag: IdentifierKind { public static let prefix = "dlv_" }
 /// Receivers: the identifier of an endpoint, or a digest of tenant and origin. Never shown.
-public enum ReceiverQueueKindTag: IdentifierKind { public static let prefix = "lane_" }
+public enum ReceiverQueueKindTag: IdentifierKind { public static let prefix = "rcv_" }
 /// Webhook endpoints.
 public enum WebhookKindTag: IdentifierKind { public static let prefix = "whk_" }
 /// Nodes.

@@ -46,22 +46,22 @@ package final class Engine: AttemptRunner, HostProber {
     /// Runs all the attempts. Returns at once. The caller limits how many run.
     package func begin(_ attempts: [Attempt]) {
         context.metrics.began(attempts.count)
-        var placed = [[Placed]](repeating: [], count: loops.count)
+        var assigned = [[AssignedAttempt]](repeating: [], count: loops.count)
         for attempt in attempts {
             let (index, isBulk) = place(attempt)
             let progress = ProgressMeter(attempt.spec.progressEstimate)
             context.registry.add(
                 attempt, Registry.Entry(attempt: attempt, loop: index, progress: progress))
-            placed[index].append(Placed(attempt: attempt, progress: progress, isBulk: isBulk))
+            assigned[index].append(AssignedAttempt(attempt: attempt, progress: progress, isBulk: isBulk))
         }
-        for (index, batch) in placed.enumerated() where !batch.isEmpty {
+        for (index, batch) in assigned.enumerated() where !batch.isEmpty {
             let handle = loops[index]
             let isDraining = isDraining.load(ordering: .sequentiallyConsistent)
             let accepted =
                 !isDraining
                 && handle.loop.perform { [state = handle.state] multi in
                     let loop = state.get(multi)
-                    for placed in batch { loop.begin(placed) }
+                    for assigned in batch { loop.begin(assigned) }
                 }
             if !accepted {
                 for one in batch { context.report(unbegun: one, on: index, .released) }
@@ -152,10 +152,10 @@ package final class Engine: AttemptRunner, HostProber {
     }
 
     /// Removes what the attempts of these finished jobs have left beside their files.
-    package func removeLeftovers(of jobs: [JobID]) {
-        let leftovers = context.leftovers.take(jobs)
-        guard !leftovers.isEmpty else { return }
-        context.fileThreads.send(.run { for one in leftovers { one.remove() } })
+    package func removePartialFiles(of jobs: [JobID]) {
+        let keptPartialFiles = context.keptPartialFiles.take(jobs)
+        guard !keptPartialFiles.isEmpty else { return }
+        context.fileThreads.send(.run { for one in keptPartialFiles { one.remove() } })
     }
 
     /// Removes a file on a file thread: a large file or a disk that hangs takes long.
@@ -169,7 +169,7 @@ package final class Engine: AttemptRunner, HostProber {
     }
 
     /// Keeps the bytes that these jobs have left for others, until they expire.
-    package func keepBytes(of jobs: [JobID]) { _ = context.leftovers.take(jobs) }
+    package func keepBytes(of jobs: [JobID]) { _ = context.keptPartialFiles.take(jobs) }
 
     /// Takes no more attempts, waits so many seconds for the running ones, then ends the rest as `released`
     /// and waits for their end. Gives up attempts that a hanging disk still blocks: they have no result, as

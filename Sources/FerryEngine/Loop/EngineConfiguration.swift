@@ -179,7 +179,7 @@ enum EngineLimits {
     /// Nanoseconds between two records of one body, each with what has reached stable storage.
     static let recordInterval: Int64 = 10_000_000_000
     /// Jobs of this process whose partial files are remembered.
-    static let leftoverCountMax = 10_000
+    static let keptPartialFileCountMax = 10_000
     /// Number of an attempt up to which files of earlier attempts are looked for by name; for later ones the
     /// directory is read.
     static let namedAttemptCountMax: Int32 = 16

@@ -12,7 +12,7 @@ final class EngineContext: Sendable {
     var syncs: Bool { configuration.fileSync == .full }
     let builder: RequestBuilder
     let fileThreads: FileThreadPool
-    let leftovers = Leftovers()
+    let keptPartialFiles = KeptPartialFiles()
     let checkedDirectories = CheckedDirectories()
     let metrics = EngineMetrics()
     let registry = Registry()
@@ -193,11 +193,11 @@ final class EngineContext: Sendable {
         sink.record(result)
     }
 
-    func report(unbegun placed: Placed, on loop: Int, _ outcome: AttemptResult.Outcome) {
-        if placed.isBulk { bulk.ended(on: loop) }
+    func report(unbegun assigned: AssignedAttempt, on loop: Int, _ outcome: AttemptResult.Outcome) {
+        if assigned.isBulk { bulk.ended(on: loop) }
         report(
             AttemptResult(
-                attempt: placed.attempt, outcome: outcome, response: nil, bytesReceived: 0, bytesSent: 0))
+                attempt: assigned.attempt, outcome: outcome, response: nil, bytesReceived: 0, bytesSent: 0))
     }
 }
 
@@ -213,7 +213,7 @@ extension StorageDirectory {
 }
 
 /// An attempt that is assigned to a loop. `isBulk`: whether it is counted there already.
-struct Placed: Sendable {
+struct AssignedAttempt: Sendable {
     let attempt: Attempt
     let progress: ProgressMeter
     let isBulk: Bool

@@ -37,16 +37,16 @@ final class EngineLoop {
     }
 
     /// Runs the attempt. Its result is reported exactly once.
-    func begin(_ placed: Placed) {
-        let attempt = placed.attempt
+    func begin(_ assigned: AssignedAttempt) {
+        let attempt = assigned.attempt
         guard !attempt.isCancelRequested else {
-            context.report(unbegun: placed, on: index, .cancelled)
+            context.report(unbegun: assigned, on: index, .cancelled)
             return
         }
         let url = attempt.spec.request.webURL
         let transfer: any RunningAttempt =
             attempt.spec.isFetchedInParts
-            ? SegmentedTransfer(placed, url, on: self) : SingleTransfer(placed, url, on: self)
+            ? SegmentedTransfer(assigned, url, on: self) : SingleTransfer(assigned, url, on: self)
         live[AttemptKey(attempt)] = transfer
         transfer.begin()
     }

@@ -221,11 +221,11 @@ extension RunningAttempt {
         let withGaps = attempt.spec.isFetchedInParts
         let identity =
             PartialRecord.isPossible(attempt.spec) ? PartialRecord.identity(of: attempt.spec.request) : nil
-        let leftover = context.leftovers.take([attempt.job]).first
+        let kept = context.keptPartialFiles.take([attempt.job]).first
         let point = attempt.secrets.resumePoint
         context.fileThreads.send(
             .run {
-                if let leftover { destination.adopt(leftover, identity: identity, withGaps: withGaps) }
+                if let kept { destination.adopt(kept, identity: identity, withGaps: withGaps) }
                 // If the root of the other job does not open, its bytes cannot be used.
                 if let point, let identity, let place = try? context.destination(of: point) {
                     destination.adopt(from: place, identity: identity, withGaps: withGaps)

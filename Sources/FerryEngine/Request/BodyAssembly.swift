@@ -51,10 +51,10 @@ struct BodyAssembly: Sendable {
         find(Array(Set(attempt.spec.sourceJobs)), [:]) { found in
             context.fileThreads.send(
                 .run {
-                    var doubts: [Doubt] = []
+                    var unverified: [UnverifiedFile] = []
                     do throws(TransferError) {
-                        let contents = try contents(try found.get(), &doubts)
-                        settle(doubts[...]) { error in
+                        let contents = try contents(try found.get(), &unverified)
+                        verify(unverified[...]) { error in
                             guard let error else { return reply(.success(contents)) }
                             reply(.failure(.failed(error)))
                         }
@@ -78,7 +78,7 @@ struct BodyAssembly: Sendable {
 
     /// A file that is not the one that its job has published: it is sent only if its bytes have the same
     /// digest.
-    private struct Doubt {
+    private struct UnverifiedFile {
         let file: SourceFile
         let sha256: String
     }
@@ -131,37 +131,41 @@ struct BodyAssembly: Sendable {
 
     /// Hashes the files one after the other, a slice at a time. `done` gets the error if they must not be
     /// sent.
-    private func settle(_ doubts: ArraySlice<Doubt>, _ done: @escaping @Sendable (TransferError?) -> Void) {
-        guard let doubt = doubts.first else { return done(nil) }
+    private func verify(
+        _ unverified: ArraySlice<UnverifiedFile>, _ done: @escaping @Sendable (TransferError?) -> Void
+    ) {
+        guard let next = unverified.first else { return done(nil) }
         let digests = Digests(JobSpec.Integrity())
-        let bytes = DigestTail.Bytes(descriptor: doubt.file.descriptor, owner: doubt.file, isWritten: false)
+        let bytes = DigestTail.Bytes(descriptor: next.file.descriptor, owner: next.file, isWritten: false)
         let tail = DigestTail(bytes, digests, fileThreads: context.fileThreads) {}
         tail.finish(
-            at: doubt.file.byteCount,
+            at: next.file.byteCount,
             then: .run {
                 if let failure = tail.failure { return done(failure) }
                 // A digest that cannot be computed does not match either.
-                guard (try? digests.finish()) == doubt.sha256 else { return done(Self.changed) }
-                settle(doubts.dropFirst(), done)
+                guard (try? digests.finish()) == next.sha256 else { return done(Self.changed) }
+                verify(unverified.dropFirst(), done)
             })
         hashing.begin(tail)
     }
 
-    private func contents(_ found: Found, _ doubts: inout [Doubt]) throws(TransferError) -> BodyContents {
+    private func contents(_ found: Found, _ unverified: inout [UnverifiedFile]) throws(TransferError)
+        -> BodyContents
+    {
         var payload = (attempt.payload ?? [])[...]
         let isUpload = attempt.spec.kind == .upload
         guard let parts = attempt.spec.parts else {
             guard case .job(let job)? = attempt.spec.source, let content = found[job]?.content else {
                 throw Self.missing("The job names no source.")
             }
-            let piece = try piece(of: job, content, &doubts)
+            let piece = try piece(of: job, content, &unverified)
             var contents = BodyContents([piece], subject: isUpload ? 0 : nil)
             contents.contentType = content.mediaType
             contents.integrity = content.integrity
             return contents
         }
         var opened: [MultipartForm.Part] = []
-        for part in parts { opened.append(try open(part, found, &payload, &doubts)) }
+        for part in parts { opened.append(try open(part, found, &payload, &unverified)) }
         var contents = MultipartForm.contents(opened, subject: isUpload ? parts.count - 1 : nil)
         if isUpload, case .job(let job)? = parts.last?.source, let content = found[job]?.content {
             contents.integrity = content.integrity
@@ -170,7 +174,8 @@ struct BodyAssembly: Sendable {
     }
 
     private func open(
-        _ part: JobSpec.Part, _ found: Found, _ payload: inout ArraySlice<UInt8>, _ doubts: inout [Doubt]
+        _ part: JobSpec.Part, _ found: Found, _ payload: inout ArraySlice<UInt8>,
+        _ unverified: inout [UnverifiedFile]
     ) throws(TransferError) -> MultipartForm.Part {
         func make(_ content: BodyContents.Piece, _ fileName: String?, _ type: String?) -> MultipartForm.Part {
             MultipartForm.Part(
@@ -184,7 +189,7 @@ struct BodyAssembly: Sendable {
                 throw Self.missing("The source's job does not exist.")
             }
             let type = content.mediaType ?? "application/octet-stream"
-            return make(try piece(of: job, content, &doubts), content.fileName, type)
+            return make(try piece(of: job, content, &unverified), content.fileName, type)
         case .inline(let body):
             let bytes = payload.prefix(body.byteCount)
             payload = payload.dropFirst(body.byteCount)
@@ -199,11 +204,11 @@ struct BodyAssembly: Sendable {
         guard error.code == .sourceNotFound, let own = context.configuration.node else {
             return .failed(error)
         }
-        var doubts: [Doubt] = []
+        var unverified: [UnverifiedFile] = []
         for (job, source) in found {
             guard let node = source.node, node != own,
                 // Why a file cannot be sent from here does not matter: another node has fetched it.
-                (try? piece(of: job, source.content, &doubts)) == nil
+                (try? piece(of: job, source.content, &unverified)) == nil
             else { continue }
             switch attempt.home {
             case nil: return .elsewhere(node)
@@ -223,7 +228,7 @@ struct BodyAssembly: Sendable {
     }
 
     private func piece(
-        of job: JobID, _ content: JobContent, _ doubts: inout [Doubt]
+        of job: JobID, _ content: JobContent, _ unverified: inout [UnverifiedFile]
     ) throws(TransferError) -> BodyContents.Piece {
         let file: SourceFile
         var isPublished = true
@@ -237,7 +242,7 @@ struct BodyAssembly: Sendable {
             file = try SourceFile(ManagedFiles.path(for: job), below: root)
         }
         guard file.byteCount == content.size else { throw Self.changed }
-        if !isPublished { doubts.append(Doubt(file: file, sha256: content.sha256)) }
+        if !isPublished { unverified.append(UnverifiedFile(file: file, sha256: content.sha256)) }
         return .file(file)
     }
 }

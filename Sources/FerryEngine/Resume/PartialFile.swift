@@ -177,7 +177,7 @@ final class PartialFile: Sendable {
     /// the file. File thread.
     ///
     /// On a full disk the file may lose its last bytes to make room for the record.
-    func keep(syncs: Bool, ranges: ByteRanges? = nil) -> Leftover? {
+    func keep(syncs: Bool, ranges: ByteRanges? = nil) -> KeptPartialFile? {
         let all = ranges ?? ByteRanges([0..<byteCount])
         guard !all.isEmpty else { return nil }
         if !checkpoint(syncs: syncs, ranges: all) {
@@ -186,12 +186,12 @@ final class PartialFile: Sendable {
                 return nil
             }
         }
-        var leftover = Leftover(destination, partial: name)
-        leftover.partialDownload = keeping.withLock { $0.record }.map {
+        var kept = KeptPartialFile(destination, partial: name)
+        kept.partialDownload = keeping.withLock { $0.record }.map {
             PartialDownload(byteCount: $0.ranges.byteCount, total: $0.total)
         }
         letGo()
-        return leftover
+        return kept
     }
 
     /// Cuts the end off the file and returns what is left of `ranges`.
@@ -279,7 +279,7 @@ enum PartialNames {
 }
 
 /// A partial file that stays after its attempt: beside its linked final name, or for a later attempt.
-struct Leftover: Sendable {
+struct KeptPartialFile: Sendable {
     let destination: Destination
     let partial: String
     /// The bytes, if a later attempt may continue them.
@@ -299,20 +299,20 @@ struct Leftover: Sendable {
 }
 
 /// The partial files that attempts of this process have left, until their job ends or continues.
-final class Leftovers: Sendable {
-    private let waiting = Mutex<[JobID: Leftover]>([:])
+final class KeptPartialFiles: Sendable {
+    private let waiting = Mutex<[JobID: KeptPartialFile]>([:])
 
-    /// Jobs that continue on another node are not reported here. Beyond `leftoverCountMax` all entries are
-    /// forgotten, and `PartialSweep` finds their files.
-    func add(_ leftover: Leftover) {
+    /// Jobs that continue on another node are not reported here. Beyond `keptPartialFileCountMax` all entries
+    /// are forgotten, and `PartialSweep` finds their files.
+    func add(_ kept: KeptPartialFile) {
         waiting.withLock { waiting in
-            if waiting.count >= EngineLimits.leftoverCountMax { waiting = [:] }
-            waiting[leftover.destination.job] = leftover
+            if waiting.count >= EngineLimits.keptPartialFileCountMax { waiting = [:] }
+            waiting[kept.destination.job] = kept
         }
     }
 
     /// Returns and forgets the files of these jobs.
-    func take(_ jobs: [JobID]) -> [Leftover] {
+    func take(_ jobs: [JobID]) -> [KeptPartialFile] {
         waiting.withLock { waiting in
             guard !waiting.isEmpty else { return [] }
             return jobs.compactMap { waiting.removeValue(forKey: $0) }

@@ -45,12 +45,12 @@ extension EngineLoop {
         _ file: PartialFile, ranges: ByteRanges? = nil, then outcome: AttemptResult.Outcome,
         for key: AttemptKey
     ) {
-        let (onLoop, leftovers, syncs) = (runner, context.leftovers, context.syncs)
+        let (onLoop, keptPartialFiles, syncs) = (runner, context.keptPartialFiles, context.syncs)
         context.fileThreads.send(
             .run {
-                let leftover = file.keep(syncs: syncs, ranges: ranges)
-                if let leftover { leftovers.add(leftover) } else { file.discard() }
-                onLoop { $0.report(outcome, for: key, partial: leftover?.partialDownload) }
+                let kept = file.keep(syncs: syncs, ranges: ranges)
+                if let kept { keptPartialFiles.add(kept) } else { file.discard() }
+                onLoop { $0.report(outcome, for: key, partial: kept?.partialDownload) }
             })
     }
 }

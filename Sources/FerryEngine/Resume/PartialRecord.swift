@@ -77,7 +77,7 @@ struct PartialRecord: Sendable, Equatable {
     /// Bytes of the whole file; `nil` if that is unknown.
     var total: Int64?
     /// Media type in the first response, `type/subtype`: later responses need not repeat it. `nil` if there
-    /// was none, or if an earlier version wrote the record.
+    /// was none.
     var mimeType: String?
     /// The content codings with which the bytes are stored, in the order in which they were applied.
     var codings: [String] = []

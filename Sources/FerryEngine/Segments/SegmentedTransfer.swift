@@ -113,11 +113,11 @@ final class SegmentedTransfer: RunningAttempt {
     /// The job's own request as the attempt began.
     let own: TransactionLog.OwnRequest
 
-    init(_ placed: Placed, _ url: WebURL, on loop: EngineLoop) {
-        attempt = placed.attempt
-        key = AttemptKey(placed.attempt)
-        progress = placed.progress
-        isBulk = placed.isBulk
+    init(_ assigned: AssignedAttempt, _ url: WebURL, on loop: EngineLoop) {
+        attempt = assigned.attempt
+        key = AttemptKey(assigned.attempt)
+        progress = assigned.progress
+        isBulk = assigned.isBulk
         self.loop = loop
         let now = loop.multi.now
         slot = HeldSlot(since: now)
@@ -129,8 +129,8 @@ final class SegmentedTransfer: RunningAttempt {
         trace = AttemptTraceBuilder(startedAt: startedAt, own: own)
         let left = min(max(0, attempt.expiry - startedAt), 1e9)
         resourceDeadline = now + Int64(left * 1e9)
-        let place = placed.attempt.delayedRedirect?.place ?? 0
-        let landing = placed.attempt.firstHop.map { (hop: $0, place: place) }
+        let place = assigned.attempt.delayedRedirect?.place ?? 0
+        let landing = assigned.attempt.firstHop.map { (hop: $0, place: place) }
         sources = SegmentSources(
             // Mirrors were checked when the job was submitted; the others serve it without an invalid one.
             url, landing: landing,

@@ -172,8 +172,8 @@ struct Destination: Sendable {
 
     /// If the job's destination has changed, moves the bytes that an earlier attempt of this process left at
     /// the former destination, and removes them there. File thread.
-    func adopt(_ leftover: Leftover, identity: String?, withGaps: Bool) {
-        var earlier = leftover.destination
+    func adopt(_ kept: KeptPartialFile, identity: String?, withGaps: Bool) {
+        var earlier = kept.destination
         let isElsewhere = !earlier.directory.hasSameBytes(as: directory) || earlier.isManaged != isManaged
         guard earlier.attempt < attempt, isElsewhere else { return }
         earlier.attempt = attempt
@@ -181,7 +181,7 @@ struct Destination: Sendable {
             adopt(from: earlier, identity: identity, withGaps: withGaps)
         }
         // Removes bytes that could not be moved, for example to another file system.
-        leftover.remove()
+        kept.remove()
     }
 
     /// Moves the bytes that another job has left, as if an attempt of this job had left them. Only the first

@@ -36,7 +36,7 @@ final class Publication: Sendable {
         let space: StorageSpace
         /// Whether this node still holds the attempt's lease. Called right before the file gets its name.
         let holdsLease: @Sendable () -> Bool
-        let leftovers: Leftovers
+        let keptPartialFiles: KeptPartialFiles
         let loop: CurlLoop
         /// Called on the file thread as soon as the file has its name.
         let report: @Sendable (TransferResult) -> Void
@@ -255,12 +255,12 @@ final class Publication: Sendable {
     /// Leaves the bytes to a later attempt, since this one may not publish them.
     @discardableResult
     private func putAside(_ file: PartialFile) -> PartialDownload? {
-        guard let leftover = file.keep(syncs: plan.syncs) else {
+        guard let kept = file.keep(syncs: plan.syncs) else {
             file.discard()
             return nil
         }
-        plan.leftovers.add(leftover)
-        return leftover.partialDownload
+        plan.keptPartialFiles.add(kept)
+        return kept.partialDownload
     }
 
     /// `replace` renames the partial file. The other values of `if_exists` link it, so that no file is
@@ -277,7 +277,7 @@ final class Publication: Sendable {
         for number in 0...last {
             let name = destination.name(numbered: number)
             if linkat(place, partial, place, name, 0) == 0 {
-                plan.leftovers.add(Leftover(destination, partial: partial))
+                plan.keptPartialFiles.add(KeptPartialFile(destination, partial: partial))
                 return name
             }
             if errno == EEXIST { continue }
@@ -319,7 +319,7 @@ extension EngineLoop {
                 bytes: bytes, destination: destination, digests: digests, verified: verified,
                 isInline: isInline, syncs: context.syncs, space: context.space,
                 holdsLease: { context.lease.holdsLease(of: key.job, attempt: key.number) },
-                leftovers: context.leftovers, loop: loop,
+                keptPartialFiles: context.keptPartialFiles, loop: loop,
                 report: { result in
                     var result = sent?.keeping(result) ?? result
                     if let offset { result.resumedAtOffset = offset }

@@ -73,11 +73,11 @@ final class SingleTransfer: EasyDelegate, RunningAttempt {
     private var lastActivity: Int64
     private let resourceDeadline: Int64
 
-    init(_ placed: Placed, _ url: WebURL, on loop: EngineLoop) {
-        attempt = placed.attempt
-        key = AttemptKey(placed.attempt)
-        progress = placed.progress
-        isBulk = placed.isBulk
+    init(_ assigned: AssignedAttempt, _ url: WebURL, on loop: EngineLoop) {
+        attempt = assigned.attempt
+        key = AttemptKey(assigned.attempt)
+        progress = assigned.progress
+        isBulk = assigned.isBulk
         self.loop = loop
         hop = attempt.firstHop ?? Hop(url: url, method: attempt.spec.request.method, sendsBody: false)
         first = hop

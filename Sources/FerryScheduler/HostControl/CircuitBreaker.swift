@@ -30,9 +30,9 @@ package struct CircuitBreaker: Codable, Sendable, Equatable {
     package static let probeLeaseSeconds = 60.0
     /// Seconds after a response during which failed connections do not make the host unreachable.
     private static let presenceSeconds = 5.0
-    /// The host becomes unreachable if at least one in `doubtPart` of the attempts in flight fails to
+    /// The host becomes unreachable if at least one in `unreachablePart` of the attempts in flight fails to
     /// connect, or if connections fail without a response for `presenceSeconds`.
-    private static let doubtPart = 4
+    private static let unreachablePart = 4
     /// Jobs of the first release, and the most in one release.
     private static let releaseCountMin = 2
     private static let releaseCountMax = 500
@@ -62,7 +62,7 @@ package struct CircuitBreaker: Codable, Sendable, Equatable {
         let since = failingSince ?? now
         failingSince = since
         // Of many attempts begun together, the ones that fail to connect end first.
-        let areMany = report.unreachable * Self.doubtPart >= inFlight
+        let areMany = report.unreachable * Self.unreachablePart >= inFlight
         let wasReached = lastAnsweredAt.map { now - $0 < Self.presenceSeconds } ?? false
         guard areMany && !wasReached || now - since >= Self.presenceSeconds else { return false }
         failingSince = nil

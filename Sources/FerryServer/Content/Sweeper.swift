@@ -81,7 +81,7 @@ final class Sweeper: Sendable {
     private func decisions(of jobs: [JobID]) -> [JobID: PartialSweep.Decision]? {
         let reply = Mailbox<[JobID: Bool]?>()
         // After an error, which the store logs, all files stay until the next sweep.
-        store.control.leftovers(of: jobs) { reply.send(try? $0.get()) }
+        store.control.removableFiles(of: jobs) { reply.send(try? $0.get()) }
         guard let goes = reply.wait(milliseconds: Self.replyMilliseconds).first ?? nil else { return nil }
         return goes.mapValues { $0 ? .remove : .keep }
     }

@@ -179,7 +179,7 @@ final class MetricsPage: Sendable {
         page.add(
             .counter, "ferry_jobs_reclaimed_total",
             "Jobs taken from dead nodes, and jobs of this node that its process does not know.",
-            counts.rescuedJobs)
+            counts.reclaimedJobs)
         page.add(
             .gauge, "ferry_has_queued_jobs", "0 if this node knows that no job is queued, otherwise 1.",
             parts.store.hasBacklog ? 1 : 0)

@@ -20,7 +20,7 @@ final class CommitObservers: CommitObserver {
     func jobsFinished(_ jobs: [JobID]) {
         let parts = parts.withLock { $0 }
         parts.waiters?.finished(jobs)
-        parts.engine?.removeLeftovers(of: jobs)
+        parts.engine?.removePartialFiles(of: jobs)
     }
 
     func jobsSuspended(_ jobs: [JobID]) { parts.withLock { $0.waiters }?.changed(jobs) }

@@ -8,7 +8,7 @@ extension ControlLane {
     package func status(reply: @escaping Reply<StoreStatus>) {
         let metrics = context.metrics
         perform("status", isRead: true, reply) { [self] connection throws(PostgresError) in
-            let look = queueLook.withLock { $0 }
+            let look = oldestJobSearch.withLock { $0 }
             var results = try connection.pipeline { pipeline in
                 pipeline.send(Statements.readStatus, look.parameters)
                 pipeline.send(Statements.readNodes)
@@ -16,9 +16,9 @@ extension ControlLane {
             let row = results.take(0)
             let nodes = results.take(1)
             let now = row.instant(0, 7)
-            let next = QueueLook(
+            let next = OldestJobSearch(
                 after: row.int64OrNil(0, 10) ?? .min, oldest: row.identifierOrNil(0, 9))
-            queueLook.withLock { $0 = next }
+            oldestJobSearch.withLock { $0 = next }
             let roundTrip = metrics.roundTripNanoseconds.load(ordering: .relaxed)
             return .success(
                 StoreStatus(
@@ -44,9 +44,9 @@ extension ControlLane {
 /// Search for the job that has been queued longest. There may be a hundred thousand claim queues. One call
 /// looks at some of them, the next call continues after those, and the oldest job found is kept while it is
 /// queued.
-struct QueueLook: Sendable {
+struct OldestJobSearch: Sendable {
     /// Claim queues of one call: about 2 ms.
-    private static let lotCount: Int32 = 200
+    private static let queueCount: Int32 = 200
 
     var after = Int64.min
     var oldest: JobID?
@@ -55,7 +55,7 @@ struct QueueLook: Sendable {
     var parameters: Parameters {
         var parameters = Parameters()
         parameters.append(int64: after)
-        parameters.append(int32: Self.lotCount)
+        parameters.append(int32: Self.queueCount)
         parameters.append(oldest)
         return parameters
     }

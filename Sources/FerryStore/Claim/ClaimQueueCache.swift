@@ -76,7 +76,7 @@ final class ClaimQueueCache: Sendable {
         parameters.appendArray(.text, missing) { $0.append(text: $1.origin) }
         parameters.appendArray(.uuid, missing) { $0.append($1.home) }
         parameters.appendArray(.text, missing) { $0.append(text: $1.path) }
-        let rows = try connection.execute(Statements.findLots, parameters)
+        let rows = try connection.execute(Statements.findClaimQueues, parameters)
         for row in 0..<rows.rowCount {
             let queue = ClaimQueue(rows, row, at: 0)
             found[Name(queue)] = queue

@@ -109,10 +109,10 @@ struct Claims: Sendable {
         if diverts { pipeline.send(Statements.divertJobs, diversion) }
         let claimable = wide.filter { !limited.contains($0.queue.id) }
         // Before the claim, which takes rows away.
-        if !suspects.isEmpty { pipeline.send(Statements.stretchWindows, windows) }
+        if !suspects.isEmpty { pipeline.send(Statements.readClaimBounds, windows) }
         if !claimable.isEmpty { pipeline.send(Statements.claimJobs, claim(claimable, context)) }
         if !narrow.isEmpty {
-            pipeline.send(Statements.lockLots, locks)
+            pipeline.send(Statements.lockClaimQueues, locks)
             pipeline.send(Statements.readPermits, permits(context))
             pipeline.send(Statements.claimLimitedJobs, limitedClaim(context))
         }
@@ -126,7 +126,7 @@ struct Claims: Sendable {
             parameters.append(int32: Limits.scanQueueCountMax)
             parameters.append(context.configuration.node)
             parameters.append(float64: context.configuration.leaseSeconds)
-            pipeline.send(Statements.lookLots, parameters)
+            pipeline.send(Statements.scanClaimQueues, parameters)
         }
     }
 

@@ -17,7 +17,7 @@ struct DispatcherState {
     /// Those of `endings` whose tenants have a limit of stored bytes.
     private var stored: [JobID: StoredAttempt] = [:]
     /// Events of running jobs that are not committed yet.
-    private var news: [News] = []
+    private var resumptions: [ResumptionEvent] = []
     private var queue: QueueView
     /// Results of one transaction. One after a statement has failed, so that a bad result fails alone.
     private var batchMax = Limits.resultBatchMax
@@ -59,7 +59,7 @@ struct DispatcherState {
             })
     }
 
-    var isEmpty: Bool { endings.isEmpty && news.isEmpty && context.held.count == 0 }
+    var isEmpty: Bool { endings.isEmpty && resumptions.isEmpty && context.held.count == 0 }
 
     /// `true` if jobs wait for a connection to a limited host. Only a commit makes connections free.
     var waitsForConnections: Bool { isLeasing && queue.schedule.hasQueueOfOrigin }
@@ -73,7 +73,7 @@ struct DispatcherState {
     var idleMilliseconds: Int32 {
         let now = Sys.monotonicNanoseconds()
         var next = now + 1_000_000_000
-        if !endings.isEmpty || !news.isEmpty { next = now }
+        if !endings.isEmpty || !resumptions.isEmpty { next = now }
         if let back = context.held.nextReturn { next = min(next, isLeasing ? back : now) }
         if let begin = context.held.nextRecording { next = min(next, begin) }
         if let look = dependents.nextLook { next = min(next, look) }
@@ -95,7 +95,8 @@ struct DispatcherState {
     mutating func spool() -> Bool {
         giveBackHeld(Sys.monotonicNanoseconds())
         return context.configuration.spool?.keep(
-            news, endings, Array(transfers.values), of: context.configuration.node, context.logger) ?? false
+            resumptions, endings, Array(transfers.values), of: context.configuration.node, context.logger)
+            ?? false
     }
 
     // MARK: Messages
@@ -115,7 +116,7 @@ struct DispatcherState {
             let ending = ending(context.edits.apply(to: result))
             endings.append(ending)
         case .resumed(let attempt, let offset):
-            news.append(News(resumed: attempt, at: offset, now: context.clock.now()))
+            resumptions.append(ResumptionEvent(resumed: attempt, at: offset, now: context.clock.now()))
         case .wake: break
         case .due(let instant): schedulePromotion(at: instant)
         case .reconcile: nextReconciliation = 0
@@ -166,9 +167,9 @@ struct DispatcherState {
         // that the end of a transfer alone does not begin the next one.
         defer { context.beginHeld() }
         guard database.retryIn == .zero, now >= nextStep else { return }
-        if !news.isEmpty { tellNews() }
+        if !resumptions.isEmpty { writeResumptions() }
         // An event of a running attempt is committed before the attempt's result.
-        guard news.isEmpty else { return }
+        guard resumptions.isEmpty else { return }
         resolveDependencies()
         for scope in connections.step(database) { queue.note(closedAt: scope) }
         giveBackHeld(now)
@@ -183,36 +184,39 @@ struct DispatcherState {
             loans.forget()
         }
         let begun = context.held.unrecordedBegins(Limits.resultBatchMax, at: now)
-        var round = Round(
+        var transaction = DispatcherTransaction(
             endings: ended, transfers: transfers.isEmpty ? [] : ended.compactMap { transfers[$0.lease.job] },
             begun: begun, promotes: promotes, reconciles: now >= nextReconciliation,
             claims: claims)
-        if numbersEvents(round, now) { round.handover = handover }
-        guard !ended.isEmpty || !begun.isEmpty || promotes || round.reconciles || !round.claims.isEmpty else {
+        if numbersEvents(transaction, now) { transaction.handover = handover }
+        guard
+            !ended.isEmpty || !begun.isEmpty || promotes || transaction.reconciles
+                || !transaction.claims.isEmpty
+        else {
             return
         }
         context.recentResults.prepare(ended.compactMap(\.finished))
         do {
             let outcome = try database.withConnection { connection throws(PostgresError) in
-                try round.commit(&connection, context)
+                try transaction.commit(&connection, context)
             }
             context.metrics.dispatchBatches.add(1, ordering: .relaxed)
             context.metrics.dispatchNanoseconds.add(Sys.monotonicNanoseconds() - now, ordering: .relaxed)
-            succeed(round, outcome, reserved: reserved, began: now)
+            succeed(transaction, outcome, reserved: reserved, began: now)
         } catch {
             slots.unsettle(ended.count)
             reserved.giveBack(to: slots)
-            queue.abandon(round.claims)
-            fail(round, error)
+            queue.abandon(transaction.claims)
+            fail(transaction, error)
         }
     }
 
-    /// Returns whether the events of the round get their numbers in the same transaction: this node is nearly
-    /// idle, and a webhook waits for a result.
-    private func numbersEvents(_ round: Round, _ now: Int64) -> Bool {
-        let ended = round.endings
-        guard !ended.isEmpty, ended.count <= RelayTransaction.resultMax, round.claims.isEmpty,
-            !round.promotes, !round.reconciles, now >= numbersNothingUntil
+    /// Returns whether the events of the transaction get their numbers in the same transaction: this node is
+    /// nearly idle, and a webhook waits for a result.
+    private func numbersEvents(_ transaction: DispatcherTransaction, _ now: Int64) -> Bool {
+        let ended = transaction.endings
+        guard !ended.isEmpty, ended.count <= RelayTransaction.resultMax, transaction.claims.isEmpty,
+            !transaction.promotes, !transaction.reconciles, now >= numbersNothingUntil
         else { return false }
         let isWanted = ended.contains { $0.finished?.isWanted == true }
         return ended.contains { $0.finished != nil } && context.events.isUrgent(isWanted: isWanted)
@@ -252,49 +256,51 @@ struct DispatcherState {
     }
 
     private mutating func succeed(
-        _ round: Round, _ outcome: Round.Outcome, reserved: Reservation, began: Int64
+        _ transaction: DispatcherTransaction, _ outcome: DispatcherTransaction.Outcome, reserved: Reservation,
+        began: Int64
     ) {
         let now = Sys.monotonicNanoseconds()
         let claims = outcome.claims.jobs
         context.recentResults.commit(outcome.finished, at: now)
-        endings.removeFirst(round.endings.count)
-        for transfer in round.transfers {
+        endings.removeFirst(transaction.endings.count)
+        for transfer in transaction.transfers {
             transfers[transfer.job] = nil
             context.configuration.quotas.note(
                 committed: transfer.byteCount, of: transfer.tenant, at: context.clock.now())
         }
-        if !stored.isEmpty { noteStored(round.endings) }
-        context.held.recorded(round.begun.lazy.map(\.job))
+        if !stored.isEmpty { noteStored(transaction.endings) }
+        context.held.recorded(transaction.begun.lazy.map(\.job))
         batchMax = Limits.resultBatchMax
-        context.leaseRegistry.remove(round.endings.lazy.map { ($0.lease.job, $0.lease.attempt) })
-        queue.forget(round.endings.lazy.map(\.lease.job))
+        context.leaseRegistry.remove(transaction.endings.lazy.map { ($0.lease.job, $0.lease.attempt) })
+        queue.forget(transaction.endings.lazy.map(\.lease.job))
         context.leaseRegistry.insert(claims.lazy.map { ($0.record.id, $0.record.attempt) })
         slots.settle(reserved.slots + reserved.held - claims.count)
-        if !round.endings.isEmpty {
-            turnover.note(ended: round.endings.count, at: now, nanoseconds: now - began)
+        if !transaction.endings.isEmpty {
+            turnover.note(ended: transaction.endings.count, at: now, nanoseconds: now - began)
         }
-        context.metrics.recordedResults.add(Int64(round.endings.count), ordering: .relaxed)
+        context.metrics.recordedResults.add(Int64(transaction.endings.count), ordering: .relaxed)
         context.metrics.claimedJobs.add(Int64(claims.count), ordering: .relaxed)
         for (claimQueue, head) in outcome.queued { queue.add(claimQueue, head: head) }
-        if !round.claims.isEmpty {
-            queue.settle(round.claims, outcome.claims, nanoseconds: now - began)
+        if !transaction.claims.isEmpty {
+            queue.settle(transaction.claims, outcome.claims, nanoseconds: now - began)
         }
         loans.settle(queue)
         if isLeasing { queue.publish() }
-        if round.promotes {
+        if transaction.promotes {
             nextPromotion =
-                outcome.promotedCount == Int(Round.promotionMax) ? now : now + Self.promotionInterval
+                outcome.promotedCount == Int(DispatcherTransaction.promotionMax)
+                ? now : now + Self.promotionInterval
             // Another node has locked a job that is due and was not promoted.
             if let due = outcome.nextDue { schedulePromotion(at: max(due, context.clock.now() + 0.05)) }
         }
         if let due = outcome.nextWait { schedulePromotion(at: due) }
-        if round.reconciles {
+        if transaction.reconciles {
             nextReconciliation = now + max(Self.reconciliationInterval, QueueView.scanPause * (now - began))
-            context.metrics.rescuedJobs.add(Int64(outcome.reconciledCount), ordering: .relaxed)
+            context.metrics.reclaimedJobs.add(Int64(outcome.reconciledCount), ordering: .relaxed)
         }
-        if outcome.hasDependencyNews { dependents.note() }
+        if outcome.hasDependencyWork { dependents.note() }
         if !outcome.claims.lost.isEmpty { replaceMissing(outcome.claims.lost) }
-        tell(round, outcome)
+        tell(transaction, outcome)
         // For a while no job is prefetched: a job that must not be sent twice gets the next slot.
         if outcome.claims.passesOver { prefetchesNothingUntil = now + Self.prefetchPause }
         begin(claims, reserved)
@@ -317,10 +323,10 @@ struct DispatcherState {
         context.claimQueues.forget(queues)
         var parameters = Parameters()
         parameters.appendArray(.int64, queues) { $0.append(int64: $1) }
-        parameters.append(int32: Round.promotionMax)
+        parameters.append(int32: DispatcherTransaction.promotionMax)
         do {
             let count = try database.withConnection { [parameters] connection throws(PostgresError) in
-                try connection.execute(Statements.mendLots, parameters).int64(0, 0)
+                try connection.execute(Statements.restoreClaimQueues, parameters).int64(0, 0)
             }
             context.logger.warning(
                 "queued jobs were in claim queues that do not exist, and were moved",
@@ -343,26 +349,26 @@ struct DispatcherState {
     }
 
     /// Commits events of running jobs, in a transaction before that of results.
-    private mutating func tellNews() {
+    private mutating func writeResumptions() {
         var wasSent = false
         do {
-            let told = try database.withConnection { [news] connection throws(PostgresError) in
+            let told = try database.withConnection { [resumptions] connection throws(PostgresError) in
                 wasSent = true
-                return try connection.execute(Statements.tellJobs, .news(news)).rowCount
+                return try connection.execute(Statements.tellJobs, .resumptions(resumptions)).rowCount
             }
-            let isWanted = news.contains(where: \.isWanted)
-            news = []
+            let isWanted = resumptions.contains(where: \.isWanted)
+            resumptions = []
             if told > 0 { context.events.written(isWanted: isWanted) }
         } catch {
             // The events may be committed. A repetition would look like another event.
-            if wasSent, error.isOutcomeUnknown { news = [] }
+            if wasSent, error.isOutcomeUnknown { resumptions = [] }
             guard !error.isConnectionLost, !error.isRetryable else { return }
             context.logger.error("the database refused events of jobs", metadata: ["error": "\(error)"])
-            if error.isShortage { wait() } else { news = [] }
+            if error.isShortage { wait() } else { resumptions = [] }
         }
     }
 
-    private func tell(_ round: Round, _ outcome: Round.Outcome) {
+    private func tell(_ transaction: DispatcherTransaction, _ outcome: DispatcherTransaction.Outcome) {
         if !outcome.fenced.isEmpty {
             context.metrics.fencedResults.add(Int64(outcome.fenced.count), ordering: .relaxed)
             context.logger.notice(
@@ -374,7 +380,7 @@ struct DispatcherState {
         let awaitedCount = outcome.claims.awaitedCount
         var isWanted = outcome.reconciledCount > 0 || awaitedCount > 0
         var suspended: [JobID] = []
-        for ending in round.endings {
+        for ending in transaction.endings {
             switch ending {
             case .finish(let job):
                 finished.append(job.lease.job)
@@ -389,17 +395,18 @@ struct DispatcherState {
         if !leaving.isEmpty { context.commitObserver?.jobsLeaveBytes(leaving) }
         // Also jobs whose lease was lost: clients that wait for them read their state.
         if !finished.isEmpty { context.commitObserver?.jobsFinished(finished) }
-        if round.begun.contains(where: { $0.spec.webhook?.events.contains(.jobStarted) == true }) {
+        if transaction.begun.contains(where: { $0.spec.webhook?.events.contains(.jobStarted) == true }) {
             isWanted = true
         }
-        if !round.endings.isEmpty || !round.begun.isEmpty || !outcome.claims.jobs.isEmpty || awaitedCount > 0
+        if !transaction.endings.isEmpty || !transaction.begun.isEmpty || !outcome.claims.jobs.isEmpty
+            || awaitedCount > 0
         {
             tellEvents(outcome, isWanted: isWanted)
         }
     }
 
     /// Wakes the relay, unless the events have their numbers already.
-    private func tellEvents(_ outcome: Round.Outcome, isWanted: Bool) {
+    private func tellEvents(_ outcome: DispatcherTransaction.Outcome, isWanted: Bool) {
         guard let numbered = outcome.numbered else { return context.events.written(isWanted: isWanted) }
         context.noteNumbered(numbered, handedCount: handover.commit())
         if numbered.hasDrained { context.events.sessionsDrained() }
@@ -481,10 +488,10 @@ struct DispatcherState {
         endings.append(.finish(FinishedJob(stored, state, error, at: now)))
     }
 
-    private mutating func fail(_ round: Round, _ error: PostgresError) {
+    private mutating func fail(_ transaction: DispatcherTransaction, _ error: PostgresError) {
         // Whether jobs were leased or given back is unknown: the leases are compared with the database.
         nextReconciliation = 0
-        if round.handover != nil {
+        if transaction.handover != nil {
             // The same results are written again without the pass, whichever statement has failed.
             handover.discard()
             numbersNothingUntil = Sys.monotonicNanoseconds() + Self.numberingPause
@@ -492,9 +499,10 @@ struct DispatcherState {
         }
         guard !error.isConnectionLost, !error.isRetryable else { return }
         context.logger.error("the database refused results of jobs", metadata: ["error": "\(error)"])
-        guard error.isOfData, Round.endingStatements.contains(error.statement ?? ""), !round.endings.isEmpty
+        guard error.isOfData, DispatcherTransaction.endingStatements.contains(error.statement ?? ""),
+            !transaction.endings.isEmpty
         else { return wait() }
-        if batchMax > 1 && round.endings.count > 1 {
+        if batchMax > 1 && transaction.endings.count > 1 {
             batchMax = 1
         } else if let simplified = endings[0].simplified {
             endings[0] = simplified

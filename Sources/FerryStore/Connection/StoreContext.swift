@@ -93,7 +93,7 @@ final class StoreContext: Sendable {
         wakeDependents.withLock { $0 = callback }
     }
 
-    /// Wakes the reader of dependencies. Call after a commit that has written to `dependency_news`.
+    /// Wakes the reader of dependencies. Call after a commit that has written to `dependency_outbox`.
     func noteDependencies() { wakeDependents.withLock { $0 }?() }
 
     /// Wakes the reaper for a job that must have ended at this time, if that is before the reaper reads the

@@ -21,7 +21,7 @@ package final class StoreMetrics: Sendable {
         /// Results that came after their lease was lost.
         package var fencedResults: Int64
         /// Jobs taken from dead nodes, and leases of this node that its process did not know.
-        package var rescuedJobs: Int64
+        package var reclaimedJobs: Int64
         /// Jobs of schedules, and (the next three) occurrences without a job.
         package var scheduledJobs: Int64
         package var missedOccurrences: Int64
@@ -67,7 +67,7 @@ package final class StoreMetrics: Sendable {
     let dispatchNanoseconds = Atomic<Int64>(0)
     let reconnects = Atomic<Int64>(0)
     let fencedResults = Atomic<Int64>(0)
-    let rescuedJobs = Atomic<Int64>(0)
+    let reclaimedJobs = Atomic<Int64>(0)
     let scheduledJobs = Atomic<Int64>(0)
     let missedOccurrences = Atomic<Int64>(0)
     let skippedOccurrences = Atomic<Int64>(0)
@@ -101,7 +101,7 @@ package final class StoreMetrics: Sendable {
             dispatchSeconds: Double(dispatchNanoseconds.load(ordering: .relaxed)) / 1e9,
             reconnects: reconnects.load(ordering: .relaxed),
             fencedResults: fencedResults.load(ordering: .relaxed),
-            rescuedJobs: rescuedJobs.load(ordering: .relaxed),
+            reclaimedJobs: reclaimedJobs.load(ordering: .relaxed),
             scheduledJobs: scheduledJobs.load(ordering: .relaxed),
             missedOccurrences: missedOccurrences.load(ordering: .relaxed),
             skippedOccurrences: skippedOccurrences.load(ordering: .relaxed),

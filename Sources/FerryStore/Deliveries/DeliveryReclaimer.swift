@@ -33,7 +33,7 @@ final class DeliveryReclaimer: Sendable {
                 try connection.transaction { connection throws(PostgresError) in
                     // Under the lock, so that a node that comes back finds either its heartbeat counted or
                     // its deliveries reclaimed.
-                    _ = try connection.execute(Statements.lockRescue, .int64(lock), timeout: .seconds(5))
+                    _ = try connection.execute(Statements.waitForLock, .int64(lock), timeout: .seconds(5))
                     let heartbeats = try connection.execute(
                         Statements.readHeartbeats, .identifier(context.configuration.node),
                         timeout: .seconds(5)

@@ -111,7 +111,7 @@ struct RelayTransaction {
         parameters.append(now)
         return try connection.transaction { [parameters] connection throws(PostgresError) in
             var results = try connection.pipeline { pipeline in
-                pipeline.send(Statements.lockRescue, .int64(Self.lock))
+                pipeline.send(Statements.waitForLock, .int64(Self.lock))
                 pipeline.send(Statements.lastEvent)
                 pipeline.send(Statements.drainSessions, parameters)
             }
@@ -136,7 +136,7 @@ struct RelayTransaction {
             parameters.append(bool: isNumbered)
             parameters.appendArray(.text, except) { $0.append(text: $1) }
             var results = try connection.pipeline { pipeline in
-                pipeline.send(Statements.lockRescue, .int64(Self.lock))
+                pipeline.send(Statements.waitForLock, .int64(Self.lock))
                 pipeline.send(Statements.rejectEvents, parameters)
             }
             let rejected = results.take(1)
@@ -167,7 +167,7 @@ struct RelayTransaction {
         _ selection: InboxSelection, makesDeliveries: Bool, _ connection: inout Connection
     ) throws(PostgresError) {
         var results = try connection.pipeline { pipeline in
-            pipeline.send(Statements.lockRescue, .int64(Self.lock))
+            pipeline.send(Statements.waitForLock, .int64(Self.lock))
             pipeline.send(Statements.lastEvent)
             pipeline.send(Statements.takeEvents, selection.parameters)
             // Read after the events, so that it includes every session that their jobs were accepted with.

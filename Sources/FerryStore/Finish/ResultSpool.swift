@@ -36,7 +36,7 @@ package struct ResultSpool: Sendable {
         Statements.countTransfers,
     ]
     /// Statements that return one row for each changed job.
-    private static let endings = Round.endingStatements
+    private static let endings = DispatcherTransaction.endingStatements
     /// Entries of one transaction, and the bytes after which none is added, so that a transaction does not
     /// take longer than a statement may.
     private static let batchMax = 50
@@ -52,7 +52,8 @@ package struct ResultSpool: Sendable {
 
     /// Writes events and results to stable storage. Returns `false` if it could not, and logs the error.
     func keep(
-        _ news: [News], _ endings: [AttemptEnding], _ transfers: [AttemptTransfer], of node: NodeID,
+        _ resumptions: [ResumptionEvent], _ endings: [AttemptEnding], _ transfers: [AttemptTransfer],
+        of node: NodeID,
         _ logger: Logger
     ) -> Bool {
         keep(logger) { bytes in
@@ -61,7 +62,9 @@ package struct ResultSpool: Sendable {
                 let entry = Entry(Statements.countTransfers, .transfers([transfer], of: node))
                 Self.encode(entry, into: &bytes)
             }
-            for one in news { Self.encode(Entry(Statements.tellJobs, .news([one])), into: &bytes) }
+            for one in resumptions {
+                Self.encode(Entry(Statements.tellJobs, .resumptions([one])), into: &bytes)
+            }
             for ending in endings {
                 if let begin = ending.begin {
                     Self.encode(Entry(Statements.changeJobs, .changes([begin])), into: &bytes)

@@ -61,7 +61,7 @@ final class ConnectionRegistry: ConnectionLimiter {
     private let clock: DatabaseClock
     private let state = Mutex(State())
     private let hasHoldings = Atomic<Bool>(false)
-    private let hasNews = Atomic<Bool>(false)
+    private let pendingWork = Atomic<Bool>(false)
     private let wake = Mutex(Callback {})
 
     init(_ configuration: StoreConfiguration) {
@@ -76,7 +76,7 @@ final class ConnectionRegistry: ConnectionLimiter {
         self.wake.withLock { $0 = callback }
     }
 
-    var hasWork: Bool { hasNews.load(ordering: .acquiring) }
+    var hasWork: Bool { pendingWork.load(ordering: .acquiring) }
 
     // MARK: Requests of attempts
 
@@ -103,43 +103,43 @@ final class ConnectionRegistry: ConnectionLimiter {
         state.withLock {
             $0.asks.append(Ask(key: key, session: session, reply: reply))
         }
-        noteNews()
+        notePendingWork()
         return nil
     }
 
     func giveBack(_ attempt: Attempt, _ scope: RequestScope) {
         let key = Key(owner: Owner(attempt), scope: scope)
-        let isNews = state.withLock { state in
+        let isChanged = state.withLock { state in
             guard var holding = state[key], holding.count > 0 else { return false }
             holding.count -= 1
             state[key] = holding
             return note(key, holding, &state)
         }
-        if isNews { noteNews() }
+        if isChanged { notePendingWork() }
     }
 
     /// Releases the connections of an attempt that has ended. The database notices the end itself and removes
     /// what is left.
     func forget(_ attempt: Attempt) {
         guard hasHoldings.load(ordering: .acquiring) else { return }
-        let isNews = state.withLock { state in
-            var isNews = false
+        let isChanged = state.withLock { state in
+            var isChanged = false
             for key in state.keys(of: Owner(attempt)) {
                 guard var holding = state[key] else { continue }
                 holding.count = 0
                 state[key] = holding
-                if note(key, holding, &state) { isNews = true }
+                if note(key, holding, &state) { isChanged = true }
             }
-            return isNews
+            return isChanged
         }
-        if isNews { noteNews() }
+        if isChanged { notePendingWork() }
     }
 
     /// Marks holdings of scopes that are limited now and were not before, so that they are written to the
     /// database. Call when limits have changed.
     func recount() {
         guard hasHoldings.load(ordering: .acquiring) else { return }
-        let isNews = state.withLock { state in
+        let isChanged = state.withLock { state in
             for key in state.keys {
                 guard let holding = state[key], holding.count != holding.writtenCount,
                     isLimited(key.scope, holding.session)
@@ -148,7 +148,7 @@ final class ConnectionRegistry: ConnectionLimiter {
             }
             return !state.changed.isEmpty
         }
-        if isNews { hasNews.store(true, ordering: .releasing) }
+        if isChanged { pendingWork.store(true, ordering: .releasing) }
     }
 
     /// Records a changed holding. Returns `true` if it has to be written to the database.
@@ -169,8 +169,8 @@ final class ConnectionRegistry: ConnectionLimiter {
             || sessions.current.share(tenant: scope.tenant, session: session).connectionLimit != nil
     }
 
-    private func noteNews() {
-        hasNews.store(true, ordering: .releasing)
+    private func notePendingWork() {
+        pendingWork.store(true, ordering: .releasing)
         wake.withLock { $0 }()
     }
 
@@ -192,7 +192,7 @@ final class ConnectionRegistry: ConnectionLimiter {
             }
             work.asks = Array(state.asks.prefix(countMax))
             state.asks.removeFirst(work.asks.count)
-            hasNews.store(!state.changed.isEmpty || !state.asks.isEmpty, ordering: .releasing)
+            pendingWork.store(!state.changed.isEmpty || !state.asks.isEmpty, ordering: .releasing)
             return work
         }
     }
@@ -227,13 +227,13 @@ final class ConnectionRegistry: ConnectionLimiter {
             }
             hasHoldings.store(!state.isEmpty, ordering: .releasing)
         }
-        hasNews.store(true, ordering: .releasing)
+        pendingWork.store(true, ordering: .releasing)
     }
 
     /// Asks again later: other transactions held the claim queues.
     func putBack(asks: [Ask]) {
         guard !asks.isEmpty else { return }
         state.withLock { $0.asks.insert(contentsOf: asks, at: 0) }
-        hasNews.store(true, ordering: .releasing)
+        pendingWork.store(true, ordering: .releasing)
     }
 }

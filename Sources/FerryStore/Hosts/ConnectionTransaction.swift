@@ -56,8 +56,8 @@ struct ConnectionTransaction {
         let names = work.asks.map { name(of: $0) }
         let queues = try context.claimQueues.find(Set(names), &connection, isCommitted: true)
         let numbers = names.map { queues[$0]?.id ?? 0 }
-        // Each claim queue is locked once. Of claim queues that count together lock_lots.sql locks the first;
-        // the others come first next time.
+        // Each claim queue is locked once. Of claim queues that count together lock_claim_queues.sql locks
+        // the first; the others come first next time.
         var seen: Set<Int64> = []
         let wanted = names.compactMap { queues[$0] }.filter { seen.insert($0.id).inserted }
         var locks = Parameters()
@@ -65,7 +65,7 @@ struct ConnectionTransaction {
         var results = try connection.pipeline { pipeline in
             if !work.writes.isEmpty { pipeline.send(Statements.writeConnections, .writes(work.writes)) }
             guard !work.asks.isEmpty else { return }
-            pipeline.send(Statements.lockLots, locks)
+            pipeline.send(Statements.lockClaimQueues, locks)
             pipeline.send(Statements.grantConnections, grants(work.asks, numbers, wanted))
         }
         guard !work.asks.isEmpty else { return [:] }

@@ -137,9 +137,11 @@ final class HostCoordinator: Sendable {
     ) throws(PostgresError) -> HostTransaction.Outcome {
         try connection.transaction { connection throws(PostgresError) in
             let outcome = try transaction.commit(&connection)
-            if outcome.isNews || outcome.releasedCount > 0 && context.hasPeers.load(ordering: .relaxed) {
+            if outcome.concernsOthers
+                || outcome.releasedCount > 0 && context.hasPeers.load(ordering: .relaxed)
+            {
                 var parameters = Parameters()
-                parameters.append(text: outcome.isNews ? Self.notification : "work")
+                parameters.append(text: outcome.concernsOthers ? Self.notification : "work")
                 _ = try connection.execute(Statements.notify, parameters)
             }
             return outcome

@@ -28,7 +28,7 @@ struct HostTransaction {
         var releasedCount = 0
         var decisions: [(origin: String, decision: HostDecision)] = []
         /// `true` if something has changed that other nodes have to know.
-        var isNews = false
+        var concernsOthers = false
         /// Hosts that this node has not reached while another one has.
         var reachedByOthers: [String] = []
         /// Hosts that became unreachable because of this node's reports.
@@ -88,7 +88,7 @@ struct HostTransaction {
         }
         if dueActions.releases > 0 { outcome.releases.append((origin, dueActions.releases)) }
         outcome.decisions += decisions.map { (origin, $0) }
-        outcome.isNews = outcome.isNews || host.isNews(after: row.control, at: now)
+        outcome.concernsOthers = outcome.concernsOthers || host.concernsOthers(after: row.control, at: now)
         if host.isForgettable(at: now) {
             outcome.forgotten.append(origin)
         } else {
@@ -188,7 +188,7 @@ extension [HostScope: ScopeReport] {
 
 extension HostControl {
     /// Returns whether other nodes have to know the difference.
-    func isNews(after before: HostControl, at now: Timestamp) -> Bool {
+    func concernsOthers(after before: HostControl, at now: Timestamp) -> Bool {
         unreachableSince != before.unreachableSince
             || settings.bytesPerSecondMax != before.settings.bytesPerSecondMax
             || differs(limits(at: now), from: before.limits(at: now))

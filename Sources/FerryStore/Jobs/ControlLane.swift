@@ -23,7 +23,7 @@ package final class ControlLane: JobLookup {
     let reads: ReadPool
     private let commands = Mailbox<Command>()
     /// Position of the search for the oldest queued job.
-    let queueLook = Mutex(QueueLook())
+    let oldestJobSearch = Mutex(OldestJobSearch())
 
     init(_ context: StoreContext, wakeDispatcher: @escaping @Sendable () -> Void) {
         self.context = context

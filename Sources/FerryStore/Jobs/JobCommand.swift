@@ -68,8 +68,8 @@ enum JobCommand: Sendable, Equatable {
         /// Those of them that have ended.
         private(set) var finished: [FinishedJob] = []
         private var stops: [(job: JobID, how: AttemptStop)] = []
-        /// `true` if rows were written to `dependency_news`.
-        private var hasDependencyNews = false
+        /// `true` if rows were written to `dependency_outbox`.
+        private var hasDependencyWork = false
         /// `true` if a client was asked whether a job may begin.
         private var asks = false
 
@@ -99,7 +99,7 @@ enum JobCommand: Sendable, Equatable {
             }
             let rows = try connection.execute(Statements.finishJobs, .finished(ends))
             let ended = Set<JobID>(rows.identifiers())
-            if rows.hasDependents { hasDependencyNews = true }
+            if rows.hasDependents { hasDependencyWork = true }
             changed.formUnion(ended)
             finished += ends.filter { ended.contains($0.lease.job) }
         }
@@ -109,13 +109,13 @@ enum JobCommand: Sendable, Equatable {
         ) throws(PostgresError) {
             let jobs = try ChangedJob.commit(changes, &connection).map(\.id)
             changed.formUnion(jobs)
-            if changes.contains(where: { $0.input == .resumeDependent }) { hasDependencyNews = true }
+            if changes.contains(where: { $0.input == .resumeDependent }) { hasDependencyWork = true }
             if changes.contains(where: { $0.input == .askBegin }) { asks = true }
         }
 
         /// Tells the other parts of this node. Call after the commit.
         func note(in context: StoreContext) {
-            if hasDependencyNews { context.noteDependencies() }
+            if hasDependencyWork { context.noteDependencies() }
             for stop in stops { context.stop(stop.job, stop.how) }
             if asks { context.events.written(isWanted: true) }
             guard !finished.isEmpty else { return }

@@ -28,14 +28,14 @@ extension ControlLane {
         }
     }
 
-    /// Returns for each known job whether its leftover files may be removed.
-    package func leftovers(of jobs: [JobID], reply: @escaping Reply<[JobID: Bool]>) {
-        perform("leftovers", isRead: true, reply) {
+    /// Returns for each known job whether its partial files may be removed.
+    package func removableFiles(of jobs: [JobID], reply: @escaping Reply<[JobID: Bool]>) {
+        perform("removable_files", isRead: true, reply) {
             (connection: inout Connection) throws(PostgresError) -> Result<[JobID: Bool], StoreError> in
             var parameters = Parameters()
             parameters.appendArray(.uuid, jobs) { $0.append($1) }
             parameters.append(float64: Limits.resumeDataSeconds)
-            let rows = try connection.execute(Statements.readLeftovers, parameters)
+            let rows = try connection.execute(Statements.readRemovableFiles, parameters)
             var areRemovable: [JobID: Bool] = [:]
             for row in 0..<rows.rowCount { areRemovable[rows.identifier(row, 0)] = rows.bool(row, 1) }
             return .success(areRemovable)

@@ -8,8 +8,8 @@ extension Statements {
     package static let editSpec = make("edit_spec", PackageResources.edit_spec_sql, parameters: 17)
     package static let lockSuspendedJobs = make(
         "lock_suspended_jobs", PackageResources.lock_suspended_jobs_sql, parameters: 2)
-    package static let readLeftovers = make(
-        "read_leftovers", PackageResources.read_leftovers_sql, parameters: 2)
+    package static let readRemovableFiles = make(
+        "read_removable_files", PackageResources.read_removable_files_sql, parameters: 2)
     package static let listJobs = make("list_jobs", PackageResources.list_jobs_sql, parameters: 16)
     package static let readAttempts = make("read_attempts", PackageResources.read_attempts_sql, parameters: 2)
     package static let readEarlierSpecs = make(

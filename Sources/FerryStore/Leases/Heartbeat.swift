@@ -9,8 +9,8 @@ import Sys
 /// One thread owns a connection that nothing else uses, so that a slow statement delays no heartbeat. Between
 /// two heartbeats the same thread runs the `Reaper`. Any thread may ask whether the lease is held.
 package final class Heartbeat: LeaseHolder {
-    /// The advisory lock that keeps heartbeats and rescues apart: "ferryres".
-    static let rescueLock: Int64 = 0x6665_7272_7972_6573
+    /// The advisory lock that keeps heartbeats and reclaims apart: "ferryrec".
+    static let reclaimLock: Int64 = 0x6665_7272_7972_6563
 
     private let context: StoreContext
     private let wakeDispatcher: @Sendable () -> Void
@@ -107,7 +107,7 @@ package final class Heartbeat: LeaseHolder {
         let ownDemand = context.limits.beginPublishing(demand)
         var results = try database.withConnection { connection throws(PostgresError) in
             try connection.pipeline(timeout: .seconds(5)) { pipeline in
-                pipeline.send(Statements.lockHeartbeat, .int64(Self.rescueLock))
+                pipeline.send(Statements.lockHeartbeat, .int64(Self.reclaimLock))
                 pipeline.send(Statements.heartbeat, .heartbeat(context, demand))
                 pipeline.send(Statements.checkLeases, held)
                 pipeline.send(Statements.readSetting, limits)
@@ -191,15 +191,15 @@ package final class Heartbeat: LeaseHolder {
         // The registry as it is now. A lease that is written later either is in the registry before its
         // writer compares the number of the node's lease, or was written under the next number
         // (`Reservation.lease`, `SubmissionBatch.begin`).
-        let doubtful = context.leaseRegistry.all
-        guard !doubtful.isEmpty else { return }
-        let parameters = Parameters.leases(doubtful.keys, of: context.configuration.node)
+        let unconfirmed = context.leaseRegistry.all
+        guard !unconfirmed.isEmpty else { return }
+        let parameters = Parameters.leases(unconfirmed.keys, of: context.configuration.node)
         let held = try database.withConnection { connection throws(PostgresError) in
             try connection.execute(Statements.checkLeases, parameters, timeout: .seconds(5))
         }
         var confirmed: [JobID: Int32] = [:]
         for row in 0..<held.rowCount { confirmed[held.identifier(row, 0)] = held.int32(row, 1) }
-        let lost = doubtful.filter { confirmed[$0.key] != $0.value }
+        let lost = unconfirmed.filter { confirmed[$0.key] != $0.value }
         guard !lost.isEmpty else { return }
         context.leaseRegistry.remove(lost.map { ($0.key, $0.value) })
         context.logger.warning(

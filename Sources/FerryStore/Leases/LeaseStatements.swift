@@ -9,7 +9,7 @@ extension Statements {
         "lock_jobs_of_dead_nodes", PackageResources.lock_jobs_of_dead_nodes_sql, parameters: 4)
     package static let lockJobsOfNode = make(
         "lock_jobs_of_node", PackageResources.lock_jobs_of_node_sql, parameters: 1)
-    package static let lockRescue = make("lock_rescue", PackageResources.lock_rescue_sql, parameters: 1)
+    package static let waitForLock = make("wait_for_lock", PackageResources.wait_for_lock_sql, parameters: 1)
     package static let readHealth = make("read_health", PackageResources.read_health_sql)
     package static let readHeartbeats = make(
         "read_heartbeats", PackageResources.read_heartbeats_sql, parameters: 1)

@@ -7,7 +7,7 @@ import Sys
 /// Does what one node must do for all: queues the jobs of dead nodes again, fails jobs whose time is over,
 /// and removes old rows. Lives on the thread of the `Heartbeat` and uses its connection.
 struct Reaper {
-    /// Jobs that one transaction rescues or fails at most.
+    /// Jobs that one transaction reclaims or fails at most.
     private static let batchMax: Int32 = 500
     /// Seconds without a heartbeat after which a node's row is removed.
     private static let nodeLifetimeSeconds = 3_600.0
@@ -39,7 +39,7 @@ struct Reaper {
         detector = FailureDetector(leaseSeconds: context.configuration.leaseSeconds)
     }
 
-    /// Rescues, fails and sweeps what is due after a heartbeat. `heartbeats` are the last ones of the other
+    /// Reclaims, fails and sweeps what is due after a heartbeat. `heartbeats` are the last ones of the other
     /// nodes, `start` is when this node's heartbeat began. No batch begins after `end`: the next heartbeat is
     /// more urgent. Both in monotonic nanoseconds.
     mutating func reap(
@@ -49,7 +49,7 @@ struct Reaper {
         let dead = detector.dead(heartbeats, at: Sys.monotonicNanoseconds())
         let includesOrphans = start >= nextOrphanSearch
         if includesOrphans || !dead.isEmpty {
-            try rescue(dead, includesOrphans: includesOrphans, database, until: end)
+            try reclaim(dead, includesOrphans: includesOrphans, database, until: end)
             if includesOrphans { nextOrphanSearch = start + Self.orphanSearchInterval }
         }
         if start >= nextSweep {
@@ -57,12 +57,12 @@ struct Reaper {
             if try !expireAndSweep(database, until: end) { nextSweep = end }
         }
         // Last: it may take as long as a statement may.
-        try deliveryReclaimer.reclaim(of: dead, database, lock: Heartbeat.rescueLock)
+        try deliveryReclaimer.reclaim(of: dead, database, lock: Heartbeat.reclaimLock)
     }
 
     /// Queues the jobs of dead nodes again. `dead` has the nodes and their last heartbeats.
     /// `includesOrphans`: also running jobs whose nodes have no row. `end`: as for `reap`.
-    private func rescue(
+    private func reclaim(
         _ dead: [NodeID: Timestamp], includesOrphans: Bool, _ database: ReconnectingConnection,
         until end: Int64
     ) throws(PostgresError) {
@@ -76,13 +76,13 @@ struct Reaper {
                 try connection.transaction { connection throws(PostgresError) in
                     // So that a node that wakes sees either its heartbeat counted or its jobs gone.
                     _ = try connection.execute(
-                        Statements.lockRescue, .int64(Heartbeat.rescueLock), timeout: .seconds(5))
+                        Statements.waitForLock, .int64(Heartbeat.reclaimLock), timeout: .seconds(5))
                     return try JobChange.loseJobs(
                         Statements.lockJobsOfDeadNodes, parameters, at: context.clock.now(), &connection)
                 }
             }
             guard count > 0 else { break }
-            context.metrics.rescuedJobs.add(Int64(count), ordering: .relaxed)
+            context.metrics.reclaimedJobs.add(Int64(count), ordering: .relaxed)
             context.logger.notice("jobs of a dead node are queued again", metadata: ["count": "\(count)"])
             context.backlog.addUnknown()
             context.events.written(isWanted: true)
@@ -155,8 +155,8 @@ struct Reaper {
                 _ = try connection.execute(Statements.foldCounts, nodes)
                 _ = try connection.execute(Statements.removeFormerNodes, former)
                 _ = try connection.execute(Statements.removeOldAudit, audit)
-                _ = try connection.execute(Statements.lockOldLots, queues)
-                _ = try connection.execute(Statements.removeOldLots)
+                _ = try connection.execute(Statements.lockOldClaimQueues, queues)
+                _ = try connection.execute(Statements.removeOldClaimQueues)
                 _ = try connection.execute(Statements.sweepConnections, .int32(1_000))
             }
             try removeOldEvents(&connection)

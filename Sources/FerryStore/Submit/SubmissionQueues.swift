@@ -41,7 +41,7 @@ struct SubmissionQueues {
                 }
                 guard let queue = known[name] else {
                     throw PostgresError(
-                        .statementFailed, statement: Statements.findLots.name,
+                        .statementFailed, statement: Statements.findClaimQueues.name,
                         message: "The claim queue of a job was not returned.")
                 }
                 last = (name, queue.id)

@@ -8,7 +8,7 @@ import Sys
 /// dispatcher's thread only.
 ///
 /// A transaction that ends a job with dependents, or submits a job with dependencies, also inserts a row into
-/// `dependency_news`. The first node that gets the advisory lock processes these rows, one transaction at a
+/// `dependency_outbox`. The first node that gets the advisory lock processes these rows, one transaction at a
 /// time; rows that a crash leaves are processed by the next one. A chain of n failures takes n transactions.
 struct Dependents {
     /// What the dispatcher has to act on after `step`.
@@ -20,19 +20,19 @@ struct Dependents {
     /// Time of the next check in monotonic nanoseconds; `nil` if no unprocessed rows are known.
     private(set) var nextLook: Int64?
 
-    /// Limits of one transaction: rows of `dependency_news`, and dependents of the jobs that have ended.
-    private static let newsMax: Int32 = 500
+    /// Limits of one transaction: rows of `dependency_outbox`, and dependents of the jobs that have ended.
+    private static let outboxRowMax: Int32 = 500
     private static let dependentMax: Int32 = 500
     /// Limits of one `step`: transactions, and nanoseconds after which no further transaction begins.
     private static let transactionMax = 20
     private static let timeMax: Int64 = 50_000_000
-    /// Advisory lock "ferrydep": held by the node that processes `dependency_news`.
+    /// Advisory lock "ferrydep": held by the node that processes `dependency_outbox`.
     private static let lock: Int64 = 0x6665_7272_7964_6570
     private static let lockedNanoseconds: Int64 = 10_000_000
 
     mutating func note() { nextLook = 0 }
 
-    /// Processes the rows of `dependency_news` if a check is due.
+    /// Processes the rows of `dependency_outbox` if a check is due.
     mutating func step(_ database: ReconnectingConnection, _ context: StoreContext) -> Effects {
         var effects = Effects()
         let now = Sys.monotonicNanoseconds()
@@ -48,7 +48,7 @@ struct Dependents {
                     nextLook = now + Self.lockedNanoseconds
                     return effects
                 }
-                guard outcome.newsCount > 0 else {
+                guard outcome.outboxRowCount > 0 else {
                     nextLook = nil
                     return effects
                 }
@@ -75,11 +75,11 @@ struct Dependents {
         }
     }
 
-    /// One transaction that processes rows of `dependency_news`.
+    /// One transaction that processes rows of `dependency_outbox`.
     private struct DependencyTransaction {
         /// `false` if another node holds the lock.
         var isMine = true
-        var newsCount = 0
+        var outboxRowCount = 0
         var queuedCount = 0
         var nextDue: Timestamp?
         var failed: [FinishedJob] = []
@@ -90,10 +90,10 @@ struct Dependents {
         init(_ connection: inout Connection, _ context: StoreContext) throws(PostgresError) {
             isMine = try connection.execute(Statements.tryLock, .int64(Dependents.lock)).bool(0, 0)
             guard isMine else { return }
-            var most = Parameters.int32(Dependents.newsMax)
+            var most = Parameters.int32(Dependents.outboxRowMax)
             most.append(int32: Dependents.dependentMax)
             let rows = try connection.execute(Statements.resolveDependencies, most)
-            newsCount = Int(rows.int32(0, 0))
+            outboxRowCount = Int(rows.int32(0, 0))
             var released: [JobID] = []
             var reasons: [JobID: TransferError] = [:]
             for row in 0..<rows.rowCount where !rows.isNull(row, 1) {

@@ -7,8 +7,8 @@ extension Statements {
     package static let dueQuestions = make("due_questions", PackageResources.due_questions_sql, parameters: 1)
     package static let flagDependencies = make(
         "flag_dependencies", PackageResources.flag_dependencies_sql, parameters: 2)
-    package static let hasDependencyNews = make(
-        "has_dependency_news", PackageResources.has_dependency_news_sql)
+    package static let hasDependencyWork = make(
+        "has_dependency_work", PackageResources.has_dependency_work_sql)
     package static let hasDueQuestions = make("has_due_questions", PackageResources.has_due_questions_sql)
     package static let lockDependents = make(
         "lock_dependents", PackageResources.lock_dependents_sql, parameters: 1)

@@ -80,6 +80,18 @@ struct HintTests {
                 == ["begin_date", "no_free_slot", nil])
     }
 
+    @Test("the 201 of a job on an idle service does not name the limit of its session")
+    func reasonOnAnIdleService() throws {
+        let own = try FerryProcess([:])
+        defer { own.remove() }
+        let origin = try HalfwayOrigin(free: 1)
+        defer { origin.stop() }
+        let accepted = try own.json(
+            "POST", "/v1/jobs", #"{"kind":"data","request":{"url":"\#(origin.url)/f/1"}}"#)
+        #expect(accepted["state"]?.string == "queued")
+        #expect(accepted["waiting_reason"]?["code"]?.string == "no_free_slot", "\(accepted)")
+    }
+
     @Test("a suspended download with a changed URL resumes from its bytes")
     func renewedURL() throws {
         let size = MeteredOrigin.byteCount

@@ -199,7 +199,7 @@ struct SenderCrashTests {
             #expect(try count("deliveries", &connection) == 0)
         case .notClaimed:
             // A delivery of each of the three receiver queues has failed and waits for its next try.
-            let tried = "(SELECT FROM deliveries WHERE tries > 0 AND node IS NULL GROUP BY lane) l"
+            let tried = "(SELECT FROM deliveries WHERE tries > 0 AND node IS NULL GROUP BY receiver) l"
             try wait(&connection) { try count(tried, &$0) == 3 }
             try lock(&connection)
             let waiting = "pg_locks WHERE NOT granted AND relation = 'deliveries'::regclass"

@@ -257,7 +257,9 @@ extension GoldenRecord {
             ("host_backoff", hosts(HostLimit(blockedUntil: begin + 5), .origin)),
             ("host_paused", hosts(HostLimit(isPaused: true), .origin)),
         ]
-        return conditions.map { GoldenRecord(name: "queued: \($0.0)", record: queued, queue: $0.1) }
+        var counted = queued
+        counted.sessionConnectionCount = 2
+        return conditions.map { GoldenRecord(name: "queued: \($0.0)", record: counted, queue: $0.1) }
     }
 }
 

@@ -99,7 +99,9 @@ struct WaitingReasonTests {
         limit(.origin, HostLimit(connectionLimit: 3))
         #expect(WaitingReason(job, queue: conditions)?.code == .hostLimit)
         conditions.sessionLimit = { _, _ in 2 }
-        #expect(WaitingReason(job, queue: conditions)?.code == .sessionLimit)
+        #expect(
+            WaitingReason(job, queue: conditions)?.code == .hostLimit,
+            "a job of a 201 knows no count of its session's connections")
         for (count, code) in [(1, WaitingReason.Code.hostLimit), (2, .sessionLimit)] {
             var counted = job
             counted.sessionConnectionCount = count

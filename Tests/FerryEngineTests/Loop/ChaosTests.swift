@@ -39,7 +39,7 @@ import Testing
     private static func size(_ number: Int) -> Int { number % 50 == 0 ? 1_500_000 : number * 37 % 60_000 + 1 }
 
     @Test(
-        "a thousand transfers with faults have one result each, exact files, and no leftovers"
+        "a thousand transfers with faults have one result each, exact files, and no partial files"
     )
     func thousand() throws {
         let (origin, fixture) = (try Self.origin(), try Fixture { $0.fileSync = .none })
@@ -68,7 +68,7 @@ import Testing
             }
             #expect(results.count == waiting.count)
             #expect(Set(results.map { $0.attempt.job }).count == waiting.count)
-            fixture.engine.removeLeftovers(of: results.filter { $0.success != nil }.map { $0.attempt.job })
+            fixture.engine.removePartialFiles(of: results.filter { $0.success != nil }.map { $0.attempt.job })
             for result in results where result.success == nil {
                 #expect(result.failure?.isRetryable == true, "\(String(describing: result.failure))")
                 next.append((Int(result.attempt.spec.description ?? "") ?? 0, result.attempt.job))

@@ -76,7 +76,7 @@ func sha256(_ bytes: [UInt8]) -> String {
             fixture.engine.begin(attempts)
             let paths = fixture.sink.arrived.wait(for: 2).compactMap { $0.success?.location?.path }
             #expect(Set(paths) == ["a-1.txt", "a-2.txt"])
-            fixture.engine.removeLeftovers(of: attempts.map(\.job))
+            fixture.engine.removePartialFiles(of: attempts.map(\.job))
             #expect(eventually { fixture.files() == ["tenant/a.txt", "tenant/a-1.txt", "tenant/a-2.txt"] })
         }
     }
@@ -95,7 +95,7 @@ func sha256(_ bytes: [UInt8]) -> String {
             }
             #expect(second?.success?.location?.path == "a.txt")
             #expect(readFile(fixture.root + "/a.txt") == [8])
-            fixture.engine.removeLeftovers(of: [first.job])
+            fixture.engine.removePartialFiles(of: [first.job])
             #expect(eventually { fixture.files() == ["tenant/a.txt"] })
         }
     }
@@ -150,7 +150,7 @@ func sha256(_ bytes: [UInt8]) -> String {
     }
 
     @Test("partial files of earlier attempts are removed; those of other jobs stay")
-    func leftovers() throws {
+    func keptPartialFiles() throws {
         let nginx = try Nginx()
         defer { nginx.stop() }
         let fixture = try Fixture()
@@ -231,7 +231,7 @@ func sha256(_ bytes: [UInt8]) -> String {
             #expect(result.failure?.code == .nodeLost)
             #expect(!fixture.files().isEmpty && fixture.files().allSatisfy { $0.contains(".part") })
             // Whoever holds the lease has finished the job.
-            fixture.engine.removeLeftovers(of: [result.attempt.job])
+            fixture.engine.removePartialFiles(of: [result.attempt.job])
         }
     }
 
@@ -306,7 +306,7 @@ func sha256(_ bytes: [UInt8]) -> String {
             fixture.engine.drain(seconds: 0.1)
             let result = try #require(fixture.sink.arrived.wait().first)
             #expect(result.isReleased)
-            fixture.engine.removeLeftovers(of: [result.attempt.job])
+            fixture.engine.removePartialFiles(of: [result.attempt.job])
             #expect(try #require(fixture.run(.download, nginx.url + "/file")).isReleased)
         }
     }

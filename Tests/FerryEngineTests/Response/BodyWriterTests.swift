@@ -154,7 +154,8 @@ import Testing
                     Publication.Plan(
                         bytes: bytes, destination: setting.destination, digests: setting.digests,
                         verified: .length, isInline: false, syncs: false, space: setting.space,
-                        holdsLease: { true }, leftovers: Leftovers(), loop: loop, report: { _ in },
+                        holdsLease: { true }, keptPartialFiles: KeptPartialFiles(), loop: loop,
+                        report: { _ in },
                         deliver: { _, outcome in
                             if case .revoked(let bytes) = outcome { kept.fire(bytes?.byteCount) }
                         }))

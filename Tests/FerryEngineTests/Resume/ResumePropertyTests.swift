@@ -165,7 +165,7 @@ import Testing
                     })
                 for result in fixture.sink.arrived.wait(for: batch.count) {
                     if result.success != nil {
-                        fixture.engine.removeLeftovers(of: [result.attempt.job])
+                        fixture.engine.removePartialFiles(of: [result.attempt.job])
                     } else {
                         #expect(result.failure?.isRetryable == true, "\(String(describing: result.failure))")
                         let path = result.attempt.spec.destination?.path ?? ""

@@ -148,7 +148,7 @@ private let dates = [
             segments: segments, { _, _ in }, first: place(places.0), second: place(places.1)
         ) { result, _, fixture in
             Self.expectWhole(result, 206)
-            fixture.engine.removeLeftovers(of: [result.attempt.job])
+            fixture.engine.removePartialFiles(of: [result.attempt.job])
             #expect(eventually { fixture.files().count == 1 }, "\(fixture.files())")
             if let path = places.1 { #expect(fixture.files() == ["tenant/\(path)"]) }
         }

@@ -248,7 +248,7 @@ import Testing
             let second = fixture.run(.download, origin.url + "/f", job: job, number: 2) { $0.to("f") }
             #expect(second?.failure?.code == .couldNotConnect)
             #expect(fixture.files().count == 2)
-            fixture.engine.removeLeftovers(of: [job])
+            fixture.engine.removePartialFiles(of: [job])
         }
     }
 
@@ -262,7 +262,7 @@ import Testing
             let second = fixture.run(.download, origin.url + "/f", job: job, number: 2) { $0.to("f", .fail) }
             #expect(second?.success?.sha256 == sha256(Self.bytes))
             #expect(Self.ranges(origin) == [nil, "bytes=1500000-", nil])
-            fixture.engine.removeLeftovers(of: [job])
+            fixture.engine.removePartialFiles(of: [job])
         }
     }
 }

@@ -23,7 +23,7 @@ private let bytes = patternBytes(6 << 20, seed: 3)
                 change(&$0)
             })
         // Bytes for a later attempt are removed with the job.
-        if result.success == nil { fixture.engine.removeLeftovers(of: [result.attempt.job]) }
+        if result.success == nil { fixture.engine.removePartialFiles(of: [result.attempt.job]) }
         try check(result, fixture)
         #expect(eventually { fixture.files().allSatisfy { !$0.contains(".part") } })
     }

@@ -113,7 +113,7 @@ private let bytes = patternBytes(size, seed: 11)
         #expect(stopped.success == nil && stopped.failure == nil)
         #expect(
             stopped.partialDownload?.byteCount == (how == .cancel ? nil : Int64(size)), "\(stopped.outcome)")
-        fixture.engine.removeLeftovers(of: [first.job] + (how == .cancel ? [attempt.job] : []))
+        fixture.engine.removePartialFiles(of: [first.job] + (how == .cancel ? [attempt.job] : []))
         #expect(eventually { fixture.files().count == (how == .cancel ? 1 : 3) }, "\(fixture.files())")
     }
 

@@ -29,7 +29,7 @@ private let bytes = segmentedBytes
                 change(&$0)
             })
         // Bytes for a later attempt are removed with the job.
-        if result.success == nil { fixture.engine.removeLeftovers(of: [result.attempt.job]) }
+        if result.success == nil { fixture.engine.removePartialFiles(of: [result.attempt.job]) }
         try check(result, fixture)
         #expect(eventually { fixture.files().allSatisfy { !$0.contains(".part") } })
         #expect(fixture.engine.snapshot.live == 0)
@@ -311,7 +311,7 @@ private let bytes = segmentedBytes
             }
             let result = try #require(fixture.sink.arrived.wait().first)
             #expect(isCancelled ? result.isCancelled : result.isReleased)
-            if !isCancelled { fixture.engine.removeLeftovers(of: [attempt.job]) }
+            if !isCancelled { fixture.engine.removePartialFiles(of: [attempt.job]) }
             #expect(eventually { fixture.files().isEmpty })
         }
     }

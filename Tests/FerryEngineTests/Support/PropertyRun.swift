@@ -61,7 +61,7 @@ struct PropertyRun {
                         next.append((one, result.attempt.job))
                         continue
                     }
-                    fixture.engine.removeLeftovers(of: [result.attempt.job])
+                    fixture.engine.removePartialFiles(of: [result.attempt.job])
                     if one.isUnproved, let success = result.success {
                         let isShort = success.size < Int64(byteCount)
                         #expect(!isShort || success.verified == .none, "seed \(seed), \(one.path)")

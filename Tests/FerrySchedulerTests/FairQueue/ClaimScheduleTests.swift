@@ -170,7 +170,7 @@ struct ClaimScheduleTests {
     @Test(
         "a plan has at most one of the queues that the same scope of an origin limits",
         arguments: [true, false])
-    func oneLotAScope(isOneTenant: Bool) {
+    func oneQueueAScope(isOneTenant: Bool) {
         var schedule = ClaimSchedule()
         for (id, session) in [(Int64(-1), "s"), (-2, "t")] {
             let tenant = isOneTenant ? "a" : session

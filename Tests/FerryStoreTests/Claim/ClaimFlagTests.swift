@@ -43,7 +43,7 @@ final class ClaimFlagTests {
         options.settings = [.init("ferry.shard", "test")]
         var connection = try Connection(url: database.url, options: options)
         try connection.execute(script: "PREPARE claim AS \(Statements.claimJobs.sql)")
-        let queue = try connection.execute(Statement("queue", "SELECT DISTINCT lot FROM jobs")).int64(0, 0)
+        let queue = try connection.execute(Statement("queue", "SELECT DISTINCT queue FROM jobs")).int64(0, 0)
         let rows = try connection.execute(
             Statement(
                 "execute_claim",

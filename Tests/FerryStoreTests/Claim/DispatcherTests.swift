@@ -86,7 +86,7 @@ struct DispatcherTests {
         defer { node.store.stop() }
         let accepted = try node.submit(newJob())
         let attempt = try node.attempt()
-        // Somebody else took the job: another node rescued it and it runs again.
+        // Somebody else took the job: another node reclaimed it and it runs again.
         var connection = try Connection(url: database.url)
         try connection.execute(script: "UPDATE jobs SET attempt = attempt + 1, revision = revision + 2")
         node.store.dispatcher.record(result(attempt, success))

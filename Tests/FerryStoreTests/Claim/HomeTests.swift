@@ -54,7 +54,7 @@ struct HomeTests {
         _ = try second.submit(newJob(kind: .upload, host: "busy.example"))
         let other = try second.attempt()
         giveBack(attempt, on: first, for: second)
-        // What comes behind it in the same lot.
+        // What comes behind it in the same queue.
         let later = (0..<5).map { _ in newJob(kind: .upload) }
         _ = try first.submit(later).get()
         for _ in later {
@@ -115,9 +115,9 @@ struct HomeTests {
         try connection.execute(
             script: """
                 INSERT INTO jobs (id, tenant, session, kind, state, priority, expires_at, origin, spec,
-                    created_at, lot, urgency, home)
+                    created_at, queue, urgency, home)
                 SELECT gen_random_uuid(), tenant, session, kind, state, priority, expires_at, origin, spec,
-                    created_at, lot, urgency, home
+                    created_at, queue, urgency, home
                 FROM jobs, generate_series(1, 20000) WHERE home IS NOT NULL;
                 INSERT INTO job_counts (shard, queued) VALUES ('homes', 20000);
                 """)
@@ -135,7 +135,7 @@ struct HomeTests {
         look.append(int32: 1_000)
         look.append(first.id)
         look.append(float64: 15)
-        let found = try connection.execute(Statements.lookLots, look)
+        let found = try connection.execute(Statements.scanClaimQueues, look)
         let elsewhere = (0..<found.rowCount).filter { found.bool($0, 9) }
         try #require(elsewhere.count == 1)
         let queue = found.int64(elsewhere[0], 0)
@@ -154,7 +154,7 @@ struct HomeTests {
         claim.append(int32: 5_000)
         let touched = try buffers(Statements.claimJobs, claim, &connection)
         #expect(touched < 60, "\(touched) buffers")
-        #expect(try buffers(Statements.lookLots, look, &connection) < 60)
+        #expect(try buffers(Statements.scanClaimQueues, look, &connection) < 60)
     }
 
     @Test("a session's limit counts such jobs together with its other jobs")

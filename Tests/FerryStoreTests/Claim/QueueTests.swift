@@ -88,7 +88,7 @@ struct QueueTests {
     }
 
     @Test("jobs of a paused origin at the head do not delay other jobs of the session")
-    func stretch() throws {
+    func skippedJobs() throws {
         let node = try TestNode(database.url, slots: 1) { $0.heldSeconds = 300 }
         defer { node.store.stop() }
         _ = try node.submit(newJob())
@@ -103,7 +103,7 @@ struct QueueTests {
         let attempt = try node.attempt()
         #expect(attempt.job == free.id)
         let left = Statement(
-            "left_in_wide", "SELECT count(*) FROM jobs WHERE lot > 0 AND origin = '\(Self.limited)'")
+            "left_in_wide", "SELECT count(*) FROM jobs WHERE queue > 0 AND origin = '\(Self.limited)'")
         #expect(try connection.execute(left).int64(0, 0) > 8_000)
         // They are moved all the same.
         node.end(attempt, success)
@@ -241,7 +241,7 @@ struct QueueTests {
         let running = try node.attempts(3)
         try node.changeHost(Self.limited, #"{"maximum_connections":2}"#, known: [node])
         var connection = try Connection(url: database.url)
-        let counted = Statement("counted", "SELECT count(*) FROM jobs WHERE state = 'running' AND lot < 0")
+        let counted = Statement("counted", "SELECT count(*) FROM jobs WHERE state = 'running' AND queue < 0")
         try eventually("they are counted") { try connection.execute(counted).int64(0, 0) == 3 }
         let next = try node.submit(newJob(host: "limited.example.org"))
         #expect(next.state == .queued)
@@ -254,30 +254,30 @@ struct QueueTests {
     }
 
     @Test("narrow claim queues without jobs are removed after a while")
-    func oldLots() throws {
+    func oldClaimQueues() throws {
         var connection = try Connection(url: database.url)
         try connection.execute(
             script: """
-                INSERT INTO lots (id, tenant, session, origin, used_at) VALUES
+                INSERT INTO claim_queues (id, tenant, session, origin, used_at) VALUES
                     (-1000001, 'acme', 'a', 'http://a:80', now() - interval '1 day'),
                     (-1000002, 'acme', 'b', 'http://b:80', now() - interval '1 day'),
                     (-1000003, 'acme', 'c', 'http://c:80', now());
                 INSERT INTO jobs (id, tenant, session, kind, state, waiting_for, next_attempt_at, priority,
-                    expires_at, origin, spec, created_at, lot, urgency)
+                    expires_at, origin, spec, created_at, queue, urgency)
                 VALUES (gen_random_uuid(), 'acme', 'b', 'data', 'waiting', 'begin_date', now() + '1 day', 0.5,
                     now() + '7 days', 'http://b:80', '{}', now(), -1000002, now());
                 \(countRows("waiting", 1))
                 """)
         let node = try TestNode(database.url)
         defer { node.store.stop() }
-        let left = Statement("left", "SELECT array_agg(id ORDER BY id DESC) FROM lots WHERE id < 0")
+        let left = Statement("left", "SELECT array_agg(id ORDER BY id DESC) FROM claim_queues WHERE id < 0")
         try eventually("the unused one is gone") {
             try connection.execute(left).int64Array(0, 0) == [-1_000_002, -1_000_003]
         }
     }
 
     @Test("jobs whose claim queue does not exist are found and leased")
-    func lostLots() throws {
+    func lostClaimQueues() throws {
         let node = try TestNode(database.url, slots: 1)
         defer { node.store.stop() }
         _ = try node.submit(newJob(session: "first"))
@@ -285,7 +285,7 @@ struct QueueTests {
         let lost = newJob(session: "lost")
         #expect(try node.submit(lost).state == .queued)
         var connection = try Connection(url: database.url)
-        try connection.execute(script: "DELETE FROM lots WHERE session = 'lost'")
+        try connection.execute(script: "DELETE FROM claim_queues WHERE session = 'lost'")
         // A process that knows nothing of it.
         node.store.stop()
         let second = try TestNode(database.url, slots: 2)
@@ -293,12 +293,12 @@ struct QueueTests {
         let began = try second.attempts(2).map(\.job)
         #expect(Set(began) == [first.job, lost.id])
         let rows = try connection.execute(
-            Statement("lots", "SELECT count(*) FROM lots WHERE session = 'lost'"))
+            Statement("claim_queues", "SELECT count(*) FROM claim_queues WHERE session = 'lost'"))
         #expect(rows.int64(0, 0) == 1)
     }
 
     @Test("a claim queue of a transaction that was undone is not remembered")
-    func undoneLots() throws {
+    func undoneClaimQueues() throws {
         let cache = ClaimQueueCache()
         var connection = try Connection(url: database.url)
         let name = ClaimQueueCache.Name(tenant: "acme", session: "undone", origin: "")

@@ -8,8 +8,8 @@ import TestThreads
 import Testing
 
 /// Everything that keeps a queued row from being claimed: what claim_jobs.sql, read_permits.sql,
-/// look_lots.sql and lock_unreachable_jobs.sql ask, and what keeps a node from asking. And what a job that
-/// was put off waits for.
+/// scan_claim_queues.sql and lock_unreachable_jobs.sql ask, and what keeps a node from asking. And what a job
+/// that was put off waits for.
 @Suite("Reasons why jobs wait", .onOwnThread)
 struct ReasonTests {
     let database: TestDatabase

@@ -341,9 +341,9 @@ struct ControlTests {
         var connection = try Connection(url: database.url)
         let shards = try connection.execute(
             Statement("delivery_shards", "SELECT shard FROM job_counts WHERE deliveries_pending <> 0"))
-        for lane in ["/events/", "/deliveries/"] {
-            let lanes = (0..<shards.rowCount).map { shards.text($0, 0) }
-            #expect(lanes.contains { $0.contains(lane) }, "it changes its row of counts: \(lanes)")
+        for thread in ["/events/", "/deliveries/"] {
+            let names = (0..<shards.rowCount).map { shards.text($0, 0) }
+            #expect(names.contains { $0.contains(thread) }, "it changes its row of counts: \(names)")
         }
         guard
             case .failure(.notFound) = wait({ node.store.control.redeliver(first.id, tenant: "x", reply: $0) }

@@ -11,7 +11,8 @@ import Testing
 @Suite("Errors in any table", .onOwnThread)
 struct EveryTableTests {
     static let tables = [
-        "jobs", "finished_jobs", "job_counts", "job_dependencies", "dependency_news", "lots", "hosts",
+        "jobs", "finished_jobs", "job_counts", "job_dependencies", "dependency_outbox", "claim_queues",
+        "hosts",
         "event_inbox", "events", "sessions", "deliveries", "delivery_tries", "schedules", "schedule_runs",
         "idempotency_keys", "unacknowledged_jobs",
     ]
@@ -182,7 +183,7 @@ private final class Day: Sendable {
         let left = Statement(
             "left_over",
             """
-            SELECT (SELECT count(*) FROM jobs), (SELECT count(*) FROM dependency_news),
+            SELECT (SELECT count(*) FROM jobs), (SELECT count(*) FROM dependency_outbox),
                 (SELECT count(*) FROM job_dependencies),
                 (SELECT count(*) FROM finished_jobs WHERE failed_attempts > 1),
                 (SELECT sum(waiting) + sum(queued) + sum(running) + sum(suspended) FROM job_counts)::bigint

@@ -53,7 +53,7 @@ struct ListTests {
         try connection.execute(
             script: """
                 INSERT INTO jobs (id, created_at, expires_at, priority, kind, state, tenant, session, origin,
-                    spec, lot, urgency, metadata)
+                    spec, queue, urgency, metadata)
                 SELECT ('01900000-0000-7000-8000-' || lpad(i::text, 12, '0'))::uuid, now(),
                     now() + interval '1 day', 0.5,
                     'download', 'suspended', 'acme', 'default', 'https://example.org:443',

@@ -1,5 +1,5 @@
 /// The part of `LongHistory` that is not finished: of the tenant `backlog`, with everything that statements
-/// of the lanes look for.
+/// of the store's threads look for.
 ///
 /// 100,000 jobs wait, for each reason as many; 1,000 run on two nodes, one of which is dead, and 100 are
 /// held; 1,000 are suspended, and 1,000 are queued in claim queues with a limit. There are 20,000 pending
@@ -9,12 +9,12 @@ enum LongBacklog {
         INSERT INTO nodes (id, started_at, heartbeat_at, running, draining, is_worker, name, version)
         SELECT history_id(i), now(), CASE i WHEN 2 THEN '2026-01-01' ELSE now() END, 500, false, true, 'node '
             || i, '1' FROM generate_series(1, 3) AS i;
-        INSERT INTO lots (id, tenant, session, origin)
+        INSERT INTO claim_queues (id, tenant, session, origin)
         SELECT i, CASE i WHEN 1 THEN 'acme' ELSE 'backlog' END,
-            CASE WHEN i < 3 THEN 'default' ELSE 'lot ' || i END, '' FROM generate_series(1, 500) AS i
+            CASE WHEN i < 3 THEN 'default' ELSE 'queue ' || i END, '' FROM generate_series(1, 500) AS i
         UNION ALL
         SELECT -i, 'backlog', 'default', 'https://' || i || '.example:443' FROM generate_series(1, 500) AS i;
-        INSERT INTO jobs (id, created_at, expires_at, urgency, lot, priority, kind, state,
+        INSERT INTO jobs (id, created_at, expires_at, urgency, queue, priority, kind, state,
             waiting_for,
             next_attempt_at, asks, question, discretionary_from, tenant, session, origin, spec, awaits_host)
         SELECT history_id(i + 4000000), now(),
@@ -34,9 +34,9 @@ enum LongBacklog {
         SELECT history_id(2000001 + i % 1000 * 10), id FROM (
             SELECT id, row_number() OVER (ORDER BY id) AS i FROM jobs WHERE waiting_for = 'dependency') AS u;
         UPDATE jobs SET has_dependents = true WHERE id IN (SELECT dependency FROM job_dependencies);
-        INSERT INTO dependency_news (job, state)
+        INSERT INTO dependency_outbox (job, state)
         SELECT history_id(2000001 + i * 10), 'succeeded' FROM generate_series(1, 100) AS i;
-        INSERT INTO jobs (id, created_at, expires_at, urgency, lot, attempt, priority, kind, state,
+        INSERT INTO jobs (id, created_at, expires_at, urgency, queue, attempt, priority, kind, state,
             started_at, node,
             tenant, session, origin, spec)
         SELECT history_id(i + 4200000), now(), now() + interval '1 day', now(), CASE WHEN i % 10 = 0 THEN -i /
@@ -116,7 +116,7 @@ enum LongBacklog {
         VALUES ('history', 100000, 101100, 1000, 1000, 20000);
         UPDATE schedules SET next_scheduled_at = now(), next_run_at = now() + (
             ('x' || right(id::text, 5))::bit(20)::integer - 100) * interval '1 second' WHERE tenant = 'acme';
-        SELECT setval('lot_numbers', 1000);
+        SELECT setval('claim_queue_ids', 1000);
         SELECT gin_clean_pending_list('events_marked');
         """
 }

@@ -94,7 +94,7 @@ final class LongHistory: Sendable {
             SELECT history_id(i), to_timestamp(1700000000 + i), 1, '{}'
             FROM generate_series(\(first), \(last), 10) AS i;
             INSERT INTO jobs (id, created_at, expires_at, priority, kind, state, tenant, session, origin,
-                spec, lot, urgency)
+                spec, queue, urgency)
             SELECT history_id(i + 2000000), to_timestamp(1702000000 + i), now() + interval '1 day', 0.5,
                 'download', 'queued', \(tenant), \(session), 'https://example.org:443', '{}', 1, now()
             FROM generate_series(\(first), \(last), 10) AS i;

@@ -6,9 +6,9 @@ import Postgres
 /// which it finds rows.
 struct PlanCall {
     /// The connections, whose settings decide about plans.
-    enum Lane: CaseIterable {
+    enum Role: CaseIterable {
         /// Of one thread each; they change rows.
-        case lane
+        case writer
         /// The thread of commands.
         case command
         /// Reads of clients.
@@ -21,7 +21,7 @@ struct PlanCall {
         var options: ConnectionOptions {
             var options = ConnectionOptions()
             switch self {
-            case .lane: options.pinsPlans = true
+            case .writer: options.pinsPlans = true
             case .command: ControlLane.adjust(&options)
             case .read: ReadPool.adjust(&options)
             case .bulk: BulkOperationRunner.adjust(&options)
@@ -31,14 +31,14 @@ struct PlanCall {
             options.idleInTransactionTimeout = nil
             options.resultTimeout = .seconds(120)
             options.settings += [
-                .init("ferry.shard", "test"), .init("ferry.lots", "-1,-2"),
+                .init("ferry.shard", "test"), .init("ferry.claim_queues", "-1,-2"),
                 .init("ferry.permits", "-1,-2;1,1"),
             ]
             return options
         }
     }
 
-    let lane: Lane
+    let role: Role
     let statement: Statement
     /// In SQL.
     let arguments: String
@@ -48,15 +48,15 @@ struct PlanCall {
     let reason: String?
 
     private init(
-        _ lane: Lane, _ statement: Statement, _ arguments: String, _ rowCount: Int, _ reason: String?
+        _ role: Role, _ statement: Statement, _ arguments: String, _ rowCount: Int, _ reason: String?
     ) {
-        (self.lane, self.statement, self.arguments) = (lane, statement, arguments)
+        (self.role, self.statement, self.arguments) = (role, statement, arguments)
         (self.rowCount, self.reason) = (rowCount, reason)
     }
 
-    private static func lane(
+    private static func writer(
         _ statement: Statement, _ arguments: String = "", looksAt count: Int = 0, _ reason: String? = nil
-    ) -> PlanCall { PlanCall(.lane, statement, arguments, count, reason) }
+    ) -> PlanCall { PlanCall(.writer, statement, arguments, count, reason) }
 
     private static func command(
         _ statement: Statement, _ arguments: String = "", looksAt count: Int = 0, _ reason: String? = nil
@@ -130,7 +130,7 @@ struct PlanCall {
             'sealed', history_id(1)
             """),
         command(Statements.endAudit, "history_id(100), 200, '{}'"),
-        lane(Statements.foldCounts, "3600"),
+        writer(Statements.foldCounts, "3600"),
         read(Statements.listAudit, "history_id(15000), 50"),
         read(Statements.listKeys, "history_id(15000), 50"),
         command(Statements.putSetting, "'name', 'value'"),
@@ -139,9 +139,9 @@ struct PlanCall {
         read(Statements.readOperations, "history_id(1), now()"),
         read(Statements.readSetting, "'window'"),
         read(Statements.readStatus, "0, 200, NULL"),
-        lane(Statements.removeOldAudit, "1e9, 19900"),
+        writer(Statements.removeOldAudit, "1e9, 19900"),
         command(Statements.revokeKey, "history_id(100)"),
-        lane(Statements.setSetting, "'name', 'value'"),
+        writer(Statements.setSetting, "'name', 'value'"),
     ]
 
     private static let bulkOperations: [PlanCall] = [
@@ -166,7 +166,7 @@ struct PlanCall {
             looksAt: 2, "the row, and its list of identifiers, which is stored apart"),
         bulk(
             Statements.readRetrySources, "ARRAY[history_id(1), history_id(500000), history_id(500001)]"),
-        lane(Statements.removeOldBulkOperations, "60, 50"),
+        writer(Statements.removeOldBulkOperations, "60, 50"),
         bulk(Statements.changeJobs, changeArguments),
         bulk(Statements.finishJobs, finishArguments),
         bulk(Statements.submitJobs, submitArguments),
@@ -182,59 +182,59 @@ struct PlanCall {
     ]
 
     private static let claim: [PlanCall] = [
-        lane(
+        writer(
             Statements.claimJobs,
             """
             '{1}', '{50}', history_id(1), now(), false, false, false, '{-infinity}', 15, '{false}', '{NULL}',
             200
             """),
-        lane(Statements.claimLimitedJobs, "history_id(1), now(), false, false, false"),
-        lane(
+        writer(Statements.claimLimitedJobs, "history_id(1), now(), false, false, false"),
+        writer(
             Statements.divertJobs, "'{1}', '{true}', 50",
             looksAt: 50, "jobs of the claim queue that it looks at"),
-        lane(Statements.divertRunning, "history_id(1), '{2}'"),
-        lane(
-            Statements.findLots,
+        writer(Statements.divertRunning, "history_id(1), '{2}'"),
+        writer(
+            Statements.findClaimQueues,
             """
-            '{acme,backlog}', '{default,lot 7}', '{"",""}', '{NULL,NULL}', '{"",""}'
+            '{acme,backlog}', '{default,queue 7}', '{"",""}', '{NULL,NULL}', '{"",""}'
             """),
-        lane(Statements.heldJobs, "history_id(1)"),
-        lane(Statements.lockDueJobs, "50"),
-        lane(Statements.lockLots, "'{-1,-2,-3}'", looksAt: 3, "claim queues, returned as one text"),
-        lane(Statements.lockOldLots, "0, 50", looksAt: 50, "claim queues, returned as one text"),
-        lane(
+        writer(Statements.heldJobs, "history_id(1)"),
+        writer(Statements.lockDueJobs, "50"),
+        writer(Statements.lockClaimQueues, "'{-1,-2,-3}'", looksAt: 3, "claim queues, returned as one text"),
+        writer(Statements.lockOldClaimQueues, "0, 50", looksAt: 50, "claim queues, returned as one text"),
+        writer(
             Statements.lockUnreachableJobs, "'{-9,-19,-29}', 50",
             looksAt: 6, "jobs of the claim queues that it looks at"),
-        lane(Statements.lookLots, "-600, 100, history_id(1), 15"),
-        lane(Statements.mendLots, "'{-1}', 50"),
-        lane(Statements.nextDue),
-        lane(Statements.removeOldLots),
-        lane(
-            Statements.stretchWindows, "'{1}', '{-infinity}', 200",
+        writer(Statements.scanClaimQueues, "-600, 100, history_id(1), 15"),
+        writer(Statements.restoreClaimQueues, "'{-1}', 50"),
+        writer(Statements.nextDue),
+        writer(Statements.removeOldClaimQueues),
+        writer(
+            Statements.readClaimBounds, "'{1}', '{-infinity}', 200",
             looksAt: 201, "jobs that a claim may step over"),
     ]
 
     private static let connection: [PlanCall] = [
-        lane(Statements.notify, "'ferry'"),
-        lane(Statements.setShard, "'shard'"),
-        lane(Statements.tryLock, "1"),
+        writer(Statements.notify, "'ferry'"),
+        writer(Statements.setShard, "'shard'"),
+        writer(Statements.tryLock, "1"),
     ]
 
     private static let deliveries: [PlanCall] = [
-        lane(
+        writer(
             Statements.addDeliveries,
             """
             ARRAY[history_id(7000000)], ARRAY[history_id(1)], ARRAY[history_id(1)], '{1}', '{now}',
             '{job.succeeded}', '{acme}', '{default}', '{https://hook.example/}', '{"{}"}', '{NULL}', '{NULL}',
             ARRAY[history_id(5)], '{true}', '{false}', 30, history_id(1)
             """),
-        lane(
+        writer(
             Statements.addSessionReceivers,
             """
             '{backlog}', '{session 1}', '{https://new.example/}', ARRAY[history_id(1)], '{1}', '{NULL}',
             '{NULL}'
             """),
-        lane(
+        writer(
             Statements.claimDeliveries,
             """
             50, 30, ARRAY[history_id(16001), history_id(16002)], '{64,64}', '{false,false}', history_id(1),
@@ -254,8 +254,8 @@ struct PlanCall {
             history_id(500), 1, 'https://hook.example/', NULL, NULL, NULL, NULL, true, false, 'standard',
             '{1}', 1, 'key', 'keys', NULL, NULL, true, NULL
             """),
-        lane(Statements.expireDeliveries, "history_id(900000), 50, history_id(500000)"),
-        lane(Statements.hashReceiverQueues, "'{acme}', '{https://hook.example/}'"),
+        writer(Statements.expireDeliveries, "history_id(900000), 50, history_id(500000)"),
+        writer(Statements.hashReceiverQueues, "'{acme}', '{https://hook.example/}'"),
         read(
             Statements.listDeliveries,
             """
@@ -269,93 +269,93 @@ struct PlanCall {
             """),
         read(Statements.readDelivery, "history_id(500001), 'acme'"),
         command(Statements.readFirstWebhook, "'acme', '5001'"),
-        lane(Statements.readInterests, "'{other}'"),
-        lane(Statements.readReceiverQueues, "'00000000-0000-0000-0000-000000000000', 1000"),
+        writer(Statements.readInterests, "'{other}'"),
+        writer(Statements.readReceiverQueues, "'00000000-0000-0000-0000-000000000000', 1000"),
         read(Statements.readWebhook, "history_id(500), 'other'"),
-        lane(
+        writer(
             Statements.recordTries,
             """
             ARRAY[history_id(6000001), history_id(6000002)], '{0,0}', '{now,now}', '{1,1}', '{200,500}',
             '{NULL,NULL}', '{a,a}', '{accepted,pending}', '{NULL,now}'
             """),
         command(Statements.redeliver, "history_id(500001), 'acme'"),
-        lane(Statements.removeOldDeliveries, "history_id(0), 50"),
+        writer(Statements.removeOldDeliveries, "history_id(0), 50"),
         command(Statements.replayDeliveries, "history_id(5), history_id(0), '-infinity', NULL, false, 50"),
-        lane(
+        writer(
             Statements.takeBackDeliveries, "history_id(1), 30",
             looksAt: 20, "receiver queues with pending deliveries"),
-        lane(Statements.takeSessionReceivers, "'{backlog}', '{session 1}', 1, 1, 50, ''"),
+        writer(Statements.takeSessionReceivers, "'{backlog}', '{session 1}', 1, 1, 50, ''"),
     ]
 
     private static let events: [PlanCall] = [
         read(Statements.followEvents, "history_id(500000), 'acme', NULL, 50"),
         read(Statements.hasEvent, "history_id(500001)"),
-        lane(Statements.hasEvents, "0, false"),
+        writer(Statements.hasEvents, "0, false"),
         read(Statements.hasUnnumberedEvents, "'backlog', history_id(1)"),
         read(Statements.jobEvents, "'acme', 'default', history_id(500001), ARRAY[to_timestamp(1700500001)]"),
-        lane(
+        writer(
             Statements.keepEvents,
             """
             ARRAY[history_id(7000000)], '{1}', '{now}', '{now}', '{1}', '{acme}', '{default}', '{a}',
             ARRAY[history_id(1)], '{1}', '{NULL}'
             """),
-        lane(Statements.lastEvent),
-        lane(Statements.tryLockRelay, "1"),
+        writer(Statements.lastEvent),
+        writer(Statements.tryLockRelay, "1"),
         read(Statements.listEvents, "'acme', history_id(9000000), NULL, -1, NULL, 50, NULL, 1000"),
-        lane(Statements.numberEvents, "'{backlog}', '{session 5}', '{1}', '{1}', '{false}', '{now}'"),
-        lane(Statements.putBackEvents, "'{100000}', '{acme}', '{default}', '{a}'"),
-        lane(Statements.rejectEvents, "'error', true, '{}'"),
-        lane(Statements.removeOldEvents, "1e6, 50"),
-        lane(Statements.takeEvents, "50, 1000000, 0, '{}', NULL"),
+        writer(Statements.numberEvents, "'{backlog}', '{session 5}', '{1}', '{1}', '{false}', '{now}'"),
+        writer(Statements.putBackEvents, "'{100000}', '{acme}', '{default}', '{a}'"),
+        writer(Statements.rejectEvents, "'error', true, '{}'"),
+        writer(Statements.removeOldEvents, "1e6, 50"),
+        writer(Statements.takeEvents, "50, 1000000, 0, '{}', NULL"),
     ]
 
     private static let finish: [PlanCall] = [
-        lane(Statements.finishJobs, finishArguments),
+        writer(Statements.finishJobs, finishArguments),
         command(Statements.finishJobs, finishArguments),
-        lane(Statements.nextExpiry),
-        lane(Statements.tellJobs, "ARRAY[history_id(4200001)], '{1}', '{now}', '{7}', '{now}'"),
+        writer(Statements.nextExpiry),
+        writer(Statements.tellJobs, "ARRAY[history_id(4200001)], '{1}', '{now}', '{7}', '{now}'"),
     ]
 
     private static let hosts: [PlanCall] = [
-        lane(
+        writer(
             Statements.createHosts, "'{https://new.example:443}', '{10000}'",
             looksAt: 1051, "hosts, which are counted because their number is limited"),
-        lane(Statements.forgetHosts, "'{https://500.example:443}'"),
-        lane(
+        writer(Statements.forgetHosts, "'{https://500.example:443}'"),
+        writer(
             Statements.grantConnections, "'{-1}', '{6}', '{-1}', ARRAY[history_id(4200010)], '{1}', '{\"\"}'",
             looksAt: 10, "connections to the origin"),
-        lane(
+        writer(
             Statements.keepDecisions, "'{https://500.example:443}', '{\"{}\"}', 50",
             looksAt: 51, "decisions that stay"),
         read(Statements.listHosts, "'', 51, 20", looksAt: 2700, "running jobs, and decisions of the hosts"),
-        lane(Statements.loadHosts, "10000"),
-        lane(
+        writer(Statements.loadHosts, "10000"),
+        writer(
             Statements.lockHosts, "'{https://500.example:443}', now(), 10, 10",
             looksAt: 1200, "running jobs, of which the slots of all nodes are the limit"),
-        lane(Statements.lockWaitingJobs, "'https://away-2.example:443', 50"),
-        lane(Statements.putThroughputs, "'{https://500.example:443}', '{1}', now()"),
+        writer(Statements.lockWaitingJobs, "'https://away-2.example:443', 50"),
+        writer(Statements.putThroughputs, "'{https://500.example:443}', '{1}', now()"),
         read(Statements.readHost, "'https://50.example:443', 20", looksAt: 1700, "running jobs"),
-        lane(Statements.readHostLimits, "10000, now()"),
+        writer(Statements.readHostLimits, "10000, now()"),
         read(Statements.readHostLimits, "10000, now()"),
-        lane(
+        writer(
             Statements.readPermits, "'{-1,-2}', '{5,5}', '{6,6}', history_id(1), 15",
             looksAt: 20, "connections to the origins"),
-        lane(Statements.readThroughputs, "1000"),
-        lane(Statements.removeOldThroughputs, "now(), 50"),
-        lane(
+        writer(Statements.readThroughputs, "1000"),
+        writer(Statements.removeOldThroughputs, "now(), 50"),
+        writer(
             Statements.saveHostLimits,
             """
             '{https://500.example:443}', '{https://500.example:443}', '{""}', '{""}', '{5}', '{NULL}',
             '{NULL}'
             """),
-        lane(
+        writer(
             Statements.saveHosts,
             """
             '{https://500.example:443}', '{"{}"}', '{now}', '{NULL}', '{NULL}', '{false}'
             """),
-        lane(Statements.strandedHosts, "10", looksAt: 26, "hosts that jobs wait for"),
-        lane(Statements.sweepConnections, "50"),
-        lane(
+        writer(Statements.strandedHosts, "10", looksAt: 26, "hosts that jobs wait for"),
+        writer(Statements.sweepConnections, "50"),
+        writer(
             Statements.writeConnections,
             """
             '{https://500.example:443}', ARRAY[history_id(4200001)], '{1}', '{backlog}', '{default}', '{1}',
@@ -365,7 +365,7 @@ struct PlanCall {
 
     private static let jobs: [PlanCall] = [
         command(Statements.acknowledgeJobs, "ARRAY[history_id(1), history_id(11)], '{NULL,NULL}', now()"),
-        lane(Statements.changeJobs, changeArguments),
+        writer(Statements.changeJobs, changeArguments),
         command(Statements.changeJobs, changeArguments),
         command(Statements.deleteJob, "history_id(502), 3, NULL"),
         command(
@@ -384,56 +384,59 @@ struct PlanCall {
         read(Statements.readAttempts, "history_id(500000), 'acme'"),
         read(Statements.readEarlierSpecs, "ARRAY[history_id(1), history_id(500001)], '{1,1}'"),
         read(Statements.readJobs, "ARRAY[history_id(1), history_id(500000), history_id(4400001)], true"),
-        read(Statements.readLeftovers, "ARRAY[history_id(1), history_id(500000), history_id(4400001)], 60"),
-        lane(Statements.remindJobs, "now(), 50"),
+        read(
+            Statements.readRemovableFiles, "ARRAY[history_id(1), history_id(500000), history_id(4400001)], 60"
+        ),
+        writer(Statements.remindJobs, "now(), 50"),
     ]
 
     private static let leases: [PlanCall] = [
-        lane(Statements.checkLeases, "history_id(2), ARRAY[history_id(4200001), history_id(4200003)]"),
-        lane(Statements.heartbeat, "history_id(1), 'node', '1', now(), 1, false, true, 30, NULL, NULL"),
-        lane(Statements.lockHeartbeat, "1"),
-        lane(Statements.lockJobsOfDeadNodes, "ARRAY[history_id(2)], '{2026-01-01}', 50, false"),
-        lane(Statements.lockJobsOfNode, "history_id(1)"),
-        lane(Statements.lockRescue, "1"),
-        lane(Statements.readHealth),
-        lane(Statements.readHeartbeats, "history_id(1)"),
+        writer(Statements.checkLeases, "history_id(2), ARRAY[history_id(4200001), history_id(4200003)]"),
+        writer(Statements.heartbeat, "history_id(1), 'node', '1', now(), 1, false, true, 30, NULL, NULL"),
+        writer(Statements.lockHeartbeat, "1"),
+        writer(Statements.lockJobsOfDeadNodes, "ARRAY[history_id(2)], '{2026-01-01}', 50, false"),
+        writer(Statements.lockJobsOfNode, "history_id(1)"),
+        writer(Statements.waitForLock, "1"),
+        writer(Statements.readHealth),
+        writer(Statements.readHeartbeats, "history_id(1)"),
         read(Statements.readNodes),
         read(Statements.readPeer, "history_id(1)"),
-        lane(Statements.removeFormerNodes, "7776000"),
-        lane(Statements.removeNode, "history_id(3)"),
+        writer(Statements.removeFormerNodes, "7776000"),
+        writer(Statements.removeNode, "history_id(3)"),
     ]
 
     private static let quotas: [PlanCall] = [
-        lane(Statements.countTenantJobs, "'{tenant-7}'"),
-        lane(
+        writer(Statements.countTenantJobs, "'{tenant-7}'"),
+        writer(
             Statements.countTransfers,
             "history_id(1), ARRAY[history_id(4200001), history_id(4200002)], '{1,1}', '{acme,acme}', "
                 + "'{1,1}'"),
-        lane(
+        writer(
             Statements.endedJobs, "ARRAY[history_id(1), history_id(4200001)]",
             looksAt: 2, "jobs that have ended are not found"),
-        lane(Statements.listTenantLimits, looksAt: 40, "tenants with limits, and their sums"),
+        writer(Statements.listTenantLimits, looksAt: 40, "tenants with limits, and their sums"),
         read(Statements.readTenantLimits, "'tenant-7'"),
-        lane(Statements.sumStoredBytes, "'{tenant-7}'"),
-        lane(Statements.removeOldTransfers, "200000, 50"),
+        writer(Statements.sumStoredBytes, "'{tenant-7}'"),
+        writer(Statements.removeOldTransfers, "200000, 50"),
         command(Statements.replaceTenantLimits, "'tenant-7', 5, NULL, NULL, NULL, 7, 1000, NULL, NULL"),
     ]
 
     private static let retention: [PlanCall] = [
-        lane(Statements.expiredJobs, "50"),
-        lane(Statements.hasEventsUntil, "10"),
-        lane(Statements.lateHistory, "'finished_jobs_018c46826580', now(), 50"),
-        lane(Statements.oldDefaultJobs, "'acme', history_id(900000), now(), 50, history_id(500000)"),
-        lane(Statements.oldJobs, "history_id(900000), now(), 50, history_id(500000)"),
-        lane(Statements.oldRestJobs, "now(), 50, history_id(0)"),
-        lane(Statements.oldSessionJobs, "'acme', 'rare', history_id(900000), now(), 50, history_id(500000)"),
-        lane(Statements.readHistory),
-        lane(Statements.removeJobs, "ARRAY[history_id(202), history_id(203), history_id(204)], now()"),
-        lane(Statements.removeOldKeys, "0, 50"),
+        writer(Statements.expiredJobs, "50"),
+        writer(Statements.hasEventsUntil, "10"),
+        writer(Statements.lateHistory, "'finished_jobs_018c46826580', now(), 50"),
+        writer(Statements.oldDefaultJobs, "'acme', history_id(900000), now(), 50, history_id(500000)"),
+        writer(Statements.oldJobs, "history_id(900000), now(), 50, history_id(500000)"),
+        writer(Statements.oldRestJobs, "now(), 50, history_id(0)"),
+        writer(
+            Statements.oldSessionJobs, "'acme', 'rare', history_id(900000), now(), 50, history_id(500000)"),
+        writer(Statements.readHistory),
+        writer(Statements.removeJobs, "ARRAY[history_id(202), history_id(203), history_id(204)], now()"),
+        writer(Statements.removeOldKeys, "0, 50"),
     ]
 
     private static let schedules: [PlanCall] = [
-        lane(
+        writer(
             Statements.advanceSchedules,
             """
             ARRAY[history_id(1)], '{now}', '{now}', '{false}', '{now}', ARRAY[history_id(1)], '{0}', '{0}',
@@ -446,22 +449,22 @@ struct PlanCall {
             'new', 'fingerprint', history_id(1)
             """),
         command(Statements.deleteSchedule, "history_id(1), 'acme', NULL"),
-        lane(Statements.dropLocks),
-        lane(Statements.dueSchedules, "50, now()"),
-        lane(Statements.holdLock, "1"),
-        lane(Statements.insertRuns, "ARRAY[history_id(1)], '{now}', ARRAY[history_id(1)]"),
+        writer(Statements.dropLocks),
+        writer(Statements.dueSchedules, "50, now()"),
+        writer(Statements.holdLock, "1"),
+        writer(Statements.insertRuns, "ARRAY[history_id(1)], '{now}', ARRAY[history_id(1)]"),
         read(Statements.listSchedules, "'other', history_id(9000000), 51"),
-        lane(Statements.nextSchedule),
+        writer(Statements.nextSchedule),
         command(Statements.noteRun, "history_id(1), now(), history_id(1)"),
-        lane(Statements.postponeSchedule, "history_id(1), now()"),
+        writer(Statements.postponeSchedule, "history_id(1), now()"),
         read(Statements.readSchedule, "history_id(1), 'acme'"),
         command(
             Statements.replaceSchedule,
             """
             history_id(1), 1, now(), now(), now(), false, '{}', '{}', NULL, NULL
             """),
-        lane(Statements.sweepRuns, "history_id(500000), 50"),
-        lane(
+        writer(Statements.sweepRuns, "history_id(500000), 50"),
+        writer(
             Statements.unfinishedRuns, "ARRAY[history_id(0)], 50",
             looksAt: 50, "runs of the schedule, of which the argument is the limit"),
     ]
@@ -472,7 +475,7 @@ struct PlanCall {
     ]
 
     private static let sessions: [PlanCall] = [
-        lane(Statements.cancelSessions, "50"),
+        writer(Statements.cancelSessions, "50"),
         read(Statements.changedSessions, "990"),
         read(
             Statements.countDefaultJobs, "'acme', 1000",
@@ -484,28 +487,28 @@ struct PlanCall {
             Statements.countSessions, "'backlog'",
             looksAt: 1004, "sessions, which are counted because their number is limited"),
         command(Statements.deleteSession, "'backlog', 'session 1', 1"),
-        lane(Statements.drainSessions, "'{backlog}', '{session 1}', 0, now()"),
-        lane(Statements.drainedSessions, "'', '', 50"),
-        lane(Statements.endSessions, "now(), 10"),
+        writer(Statements.drainSessions, "'{backlog}', '{session 1}', 0, now()"),
+        writer(Statements.drainedSessions, "'', '', 50"),
+        writer(Statements.endSessions, "now(), 10"),
         command(Statements.invalidateSession, "'backlog', 'session 500', 1, 'finish', now(), '{}'"),
         read(Statements.listSessions, "'acme', 'session 5', 51"),
         command(Statements.lockSessionEpoch),
         command(Statements.putSession, "'backlog', 'session 500', 1, '{}', NULL, now(), true"),
         read(Statements.readSession, "'acme', 'session 5'"),
-        lane(Statements.readSessionEpoch),
+        writer(Statements.readSessionEpoch),
     ]
 
     private static let submit: [PlanCall] = [
-        lane(
+        writer(
             Statements.addDependencies,
             """
             ARRAY[history_id(4000003)], ARRAY[history_id(2000001)], ARRAY[history_id(2000001)]
             """),
         read(Statements.knownJobs, "ARRAY[history_id(1), history_id(500000), history_id(4400001)], NULL"),
-        lane(Statements.readKeys, "'{0}', '{acme}', '{5001}'"),
+        writer(Statements.readKeys, "'{0}', '{acme}', '{5001}'"),
         read(Statements.readKeys, "'{0}', '{acme}', '{5001}'"),
-        lane(Statements.submitJobs, submitArguments),
-        lane(
+        writer(Statements.submitJobs, submitArguments),
+        writer(
             Statements.submitKeyedJobs,
             """
             ARRAY[history_id(7000000)], '{acme}', '{default}', '{download}', '{0}', '{0.5}', '{NULL}',
@@ -516,20 +519,20 @@ struct PlanCall {
     ]
 
     private static let waiting: [PlanCall] = [
-        lane(Statements.discretionaryJobs, "50, now(), NULL, 0"),
-        lane(Statements.dueBegins, "10"),
-        lane(Statements.dueQuestions, "50"),
+        writer(Statements.discretionaryJobs, "50, now(), NULL, 0"),
+        writer(Statements.dueBegins, "10"),
+        writer(Statements.dueQuestions, "50"),
         command(
             Statements.flagDependencies,
             """
             ARRAY[history_id(1), history_id(2000001), history_id(2900011)], 'acme'
             """),
-        lane(Statements.hasDependencyNews),
-        lane(Statements.hasDueQuestions),
-        lane(Statements.lockDependents, "ARRAY[history_id(4000004), history_id(4000012)]"),
-        lane(
+        writer(Statements.hasDependencyWork),
+        writer(Statements.hasDueQuestions),
+        writer(Statements.lockDependents, "ARRAY[history_id(4000004), history_id(4000012)]"),
+        writer(
             Statements.lockFreeDependents, "ARRAY[history_id(4000004), history_id(4000012)]",
             looksAt: 2, "jobs that may have no dependency left"),
-        lane(Statements.resolveDependencies, "50, 1000"),
+        writer(Statements.resolveDependencies, "50, 1000"),
     ]
 }

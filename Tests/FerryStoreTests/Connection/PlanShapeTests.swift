@@ -18,13 +18,13 @@ extension PlanTests {
 
     @Test(
         "each statement finds its rows in the same order of tables and indexes as in an empty database",
-        arguments: PlanCall.Lane.allCases)
-    func shapes(lane: PlanCall.Lane) throws {
-        let calls = PlanCall.all.filter { $0.lane == lane }
+        arguments: PlanCall.Role.allCases)
+    func shapes(role: PlanCall.Role) throws {
+        let calls = PlanCall.all.filter { $0.role == role }
         let empty = try TestDatabase(template: template)
-        var connection = try Connection(url: empty.url, options: lane.options)
+        var connection = try Connection(url: empty.url, options: role.options)
         let before = try calls.map { try Self.shape(of: $0, &connection) }
-        var large = try Self.prepared(calls, lane)
+        var large = try Self.prepared(calls, role)
         for (call, shape) in zip(calls, before) where call.statement.name != "check_rows" {
             let other = try Self.shape(of: call, &large, isPrepared: true)
             #expect(other == shape, "\(call.statement.name)")
@@ -34,10 +34,10 @@ extension PlanTests {
 
     @Test(
         "each row that a statement returns or changes costs at most the depth of each index and two pages",
-        arguments: PlanCall.Lane.allCases)
-    func pages(lane: PlanCall.Lane) throws {
-        let calls = PlanCall.all.filter { $0.lane == lane && PlanCall.whole[$0.statement.name] == nil }
-        var connection = try Self.prepared(calls, lane)
+        arguments: PlanCall.Role.allCases)
+    func pages(role: PlanCall.Role) throws {
+        let calls = PlanCall.all.filter { $0.role == role && PlanCall.whole[$0.statement.name] == nil }
+        var connection = try Self.prepared(calls, role)
         let sizes = try RelationSizes(&connection)
         for call in calls {
             // The first execution reads the catalog.
@@ -55,8 +55,8 @@ extension PlanTests {
     }
 
     /// Opens a transaction in which the statistics are current, and prepares the statements.
-    private static func prepared(_ calls: [PlanCall], _ lane: PlanCall.Lane) throws -> Connection {
-        var connection = try Connection(url: try LongHistory.shared.get().url, options: lane.options)
+    private static func prepared(_ calls: [PlanCall], _ role: PlanCall.Role) throws -> Connection {
+        var connection = try Connection(url: try LongHistory.shared.get().url, options: role.options)
         try connection.execute(script: "BEGIN; ANALYZE")
         for call in calls {
             try connection.execute(script: "PREPARE \(call.statement.name) AS \(call.statement.sql)")
@@ -102,7 +102,7 @@ extension PlanTests {
         var costs: [PlanCost] = []
         for waitingCount in [0, 100_000] {
             let database = try TestDatabase(template: template)
-            var connection = try Connection(url: database.url, options: PlanCall.Lane.lane.options)
+            var connection = try Connection(url: database.url, options: PlanCall.Role.writer.options)
             try connection.execute(script: Self.queue(waitingCount))
             let sizes = try RelationSizes(&connection)
             let claim = Statements.claimJobs
@@ -131,15 +131,15 @@ extension PlanTests {
         ALTER TABLE jobs SET (autovacuum_enabled = off);
         INSERT INTO nodes (id, started_at, heartbeat_at, running, draining, is_worker, name, version)
         VALUES (history_id(1), now(), now(), 0, false, true, 'node', '1');
-        INSERT INTO lots (id, tenant, session) VALUES (1, 'acme', 'default');
-        INSERT INTO jobs (id, created_at, expires_at, urgency, lot, priority, kind, state, waiting_for,
+        INSERT INTO claim_queues (id, tenant, session) VALUES (1, 'acme', 'default');
+        INSERT INTO jobs (id, created_at, expires_at, urgency, queue, priority, kind, state, waiting_for,
             next_attempt_at, tenant, session, origin, spec)
         SELECT history_id(i), now(), now() + interval '1 day', now() + i * interval '1 second', 1, 0.5,
             'download', CASE WHEN i <= 10000 THEN 'queued' ELSE 'waiting' END::job_state,
             CASE WHEN i > 10000 THEN (enum_range(NULL::waiting_for))[1 + i % 8] END,
             CASE WHEN i > 10000 THEN now() END, 'acme', 'default', 'https://example.org:443', '{}'
         FROM generate_series(1, 10000 + \(waitingCount)) AS i;
-        INSERT INTO dependency_news (job) SELECT id FROM jobs WHERE waiting_for = 'dependency';
+        INSERT INTO dependency_outbox (job) SELECT id FROM jobs WHERE waiting_for = 'dependency';
         \(countRows("queued", 10_000)) \(countRows("waiting", waitingCount))
         ANALYZE
         """

@@ -7,7 +7,7 @@ import Testing
 
 @testable import FerryStore
 
-/// Plans of statements that read a long history, as a lane prepares them: once, for all values, on whatever
+/// Plans of statements that read a long history, as a thread of the store prepares them: once, for all values, on whatever
 /// statistics there are.
 ///
 /// A statement is added as a line of `cases`: its arguments in SQL, and how much it may read.
@@ -117,7 +117,9 @@ struct PlanTests {
     private static let jobReads: [Case] = [
         Case("jobs by id", Statements.readJobs, "\(scattered), true", rows: 100, buffers: 600),
         Case("known jobs", Statements.knownJobs, "\(scattered), 'acme'", rows: 100, buffers: 600),
-        Case("leftovers of jobs", Statements.readLeftovers, "\(scattered), 60", rows: 100, buffers: 600),
+        Case(
+            "partial files of jobs", Statements.readRemovableFiles, "\(scattered), 60", rows: 100,
+            buffers: 600),
         Case(
             "attempts of a job", Statements.readAttempts, "\(LongHistory.id(500_000)), 'acme'", rows: 2,
             buffers: 20),

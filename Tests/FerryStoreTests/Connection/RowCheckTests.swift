@@ -14,7 +14,7 @@ struct RowCheckTests {
 
     private static func job(_ columns: String, _ values: String, count: String = "queued") -> String {
         """
-        INSERT INTO jobs (id, created_at, expires_at, priority, kind, tenant, session, origin, spec, lot,
+        INSERT INTO jobs (id, created_at, expires_at, priority, kind, tenant, session, origin, spec, queue,
             urgency, \(columns))
         VALUES (\(one), now(), now(), 0.5, 'data', 'acme', 'default', 'http://a:80', '{}', 1, now(),
             \(values));
@@ -124,7 +124,8 @@ struct RowCheckTests {
         ("only a waiting job has a question", job("state, question", "'queued', '{}'")),
         (
             "a queued job is in a claim queue",
-            job("state", "'queued'") + "INSERT INTO lots (id, tenant, session) VALUES (1, 'acme', 'b');"
+            job("state", "'queued'")
+                + "INSERT INTO claim_queues (id, tenant, session) VALUES (1, 'acme', 'b');"
         ),
         ("a job that waits for dep", job("state, waiting_for", "'waiting', 'dependency'", count: "waiting")),
         ("a finished job has succeeded", finished("state", "'queued'")),

@@ -70,7 +70,7 @@ struct StatementTests {
         options.pinsPlans = true
         options.settings = [
             .init("plan_cache_mode", "force_generic_plan"), .init("ferry.shard", "test"),
-            .init("ferry.lots", ""), .init("ferry.permits", ";"),
+            .init("ferry.claim_queues", ""), .init("ferry.permits", ";"),
         ]
         var connection = try Connection(url: database.url, options: options)
         let hot: [Statement] = [
@@ -79,8 +79,10 @@ struct StatementTests {
             Statements.lockJobsOfNode,
             Statements.readReceiverQueues, Statements.claimLimitedJobs, Statements.divertJobs,
             Statements.lockUnreachableJobs, Statements.lockWaitingJobs,
-            Statements.divertRunning, Statements.findLots, Statements.lockLots, Statements.readPermits,
-            Statements.lookLots, Statements.claimDeliveries, Statements.recordTries, Statements.readKeys,
+            Statements.divertRunning, Statements.findClaimQueues, Statements.lockClaimQueues,
+            Statements.readPermits,
+            Statements.scanClaimQueues, Statements.claimDeliveries, Statements.recordTries,
+            Statements.readKeys,
             Statements.readAttempts, Statements.expiredJobs,
         ]
         for statement in hot {
@@ -96,14 +98,16 @@ struct StatementTests {
             let text = "\(statement.name):\n" + plan.joined(separator: "\n")
             for (index, line) in plan.enumerated() {
                 guard
-                    let table = ["jobs", "deliveries", "idempotency_keys", "lots", "hosts", "host_limits"]
-                        .first(where: {
-                            line.contains(" on \($0) ")
-                        })
+                    let table = [
+                        "jobs", "deliveries", "idempotency_keys", "claim_queues", "hosts", "host_limits",
+                    ]
+                    .first(where: {
+                        line.contains(" on \($0) ")
+                    })
                 else { continue }
                 #expect(!line.contains("Seq Scan on \(table)"), "\(text)")
                 // In order, until enough rows are found; everything else must look its rows up.
-                let isOrdered = ["jobs_waiting", "deliveries_lane"].contains {
+                let isOrdered = ["jobs_waiting", "deliveries_receiver"].contains {
                     line.contains($0)
                 }
                 guard line.contains("Index Scan"), !isOrdered else { continue }
@@ -116,7 +120,7 @@ struct StatementTests {
     func indexes() throws {
         var pinned = ConnectionOptions()
         pinned.pinsPlans = true
-        // Connections of lanes, and connections for reads.
+        // Connections that change rows, and connections for reads.
         let plans = try [pinned, PlanTests.options].map(plans)
         let schema = Migrator.migrations.map { String(decoding: $0.sql, as: UTF8.self) }.joined()
         let indexes = schema.matches(of: /-- Used by ([a-z_,\s\-]+)\.\nCREATE INDEX (\w+) ON (\w+)/)
@@ -137,7 +141,7 @@ struct StatementTests {
     private func plans(_ options: ConnectionOptions) throws -> [String: String] {
         var options = options
         options.settings += [
-            .init("ferry.shard", "test"), .init("ferry.lots", ""), .init("ferry.permits", ";"),
+            .init("ferry.shard", "test"), .init("ferry.claim_queues", ""), .init("ferry.permits", ";"),
         ]
         var connection = try Connection(url: database.url, options: options)
         var plans: [String: String] = [:]
@@ -154,10 +158,10 @@ struct StatementTests {
 
     private func prepare(_ past: Past, _ connection: inout Connection) throws {
         let insert = """
-            INSERT INTO lots (id, tenant, session) VALUES (1000000, 'acme', 'default')
+            INSERT INTO claim_queues (id, tenant, session) VALUES (1000000, 'acme', 'default')
             ON CONFLICT DO NOTHING;
             INSERT INTO jobs (id, tenant, session, kind, state, priority, expires_at, origin, spec,
-                created_at, lot, urgency)
+                created_at, queue, urgency)
             SELECT gen_random_uuid(), 'acme', 'default', 'download', 'queued', 0.5, now() + '1 day',
                 'https://example.org:443', '{}', now(), 1000000, now()
             FROM generate_series(1, 10000);
@@ -206,14 +210,14 @@ struct StatementTests {
                 VALUES ('acme', 'default', 20000, true)
                 """)
         if isAnalyzed { try connection.execute(script: "VACUUM ANALYZE deliveries") }
-        let lane = "'{cfcd2084-95d5-65ef-66e7-dff9f98764da}'"
+        let receiver = "'{cfcd2084-95d5-65ef-66e7-dff9f98764da}'"
         let calls: [(Statement, String)] = [
-            (Statements.claimDeliveries, "512, 30, \(lane), '{64}', '{f}', NULL, 16384"),
+            (Statements.claimDeliveries, "512, 30, \(receiver), '{64}', '{f}', NULL, 16384"),
             (Statements.takeBackDeliveries, "'cfcd2084-95d5-65ef-66e7-dff9f98764da', 30"),
             (Statements.readReceiverQueues, "'00000000-0000-0000-0000-000000000000', 1000"),
             (
                 Statements.recordTries,
-                "\(lane), '{1}', '{now}', '{1}', '{200}', '{NULL}', '{a}', '{accepted}', '{NULL}'"
+                "\(receiver), '{1}', '{now}', '{1}', '{200}', '{NULL}', '{a}', '{accepted}', '{NULL}'"
             ),
             (Statements.drainedSessions, "'', '', 100"),
             (Statements.drainSessions, "'{acme}', '{default}', 0, now()"),

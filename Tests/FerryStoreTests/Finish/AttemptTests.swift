@@ -93,7 +93,7 @@ struct AttemptTests {
         // Who starts looks for such jobs at once, others every minute.
         let third = try TestNode(database.url, isWorker: false)
         defer { third.store.stop() }
-        try eventually("the other node's job is rescued") {
+        try eventually("the other node's job is reclaimed") {
             let lost = try attempts(second, accepted.id).attempts.prefix(count)
             return lost.count == count && lost.allSatisfy { $0.outcome == .lost }
         }

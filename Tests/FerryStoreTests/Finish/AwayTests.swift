@@ -100,7 +100,7 @@ struct AwayTests {
     }
 
     @Test("jobs of an unreachable origin at the head do not delay other jobs of the session")
-    func stretch() throws {
+    func skippedJobs() throws {
         let node = try TestNode(database.url, slots: 1, prober: ScriptedProber()) { $0.heldSeconds = 300 }
         defer { node.store.stop() }
         _ = try node.submit(newJob())

@@ -26,7 +26,7 @@ struct JobMovesTests {
 
     private static let job = "00000000-0000-0000-0000-000000000001"
     private static let node = "00000000-0000-0000-0000-000000000002"
-    private static let lot = 7
+    private static let queue = 7
     private static let unfinished = JobState.allCases.filter { !$0.isTerminal }
 
     /// Inputs that change_jobs.sql carries out.
@@ -63,14 +63,14 @@ struct JobMovesTests {
             script: """
                 INSERT INTO jobs (
                     id, created_at, next_attempt_at, started_at, expires_at, node, revision, attempt,
-                    priority, kind, state, waiting_for, tenant, session, origin, spec, lot, urgency,
+                    priority, kind, state, waiting_for, tenant, session, origin, spec, queue, urgency,
                     is_repeatable, awaits_host, cancel_requested, suspend_requested)
                 VALUES ('\(Self.job)', now() - interval '1 hour', NULL,
                     \(isHeld ? "NULL" : "now() - interval '1 minute'"), 'tomorrow',
                     \(isRunning ? "'\(Self.node)'" : "NULL"), 5, 3, 0.5, 'data',
                     '\(isHeld ? "queued" : before.rawValue)',
                     \(before == .waiting ? "'begin_date'" : "NULL"), 'acme', 'default',
-                    'http://a.example:80', '{}', \(Self.lot), now(), true, true, \(cancels), \(suspends));
+                    'http://a.example:80', '{}', \(Self.queue), now(), true, true, \(cancels), \(suspends));
                 """)
         try body(&connection)
         let found = try connection.execute(
@@ -227,12 +227,12 @@ struct JobMovesTests {
         let claims: [(Statement, arguments: String, before: String)] = [
             (
                 Statements.claimJobs,
-                "'{\(Self.lot)}', '{10}', '\(Self.node)', now(), false, false, false, '{-infinity}', 15, "
+                "'{\(Self.queue)}', '{10}', '\(Self.node)', now(), false, false, false, '{-infinity}', 15, "
                     + "'{f}', '{NULL}', 10", ""
             ),
             (
                 Statements.claimLimitedJobs, "'\(Self.node)', now(), false, false, false",
-                "SET LOCAL ferry.permits = '\(Self.lot);10';"
+                "SET LOCAL ferry.permits = '\(Self.queue);10';"
             ),
         ]
         for before in Self.unfinished {
@@ -278,7 +278,8 @@ struct JobMovesTests {
 
     /// These move a job to another claim queue, or change its fields, and say nothing of its state.
     private static let others: Set<String> = [
-        "add_dependencies", "flag_dependencies", "divert_jobs", "divert_running", "mend_lots", "edit_spec",
+        "add_dependencies", "flag_dependencies", "divert_jobs", "divert_running", "restore_claim_queues",
+        "edit_spec",
     ]
 
     @Test("no other statement changes unfinished jobs")

@@ -20,7 +20,7 @@ struct LifeTests {
         let accepted = Signal<Bool>()
         node.store.submissions.submit(
             Submission(jobs: [newJob()], idempotency: nil) { accepted.fire((try? $0.get()) != nil) })
-        // Rounds of the lane that beats: what was asked for is there by then.
+        // The node has sent heartbeats by then. Work that it must not begin yet would have begun.
         try eventually("it is known to the others") { try node.status().nodes.count == 2 }
         #expect(try node.job(id).get().record.state == .queued)
         #expect(node.runner.begun.take().isEmpty && accepted.wait(seconds: 0).isEmpty)

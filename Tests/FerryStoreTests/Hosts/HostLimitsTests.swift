@@ -79,7 +79,7 @@ struct HostLimitsTests {
                     ('https://limited:443', 1, NULL), ('https://back:443', 1, now() - interval '1 hour'),
                     ('https://away:443', 1, now() + interval '1 hour'),
                     ('https://paused:443', 1, '9999-12-31T23:59:59Z');
-                INSERT INTO lots (id, tenant, session, origin)
+                INSERT INTO claim_queues (id, tenant, session, origin)
                 SELECT -row_number() OVER (ORDER BY origin), 'acme', 'default', origin FROM hosts;
                 """)
         let queues: [Int64] = [-1, -2, -3, -4]
@@ -91,7 +91,7 @@ struct HostLimitsTests {
         wanted.append(TestNode.identifiers.make() as NodeID)
         wanted.append(float64: 15)
         var results = try connection.pipeline { [wanted] pipeline in
-            pipeline.send(Statements.lockLots, locks)
+            pipeline.send(Statements.lockClaimQueues, locks)
             pipeline.send(Statements.readPermits, wanted)
         }
         let rows = results.take(1)

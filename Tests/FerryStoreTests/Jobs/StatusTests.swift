@@ -42,7 +42,8 @@ struct StatusTests {
         defer { node.store.stop() }
         _ = try node.submit((0..<450).map { newJob(session: "s\($0)") }).get()
         try change(
-            "UPDATE jobs SET created_at = now() - interval '2 days' WHERE lot = (SELECT max(lot) FROM jobs)")
+            "UPDATE jobs SET created_at = now() - interval '2 days' WHERE queue = (SELECT max(queue) FROM jobs)"
+        )
         var seen: [Bool] = []
         for _ in 0..<5 { seen.append(try #require(try age()) > Self.day) }
         #expect(seen == [false, false, true, true, true])

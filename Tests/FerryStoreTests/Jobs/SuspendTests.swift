@@ -245,7 +245,7 @@ struct SuspendTests {
             _ = try suspend(job.id, on: node).get()
             node.store.dispatcher.record(result(attempt, .suspended, leavesBytes: leavesBytes))
             try eventually("it is suspended") { try node.job(job.id).get().record.state == .suspended }
-            let fates = { try wait { node.store.control.leftovers(of: [job.id], reply: $0) }.get() }
+            let fates = { try wait { node.store.control.removableFiles(of: [job.id], reply: $0) }.get() }
             #expect(try fates() == [job.id: false])
             let record = try wait {
                 node.store.control.cancel(job.id, tenant: "acme", keepsBytes: true, reply: $0)
@@ -257,7 +257,7 @@ struct SuspendTests {
             #expect(try fates() == [job.id: !leavesBytes])
         }
         let unknown: JobID = TestNode.identifiers.make()
-        #expect(try wait { node.store.control.leftovers(of: [unknown], reply: $0) }.get() == [:])
+        #expect(try wait { node.store.control.removableFiles(of: [unknown], reply: $0) }.get() == [:])
     }
 
     @Test("bytes are kept for a cancellation with `keepsBytes` that the failing attempt did not get")
@@ -390,7 +390,7 @@ struct SuspendTests {
     }
 
     @Test("an event of a running job precedes its end, and one of an ended attempt is dropped")
-    func news() throws {
+    func resumptionEvents() throws {
         let node = try TestNode(database.url)
         defer { node.store.stop() }
         let job = newJob(webhook: true)

@@ -77,7 +77,7 @@ struct ClusterTests {
         try connection.execute(script: "SELECT pg_advisory_unlock_all()")
         try node.waitForBeats(2, database.url)
         #expect(try node.job(job).get().record.node == other)
-        #expect(node.store.metrics.rescuedJobs == 0)
+        #expect(node.store.metrics.reclaimedJobs == 0)
     }
 
     @Test("a node that has just started finds no node dead, however old the heartbeats are")
@@ -88,11 +88,11 @@ struct ClusterTests {
         defer { node.store.stop() }
         try node.waitForBeats(5, database.url)
         #expect(try node.job(job).get().record.node == other)
-        #expect(node.store.metrics.rescuedJobs == 0)
+        #expect(node.store.metrics.reclaimedJobs == 0)
     }
 
     @Test("jobs of a node without heartbeats run elsewhere after its lease; those of a live node do not")
-    func rescue() throws {
+    func reclaim() throws {
         let dead: NodeID = TestNode.identifiers.make()
         let job = try leaveRunning(dead, age: 60)
         let node = try TestNode(database.url, leaseSeconds: 2)
@@ -100,17 +100,17 @@ struct ClusterTests {
         let attempt = try node.attempt()
         // Once more where its own lease lapsed before it began.
         #expect(attempt.job == job && attempt.number >= 2 && attempt.failedAttemptCount == 0)
-        eventually("it is counted") { node.store.metrics.rescuedJobs == 1 }
+        eventually("it is counted") { node.store.metrics.reclaimedJobs == 1 }
         let other = try TestNode(database.url, leaseSeconds: 5) { $0.heartbeatSeconds = 0.1 }
         defer { other.store.stop() }
         // Longer than its lease.
         try other.waitForBeats(60, database.url)
         #expect(other.runner.begun.wait(milliseconds: 0).isEmpty)
-        #expect(try node.job(job).get().record.node == node.id && other.store.metrics.rescuedJobs == 0)
+        #expect(try node.job(job).get().record.node == node.id && other.store.metrics.reclaimedJobs == 0)
     }
 
     @Test(
-        "running jobs whose node has no row are rescued, and a node with jobs keeps its row"
+        "running jobs whose node has no row are reclaimed, and a node with jobs keeps its row"
     )
     func noTrace() throws {
         let gone: NodeID = TestNode.identifiers.make()
@@ -183,9 +183,9 @@ struct ClusterTests {
         var connection = try Connection(url: database.url)
         try connection.execute(
             script: """
-                INSERT INTO lots (id, tenant, session) VALUES (1000000, 'acme', 'default');
+                INSERT INTO claim_queues (id, tenant, session) VALUES (1000000, 'acme', 'default');
                 INSERT INTO jobs (id, tenant, session, kind, state, priority, expires_at, origin, spec,
-                    created_at, node, attempt, started_at, revision, lot, urgency)
+                    created_at, node, attempt, started_at, revision, queue, urgency)
                 VALUES (gen_random_uuid(), 'acme', 'default', 'download', 'running', 0.5, now() + '1 day',
                     'https://example.org:443', '\(String(decoding: newJob().storedSpec.json, as: UTF8.self))', now(),
                     '\(id)', 1, now(), 1, 1000000, now());

@@ -120,7 +120,7 @@ struct LeaseModel: Sendable {
         case end(Int, node: Int, Outcome)
         case commit(Int, node: Int, isKnown: Bool)
         case reconcile(Int, node: Int)
-        case rescue(Int, by: Int)
+        case reclaim(Int, by: Int)
         case becomeDue(Int)
         case cancel(Int)
         case suspend(Int)
@@ -258,7 +258,7 @@ struct LeaseModel: Sendable {
                 }
                 if let owner = job.node, owner != node {
                     let isDead = self.node(owner) == .lapsed || self.node(owner) == .down
-                    if isDead || mutation == .withoutMargin { steps.append(.rescue(number, by: node)) }
+                    if isDead || mutation == .withoutMargin { steps.append(.reclaim(number, by: node)) }
                 }
                 let isUnknown = job.node == node && job[node].stage == .none
                 if isUnknown, mutation != .withoutReconciling {
@@ -324,7 +324,7 @@ struct LeaseModel: Sendable {
         case .end(let job, let node, let outcome): return end(job, node, outcome)
         case .commit(let job, let node, let isKnown): return commit(job, node, isKnown)
         case .reconcile(let job, _): change(job, .giveBack)
-        case .rescue(let job, _): return lose(job)
+        case .reclaim(let job, _): return lose(job)
         case .becomeDue(let job): change(job, .becomeDue)
         case .resume(let job): change(job, .resume)
         case .cancel(let job):

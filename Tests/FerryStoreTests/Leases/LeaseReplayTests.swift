@@ -54,7 +54,7 @@ struct LeaseReplayTests {
         let values = nodes.map { "('\($0)', now(), '\(heartbeat)', 0, false, true, 'node', '1')" }
         let statements = [Statements.submitJobs, Statements.claimJobs, Statements.finishJobs]
         return """
-            INSERT INTO lots (id, tenant, session) VALUES (7, 'acme', 'default');
+            INSERT INTO claim_queues (id, tenant, session) VALUES (7, 'acme', 'default');
             INSERT INTO nodes (id, started_at, heartbeat_at, running, draining, is_worker, name, version)
             VALUES \(values.joined(separator: ", "));
             \(statements.map { "PREPARE \($0.name) AS \($0.sql)" }.joined(separator: ";\n"));
@@ -144,7 +144,7 @@ struct LeaseReplayTests {
                 Statements.heldJobs, .identifier(try #require(NodeID(uuidText: Self.nodes[node]))))
             try #require(held.rowCount == 1)
             try change(.giveBack, Int(held.int32(0, 1)), &connection)
-        case .rescue:
+        case .reclaim:
             var parameters = Parameters()
             let owner = try #require(job.node)
             let dead = [try #require(NodeID(uuidText: Self.nodes[owner]))]

@@ -63,7 +63,7 @@ struct LeaseTests {
     }
 
     @Test("without a lease no job is leased, neither by a submission nor by a claim")
-    func inDoubt() throws {
+    func unknownOutcome() throws {
         let node = try makeNode()
         defer { node.store.stop() }
         var connection = try Connection(url: database.url)

@@ -76,13 +76,13 @@ struct ExpiryTests {
             script: """
                 UPDATE jobs SET expires_at = now() - interval '1 second';
                 ALTER TABLE finished_jobs ADD CONSTRAINT nobody_ends CHECK (false);
-                INSERT INTO job_counts (shard) VALUES ('a lane that is gone/1')
+                INSERT INTO job_counts (shard) VALUES ('a connection that is gone/1')
                 """)
         let reaperDatabase = node.store.heartbeat.makeConnection()
         let reaper = Reaper(
             node.store.control.context, node.store.heartbeat.deliveryReclaimer, wakeDispatcher: {})
         #expect(throws: PostgresError.self) { _ = try reaper.expireAndSweep(reaperDatabase, until: .max) }
-        let left = Statement("left", "SELECT count(*) FROM job_counts WHERE shard LIKE 'a lane%'")
+        let left = Statement("left", "SELECT count(*) FROM job_counts WHERE shard LIKE 'a connection%'")
         #expect(try connection.execute(left).int64(0, 0) == 0)
     }
 }

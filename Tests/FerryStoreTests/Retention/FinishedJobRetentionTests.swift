@@ -54,7 +54,7 @@ struct FinishedJobRetentionTests {
             (Statements.readJobs, "ARRAY['\(uuid(job))']::uuid[], true"),
             (Statements.readAttempts, "'\(uuid(job))', 'acme'"),
             (Statements.deleteJob, "'\(uuid(job))', 1, NULL"),
-            (Statements.readLeftovers, "ARRAY['\(uuid(job))']::uuid[], 1"),
+            (Statements.readRemovableFiles, "ARRAY['\(uuid(job))']::uuid[], 1"),
             (Statements.knownJobs, "ARRAY['\(uuid(job))']::uuid[], NULL"),
         ] {
             try connection.execute(script: "PREPARE \(statement.name) AS \(statement.sql)")

@@ -16,8 +16,9 @@ extension Statements {
         listBulkOperations, lockRetries, nextBulkOperation, postponeBulkOperation, readBulkOperation,
         readRetrySources, removeOldBulkOperations,
         // Claim
-        claimJobs, claimLimitedJobs, divertJobs, divertRunning, findLots, heldJobs, lockLots,
-        lockDueJobs, lockOldLots, lockUnreachableJobs, lookLots, mendLots, nextDue, removeOldLots,
+        claimJobs, claimLimitedJobs, divertJobs, divertRunning, findClaimQueues, heldJobs, lockClaimQueues,
+        lockDueJobs, lockOldClaimQueues, lockUnreachableJobs, scanClaimQueues, restoreClaimQueues, nextDue,
+        removeOldClaimQueues,
         // Connection
         notify, setShard, tryLock,
         // Deliveries
@@ -37,10 +38,10 @@ extension Statements {
         putThroughputs, readHost, readHostLimits, readPermits, readThroughputs, removeOldThroughputs,
         saveHostLimits, saveHosts, strandedHosts, sweepConnections, writeConnections,
         // Jobs
-        acknowledgeJobs, changeJobs, deleteJob, editSpec, lockSuspendedJobs, readLeftovers, listJobs,
+        acknowledgeJobs, changeJobs, deleteJob, editSpec, lockSuspendedJobs, readRemovableFiles, listJobs,
         readAttempts, readEarlierSpecs, readJobs, remindJobs,
         // Leases
-        checkLeases, heartbeat, lockHeartbeat, lockJobsOfDeadNodes, lockJobsOfNode, lockRescue, readHealth,
+        checkLeases, heartbeat, lockHeartbeat, lockJobsOfDeadNodes, lockJobsOfNode, waitForLock, readHealth,
         readHeartbeats, readNodes, readPeer, removeFormerNodes,
         removeNode,
         // Quotas
@@ -52,7 +53,7 @@ extension Statements {
         // Schedules
         advanceSchedules, createSchedule, deleteSchedule, dropLocks, dueSchedules, holdLock, insertRuns,
         listSchedules, nextSchedule, noteRun, postponeSchedule, readSchedule, replaceSchedule,
-        stretchWindows, sweepRuns, unfinishedRuns,
+        readClaimBounds, sweepRuns, unfinishedRuns,
         // Schema
         checkRows, freeSessionCount,
         // Sessions
@@ -62,7 +63,7 @@ extension Statements {
         addDependencies, knownJobs, readKeys, submitJobs, submitKeyedJobs,
         // Waiting
         discretionaryJobs, dueBegins, dueQuestions, flagDependencies,
-        hasDependencyNews, hasDueQuestions, lockDependents, lockFreeDependents, resolveDependencies,
+        hasDependencyWork, hasDueQuestions, lockDependents, lockFreeDependents, resolveDependencies,
     ]
 
     /// Names of the SQL files in `Sources/FerryStore`.

@@ -221,7 +221,7 @@ func eventually(_ what: Comment, _ check: () throws -> Bool) rethrows {
     Issue.record(what)
 }
 
-/// Whether a lane whose name begins so waits for a lock, or for one of this table.
+/// Whether a thread whose name begins so waits for a lock, or for one of this table.
 func isBlocked(_ connection: String, at table: String? = nil, _ url: String) throws -> Bool {
     // In a transaction of its own: within one the sessions are seen as they were at first.
     var watcher = try Connection(url: url)
@@ -338,7 +338,7 @@ func countedStates(_ url: String) throws -> [String: Int64] {
 }
 
 extension Delivery {
-    /// Each of a lane and a tenant of its own.
+    /// Each of a thread and a tenant of its own.
     static func example(_ number: UInt64) -> Delivery {
         Delivery(
             id: DeliveryID(high: 0, low: number), receiverQueue: ReceiverQueueID(high: 0, low: number),
@@ -365,9 +365,9 @@ func queueCopies(_ count: Int, of origin: String, moreUrgentBy step: Int = 0, _ 
         script: """
             WITH copied AS (
                 INSERT INTO jobs (id, tenant, session, kind, state, priority, expires_at, origin, spec,
-                    created_at, lot, is_repeatable, awaits_host, urgency)
+                    created_at, queue, is_repeatable, awaits_host, urgency)
                 SELECT gen_random_uuid(), tenant, session, kind, state, priority, expires_at, origin, spec,
-                    created_at, lot, is_repeatable, awaits_host,
+                    created_at, queue, is_repeatable, awaits_host,
                     urgency - interval '1 microsecond' * n * \(step)
                 FROM jobs, generate_series(1, \(count)) AS n WHERE origin = '\(origin)'
                 RETURNING *

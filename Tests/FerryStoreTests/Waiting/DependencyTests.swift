@@ -124,7 +124,7 @@ struct DependencyTests {
         #expect(try node.status().waiting == 0)
         eventually("each dependent has a delivery") { (try? node.status().deliveriesPending) == 150 }
         #expect(try rows("SELECT count(*) FROM job_dependencies") == 0)
-        #expect(try rows("SELECT count(*) FROM dependency_news") == 0)
+        #expect(try rows("SELECT count(*) FROM dependency_outbox") == 0)
     }
 
     @Test("dependents of cancelled and expired jobs are resolved, and keep their begin dates")
@@ -164,7 +164,9 @@ struct DependencyTests {
         let ended = try rows("SELECT count(*) FROM finished_jobs WHERE state = 'failed'")
         let left = try rows("SELECT count(*) FROM jobs")
         #expect(succeeds ? (ended, left) == (0, 1_500) : (ended, left) == (1_501, 0))
-        try eventually("dependency_news is empty") { try rows("SELECT count(*) FROM dependency_news") == 0 }
+        try eventually("dependency_outbox is empty") {
+            try rows("SELECT count(*) FROM dependency_outbox") == 0
+        }
     }
 
     @Test("a resumed job waits for its dependency again, and a suspended one fails with its dependency")

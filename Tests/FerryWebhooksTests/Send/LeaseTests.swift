@@ -49,7 +49,7 @@ struct LeaseTests {
     }
 
     @Test("an expired lease cancels requests and returns waiting deliveries; then sending resumes")
-    func doubt() throws {
+    func unconfirmedLease() throws {
         let receiver = try Receiver(.silence)
         let lease = Lease()
         let bench = try Bench { $0.lease = { lease.number } }

@@ -60,7 +60,7 @@ final class MemoryQueue: DeliveryStore {
                 var found = ClaimedDeliveries()
                 found.revisions = state.revisions.filter { demand.queues[$0.key] != nil }
                 var counts: [ReceiverQueueID: Int] = [:]
-                // Ordered lanes in which something is pending that is not due.
+                // Ordered receiver queues in which something is pending that is not due.
                 var held: Set<ReceiverQueueID> = []
                 for index in state.rows.indices {
                     let (delivery, dueAt) = (state.rows[index].delivery, state.rows[index].dueAt)

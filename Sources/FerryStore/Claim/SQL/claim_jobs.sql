@@ -11,7 +11,7 @@
 -- be read while any transaction keeps an old snapshot.
 -- $10 whether jobs of limited scopes and of unreachable origins are skipped in the claim queue, until
 -- divert_jobs.sql and lock_unreachable_jobs.sql have moved them; one claim reads no more than $12 rows
--- (stretch_windows.sql), and those as urgent as the last of them.
+-- (read_claim_bounds.sql), and those as urgent as the last of them.
 -- $11 the only node that may lease from the claim queue, or null: any, or this one. Nothing is leased unless
 -- that node has sent no heartbeat for $9 seconds.
 -- Columns as everywhere, then claim queue, urgency, whether bytes are left, whether they stay when the job is
@@ -22,10 +22,10 @@ WITH met AS MATERIALIZED (
     FROM (
         SELECT *, CASE WHEN skips THEN (
             SELECT w.urgency FROM jobs w
-            WHERE w.state = 'queued' AND w.node IS NULL AND w.lot = a.lot AND w.urgency >= a.since
+            WHERE w.state = 'queued' AND w.node IS NULL AND w.queue = a.queue AND w.urgency >= a.since
             ORDER BY w.urgency, w.id OFFSET $12::integer LIMIT 1) END AS until
         FROM unnest($1::bigint[], $2::integer[], $8::timestamptz[], $10::boolean[], $11::uuid[])
-            AS a(lot, count, since, skips, home)
+            AS a(queue, count, since, skips, home)
         WHERE home IS NULL OR NOT EXISTS (
             SELECT FROM nodes n WHERE n.id = a.home AND n.is_worker
                 AND n.heartbeat_at > now() - make_interval(secs => $9::double precision))
@@ -34,7 +34,7 @@ WITH met AS MATERIALIZED (
         SELECT id, origin, tenant, scope_path, is_repeatable,
             awaits_host AND NOT was_lost AND NOT cancel_requested AS may_wait
         FROM jobs
-        WHERE state = 'queued' AND node IS NULL AND lot = a.lot AND urgency >= a.since
+        WHERE state = 'queued' AND node IS NULL AND queue = a.queue AND urgency >= a.since
             AND urgency <= coalesce(a.until, 'infinity') AND (kind <> 'download' OR NOT $5::boolean)
             AND (NOT a.skips OR NOT coalesce((
                 SELECT h.unreachable IS NOT NULL AND jobs.awaits_host AND NOT jobs.was_lost
@@ -74,12 +74,12 @@ WITH met AS MATERIALIZED (
 )
 SELECT j.id, j.tenant, j.state, j.waiting_for, j.revision, j.attempt, j.failed_attempts, j.node, j.created_at,
     j.started_at, j.next_attempt_at, j.expires_at, j.cancel_requested, j.retry_of, j.spec, j.secrets,
-    j.payload, j.error, j.origin, j.traceparent, j.lot, j.urgency, j.has_bytes, j.keeps_bytes, j.home,
+    j.payload, j.error, j.origin, j.traceparent, j.queue, j.urgency, j.has_bytes, j.keeps_bytes, j.home,
     j.delayed_redirect
 FROM claimed j
 UNION ALL
 SELECT j.id, j.tenant, j.state, j.waiting_for, j.revision, j.attempt, j.failed_attempts, j.node, j.created_at,
     j.started_at, j.next_attempt_at, j.expires_at, j.cancel_requested, j.retry_of, j.spec, j.secrets,
-    j.payload, j.error, j.origin, j.traceparent, j.lot, j.urgency, j.has_bytes, j.keeps_bytes, j.home,
+    j.payload, j.error, j.origin, j.traceparent, j.queue, j.urgency, j.has_bytes, j.keeps_bytes, j.home,
     j.delayed_redirect
 FROM jobs j WHERE j.id = ANY (ARRAY(SELECT id FROM met WHERE is_passed_over LIMIT 1))

@@ -1,6 +1,6 @@
 -- Leases the most urgent queued jobs of narrow claim queues to a node, as many of each as read_permits.sql
--- allows; else as claim_jobs.sql. Takes tokens of the rates of their scopes; lock_lots.sql has locked the
--- widest of these.
+-- allows; else as claim_jobs.sql. Takes tokens of the rates of their scopes; lock_claim_queues.sql has locked
+-- the widest of these.
 -- Locks: queued rows that no other transaction has locked, rows of host_limits, then this connection's row of
 -- job_counts.
 -- $1 the node, $2 now, $3 whether downloads are left out, $4 whether origins are unreachable: jobs of those
@@ -15,19 +15,19 @@ WITH claimed AS (
         FROM unnest(
             string_to_array(split_part(current_setting('ferry.permits'), ';', 1), ',')::bigint[],
             string_to_array(split_part(current_setting('ferry.permits'), ';', 2), ',')::integer[]
-        ) AS a(lot, count) CROSS JOIN LATERAL (
+        ) AS a(queue, count) CROSS JOIN LATERAL (
             SELECT w.id, w.origin, w.may_wait FROM (
                 SELECT id, origin, tenant, scope_path,
                     awaits_host AND NOT was_lost AND NOT cancel_requested AS may_wait
                 FROM jobs
-                WHERE state = 'queued' AND node IS NULL AND lot = a.lot
+                WHERE state = 'queued' AND node IS NULL AND queue = a.queue
                     AND (kind <> 'download' OR NOT $3::boolean)
                 ORDER BY urgency, id LIMIT a.count + CASE WHEN $5::boolean THEN 200 ELSE 0 END
                 FOR UPDATE SKIP LOCKED) w
             WHERE NOT $5::boolean OR NOT EXISTS (
                 SELECT FROM host_limits s
                 WHERE s.origin = w.origin AND s.tenant = w.tenant AND s.path = w.scope_path AND s.path <> ''
-                    AND (SELECT l.path FROM lots l WHERE l.id = ANY (ARRAY[a.lot])) = '')
+                    AND (SELECT l.path FROM claim_queues l WHERE l.id = ANY (ARRAY[a.queue])) = '')
             LIMIT a.count) q
         WHERE NOT $4::boolean OR NOT coalesce((
             SELECT h.unreachable IS NOT NULL AND q.may_wait
@@ -61,6 +61,6 @@ WITH claimed AS (
 )
 SELECT j.id, j.tenant, j.state, j.waiting_for, j.revision, j.attempt, j.failed_attempts, j.node, j.created_at,
     j.started_at, j.next_attempt_at, j.expires_at, j.cancel_requested, j.retry_of, j.spec, j.secrets,
-    j.payload, j.error, j.origin, j.traceparent, j.lot, j.urgency, j.has_bytes, j.keeps_bytes, j.home,
+    j.payload, j.error, j.origin, j.traceparent, j.queue, j.urgency, j.has_bytes, j.keeps_bytes, j.home,
     j.delayed_redirect
 FROM claimed j

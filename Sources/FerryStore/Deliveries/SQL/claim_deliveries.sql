@@ -7,27 +7,30 @@
 -- Locks: due rows of unordered queues and the first row of ordered ones, skipping those that another
 -- transaction has locked; then the remaining rows of ordered queues, waiting for them. The state is compared
 -- by what it is not: see record_tries.sql.
--- $1 maximum weight, $2 seconds of the lease. One array element a receiver queue: $3 queues (column `lane`),
+-- $1 maximum weight, $2 seconds of the lease. One array element a receiver queue: $3 queues (column
+-- `receiver`),
 -- $4 maximum number of deliveries, $5 whether it is ordered. $6 the sender's node, $7 bytes.
 WITH free AS (
     SELECT id FROM (
         SELECT d.id, sum(d.weight) OVER (ROWS UNBOUNDED PRECEDING) - d.weight AS before
-        FROM unnest($3::uuid[], $4::integer[], $5::boolean[]) AS l(lane, room, is_ordered)
+        FROM unnest($3::uuid[], $4::integer[], $5::boolean[]) AS l(receiver, room, is_ordered)
         CROSS JOIN LATERAL (
             SELECT id,
                 1 + (octet_length(job_json) + coalesce(octet_length(secrets), 0)) / $7::integer AS weight
             FROM deliveries
-            WHERE lane = l.lane AND state = 'pending' AND next_try_at <= now()
+            WHERE receiver = l.receiver AND state = 'pending' AND next_try_at <= now()
             ORDER BY next_try_at LIMIT l.room FOR UPDATE SKIP LOCKED
         ) d WHERE NOT l.is_ordered LIMIT $1::integer
     ) w WHERE before < $1::integer
 ), heads AS (
-    SELECT l.lane, l.room FROM unnest($3::uuid[], $4::integer[], $5::boolean[]) AS l(lane, room, is_ordered)
+    SELECT l.receiver, l.room
+    FROM unnest($3::uuid[], $4::integer[], $5::boolean[]) AS l(receiver, room, is_ordered)
     CROSS JOIN LATERAL (
         SELECT FROM deliveries h
         WHERE h.id = (
             SELECT id FROM deliveries
-            WHERE lane = l.lane AND state = 'pending' AND endpoint IS NOT NULL ORDER BY position LIMIT 1
+            WHERE receiver = l.receiver AND state = 'pending' AND endpoint IS NOT NULL
+            ORDER BY position LIMIT 1
         ) AND h.state NOT IN ('accepted', 'given_up') AND h.next_try_at <= now()
         FOR UPDATE SKIP LOCKED
     ) h WHERE l.is_ordered
@@ -40,7 +43,7 @@ WITH free AS (
                 SELECT id, position, next_try_at,
                     1 + (octet_length(job_json) + coalesce(octet_length(secrets), 0)) / $7::integer AS weight
                 FROM deliveries
-                WHERE lane = l.lane AND state = 'pending' AND endpoint IS NOT NULL
+                WHERE receiver = l.receiver AND state = 'pending' AND endpoint IS NOT NULL
                 ORDER BY position LIMIT l.room
             ) f
         ) d WHERE d.is_due LIMIT $1::integer
@@ -53,7 +56,7 @@ WITH free AS (
         AND state NOT IN ('accepted', 'given_up') AND next_try_at <= now()
     RETURNING *
 )
-SELECT c.id, c.lane, c.event, c.type, c.tenant, c.session, c.job, c.sequence, c.occurred_at,
+SELECT c.id, c.receiver, c.event, c.type, c.tenant, c.session, c.job, c.sequence, c.occurred_at,
     coalesce(w.url, c.url), c.secrets, c.job_json, c.traceparent, c.tries, c.endpoint, w.is_ordered, w.format,
     w.retry_delays, w.revision, w.keys, c.lost_tries, coalesce(w.is_thin, c.is_thin), w.headers, w.tls
 FROM claimed c LEFT JOIN LATERAL (

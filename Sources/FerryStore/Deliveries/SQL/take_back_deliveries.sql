@@ -2,16 +2,17 @@
 -- from receiver queue to receiver queue and reads the leased deliveries of each.
 -- Locks: the deliveries, in the order of their ids. $1 node, $2 seconds of the lease. Returns the number of
 -- deliveries.
-WITH RECURSIVE lanes AS (
-    (SELECT lane FROM deliveries WHERE state = 'pending' ORDER BY lane LIMIT 1)
+WITH RECURSIVE receivers AS (
+    (SELECT receiver FROM deliveries WHERE state = 'pending' ORDER BY receiver LIMIT 1)
     UNION ALL
-    SELECT n.lane FROM lanes l CROSS JOIN LATERAL (
-        SELECT d.lane FROM deliveries d WHERE d.state = 'pending' AND d.lane > l.lane ORDER BY d.lane LIMIT 1
+    SELECT n.receiver FROM receivers l CROSS JOIN LATERAL (
+        SELECT d.receiver FROM deliveries d WHERE d.state = 'pending' AND d.receiver > l.receiver
+        ORDER BY d.receiver LIMIT 1
     ) n
 ), held AS (
-    SELECT h.id FROM lanes l CROSS JOIN LATERAL (
+    SELECT h.id FROM receivers l CROSS JOIN LATERAL (
         SELECT d.id, d.node FROM deliveries d
-        WHERE d.lane = l.lane AND d.state = 'pending' AND d.next_try_at > now()
+        WHERE d.receiver = l.receiver AND d.state = 'pending' AND d.next_try_at > now()
             AND d.next_try_at <= clock_timestamp() + make_interval(secs => $2::double precision)
         ORDER BY d.next_try_at OFFSET 0
     ) h WHERE h.node = $1::uuid

@@ -15,8 +15,8 @@
 -- Joined by ANY (ARRAY[…]), which allows an index scan but neither a hash join nor a sort. However wrong the
 -- statistics are (a queue that was empty when it was vacuumed), each row is found through the primary key.
 -- Returns the ids of the finished jobs, whether other jobs depend on them (those have a row in
--- dependency_news, resolve_dependencies.sql), their revisions, when they began, and whether an endpoint asks
--- for an acknowledgement.
+-- dependency_outbox, resolve_dependencies.sql), their revisions, when they began, and whether an endpoint
+-- asks for an acknowledgement.
 WITH u AS (
     SELECT * FROM unnest(
         $1::uuid[], $2::integer[], $3::integer[], $4::text[], $5::integer[], $6::text[], $7::text[],
@@ -78,7 +78,7 @@ WITH u AS (
         SELECT g.finished_at + make_interval(secs => (a.rules::jsonb ->> 'timeout')::double precision) AS at
     ) e
 ), noticed AS (
-    INSERT INTO dependency_news (job, state)
+    INSERT INTO dependency_outbox (job, state)
     SELECT id, terminal_state::job_state FROM gone WHERE has_dependents
 ), told AS (
     INSERT INTO event_inbox (tenant, session, packed)

@@ -1,30 +1,30 @@
--- Grants connections to attempts in the narrow claim queues that lock_lots.sql has locked, as far as their
--- limits allow (view narrow_lots). Grants none while jobs of the claim queue are queued: those go first. Each
--- grant takes a token from the scopes that have a request rate.
+-- Grants connections to attempts in the narrow claim queues that lock_claim_queues.sql has locked, as far as
+-- their limits allow (view narrow_claim_queues). Grants none while jobs of the claim queue are queued: those
+-- go first. Each grant takes a token from the scopes that have a request rate.
 -- Locks: the rows of the attempts in connections, then rows of host_limits.
--- $1 claim queues (column `lot`), $2 connections per host of the session of each, or null. One array element
--- a request: $3 claim queues, $4 jobs, $5 attempts, $6 paths.
+-- $1 claim queues (column `queue`), $2 connections per host of the session of each, or null. One array
+-- element a request: $3 claim queues, $4 jobs, $5 attempts, $6 paths.
 -- Returns the requests of the locked claim queues in no order: their positions from 1, and whether each was
 -- granted.
 WITH permits AS MATERIALIZED (
-    SELECT n.lot, n.tenant, n.session, n.origin,
+    SELECT n.queue, n.tenant, n.session, n.origin,
         CASE
             WHEN n.blocked_until IS NOT NULL OR (
-                SELECT true FROM jobs q WHERE q.state = 'queued' AND q.node IS NULL AND q.lot = n.lot
+                SELECT true FROM jobs q WHERE q.state = 'queued' AND q.node IS NULL AND q.queue = n.queue
                 LIMIT 1) THEN 0
             ELSE coalesce(least(
                 CASE WHEN a.session_limit IS NOT NULL THEN a.session_limit - n.session_count END,
                 n.room, floor(n.request_credit)::bigint), 1000000)
         END AS count
-    FROM unnest($1::bigint[], $2::integer[]) AS a(lot, session_limit)
-        JOIN narrow_lots n ON n.lot = ANY (ARRAY[a.lot])
-    WHERE a.lot = ANY (string_to_array(current_setting('ferry.lots'), ',')::bigint[])
+    FROM unnest($1::bigint[], $2::integer[]) AS a(queue, session_limit)
+        JOIN narrow_claim_queues n ON n.queue = ANY (ARRAY[a.queue])
+    WHERE a.queue = ANY (string_to_array(current_setting('ferry.claim_queues'), ',')::bigint[])
 ), asked AS (
     SELECT k.place, k.job, k.attempt, k.path, p.tenant, p.session, p.origin,
-        row_number() OVER (PARTITION BY k.lot ORDER BY k.place) <= p.count AS is_granted
+        row_number() OVER (PARTITION BY k.queue ORDER BY k.place) <= p.count AS is_granted
     FROM unnest($3::bigint[], $4::uuid[], $5::integer[], $6::text[])
-        WITH ORDINALITY AS k(lot, job, attempt, path, place)
-        JOIN permits p ON p.lot = k.lot
+        WITH ORDINALITY AS k(queue, job, attempt, path, place)
+        JOIN permits p ON p.queue = k.queue
 ), granted AS (
     INSERT INTO connections AS c (origin, path, job, attempt, tenant, session, count)
     SELECT origin, path, job, attempt, tenant, session, 1 FROM asked WHERE is_granted

@@ -1,6 +1,7 @@
 -- Replaces the limits of the scopes of hosts that this transaction has locked; scopes that are not named have
 -- no limit any more.
--- Locks: their rows, in order of origin, tenant and path, like claims (lock_lots.sql): widest scope first.
+-- Locks: their rows, in order of origin, tenant and path, like claims (lock_claim_queues.sql): widest scope
+-- first.
 -- $1 origins. One array element a scope: $2 origins, $3 tenants, $4 paths, $5 connection limit or null, $6
 -- end of the hold or null, $7 requests per second or null.
 WITH held AS MATERIALIZED (

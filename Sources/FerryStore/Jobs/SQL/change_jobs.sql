@@ -14,7 +14,7 @@
 -- (AttemptRecord) or null: the latest 49 are kept, and the one that ends the job comes with finish_jobs.sql,
 -- $15 whether bytes are left or null: as it is, $16 questions or null, $17 whether a client is asked before
 -- the job goes on, or null: as it is if no attempt has begun, $18 the only nodes or null: as it is, $19 claim
--- queues (column `lot`) or null: as it is, $20 earliest starts of discretionary jobs or null: as it is, $21
+-- queues (column `queue`) or null: as it is, $20 earliest starts of discretionary jobs or null: as it is, $21
 -- their expected bytes or null, $22 notifications or null, $23 the requests with which the next attempts
 -- begin (DelayedRedirect, sealed) or null: as it is.
 -- A job that a node holds since its submission is queued and has a node; effect 8192 notes that it has begun.
@@ -58,7 +58,7 @@ WITH changed AS (
             WHEN u.effects & 4 = 0 AND u.effects & 128 = 0 THEN j.suspend_requested ELSE false END,
         cancel_requested = j.cancel_requested OR u.effects & 256 <> 0,
         keeps_bytes = j.keeps_bytes OR u.effects & 512 <> 0,
-        home = coalesce(u.home, j.home), lot = coalesce(u.lot, j.lot),
+        home = coalesce(u.home, j.home), queue = coalesce(u.queue, j.queue),
         discretionary_from = coalesce(u.discretionary_from, j.discretionary_from),
         discretionary_bytes = CASE WHEN u.discretionary_from IS NULL THEN j.discretionary_bytes
             ELSE u.discretionary_bytes END,
@@ -71,7 +71,7 @@ WITH changed AS (
         $19::bigint[], $20::timestamptz[], $21::bigint[], $22::text[], $23::bytea[]
     ) AS u(
         id, attempt, revision, origins, state, waits, effects, event, event_at, due_at, pause, error,
-        failed_attempts, ended, has_bytes, question, asks, home, lot, discretionary_from,
+        failed_attempts, ended, has_bytes, question, asks, home, queue, discretionary_from,
         discretionary_bytes, notification, delayed_redirect)
     JOIN jobs o ON o.id = ANY (ARRAY[u.id])
     WHERE j.id = ANY (ARRAY[u.id]) AND j.state = o.state AND j.node IS NOT DISTINCT FROM o.node
@@ -80,7 +80,7 @@ WITH changed AS (
         AND (u.revision IS NULL OR j.revision = u.revision)
         AND (u.effects & 64 = 0 OR NOT j.cancel_requested) AND (u.effects & 128 = 0 OR j.suspend_requested)
         AND (u.effects & 8192 = 0 OR j.started_at IS NULL)
-    RETURNING j.id, j.lot, j.tenant, j.session, j.origin, j.home, j.urgency, j.state, j.next_attempt_at,
+    RETURNING j.id, j.queue, j.tenant, j.session, j.origin, j.home, j.urgency, j.state, j.next_attempt_at,
         j.waiting_for, j.attempt, j.revision, j.wanted_events, j.connectivity_waits, j.node, j.started_at,
         j.error, j.question,
         CASE WHEN u.event <> 0 AND j.has_bytes THEN kept_attempt(j.attempts) END AS kept,
@@ -96,7 +96,7 @@ WITH changed AS (
         AND (effects & 16 = 0 OR connectivity_waits = 1)
     GROUP BY tenant, session
 ), noticed AS (
-    INSERT INTO dependency_news (job)
+    INSERT INTO dependency_outbox (job)
     SELECT id FROM changed WHERE before = 'suspended' AND waiting_for = 'dependency'
 ), counted AS (
     INSERT INTO job_counts AS c (shard, waiting, queued, running, suspended)
@@ -110,9 +110,9 @@ WITH changed AS (
         waiting = c.waiting + excluded.waiting, queued = c.queued + excluded.queued,
         running = c.running + excluded.running, suspended = c.suspended + excluded.suspended
 )
-SELECT id, lot, tenant, session, CASE WHEN lot < 0 THEN origin ELSE '' END, home,
-    CASE WHEN lot < 0 THEN coalesce((
-        SELECT l.path FROM lots l WHERE l.id = ANY (ARRAY[c.lot])), '') ELSE '' END,
+SELECT id, queue, tenant, session, CASE WHEN queue < 0 THEN origin ELSE '' END, home,
+    CASE WHEN queue < 0 THEN coalesce((
+        SELECT l.path FROM claim_queues l WHERE l.id = ANY (ARRAY[c.queue])), '') ELSE '' END,
     urgency, state::text, next_attempt_at,
     (SELECT pg_notify('ferry', notification) WHERE notification IS NOT NULL)
 FROM changed c

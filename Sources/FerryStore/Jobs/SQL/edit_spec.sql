@@ -4,7 +4,7 @@
 -- then count the job where its next request goes.
 -- Locks: the job and the new row.
 -- $1 id, $2 spec, $3 metadata or null, $4 priority, $5 expiry, $6 origin, $7 claim queue
--- (column `lot`), $8 urgency, $9 whether it needs a confirmation before it begins, used if no question is
+-- (column `queue`), $8 urgency, $9 whether it needs a confirmation before it begins, used if no question is
 -- open, $10 whether the secrets change, $11 new sealed secrets or null, $12 path of its scope, $13 whether
 -- its request may be repeated, $14 whether it waits for its host, $15 whether the inline body changes, $16
 -- new inline body or null, $17 whether the request changes, so that no redirect of the former one counts.
@@ -16,7 +16,7 @@ UPDATE jobs SET
     spec_revision = CASE WHEN spec <> $2::text THEN revision ELSE spec_revision END,
     spec = $2::text, metadata = $3::jsonb, priority = $4::real, expires_at = $5::timestamptz,
     origin = $6::text,
-    lot = CASE WHEN node IS NOT NULL AND origin = $6::text AND scope_path = $12::text THEN lot
+    queue = CASE WHEN node IS NOT NULL AND origin = $6::text AND scope_path = $12::text THEN queue
         ELSE $7::bigint END,
     urgency = $8::timestamptz,
     asks = CASE WHEN question IS NULL THEN $9::boolean ELSE asks END,

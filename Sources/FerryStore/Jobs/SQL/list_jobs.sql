@@ -79,8 +79,9 @@ FROM (
             SELECT json_build_object('name', n.name, 'drains', n.draining, 'works', n.is_worker,
                 'heartbeat_at', (extract(epoch FROM n.heartbeat_at) * 1000000)::bigint)::text
             FROM nodes n WHERE n.id = j.home) END AS home_node, j.spec_revision,
-        CASE WHEN j.state = 'queued' AND NOT $16::boolean THEN CASE WHEN j.lot < 0 THEN coalesce((
-            SELECT n.session_count FROM narrow_lots n WHERE n.lot = ANY (ARRAY[j.lot]))::integer, 0)
+        CASE WHEN j.state = 'queued' AND NOT $16::boolean THEN CASE WHEN j.queue < 0 THEN coalesce((
+            SELECT n.session_count FROM narrow_claim_queues n
+            WHERE n.queue = ANY (ARRAY[j.queue]))::integer, 0)
             ELSE 0 END END AS session_count, NULL::text AS endpoint_acknowledgement
     FROM jobs j
     WHERE c.is_finished IS NOT TRUE AND ($13::uuid IS NULL OR c.id >= $13::uuid)

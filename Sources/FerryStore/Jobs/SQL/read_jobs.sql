@@ -18,8 +18,8 @@ SELECT j.id, j.tenant, j.state, j.waiting_for, j.revision, j.attempt, j.failed_a
         SELECT json_build_object('name', n.name, 'drains', n.draining, 'works', n.is_worker,
             'heartbeat_at', (extract(epoch FROM n.heartbeat_at) * 1000000)::bigint)::text
         FROM nodes n WHERE n.id = j.home) END AS home_node, j.spec_revision,
-    CASE WHEN j.state = 'queued' THEN CASE WHEN j.lot < 0 THEN coalesce((
-        SELECT n.session_count FROM narrow_lots n WHERE n.lot = ANY (ARRAY[j.lot]))::integer, 0)
+    CASE WHEN j.state = 'queued' THEN CASE WHEN j.queue < 0 THEN coalesce((
+        SELECT n.session_count FROM narrow_claim_queues n WHERE n.queue = ANY (ARRAY[j.queue]))::integer, 0)
         ELSE 0 END END AS session_count, NULL::text AS endpoint_acknowledgement
 FROM unnest($1::uuid[]) AS u(id) CROSS JOIN LATERAL (SELECT * FROM jobs WHERE id = u.id LIMIT 1) j
 UNION ALL

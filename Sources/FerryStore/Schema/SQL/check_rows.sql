@@ -53,13 +53,13 @@ WITH told AS (
         ('only a waiting job has a question', j.question IS NULL OR j.state = 'waiting' AND j.asks),
         ('a queued job is in a claim queue of its session',
             j.state <> 'queued' OR NOT EXISTS (
-                SELECT FROM lots l
-                WHERE l.id = j.lot AND (l.tenant <> j.tenant OR l.session <> j.session
+                SELECT FROM claim_queues l
+                WHERE l.id = j.queue AND (l.tenant <> j.tenant OR l.session <> j.session
                     OR l.origin NOT IN ('', j.origin)))),
         ('a job that waits for dependencies has some',
             j.waiting_for IS DISTINCT FROM 'dependency'
                 OR EXISTS (SELECT FROM job_dependencies d WHERE d.dependent = j.id)
-                OR EXISTS (SELECT FROM dependency_news n WHERE n.job = j.id))
+                OR EXISTS (SELECT FROM dependency_outbox n WHERE n.job = j.id))
     ) AS r(rule, holds)
     WHERE r.holds IS NOT TRUE
     UNION ALL
@@ -84,7 +84,7 @@ WITH told AS (
     FROM job_dependencies d LEFT JOIN jobs j ON j.id = d.dependency CROSS JOIN LATERAL (VALUES
         ('the dependency of a job is unfinished, or its end is to be processed',
             j.id IS NOT NULL
-                OR EXISTS (SELECT FROM dependency_news n WHERE n.job IN (d.dependency, d.dependent))
+                OR EXISTS (SELECT FROM dependency_outbox n WHERE n.job IN (d.dependency, d.dependent))
                 OR NOT EXISTS (SELECT FROM jobs w WHERE w.id = d.dependent)),
         ('a dependency knows that it has dependents', j.id IS NULL OR j.has_dependents)
     ) AS r(rule, holds)

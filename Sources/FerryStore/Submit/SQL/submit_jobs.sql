@@ -19,7 +19,7 @@ WITH checked AS MATERIALIZED (
     INSERT INTO jobs (
         id, tenant, session, kind, state, waiting_for, attempt, node, started_at, priority, next_attempt_at,
         expires_at, origin, retry_of, metadata, spec, secrets, payload, traceparent, created_at,
-        wanted_events, lot, urgency, asks, scope_path, is_repeatable,
+        wanted_events, queue, urgency, asks, scope_path, is_repeatable,
         awaits_host)
     SELECT u.id, u.tenant, u.session, u.kind::job_kind,
         CASE WHEN u.lease = 1 THEN 'running' WHEN u.waits IS NULL THEN 'queued'
@@ -30,7 +30,7 @@ WITH checked AS MATERIALIZED (
         CASE WHEN u.lease > 0 THEN $17::uuid END,
         CASE WHEN u.lease = 1 THEN $16::timestamptz END,
         u.priority, u.begin_at, u.expires_at, u.origin, u.retry_of, u.metadata, u.spec, u.secrets, u.payload,
-        u.traceparent, $16::timestamptz, u.wanted_events, u.lot,
+        u.traceparent, $16::timestamptz, u.wanted_events, u.queue,
         u.urgency, u.asks, u.scope_path, u.is_repeatable, u.awaits_host
     FROM unnest(
         $1::uuid[], $2::text[], $3::text[], $4::text[], $5::integer[], $6::real[], $7::timestamptz[],
@@ -40,7 +40,7 @@ WITH checked AS MATERIALIZED (
         $29::boolean[]
     ) AS u(
         id, tenant, session, kind, lease, priority, begin_at, expires_at, origin, retry_of, metadata, spec,
-        secrets, payload, traceparent, waits, wanted_events, lot, urgency, asks,
+        secrets, payload, traceparent, waits, wanted_events, queue, urgency, asks,
         scope_path, is_repeatable, awaits_host)
     RETURNING state
 )

@@ -22,7 +22,7 @@ WITH u AS (
         $33::boolean[]
     ) WITH ORDINALITY AS u(
         id, tenant, session, kind, lease, priority, begin_at, expires_at, origin, retry_of, metadata, spec,
-        secrets, payload, traceparent, submission, waits, wanted_events, events, lot,
+        secrets, payload, traceparent, submission, waits, wanted_events, events, queue,
         urgency, asks, scope_path, is_repeatable, awaits_host, position)
 ), k AS (
     SELECT * FROM unnest($19::integer[], $20::text[], $21::text[], $22::text[], $23::bytea[])
@@ -48,7 +48,7 @@ WITH u AS (
     INSERT INTO jobs (
         id, tenant, session, kind, state, waiting_for, attempt, node, started_at, priority, next_attempt_at,
         expires_at, origin, retry_of, metadata, spec, secrets, payload, traceparent, created_at,
-        wanted_events, lot, urgency, asks, scope_path, is_repeatable,
+        wanted_events, queue, urgency, asks, scope_path, is_repeatable,
         awaits_host)
     SELECT u.id, u.tenant, u.session, u.kind::job_kind, u.state::job_state,
         CASE WHEN u.state = 'waiting' THEN replace(u.waits, 'confirmation', 'begin_date') END::waiting_for,
@@ -56,7 +56,7 @@ WITH u AS (
         CASE WHEN u.lease > 0 THEN $17::uuid END,
         CASE WHEN u.lease = 1 THEN $16::timestamptz END,
         u.priority, u.begin_at, u.expires_at, u.origin, u.retry_of, u.metadata, u.spec, u.secrets, u.payload,
-        u.traceparent, $16::timestamptz, u.wanted_events, u.lot,
+        u.traceparent, $16::timestamptz, u.wanted_events, u.queue,
         u.urgency, u.asks, u.scope_path, u.is_repeatable, u.awaits_host
     FROM u WHERE u.submission IN (SELECT submission FROM accepted)
     RETURNING state

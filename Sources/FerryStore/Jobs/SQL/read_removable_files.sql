@@ -1,4 +1,4 @@
--- Returns for each job whether its leftover files may be removed: `false` for unfinished jobs and for jobs
+-- Returns for each job whether its partial files may be removed: `false` for unfinished jobs and for jobs
 -- whose resume data is younger than $2 seconds. Unknown jobs are left out. Locks nothing.
 -- $1 ids, $2 seconds that resume data is kept. Each job is looked up alone, as in read_jobs.sql.
 SELECT j.id, false AS goes FROM unnest($1::uuid[]) AS u(id) CROSS JOIN LATERAL (

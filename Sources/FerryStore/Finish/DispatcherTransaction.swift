@@ -3,7 +3,7 @@ import FerryScheduler
 import Postgres
 
 /// One transaction of the dispatcher.
-struct Round {
+struct DispatcherTransaction {
     /// Due jobs that one transaction queues at most.
     static let promotionMax: Int32 = 500
 
@@ -35,7 +35,7 @@ struct Round {
         /// When the first of the jobs that wait now is due.
         var nextWait: Timestamp?
         /// `true` if other jobs depend on finished ones.
-        var hasDependencyNews = false
+        var hasDependencyWork = false
         var finished: [RecentResults.Committed] = []
         /// The pass of the relay that was part of the transaction, or `nil`.
         var numbered: RelayTransaction.Outcome?
@@ -107,7 +107,7 @@ struct Round {
             if !finished.isEmpty { pipeline.send(Statements.finishJobs, .finished(finished)) }
             if promotes {
                 pipeline.send(Statements.nextDue)
-                pipeline.send(Statements.hasDependencyNews)
+                pipeline.send(Statements.hasDependencyWork)
                 pipeline.send(Statements.hasDueQuestions)
             }
             if handover != nil { RelayTransaction.begin(in: &pipeline) }
@@ -130,12 +130,12 @@ struct Round {
         if !finished.isEmpty {
             let ended = next(&results)
             changed.formUnion(ended.identifiers())
-            outcome.hasDependencyNews = ended.hasDependents
+            outcome.hasDependencyWork = ended.hasDependents
             outcome.finished = ended.committedResults
         }
         if promotes {
             outcome.noteDue(next(&results))
-            if next(&results).bool(0, 0) { outcome.hasDependencyNews = true }
+            if next(&results).bool(0, 0) { outcome.hasDependencyWork = true }
             outcome.hasDueQuestions = next(&results).bool(0, 0)
         }
         if let handover {

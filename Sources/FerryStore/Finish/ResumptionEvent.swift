@@ -2,7 +2,7 @@ import FerryCore
 import Postgres
 
 /// An event of a job that is not finished: `job.resumed_at_offset`.
-struct News: Sendable {
+struct ResumptionEvent: Sendable {
     let job: JobID
     let attempt: Int32
     /// When it happened.
@@ -27,13 +27,13 @@ struct News: Sendable {
 
 extension Parameters {
     /// The parameters of tell_jobs.sql.
-    static func news(_ news: [News]) -> Parameters {
-        var parameters = Parameters(capacity: news.count * 80)
-        parameters.appendArray(.uuid, news) { $0.append($1.job) }
-        parameters.appendArray(.int32, news) { $0.append(int32: $1.attempt) }
-        parameters.appendArray(.timestamp, news) { $0.append($1.occurredAt) }
-        parameters.appendArray(.int64, news) { $0.append(int64: $1.offset) }
-        parameters.appendArray(.timestamp, news) { $0.append($1.begunAt) }
+    static func resumptions(_ resumptions: [ResumptionEvent]) -> Parameters {
+        var parameters = Parameters(capacity: resumptions.count * 80)
+        parameters.appendArray(.uuid, resumptions) { $0.append($1.job) }
+        parameters.appendArray(.int32, resumptions) { $0.append(int32: $1.attempt) }
+        parameters.appendArray(.timestamp, resumptions) { $0.append($1.occurredAt) }
+        parameters.appendArray(.int64, resumptions) { $0.append(int64: $1.offset) }
+        parameters.appendArray(.timestamp, resumptions) { $0.append($1.begunAt) }
         return parameters
     }
 }

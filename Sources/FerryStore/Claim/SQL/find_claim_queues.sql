@@ -2,8 +2,8 @@
 -- $1 tenants, $2 sessions, $3 origins, empty for the wide claim queue, $4 the only nodes, or null: any, $5
 -- paths, empty: every path that has no limit of its own. Returns number, tenant, session, origin, node and
 -- path of each, once.
-INSERT INTO lots AS l (id, tenant, session, origin, home, path)
-SELECT CASE WHEN u.origin = '' THEN nextval('lot_numbers') ELSE -nextval('lot_numbers') END, u.tenant,
+INSERT INTO claim_queues AS l (id, tenant, session, origin, home, path)
+SELECT CASE WHEN u.origin = '' THEN nextval('claim_queue_ids') ELSE -nextval('claim_queue_ids') END, u.tenant,
     u.session, u.origin, u.home, u.path
 FROM (
     SELECT DISTINCT u.tenant, u.session, u.origin, u.path, coalesce(u.home::text, '') AS home

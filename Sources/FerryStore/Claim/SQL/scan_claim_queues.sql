@@ -5,21 +5,21 @@
 -- requests that the limits of its scopes allow at once or null, the end of their hold or null, and whether it
 -- is for another node that is alive.
 WITH RECURSIVE found AS (
-    (SELECT lot, urgency FROM jobs WHERE state = 'queued' AND node IS NULL AND lot > $1::bigint
-    ORDER BY lot, urgency, id LIMIT 1)
+    (SELECT queue, urgency FROM jobs WHERE state = 'queued' AND node IS NULL AND queue > $1::bigint
+    ORDER BY queue, urgency, id LIMIT 1)
     UNION ALL
-    SELECT n.lot, n.urgency FROM found f CROSS JOIN LATERAL (
-        SELECT lot, urgency FROM jobs WHERE state = 'queued' AND node IS NULL AND lot > f.lot
-        ORDER BY lot, urgency, id LIMIT 1) n
+    SELECT n.queue, n.urgency FROM found f CROSS JOIN LATERAL (
+        SELECT queue, urgency FROM jobs WHERE state = 'queued' AND node IS NULL AND queue > f.queue
+        ORDER BY queue, urgency, id LIMIT 1) n
 ), seen AS MATERIALIZED (
-    SELECT lot, urgency FROM found LIMIT $2::integer
+    SELECT queue, urgency FROM found LIMIT $2::integer
 )
-SELECT s.lot, l.tenant, l.session, l.origin, nullif(l.home, '')::uuid, l.path, s.urgency,
+SELECT s.queue, l.tenant, l.session, l.origin, nullif(l.home, '')::uuid, l.path, s.urgency,
     h.at_once, CASE WHEN h.blocked_until IS NOT NULL THEN least(h.blocked_until, now() + '1 year') END,
     l.home NOT IN ('', $3::uuid::text) AND EXISTS (
         SELECT FROM nodes n WHERE n.id = nullif(l.home, '')::uuid AND n.is_worker
             AND n.heartbeat_at > now() - make_interval(secs => $4::double precision))
-FROM seen s LEFT JOIN lots l ON l.id = ANY (ARRAY[s.lot])
+FROM seen s LEFT JOIN claim_queues l ON l.id = ANY (ARRAY[s.queue])
     LEFT JOIN LATERAL (
         SELECT least(min(m.connection_limit), floor(min(request_burst(m.request_rate)))::integer) AS at_once,
             max(m.blocked_until) FILTER (WHERE m.blocked_until > now()) AS blocked_until

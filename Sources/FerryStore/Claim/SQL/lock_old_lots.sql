@@ -1,8 +1,0 @@
--- Locks narrow claim queues that no node has read lately, for remove_old_lots.sql. A statement of its own, so
--- that the next one sees what the holders before have committed. Locks: their rows. $1 seconds, $2 how many
--- at most.
-WITH old AS MATERIALIZED (
-    SELECT id FROM lots WHERE id < 0 AND used_at < now() - make_interval(secs => $1::double precision)
-    ORDER BY used_at LIMIT $2::integer FOR UPDATE SKIP LOCKED
-)
-SELECT set_config('ferry.lots', coalesce(string_agg(id::text, ','), ''), true) FROM old

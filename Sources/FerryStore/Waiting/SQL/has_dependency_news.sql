@@ -1,2 +1,0 @@
--- Returns whether dependency_news has rows. Locks nothing.
-SELECT EXISTS (SELECT FROM dependency_news)

@@ -1,0 +1,2 @@
+-- Returns whether dependency_outbox has rows. Locks nothing.
+SELECT EXISTS (SELECT FROM dependency_outbox)

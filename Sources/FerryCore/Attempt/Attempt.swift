@@ -87,7 +87,8 @@ public final class Attempt: Sendable {
             job: job, number: number, failedAttemptCount: failedAttemptCount, revision: edit.revision,
             tenant: tenant, createdAt: createdAt, startedAt: startedAt, spec: edit.spec,
             storedSpec: edit.storedSpec, secrets: edit.secrets, sealedSecrets: edit.sealedSecrets,
-            payload: payload, origin: origin, scopePath: scopePath, traceparent: traceparent, retryOf: retryOf,
+            payload: payload, origin: origin, scopePath: scopePath, traceparent: traceparent,
+            retryOf: retryOf,
             isCancelRequested: isCancelRequested, home: home,
             delayedRedirect: edit.changesRequest(of: self) ? nil : delayedRedirect)
     }

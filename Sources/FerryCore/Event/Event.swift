@@ -216,4 +216,5 @@ extension JobRecord {
         record.body = nil
         record.resumeData = nil
         return record
-    }}
+    }
+}

@@ -273,7 +273,8 @@ final class FinishedJob: Sendable {
     /// own is told.
     init(
         _ lease: Lease, _ record: JobRecord, of attempt: Attempt? = nil, lastAttempt: [UInt8]? = nil,
-        attemptError: Stored<ErrorRecord>? = nil, unrecordedBegin: Timestamp? = nil, storedByteCount: Int64? = nil
+        attemptError: Stored<ErrorRecord>? = nil, unrecordedBegin: Timestamp? = nil,
+        storedByteCount: Int64? = nil
     ) {
         var record = record
         record.revision = lease.revision + 1

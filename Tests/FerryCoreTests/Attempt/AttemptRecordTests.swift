@@ -41,7 +41,8 @@ struct AttemptRecordTests {
     func roundTrip() throws {
         let plain = TransactionMetrics(fetchStart: 0)
         let packed = AttemptRecord.packed(
-            number: 12, node: Self.node, Self.trace([Self.full, plain]), .failed, error: Stored(json: Array("{}".utf8)),
+            number: 12, node: Self.node, Self.trace([Self.full, plain]), .failed,
+            error: Stored(json: Array("{}".utf8)),
             .inverted)
         let read = try #require(AttemptRecord(packed: packed, node: nil))
         #expect(read.number == 12 && read.node == Self.node && read.outcome == .failed)
@@ -95,7 +96,8 @@ struct AttemptRecordTests {
     @Test("damaged bytes never lead to a read beyond their end")
     func damage() {
         let packed = AttemptRecord.packed(
-            number: 3, node: Self.node, Self.trace([Self.full]), .failed, error: Stored(json: Array("{}".utf8)),
+            number: 3, node: Self.node, Self.trace([Self.full]), .failed,
+            error: Stored(json: Array("{}".utf8)),
             .inverted)
         for count in 0..<packed.count {
             #expect(AttemptRecord(packed: Array(packed.prefix(count)), node: nil) != read(packed))

@@ -63,7 +63,8 @@ struct NonSecretFieldsTests {
         let sealed = Stored(
             response(
                 [
-                    .init("Content-Type", "text/plain"), .init("Set-Cookie", "s=hush"), .init("ETag", "\"x\""),
+                    .init("Content-Type", "text/plain"), .init("Set-Cookie", "s=hush"),
+                    .init("ETag", "\"x\""),
                 ],
                 Self.signed), .inverted)
         let stored = Stored<TransferResponse>(json: sealed.json)
